@@ -1,0 +1,159 @@
+//! What an operation takes, counted: flushes, fences, lines. No clock is involved, so these
+//! figures are the same on every machine.
+//!
+//! Each operation of an 8-byte record runs alone on a loaded index in the counting domain. The
+//! median is what a plain operation takes; the mean adds its share of the consolidations, splits
+//! and merges that it sets off.
+
+use pando_index::RangeIndex;
+use pando_pmem::counting::{self, Counts};
+
+use crate::error::Fault;
+use crate::keys::{key_of, value_of};
+use crate::report::Spread;
+use crate::rng::Rng;
+use crate::side::Refusal;
+
+/// An operation by name, with what NBTree's Table 1 reports of it for BzTree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The operation.
+    pub operation: &'static str,
+    /// Flushes.
+    pub flushes: Option<u64>,
+    /// Lines written.
+    pub lines_written: Option<u64>,
+}
+
+/// The operations that are counted, in the order in which they run.
+pub const PUBLISHED: [Published; 4] = [
+    Published { operation: "get", flushes: None, lines_written: None },
+    Published { operation: "update", flushes: Some(10), lines_written: Some(7) },
+    Published { operation: "insert", flushes: Some(15), lines_written: Some(11) },
+    Published { operation: "delete", flushes: Some(7), lines_written: Some(6) },
+];
+
+/// One figure of an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// What most operations take.
+    pub median: f64,
+    /// All that was taken, divided by the operations.
+    pub mean: f64,
+}
+
+/// What an operation was found to take.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// The operation, and what is published of it.
+    pub published: Published,
+    /// Cache-line write-backs.
+    pub flushes: Figure,
+    /// Store fences.
+    pub fences: Figure,
+    /// Words written.
+    pub words_written: Figure,
+    /// Distinct lines written.
+    pub lines_written: Figure,
+    /// Distinct lines read.
+    pub lines_read: Figure,
+}
+
+/// Loads `records` records into `index`, which must be empty, and counts `samples` operations of
+/// each kind.
+pub fn count(index: &dyn RangeIndex, records: u64, samples: u64) -> Result<Vec<Cost>, Fault> {
+    for number in 0..records {
+        // Measured too: the tally of lines starts anew with each measurement.
+        counting::measure(|| apply(index, "insert", number, 0)).0?;
+    }
+    let mut rng = Rng::new(1);
+    PUBLISHED
+        .into_iter()
+        .map(|published| {
+            let counts = (0..samples)
+                .map(|sample| {
+                    let number = match published.operation {
+                        "insert" => records + sample,
+                        "delete" => sample,
+                        _ => rng.below(records),
+                    };
+                    let work = || apply(index, published.operation, number, sample);
+                    let (done, counts) = counting::measure(work);
+                    done.map(|()| counts)
+                })
+                .collect::<Result<Vec<_>, Fault>>()?;
+            Ok(summary(published, &counts))
+        })
+        .collect()
+}
+
+fn apply(
+    index: &dyn RangeIndex,
+    operation: &'static str,
+    number: u64,
+    version: u64,
+) -> Result<(), Fault> {
+    let key = key_of(number);
+    let (key_bytes, value_bytes) = (key.to_be_bytes(), value_of(key, version).to_le_bytes());
+    let is_done = match operation {
+        "get" => index.read(&key_bytes, &mut |_| ()),
+        "update" => index.update(&key_bytes, &value_bytes).map(|()| true),
+        "insert" => index.insert(&key_bytes, &value_bytes).map(|()| true),
+        _ => index.remove(&key_bytes),
+    };
+    match is_done {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(Refusal::KeyNotFound) => Err(Fault::Lost { key, operation }),
+        Err(source) => Err(Fault::Refused { key, operation, source }),
+    }
+}
+
+fn summary(published: Published, counts: &[Counts]) -> Cost {
+    let figure = |field: fn(&Counts) -> u64| {
+        let figures: Vec<f64> = counts.iter().map(|counts| field(counts) as f64).collect();
+        Figure {
+            median: Spread::of(&figures).median,
+            mean: figures.iter().sum::<f64>() / figures.len().max(1) as f64,
+        }
+    };
+    Cost {
+        published,
+        flushes: figure(|counts| counts.flushes),
+        fences: figure(|counts| counts.fences),
+        words_written: figure(|counts| counts.words_written),
+        lines_written: figure(|counts| counts.lines_written),
+        lines_read: figure(|counts| counts.lines_read),
+    }
+}
+
+/// The costs as a table, beside the published figures.
+pub fn table(costs: &[Cost]) -> String {
+    let mut out = format!(
+        "median (mean with consolidations, splits and merges) an operation\n  {:<7} {:>15} {:>10} {:>15} {:>15} {:>10} {:>15} {:>15}\n",
+        "",
+        "flushes",
+        "published",
+        "fences",
+        "lines written",
+        "published",
+        "words written",
+        "lines read",
+    );
+    for cost in costs {
+        let show = |figure: Figure| format!("{} ({:.2})", figure.median, figure.mean);
+        let known = |figure: Option<u64>| figure.map_or("-".to_owned(), |count| count.to_string());
+        out += &format!(
+            "  {:<7} {:>15} {:>10} {:>15} {:>15} {:>10} {:>15} {:>15}\n",
+            cost.published.operation,
+            show(cost.flushes),
+            known(cost.published.flushes),
+            show(cost.fences),
+            show(cost.lines_written),
+            known(cost.published.lines_written),
+            show(cost.words_written),
+            show(cost.lines_read),
+        );
+    }
+    out += "published: BzTree in Table 1 of the NBTree paper\n";
+    out
+}

@@ -1,0 +1,138 @@
+//! What can go wrong: a side that breaks its word, and a run that cannot take place.
+
+use std::path::PathBuf;
+
+use crate::side::Refusal;
+
+/// A side did something that it must not do; each names the key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A record that is due was not found.
+    #[error("lost key {key:#018x} (record {number}): {operation} did not find it", number = crate::keys::number_of(*key))]
+    Lost {
+        /// The key.
+        key: u64,
+        /// What looked for it.
+        operation: &'static str,
+    },
+    /// A record was found that nobody inserted, or that was deleted.
+    #[error("invented key {key:#018x}: {operation} found it, but it must not be there")]
+    Invented {
+        /// The key.
+        key: u64,
+        /// What found it.
+        operation: &'static str,
+    },
+    /// A value that no write has given to its key.
+    #[error(
+        "key {key:#018x}: {operation} found the value {found:#018x}, which is not one of its own"
+    )]
+    WrongValue {
+        /// The key.
+        key: u64,
+        /// The value that was found.
+        found: u64,
+        /// What found it.
+        operation: &'static str,
+    },
+    /// A scan that does not ascend.
+    #[error("a scan gave key {key:#018x} after {previous:#018x}")]
+    Disorder {
+        /// The key that came first.
+        previous: u64,
+        /// The key that came after it.
+        key: u64,
+    },
+    /// A scan that ended early.
+    #[error("a scan from key {from:#018x} gave {found} records; {due} were due")]
+    ShortScan {
+        /// Where it began.
+        from: u64,
+        /// Records that it gave.
+        found: u64,
+        /// Records that it owed.
+        due: u64,
+    },
+    /// A number of records other than what is due.
+    #[error("{found} records are there; {due} are due")]
+    Count {
+        /// What was counted.
+        found: u64,
+        /// What the operations so far amount to.
+        due: u64,
+    },
+    /// An error value where none is due.
+    #[error("key {key:#018x}: {operation} was refused: {source}")]
+    Refused {
+        /// The key.
+        key: u64,
+        /// What was refused.
+        operation: &'static str,
+        /// The reason given.
+        source: Refusal,
+    },
+    /// A thread of the slice panicked.
+    #[error("a thread panicked")]
+    Panicked,
+}
+
+/// Why a run gave no figures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A side failed a check.
+    #[error("{side}, {mix}, {threads} threads: {fault}")]
+    Fault {
+        /// The side's name.
+        side: String,
+        /// What was running.
+        mix: String,
+        /// Threads that ran it.
+        threads: usize,
+        /// What was found.
+        fault: Fault,
+    },
+    /// A side could not be built.
+    #[error("cannot build the side {side}: {source}")]
+    Build {
+        /// The side's name.
+        side: String,
+        /// The reason given.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The base of the ratios is not among the sides.
+    #[error("the base {base} is not among the sides {sides}")]
+    UnknownBase {
+        /// What was asked for.
+        base: String,
+        /// The sides of the run.
+        sides: String,
+    },
+    /// More records are to be deleted than are there.
+    #[error(
+        "deletes of {batch} records a round for {slices} slices leave none of {records}; ask for a smaller --batch, or for inserts too"
+    )]
+    TooManyDeletes {
+        /// Records deleted a slice.
+        batch: u64,
+        /// Slices of deletes in the run.
+        slices: u64,
+        /// Records loaded.
+        records: u64,
+    },
+    /// A file could not be written or read.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// The reason given.
+        source: std::io::Error,
+    },
+    /// A child process did not do its part.
+    #[error("the child process of the recovery test {what}")]
+    Child {
+        /// What it did instead.
+        what: String,
+    },
+}

@@ -1,0 +1,84 @@
+//! Records by number: the key of record `i`, the record of a key, and the values that a key may
+//! have.
+//!
+//! Key and number are joined by a bijection of 64 bits (the finalizer of splitmix64), so that
+//! keys are spread evenly, any of them is found without a table that would compete for the cache,
+//! and a key that nobody inserted is recognised: its number is out of range.
+
+/// Bits of a value that tell writes of one key apart; the bits above them belong to the key.
+pub const VERSION_BITS: u32 = 16;
+
+const FIRST_FACTOR: u64 = 0xBF58_476D_1CE4_E5B9;
+const SECOND_FACTOR: u64 = 0x94D0_49BB_1331_11EB;
+const VALUE_SALT: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The key of record `number`.
+#[inline]
+pub fn key_of(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(VALUE_SALT);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(FIRST_FACTOR);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(SECOND_FACTOR);
+    bits ^ (bits >> 31)
+}
+
+/// The number of the record that has this key: the inverse of [`key_of`].
+pub fn number_of(key: u64) -> u64 {
+    let mut bits = undo_shift(key, 31).wrapping_mul(inverse(SECOND_FACTOR));
+    bits = undo_shift(bits, 27).wrapping_mul(inverse(FIRST_FACTOR));
+    undo_shift(bits, 30).wrapping_sub(VALUE_SALT)
+}
+
+/// The value that write `version` gives to `key`; only [`VERSION_BITS`] of the version are kept.
+#[inline]
+pub fn value_of(key: u64, version: u64) -> u64 {
+    let own = key_of(key ^ VALUE_SALT);
+    let mask = (1 << VERSION_BITS) - 1;
+    (own & !mask) | (version & mask)
+}
+
+/// Whether some write of `key` may have given it `value`.
+#[inline]
+pub fn belongs(key: u64, value: u64) -> bool {
+    (value_of(key, 0) ^ value) >> VERSION_BITS == 0
+}
+
+/// Solves `bits ^ (bits >> shift) == mixed` for `bits`.
+fn undo_shift(mixed: u64, shift: u32) -> u64 {
+    let mut bits = mixed;
+    // Each turn makes `shift` more of the upper bits right.
+    for _ in 0..64 / shift {
+        bits = mixed ^ (bits >> shift);
+    }
+    bits
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's method: each turn doubles the bits.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut turn = 0;
+    while turn < 5 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        turn += 1;
+    }
+    inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_leads_back_to_its_number() {
+        for number in (0..10_000).chain([u64::MAX, u64::MAX - 1, 1 << 63]) {
+            assert_eq!(number_of(key_of(number)), number);
+        }
+    }
+
+    #[test]
+    fn a_value_belongs_to_its_key_alone() {
+        let key = key_of(7);
+        assert!(belongs(key, value_of(key, 0)) && belongs(key, value_of(key, 0xFFFF)));
+        assert!(!belongs(key_of(8), value_of(key, 0)));
+        assert!(!belongs(key, value_of(key, 0) ^ (1 << VERSION_BITS)));
+    }
+}

@@ -1,0 +1,47 @@
+//! The measure: Pando's indexes beside the maps that a user would otherwise pick.
+//!
+//! What a figure from here means, and why it can be believed:
+//!
+//! * **Interleaved.** All sides are loaded first and live side by side. Each round gives every
+//!   side one short slice of the same work, one after the other, in turning order; the ratio of
+//!   two sides is taken within a round, and its median is reported with its least and greatest
+//!   value. A machine that slows down for a while slows both.
+//! * **The same work.** One seed gives the same operations on every side. The key of record `i`
+//!   is a bijective mix of `i` ([`keys`]), so no side is helped or hindered by a table of keys.
+//! * **Checked.** Every read must hit and bring a value that belongs to its key, every insert
+//!   must find its key absent and every delete find it present; counts are compared after each
+//!   slice that changes them, and at the end a full scan must give exactly the records that are
+//!   due ([`verify`]). A side that loses or invents a key gets no figure: the run fails and
+//!   names the key.
+//!
+//! In the house this stands beside the `pando` command and above the indexes; nothing depends on
+//! it. One file, one idea:
+//!
+//! | file | what |
+//! | --- | --- |
+//! | [`side`] | what is measured, seen by the harness |
+//! | [`sides`] | the adapters and the one place that builds them by name |
+//! | [`keys`], [`chooser`], [`rng`] | records, and which of them an operation meets |
+//! | [`mix`], [`slice`] | the work, and one timed slice of it on some threads |
+//! | [`verify`] | the final scan |
+//! | [`compare`] | rounds over sides: the interleaving |
+//! | [`table`], [`report`] | the figures of a run; how they are shown, and the JSON lines |
+//! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
+
+pub mod args;
+pub mod chooser;
+pub mod compare;
+pub mod costs;
+pub mod error;
+pub mod keys;
+pub mod machine;
+pub mod mix;
+pub mod recovery;
+pub mod report;
+pub mod rng;
+pub mod side;
+pub mod sides;
+pub mod slice;
+pub mod space;
+pub mod table;
+pub mod verify;

@@ -1,0 +1,79 @@
+//! What the harness asks of the machine: a core for each thread, how long a thread really had one,
+//! and the size of the heap.
+
+use std::time::Duration;
+
+/// The cores that this process may use, by number.
+pub fn cores() -> Vec<usize> {
+    // SAFETY: an all-zero set is a valid empty one, and the call writes no more than its size.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Vec::new();
+        }
+        set
+    };
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: the number is below the set's size.
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect()
+}
+
+/// Keeps the calling thread on `core`; a refusal only means that it may move.
+pub fn pin_to(core: usize) {
+    // SAFETY: the core came from the kernel's own set, so it is in range; the call only reads.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// How long the calling thread has been on a core so far.
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes the one structure that it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Bytes that the heap has given out, all arenas together; `None` where the C library does not
+/// say.
+///
+/// It is asked between slices only and costs the measured operations nothing, unlike an
+/// allocator that counts.
+pub fn heap_bytes() -> Option<u64> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: the call has no preconditions.
+        let info = unsafe { libc::mallinfo2() };
+        Some((info.uordblks + info.hblkhd) as u64)
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heap_is_seen_to_grow() {
+        let before = heap_bytes();
+        let block = vec![1_u8; 32 << 20];
+        if let (Some(before), Some(after)) = (before, heap_bytes()) {
+            assert!(after >= before + (31 << 20), "{before} {after}");
+        }
+        drop(block);
+    }
+
+    #[test]
+    fn a_thread_keeps_to_its_core() {
+        let core = cores()[0];
+        let found = std::thread::spawn(move || {
+            pin_to(core);
+            cores()
+        });
+        assert_eq!(found.join().unwrap(), [core]);
+    }
+}

@@ -1,0 +1,215 @@
+//! How long a pool takes to come back after a kill -9: from opening it to the first successful
+//! get, in a process that has just begun.
+//!
+//! The parent starts a child that fills a pool, lets it write on for a while and kills it. Then,
+//! `cycles` times: a new child opens the pool, gets one record, says how long that took, checks
+//! some more, and writes until it is killed in its turn. So every opening but the first is of a
+//! pool that was recovered before and killed again.
+//!
+//! A child says on its standard output, a line each: `filled`, or `opened OPEN_NS TOTAL_NS`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use pando_index::RangeIndex;
+
+use crate::error::Error;
+use crate::keys::{belongs, key_of, value_of};
+use crate::rng::Rng;
+use crate::sides::{BuildError, BuildOptions, bztree};
+
+/// Threads that write until they are killed.
+const WRITERS: u64 = 2;
+/// Records that each writer inserts and deletes again, beside those of the fill.
+const CHURN_RECORDS: u64 = 10_000;
+/// Gets after the timed one.
+const CHECKED_GETS: u64 = 1_000;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct RecoveryPlan {
+    /// Records in the pool.
+    pub records: u64,
+    /// Times that it is killed and opened.
+    pub cycles: u64,
+    /// This program, which serves as its own child.
+    pub executable: PathBuf,
+    /// Where the pool lies.
+    pub build: BuildOptions,
+    /// Seed of the keys and of the moments of the kills.
+    pub seed: u64,
+}
+
+/// How long one opening took.
+#[derive(Clone, Copy, Debug)]
+pub struct Reopened {
+    /// Until the index could be used.
+    pub open_ns: u64,
+    /// Until the first get had its answer.
+    pub total_ns: u64,
+}
+
+/// Runs the cycles of `plan`.
+pub fn measure(plan: &RecoveryPlan, progress: &ProgressBar) -> Result<Vec<Reopened>, Error> {
+    let folder = tempfile::tempdir_in(&plan.build.pool_dir)
+        .map_err(|source| Error::File { path: plan.build.pool_dir.clone(), source })?;
+    let pool = folder.path().join("recovery.pando");
+    let mut rng = Rng::new(plan.seed);
+    progress.set_length(plan.cycles + 1);
+    progress.set_message("fill");
+    let (mut child, line) = start(plan, &pool, "fill", 0)?;
+    if line != "filled" {
+        return Err(said(&line));
+    }
+    kill(&mut child, &mut rng)?;
+    progress.inc(1);
+    progress.set_message("kill and open");
+    (1..=plan.cycles)
+        .map(|cycle| {
+            let (mut child, line) = start(plan, &pool, "open", cycle)?;
+            let reopened = parse(&line).ok_or_else(|| said(&line))?;
+            kill(&mut child, &mut rng)?;
+            progress.inc(1);
+            Ok(reopened)
+        })
+        .collect()
+}
+
+fn said(line: &str) -> Error {
+    Error::Child { what: format!("said {line:?} and ended; its own message is above") }
+}
+
+fn failed(source: std::io::Error) -> Error {
+    Error::Child { what: format!("could not be run: {source}") }
+}
+
+/// Starts a child and waits for its line.
+fn start(
+    plan: &RecoveryPlan,
+    pool: &Path,
+    part: &str,
+    cycle: u64,
+) -> Result<(Child, String), Error> {
+    let mut child = Command::new(&plan.executable)
+        .args(["recovery-child", part, "--records", &plan.records.to_string()])
+        .args(["--seed", &plan.seed.wrapping_add(cycle).to_string()])
+        .arg("--pool")
+        .arg(pool)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.as_mut() {
+        BufReader::new(out).read_line(&mut line).map_err(failed)?;
+    }
+    Ok((child, line.trim_end().to_owned()))
+}
+
+/// Kills the child with SIGKILL after it has written for 5 to 50 milliseconds.
+fn kill(child: &mut Child, rng: &mut Rng) -> Result<(), Error> {
+    std::thread::sleep(Duration::from_micros(5_000 + rng.below(45_000)));
+    if let Some(status) = child.try_wait().map_err(failed)? {
+        return Err(Error::Child { what: format!("ended by itself: {status}") });
+    }
+    child.kill().map_err(failed)?;
+    child.wait().map(|_| ()).map_err(failed)
+}
+
+fn parse(line: &str) -> Option<Reopened> {
+    let (open_ns, total_ns) = line.strip_prefix("opened ")?.split_once(' ')?;
+    Some(Reopened { open_ns: open_ns.parse().ok()?, total_ns: total_ns.parse().ok()? })
+}
+
+/// The child that fills a new pool and then writes for ever.
+pub fn fill_and_write(
+    pool: &Path,
+    records: u64,
+    seed: u64,
+    options: &BuildOptions,
+) -> Result<(), BuildError> {
+    let index = bztree::create(pool, options)?;
+    for number in 0..records {
+        let key = key_of(number);
+        index.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes())?;
+    }
+    say("filled")?;
+    write_for_ever(&*index, records, seed)
+}
+
+/// The child that opens the pool, tells how long that took, and then writes for ever.
+pub fn open_and_write(pool: &Path, records: u64, seed: u64) -> Result<(), BuildError> {
+    let mut rng = Rng::new(seed);
+    let first_key = key_of(rng.below(records));
+    let start = Instant::now();
+    let index = bztree::open(pool)?;
+    let open = start.elapsed();
+    let first_is_right = is_right(&*index, first_key)?;
+    let total = start.elapsed();
+    let lost = |key| Err(format!("key {key:#018x} is lost, or has a wrong value").into());
+    if !first_is_right {
+        return lost(first_key);
+    }
+    for _ in 0..CHECKED_GETS {
+        let key = key_of(rng.below(records));
+        if !is_right(&*index, key)? {
+            return lost(key);
+        }
+    }
+    say(&format!("opened {} {}", open.as_nanos(), total.as_nanos()))?;
+    write_for_ever(&*index, records, seed)
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+fn is_right(index: &dyn RangeIndex, key: u64) -> Result<bool, pando_index::Error> {
+    let mut is_right = false;
+    index.read(&key.to_be_bytes(), &mut |bytes| {
+        is_right = bytes.try_into().map(u64::from_le_bytes).is_ok_and(|value| belongs(key, value));
+    })?;
+    Ok(is_right)
+}
+
+/// Upserts of the fill's records, inserts and deletes of others, by some threads, until killed.
+fn write_for_ever(index: &dyn RangeIndex, records: u64, seed: u64) -> Result<(), BuildError> {
+    let write = |writer: u64| -> Result<(), pando_index::Error> {
+        let mut rng = Rng::new(seed ^ writer << 32);
+        loop {
+            let version = rng.bits();
+            let key = key_of(rng.below(records));
+            index.upsert(&key.to_be_bytes(), &value_of(key, version).to_le_bytes())?;
+            let key = key_of(records + writer * CHURN_RECORDS + rng.below(CHURN_RECORDS));
+            if version & 1 == 0 {
+                index.upsert(&key.to_be_bytes(), &value_of(key, version).to_le_bytes())?;
+            } else {
+                index.remove(&key.to_be_bytes())?;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        for writer in writers {
+            writer.join().map_err(|_| "a writer panicked")??;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_childs_line_is_understood() {
+        let reopened = parse("opened 100 250").unwrap();
+        assert_eq!((reopened.open_ns, reopened.total_ns), (100, 250));
+        assert!(parse("opened 100").is_none() && parse("filled").is_none() && parse("").is_none());
+    }
+}

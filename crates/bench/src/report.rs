@@ -1,0 +1,235 @@
+//! What a run found: the table on the terminal and the JSON lines.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// The middle of some figures, and how far they reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The median; of an even number of figures, the mean of the middle two.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `figures`; all zero if there are none.
+    pub fn of(figures: &[f64]) -> Self {
+        let mut sorted = figures.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        match (sorted.first(), sorted.last()) {
+            (Some(&min), Some(&max)) => {
+                let middle = sorted.len() / 2;
+                let below = if sorted.len().is_multiple_of(2) { middle - 1 } else { middle };
+                Self { median: (sorted[below] + sorted[middle]) / 2.0, min, max }
+            }
+            _ => Self { median: 0.0, min: 0.0, max: 0.0 },
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.2} [{:.2}, {:.2}]", self.median, self.min, self.max)
+    }
+}
+
+/// One side in one mix with one number of threads; one line of JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The side's name.
+    pub side: String,
+    /// The mix's name.
+    pub mix: &'static str,
+    /// The distribution of keys.
+    pub keys: String,
+    /// Records loaded.
+    pub records: u64,
+    /// Threads at work.
+    pub threads: usize,
+    /// Median over the rounds.
+    pub ops_per_second: f64,
+    /// Median latency in nanoseconds, all rounds together.
+    pub p50_ns: u64,
+    /// 99 in 100 operations took at most this long.
+    pub p99_ns: u64,
+    /// 999 in 1,000 operations took at most this long.
+    pub p999_ns: u64,
+    /// The longest that was timed.
+    pub max_ns: u64,
+    /// Bytes a record after loading.
+    pub bytes_per_record: Option<f64>,
+    /// The side that the ratios are to.
+    pub base: String,
+    /// Median over the rounds of this side's throughput divided by the base's.
+    pub ratio_to_base: f64,
+    /// The least ratio of a round.
+    pub ratio_min: f64,
+    /// The greatest ratio of a round.
+    pub ratio_max: f64,
+    /// As `ratio_to_base`, of operations for each second that a thread had a core: what to go by
+    /// when the machine is busy otherwise. It flatters a side whose threads sleep.
+    pub on_core_ratio: f64,
+    /// The least of a round.
+    pub on_core_ratio_min: f64,
+    /// The greatest of a round.
+    pub on_core_ratio_max: f64,
+    /// Median over the rounds of this throughput divided by that with the number of threads before
+    /// this one in the list; `None` for the first.
+    pub scaling: Option<f64>,
+    /// The least of a round.
+    pub scaling_min: Option<f64>,
+    /// The greatest of a round.
+    pub scaling_max: Option<f64>,
+    /// The share of the time for which as many threads as there are cores for had one; well below
+    /// 1 on a machine that was busy with something else, and for threads that sleep.
+    pub on_core_share: f64,
+    /// Rounds.
+    pub rounds: usize,
+    /// Operations of all rounds together.
+    pub operations: u64,
+    /// Gets that missed a key while another thread replaced its value: a known fault of that side.
+    pub transient_misses: u64,
+    /// Operations that were timed.
+    pub latency_samples: u64,
+    /// Cores that the process may use; with more threads than these, none is pinned.
+    pub cores: usize,
+    /// Seed of the operations.
+    pub seed: u64,
+}
+
+/// Writes one JSON object a line to `path`, in place of what was there.
+pub fn write_json(path: &Path, rows: &[Row]) -> Result<(), Error> {
+    let failed = |source| Error::File { path: path.to_path_buf(), source };
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    for row in rows {
+        let line = serde_json::to_string(row).map_err(|error| failed(error.into()))?;
+        writeln!(file, "{line}").map_err(failed)?;
+    }
+    file.flush().map_err(failed)
+}
+
+/// A machine that gives its threads less than this share of the time is busy otherwise.
+const BUSY_SHARE: f64 = 0.9;
+
+/// The rows as a table for people.
+pub fn table(rows: &[Row]) -> String {
+    let mut out = String::new();
+    let side_width = rows.iter().map(|row| row.side.len()).max().unwrap_or(0).max(4);
+    let mut section = None;
+    for row in rows {
+        let current = (row.mix, row.threads);
+        if section != Some(current) {
+            out += if section.is_some() { "\n" } else { "" };
+            out += &heading(row);
+            out += &format!(
+                "  {:<side_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9}\n",
+                "side",
+                "Mops/s",
+                format!("x {}", row.base),
+                "x on core",
+                "on core",
+                "x fewer threads",
+                "p50",
+                "p99",
+                "p99.9",
+                "max",
+                "bytes/rec",
+            );
+            section = Some(current);
+        }
+        let scaling = match (row.scaling, row.scaling_min, row.scaling_max) {
+            (Some(median), Some(min), Some(max)) => Spread { median, min, max }.to_string(),
+            _ => "-".to_owned(),
+        };
+        let ratio = Spread { median: row.ratio_to_base, min: row.ratio_min, max: row.ratio_max };
+        let on_core = Spread {
+            median: row.on_core_ratio,
+            min: row.on_core_ratio_min,
+            max: row.on_core_ratio_max,
+        };
+        out += &format!(
+            "  {:<side_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9}\n",
+            row.side,
+            row.ops_per_second / 1e6,
+            ratio.to_string(),
+            on_core.to_string(),
+            row.on_core_share * 100.0,
+            scaling,
+            duration(row.p50_ns),
+            duration(row.p99_ns),
+            duration(row.p999_ns),
+            duration(row.max_ns),
+            row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}")),
+        );
+        if row.transient_misses > 0 {
+            out += &format!(
+                "  {:<side_width$} {} gets missed a key that was being replaced\n",
+                "", row.transient_misses
+            );
+        }
+    }
+    if rows.iter().any(|row| row.on_core_share < BUSY_SHARE) {
+        out += "\non core: the share of the time that the threads had a core. Where it is low on every \
+                side, the machine was busy otherwise: go by the ratio of operations on core.\n";
+    }
+    out
+}
+
+fn heading(row: &Row) -> String {
+    let threads = match row.threads {
+        1 => "1 thread".to_owned(),
+        threads if threads > row.cores => format!("{threads} threads on {} cores", row.cores),
+        threads => format!("{threads} threads"),
+    };
+    let records = count(row.records);
+    format!("{}, {} keys, {records} records, {threads}, {} rounds\n", row.mix, row.keys, row.rounds)
+}
+
+/// Nanoseconds with a unit that suits them.
+pub fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.2} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// A number of records as the command line takes it.
+pub fn count(records: u64) -> String {
+    match records {
+        0 => "0".to_owned(),
+        _ if records.is_multiple_of(1_000_000) => format!("{}M", records / 1_000_000),
+        _ if records.is_multiple_of(1_000) => format!("{}k", records / 1_000),
+        _ => records.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_two_middles_is_their_mean() {
+        assert_eq!(Spread::of(&[4.0, 1.0, 3.0]), Spread { median: 3.0, min: 1.0, max: 4.0 });
+        assert_eq!(Spread::of(&[4.0, 1.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
+        assert_eq!(Spread::of(&[]).median, 0.0);
+    }
+
+    #[test]
+    fn figures_carry_units() {
+        assert_eq!(duration(999), "999 ns");
+        assert_eq!(duration(1_500), "1.50 us");
+        assert_eq!(count(10_000_000), "10M");
+        assert_eq!(count(2_500), "2500");
+    }
+}

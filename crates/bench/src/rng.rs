@@ -1,0 +1,52 @@
+//! A small generator of random numbers (splitmix64): one addition and one mix a number, so that
+//! drawing it does not show in what is measured; the same on every machine for a seed.
+
+use crate::keys::key_of;
+
+/// A stream of random numbers.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    /// The stream of `seed`; nearby seeds give unrelated streams.
+    pub fn new(seed: u64) -> Self {
+        Self { state: key_of(seed) }
+    }
+
+    /// The next 64 random bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        key_of(self.state)
+    }
+
+    /// A number from 0 to `end`, excluded. `end` must not be zero.
+    #[inline]
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// A number from 0 to 1, excluded.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_in_range_and_reach_its_ends() {
+        let mut rng = Rng::new(1);
+        let mut seen = [0_u32; 8];
+        for _ in 0..1_000 {
+            seen[rng.below(8) as usize] += 1;
+            assert!((0.0..1.0).contains(&rng.unit()));
+        }
+        assert!(seen.iter().all(|&times| times > 60), "{seen:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What is measured, as the harness sees it.
+//!
+//! An adapter implements [`Side`]; the harness is compiled against each of them, so that a call
+//! costs what it would cost that library's user. [`Subject`] is the same thing with its type
+//! forgotten: one virtual call a slice, none an operation.
+
+use std::ops::Range;
+
+use crate::error::Fault;
+use crate::slice::{self, Outcome, Slice};
+use crate::verify;
+
+/// Why a side did not do what it was asked to.
+pub type Refusal = pando_index::Error;
+
+/// An ordered map from 8-byte keys to 8-byte values that many threads use at once.
+pub trait Side: Send + Sync {
+    /// Whether a get may miss a key while another thread replaces its value: a fault that the
+    /// harness lives with for a peer, on record. Such misses are counted and reported, and each
+    /// key has to be there when the slice is over.
+    const REPLACING_HIDES_KEY: bool = false;
+
+    /// Adds a record; false, with nothing changed, if its key is there.
+    fn insert_new(&self, key: u64, value: u64) -> Result<bool, Refusal>;
+
+    /// Replaces the value of a key that the caller knows to be there.
+    fn upsert(&self, key: u64, value: u64) -> Result<(), Refusal>;
+
+    /// The value of `key`.
+    fn get(&self, key: u64) -> Result<Option<u64>, Refusal>;
+
+    /// Removes a record; false if its key is absent.
+    fn delete(&self, key: u64) -> Result<bool, Refusal>;
+
+    /// Visits up to `limit` records from `from`, included, upwards.
+    fn scan(&self, from: u64, limit: u64, visit: impl FnMut(u64, u64)) -> Result<(), Refusal>;
+
+    /// The number of records, while nobody writes.
+    fn count(&self) -> Result<u64, Refusal>;
+
+    /// The bytes that the side takes, if it knows; otherwise the heap's growth is taken.
+    fn footprint_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A side with its type forgotten.
+pub trait Subject: Send + Sync {
+    /// Runs one slice.
+    fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault>;
+
+    /// Compares the number of records with what is due.
+    fn check_count(&self, due: u64) -> Result<(), Fault>;
+
+    /// Compares every record with those that are due.
+    fn check_all(&self, live: &Range<u64>) -> Result<(), Fault>;
+
+    /// See [`Side::footprint_bytes`].
+    fn footprint_bytes(&self) -> Option<u64>;
+}
+
+impl<S: Side> Subject for S {
+    fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault> {
+        slice::run(self, slice)
+    }
+
+    fn check_count(&self, due: u64) -> Result<(), Fault> {
+        verify::count(self, due)
+    }
+
+    fn check_all(&self, live: &Range<u64>) -> Result<(), Fault> {
+        verify::all(self, live)
+    }
+
+    fn footprint_bytes(&self) -> Option<u64> {
+        Side::footprint_bytes(self)
+    }
+}

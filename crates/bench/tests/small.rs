@@ -1,0 +1,174 @@
+//! Everything runs small, so that it does not rot; counts are asserted, never times.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{Plant, Planted, Reference, entrant, small_plan};
+use indicatif::ProgressBar;
+use pando_bench::chooser::KeyChoice;
+use pando_bench::compare::{self, Entrant, Plan};
+use pando_bench::error::{Error, Fault};
+use pando_bench::mix::Mix;
+use pando_bench::sides::index::Indexed;
+use pando_bench::sides::{self, BuildOptions};
+use pando_bench::{costs, report, space};
+
+/// Every side that can be built by name, and the reference index behind the adapter.
+fn all_sides() -> Vec<Entrant> {
+    let named = sides::SIDES.iter().map(|(name, _)| Entrant {
+        name: (*name).to_owned(),
+        build: sides::builder(name.parse().unwrap(), &BuildOptions::default()),
+    });
+    named.chain([entrant("reference", || Indexed::new(Reference::default()))]).collect()
+}
+
+#[test]
+fn every_mix_runs_on_every_side() {
+    let plan = small_plan();
+    let sides = all_sides();
+    let progress = ProgressBar::hidden();
+    let rows = compare::run(&plan, &sides, &progress).unwrap();
+    assert_eq!(rows.len(), sides.len() * plan.mixes.len() * plan.threads.len());
+    assert_eq!(Some(progress.position()), progress.length(), "a tick for every slice");
+    for row in &rows {
+        assert!(row.operations > 0 && row.latency_samples > 0, "{row:?}");
+        assert_eq!(row.scaling.is_some(), row.threads == 3);
+        assert!(row.ratio_min <= row.ratio_to_base && row.ratio_to_base <= row.ratio_max);
+        match row.mix {
+            "load" => assert_eq!(row.operations, plan.records),
+            "insert" | "delete" => assert_eq!(row.operations, plan.batch),
+            _ => {}
+        }
+        if row.side == sides[0].name {
+            assert_eq!(row.ratio_to_base, 1.0);
+        }
+    }
+    let table = report::table(&rows);
+    assert!(sides.iter().all(|side| table.contains(&side.name)), "{table}");
+}
+
+#[test]
+fn zipfian_keys_run_too() {
+    let plan = Plan {
+        keys: KeyChoice::Zipfian { theta: 0.99 },
+        mixes: vec![Mix::Read, Mix::Half],
+        ..small_plan()
+    };
+    let sides = [entrant("reference", || Indexed::new(Reference::default()))];
+    compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
+}
+
+#[test]
+fn json_lines_carry_every_field() {
+    let plan = Plan { mixes: vec![Mix::Read], threads: vec![1], ..small_plan() };
+    let sides = all_sides();
+    let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    report::write_json(&path, &rows).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), sides.len());
+    for line in text.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        for field in "side mix keys records threads ops_per_second p50_ns p99_ns p999_ns max_ns \
+                      bytes_per_record ratio_to_base ratio_min ratio_max rounds"
+            .split_whitespace()
+        {
+            assert!(row.get(field).is_some(), "{field} in {line}");
+        }
+    }
+}
+
+/// What a planted side is caught at.
+fn caught(plant: Plant, mixes: &[Mix]) -> Fault {
+    let plan = Plan { mixes: mixes.to_vec(), ..small_plan() };
+    let sides = [
+        entrant("right", || Indexed::new(Reference::default())),
+        entrant("planted", move || Planted::new(plant)),
+    ];
+    match compare::run(&plan, &sides, &ProgressBar::hidden()) {
+        Err(Error::Fault { side, fault, .. }) => {
+            assert_eq!(side, "planted");
+            fault
+        }
+        other => panic!("{plant:?} was not caught: {other:?}"),
+    }
+}
+
+#[test]
+fn a_lost_insert_is_caught() {
+    // The load is checked by its count; a later insert too.
+    assert!(matches!(caught(Plant::ForgetInsert(7), &[Mix::Read]), Fault::Count { .. }));
+    let late = caught(Plant::ForgetInsert(2_050), &[Mix::Insert]);
+    assert!(matches!(late, Fault::Count { found: 2_099, due: 2_100 }), "{late}");
+}
+
+#[test]
+fn a_lost_delete_is_caught() {
+    let fault = caught(Plant::ForgetDelete(50), &[Mix::Delete]);
+    assert!(matches!(fault, Fault::Count { found: 1_901, due: 1_900 }), "{fault}");
+}
+
+#[test]
+fn a_wrong_value_is_caught_and_named() {
+    let fault = caught(Plant::WrongValue(500), &[Mix::Read]);
+    assert!(matches!(fault, Fault::WrongValue { .. }), "{fault}");
+}
+
+#[test]
+fn a_gap_in_a_scan_is_caught() {
+    let short = caught(Plant::SkipInScan(20), &[Mix::Scan10]);
+    assert!(matches!(short, Fault::ShortScan { .. }), "{short}");
+}
+
+#[test]
+fn a_panic_is_caught() {
+    let fault = caught(Plant::PanicInInsert(7), &[Mix::Read]);
+    assert!(matches!(fault, Fault::Panicked), "{fault}");
+}
+
+#[test]
+fn the_final_scan_names_the_key() {
+    use pando_bench::keys::{key_of, value_of};
+    use pando_bench::side::{Side, Subject};
+    use pando_bench::sides::btreemap::Locked;
+
+    let side = Locked::default();
+    for number in (0..100).filter(|&number| number != 42) {
+        side.insert_new(key_of(number), value_of(key_of(number), 0)).unwrap();
+    }
+    let lost = side.check_all(&(0..100)).unwrap_err();
+    assert!(matches!(lost, Fault::Lost { key, .. } if key == key_of(42)), "{lost}");
+    assert!(lost.to_string().contains("record 42"), "{lost}");
+    let invented = side.check_all(&(0..99)).unwrap_err();
+    assert!(matches!(invented, Fault::Invented { key, .. } if key == key_of(99)), "{invented}");
+}
+
+#[test]
+fn impossible_plans_are_refused() {
+    let sides = all_sides();
+    let plan = Plan { base: Some("nobody".to_owned()), ..small_plan() };
+    let refused = compare::run(&plan, &sides, &ProgressBar::hidden());
+    assert!(matches!(refused, Err(Error::UnknownBase { .. })));
+    let plan = Plan { mixes: vec![Mix::Delete], batch: 1_000, ..small_plan() };
+    let refused = compare::run(&plan, &sides, &ProgressBar::hidden());
+    assert!(matches!(refused, Err(Error::TooManyDeletes { .. })));
+}
+
+#[test]
+fn costs_are_counted() {
+    let costs = costs::count(&Reference::default(), 500, 100).unwrap();
+    assert_eq!(costs.len(), 4);
+    // The reference writes into no pool.
+    assert!(costs.iter().all(|cost| cost.flushes.mean == 0.0 && cost.lines_read.mean == 0.0));
+    let table = costs::table(&costs);
+    assert!(table.contains("15") && table.contains("insert"), "{table}");
+}
+
+#[test]
+fn space_is_a_table_of_sides_and_sizes() {
+    let table =
+        space::table(&small_plan(), &[1_000, 2_000], &all_sides(), &ProgressBar::hidden()).unwrap();
+    assert!(table.contains("reference") && table.contains("2k"), "{table}");
+}

@@ -1,0 +1,214 @@
+//! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it
+//! reaches. Exact while nobody writes.
+
+use pando_index::Error;
+use pando_pmem::{Block, Domain};
+
+use crate::index::{Visited, visit_nodes};
+use crate::layout::HEADER_BYTES;
+use crate::node::{Context, Inner, Leaf};
+use crate::tree::{BzTree, MAX_HEIGHT};
+
+/// How a tree is built and filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Levels from the root to the leaves, both included.
+    pub height: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Inner nodes.
+    pub inner_nodes: u64,
+    /// Live records.
+    pub records: u64,
+    /// Bytes of all leaves.
+    pub leaf_bytes: u64,
+    /// Bytes of all inner nodes.
+    pub inner_bytes: u64,
+    /// Bytes of live records in leaves, metadata included.
+    pub live_bytes: u64,
+    /// Bytes of records in leaves that are deleted or superseded.
+    pub deleted_bytes: u64,
+    /// Values that have blocks of their own, and their bytes.
+    pub value_blocks: u64,
+    /// Bytes of these blocks.
+    pub value_block_bytes: u64,
+}
+
+/// A violated invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Offset of the node.
+    pub node_off: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Which of the invariants an audit found kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// All of them.
+    Sound,
+    /// Not all: see the problems.
+    Damaged,
+}
+
+/// All that a walk over a tree finds.
+#[derive(Clone, Debug, Default)]
+pub struct Audit {
+    /// Shape and fill.
+    pub stat: Stat,
+    /// Violated invariants.
+    pub problems: Vec<Problem>,
+    /// The blocks that the tree reaches.
+    pub blocks: Vec<Block>,
+}
+
+impl Audit {
+    /// Whether every invariant holds.
+    pub fn shape(&self) -> Shape {
+        if self.problems.is_empty() { Shape::Sound } else { Shape::Damaged }
+    }
+
+    fn problem(&mut self, node_off: u64, what: impl Into<String>) {
+        self.problems.push(Problem { node_off, what: what.into() });
+    }
+}
+
+impl<D: Domain> BzTree<D> {
+    /// Walks the whole tree.
+    pub fn audit(&self) -> Result<Audit, Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let mut audit = Audit::default();
+        let root = context.read(self.root_off());
+        walk(context, &mut audit, root, 1, None, None, &mut None);
+        Ok(audit)
+    }
+
+    /// The tree's shape and fill.
+    pub fn stat(&self) -> Result<Stat, Error> {
+        self.audit().map(|audit| audit.stat)
+    }
+
+    /// The number of leaves, counted without looking into them.
+    pub fn leaves(&self) -> Result<u64, Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let mut leaves = 0;
+        visit_nodes(context, context.read(self.root_off()), 1, &mut |node, _| {
+            leaves += u64::from(matches!(node, Visited::Leaf(_)));
+        });
+        Ok(leaves)
+    }
+}
+
+fn walk<'op, D: Domain>(
+    context: Context<'op, '_, D>,
+    audit: &mut Audit,
+    off: u64,
+    depth: u64,
+    low: Option<&'op [u8]>,
+    high: Option<&'op [u8]>,
+    leaf_depth: &mut Option<u64>,
+) {
+    let Some(bytes) = context.pool().active_block(off) else {
+        audit.problem(off, "the node is reachable, but its block is not allocated");
+        return;
+    };
+    audit.blocks.push(Block { off, bytes });
+    let node = context.node(off);
+    if node.header.node_bytes != bytes {
+        let found = node.header.node_bytes;
+        audit.problem(off, format!("the node says {found} bytes, its block has {bytes}"));
+        return;
+    }
+    if node.is_leaf() {
+        audit.stat.height = audit.stat.height.max(depth);
+        if *leaf_depth.get_or_insert(depth) != depth {
+            audit.problem(off, format!("the leaf is at level {depth}, others are not"));
+        }
+        walk_leaf(context, audit, Leaf::read(context, node), low, high);
+        return;
+    }
+    audit.stat.inner_nodes += 1;
+    audit.stat.inner_bytes += bytes;
+    let inner = Inner { node };
+    if inner.children() == 0 || depth as usize > MAX_HEIGHT {
+        audit.problem(off, "an inner node without children, or too deep");
+        return;
+    }
+    if inner.status(context).is_frozen() {
+        audit.problem(off, "an inner node is frozen and still in place");
+    }
+    let mut from = low;
+    for index in 0..inner.children() {
+        let to = if index + 1 < inner.children() {
+            let separator = inner.separator(context, index);
+            if from.is_some_and(|from| from >= separator) {
+                audit.problem(off, format!("separator {index} does not ascend"));
+            }
+            if high.is_some_and(|high| separator >= high) {
+                audit.problem(off, format!("separator {index} is beyond the node's range"));
+            }
+            Some(separator)
+        } else {
+            high
+        };
+        walk(context, audit, inner.child(context, index), depth + 1, from, to, leaf_depth);
+        from = to;
+    }
+}
+
+fn walk_leaf<D: Domain>(
+    context: Context<'_, '_, D>,
+    audit: &mut Audit,
+    leaf: Leaf,
+    low: Option<&[u8]>,
+    high: Option<&[u8]>,
+) {
+    let off = leaf.node.off;
+    let node_bytes = leaf.node.header.node_bytes;
+    let status = leaf.status;
+    audit.stat.leaves += 1;
+    audit.stat.leaf_bytes += node_bytes;
+    audit.stat.deleted_bytes += status.deleted_bytes();
+    if HEADER_BYTES + status.records() * 8 + status.block_bytes() > node_bytes
+        || leaf.sorted() > status.records()
+    {
+        audit.problem(off, "the status counts more than the leaf holds");
+        return;
+    }
+    let mut last: Option<&[u8]> = None;
+    for slot in 0..leaf.sorted() {
+        let meta = leaf.meta(context, slot);
+        let end = meta.offset() + meta.padded_bytes();
+        if meta.offset() < HEADER_BYTES || end > node_bytes {
+            audit.problem(off, format!("record {slot} lies outside the leaf"));
+            return;
+        }
+        let key = leaf.key(context, meta);
+        if last.is_some_and(|last| last >= key) {
+            audit.problem(off, format!("sorted record {slot} does not ascend"));
+        }
+        last = Some(key);
+    }
+    let live = leaf.live_records(context);
+    for record in &live {
+        if low.is_some_and(|low| record.key < low) || high.is_some_and(|high| record.key >= high) {
+            audit.problem(off, "a key lies outside the leaf's range");
+        }
+        if record.meta.is_pointer() {
+            let block = context.read(record.off);
+            match context.pool().active_block(block) {
+                Some(bytes) => {
+                    audit.blocks.push(Block { off: block, bytes });
+                    audit.stat.value_blocks += 1;
+                    audit.stat.value_block_bytes += bytes;
+                }
+                None => audit.problem(off, "a value's block is not allocated"),
+            }
+        }
+    }
+    audit.stat.records += live.len() as u64;
+    audit.stat.live_bytes += crate::build::live_bytes(&live);
+}

@@ -1,0 +1,252 @@
+//! New nodes: sorted, exactly as large as their content and free space want, written into a
+//! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
+
+use pando_pmem::{Domain, Reservation};
+
+use crate::layout::{
+    HEADER_BYTES, Header, Kind, LeafStatus, Meta, MIN_RECORD_BYTES, SHAPE_AT, STATUS_AT, Shape,
+};
+use crate::node::{Context, Inner, Leaf};
+
+/// A live record of an existing leaf, to be copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveRecord<'op> {
+    pub key: &'op [u8],
+    pub meta: Meta,
+    /// Offset of the record in the pool.
+    pub off: u64,
+}
+
+/// Bytes that the records take in a leaf, metadata included.
+pub(crate) fn live_bytes(records: &[LiveRecord<'_>]) -> u64 {
+    records.iter().map(|record| record.meta.padded_bytes() + 8).sum()
+}
+
+fn uniform_stride(records: &[LiveRecord<'_>]) -> u64 {
+    let Some(first) = records.first() else { return 0 };
+    let alike = |record: &LiveRecord<'_>| {
+        record.meta.key_bytes() == 8
+            && !record.meta.is_pointer()
+            && record.meta.record_bytes() == first.meta.record_bytes()
+    };
+    if records.iter().all(alike) { first.meta.padded_bytes() } else { 0 }
+}
+
+/// Builds a leaf of `records`, which ascend, with at least `free_bytes` of room.
+pub(crate) fn leaf<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    records: &[LiveRecord<'_>],
+    free_bytes: u64,
+) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    let count = records.len() as u64;
+    let storage_bytes: u64 = records.iter().map(|record| record.meta.padded_bytes()).sum();
+    let metadata_end = HEADER_BYTES + count * 8;
+    let mut block = context.guard.reserve(metadata_end + storage_bytes + free_bytes)?;
+    // What the size class adds serves as free space.
+    let node_bytes = block.bytes();
+    let sorted_at = node_bytes - storage_bytes;
+    let header = Header { kind: Kind::Leaf, count, node_bytes };
+    block.write_u64(0, header.encode());
+    block.write_u64(STATUS_AT, LeafStatus::new(count, storage_bytes, 0).0);
+    block.write_u64(SHAPE_AT, Shape { sorted_at, stride: uniform_stride(records) }.encode());
+    let mut at = sorted_at;
+    for (slot, record) in records.iter().enumerate() {
+        let bytes = record.meta.padded_bytes();
+        if record.meta.is_pointer() {
+            // The word that names the value's block may be under a PMwCAS; the key is not.
+            block.write_u64(at, context.read(record.off));
+            block.write(at + 8, context.bytes(record.off + 8, bytes - 8));
+        } else {
+            block.write(at, context.bytes(record.off, bytes));
+        }
+        block.write_u64(HEADER_BYTES + slot as u64 * 8, record.meta.moved_to(at).0);
+        at += bytes;
+    }
+    // Slots that inserts will claim read as unmarked, also after a crash. A slot takes its
+    // metadata and a record, so there are at most that many.
+    let room = sorted_at - metadata_end;
+    let slots = room / (8 + MIN_RECORD_BYTES);
+    block.zero(metadata_end, slots * 8);
+    block.flush(0, metadata_end + slots * 8);
+    block.flush(sorted_at, storage_bytes);
+    Ok(block)
+}
+
+/// Writes `value` into a block of its own and flushes it.
+pub(crate) fn value<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    value: &[u8],
+) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    let mut block = context.guard.reserve(value.len() as u64 + 8)?;
+    block.write_u64(0, value.len() as u64);
+    block.write(8, value);
+    block.flush(0, value.len() as u64 + 8);
+    Ok(block)
+}
+
+/// The content of an inner node: children, and the separators between them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InnerContent<'op> {
+    pub children: Vec<u64>,
+    pub separators: Vec<&'op [u8]>,
+}
+
+impl<'op> InnerContent<'op> {
+    /// What `inner` holds now. It is what the node holds at an instant only if its status is the
+    /// same before and after; installing the copy checks that.
+    pub fn read<D: Domain>(context: Context<'op, '_, D>, inner: Inner) -> Self {
+        let count = inner.children();
+        Self {
+            children: (0..count).map(|index| inner.child(context, index)).collect(),
+            separators: (1..count).map(|index| inner.separator(context, index - 1)).collect(),
+        }
+    }
+
+    fn stride(&self) -> u64 {
+        let eight = !self.separators.is_empty()
+            && self.separators.iter().all(|separator| separator.len() == 8);
+        if eight { 8 } else { 0 }
+    }
+
+    fn key_bytes(&self) -> u64 {
+        self.separators.iter().map(|separator| separator.len() as u64).sum()
+    }
+
+    /// Bytes of a node with this content.
+    pub fn bytes(&self) -> u64 {
+        let places = if self.stride() == 8 { 0 } else { self.separators.len() as u64 * 8 };
+        HEADER_BYTES + self.children.len() as u64 * 8 + places + self.key_bytes()
+    }
+
+    /// The halves, and the separator between them; of roughly equal bytes, no half with fewer
+    /// than one child.
+    pub fn split(mut self) -> (Self, &'op [u8], Self) {
+        let half = self.key_bytes() / 2 + self.children.len() as u64 * 8;
+        let mut bytes = 0;
+        let mut middle = self.separators.len() / 2;
+        for (index, separator) in self.separators.iter().enumerate() {
+            bytes += separator.len() as u64 + 16;
+            if bytes >= half {
+                middle = index;
+                break;
+            }
+        }
+        // Two children a half, if there are four.
+        let last = self.separators.len() - 1;
+        let middle = if last >= 2 { middle.clamp(1, last - 1) } else { middle.min(last) };
+        let right = Self {
+            children: self.children.split_off(middle + 1),
+            separators: self.separators.split_off(middle + 1),
+        };
+        let between = self.separators.pop().unwrap_or_default();
+        (self, between, right)
+    }
+
+    /// This content, `between`, then `right`.
+    pub fn join(mut self, between: &'op [u8], right: Self) -> Self {
+        self.children.extend(right.children);
+        self.separators.push(between);
+        self.separators.extend(right.separators);
+        self
+    }
+
+    /// Replaces child `index` by two, with `separator` between them.
+    pub fn split_child(&mut self, index: usize, left: u64, separator: &'op [u8], right: u64) {
+        self.children[index] = left;
+        self.children.insert(index + 1, right);
+        self.separators.insert(index, separator);
+    }
+
+    /// Replaces the children `left` and `left + 1` by one.
+    pub fn merge_children(&mut self, left: usize, merged: u64) {
+        self.children[left] = merged;
+        self.children.remove(left + 1);
+        self.separators.remove(left);
+    }
+
+    /// Builds the node.
+    pub fn build<'pool, D: Domain>(
+        &self,
+        context: Context<'op, 'pool, D>,
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        let bytes = self.bytes();
+        let mut block = context.guard.reserve(bytes)?;
+        let count = self.children.len() as u64;
+        let stride = self.stride();
+        let children_end = HEADER_BYTES + count * 8;
+        let places = if stride == 8 { 0 } else { self.separators.len() as u64 * 8 };
+        let mut at = children_end + places;
+        let header = Header { kind: Kind::Inner, count, node_bytes: block.bytes() };
+        block.write_u64(0, header.encode());
+        block.write_u64(STATUS_AT, 0);
+        block.write_u64(SHAPE_AT, Shape { sorted_at: at, stride }.encode());
+        for (index, child) in self.children.iter().enumerate() {
+            block.write_u64(HEADER_BYTES + index as u64 * 8, *child);
+        }
+        for (index, separator) in self.separators.iter().enumerate() {
+            if stride != 8 {
+                let place = at << 32 | separator.len() as u64;
+                block.write_u64(children_end + index as u64 * 8, place);
+            }
+            block.write(at, separator);
+            at += separator.len() as u64;
+        }
+        block.flush(0, bytes);
+        Ok(block)
+    }
+}
+
+impl Leaf {
+    /// The live records, ascending: of each key the newest settled record, if it is visible.
+    ///
+    /// Exact if the leaf is frozen. Else it is a leaf's snapshot in the sense of a scan.
+    pub(crate) fn live_records<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+    ) -> Vec<LiveRecord<'op>> {
+        let record = |meta: Meta| LiveRecord {
+            key: self.key(context, meta),
+            meta,
+            off: self.node.off + meta.offset(),
+        };
+        let unsorted = self.newest_unsorted(context);
+        let mut live = Vec::with_capacity(self.status.records() as usize);
+        let mut newer = unsorted.iter().peekable();
+        for slot in 0..self.sorted() {
+            let sorted = record(self.meta(context, slot));
+            while let Some(first) = newer.next_if(|first| first.key < sorted.key) {
+                live.push(*first);
+            }
+            match newer.next_if(|first| first.key == sorted.key) {
+                Some(first) => live.push(*first),
+                None => live.push(sorted),
+            }
+        }
+        live.extend(newer);
+        live.retain(|record| record.meta.is_visible());
+        live
+    }
+
+    /// Of each key among the unsorted records the newest settled one, ascending.
+    pub(crate) fn newest_unsorted<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+    ) -> Vec<LiveRecord<'op>> {
+        use crate::layout::SlotState::{Deleted, Visible};
+        let mut newest: Vec<_> = (self.sorted()..self.status.records())
+            .rev()
+            .map(|slot| self.meta(context, slot))
+            .filter(|meta| matches!(meta.state(), Visible | Deleted))
+            .map(|meta| LiveRecord {
+                key: self.key(context, meta),
+                meta,
+                off: self.node.off + meta.offset(),
+            })
+            .collect();
+        // Stable, and from newest to oldest before: the first of equal keys is the newest.
+        newest.sort_by(|left, right| left.key.cmp(right.key));
+        newest.dedup_by(|later, first| later.key == first.key);
+        newest
+    }
+}
+

@@ -1,0 +1,125 @@
+//! The tree as a [`RangeIndex`].
+
+use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_pmem::Domain;
+
+use crate::cursor::TreeCursor;
+use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::node::{Context, Inner, Leaf, Probe, Side};
+use crate::tree::BzTree;
+use crate::write::Intent;
+
+impl<D: Domain> BzTree<D> {
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
+    /// Writes nothing that is shared, and allocates nothing.
+    #[inline]
+    pub fn read_with<R>(
+        &self,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        loop {
+            let leaf = self.find_leaf(context, probe);
+            let Some((_, meta)) = leaf.find(context, probe, None, None).visible() else {
+                return Ok(None);
+            };
+            // A block that is gone was superseded or deleted meanwhile: look again.
+            if let Some(value) = leaf.value(context, meta) {
+                return Ok(Some(visit(value)));
+            }
+        }
+    }
+
+    /// Calls `visit` for the live records of each leaf in turn, with their number.
+    fn count_leaves(&self, visit: &mut dyn FnMut(u64)) -> Result<(), Error> {
+        let mut from: Option<Vec<u8>> = None;
+        loop {
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let probe = from.as_deref().map(Probe::new);
+            let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
+            visit(leaf.live_records(context).len() as u64);
+            match fence.high {
+                Some(high) => from = Some(high.to_vec()),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl<D: Domain> RangeIndex for BzTree<D> {
+    fn limits(&self) -> Limits {
+        Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.write(key, value, Intent::Insert).map(|_| ())
+    }
+
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.write(key, value, Intent::Update).map(|_| ())
+    }
+
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
+        self.write(key, value, Intent::Upsert)
+    }
+
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
+        Ok(self.read_with(key, visit)?.is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        self.delete(key)
+    }
+
+    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
+        self.write(key, new, Intent::Exchange { expected }).map(|_| ())
+    }
+
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>, Error> {
+        Ok(Box::new(TreeCursor::new(self, range, order)))
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        let mut records = 0;
+        self.count_leaves(&mut |live| records += live)?;
+        Ok(records)
+    }
+}
+
+/// The nodes below `off`, depth first.
+pub(crate) fn visit_nodes<'op, D: Domain>(
+    context: Context<'op, '_, D>,
+    off: u64,
+    depth: usize,
+    visit: &mut dyn FnMut(Visited, usize),
+) {
+    let node = context.node(off);
+    if node.is_leaf() {
+        visit(Visited::Leaf(Leaf::read(context, node)), depth);
+        return;
+    }
+    let inner = Inner { node };
+    visit(Visited::Inner(inner), depth);
+    if depth >= crate::tree::MAX_HEIGHT {
+        return;
+    }
+    for index in 0..inner.children() {
+        visit_nodes(context, inner.child(context, index), depth + 1, visit);
+    }
+}
+
+/// A node that a walk came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Visited {
+    Leaf(Leaf),
+    Inner(Inner),
+}

@@ -1,0 +1,594 @@
+//! Structure modifications: consolidation, split, merge, growth and collapse of the root (paper
+//! 4.3, 5).
+//!
+//! # Protocol
+//!
+//! A *leaf* is frozen first, by a CAS of its status that nobody flushes: after that its records
+//! are final, and whoever comes by may copy them. What replaces it is built from the copy and put
+//! in place by one PMwCAS; the first wins, the others look again. A crash between freezing and
+//! installing leaves a frozen leaf, or not even that; the next writer to come by replaces it.
+//!
+//! An *inner node* changes in two ways: a child is replaced in place, which raises the version in
+//! its status; or the node is replaced, which freezes it. Both take its status as a word of the
+//! PMwCAS. So a copy of an inner node is exact if the status is, at installation, what it was
+//! before the copy was made. (The paper's status of an inner node has no version; there a child
+//! replaced between copy and installation would be lost.) An inner node is never found frozen
+//! and still in place: nobody has to help.
+//!
+//! | modification | words of the PMwCAS | blocks that hang on it |
+//! | --- | --- | --- |
+//! | consolidate leaf N under P | child of P: N to N', status of P: next version | N or N' |
+//! | split leaf N under P, P under G | status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
+//! | merge leaves L, N under P | the same | P or P', L, N, M |
+//! | split inner P under G, G under H | status of P, of G: frozen, child of H: G to G', status of H: next | G or G', P, P', Q |
+//! | merge inner P, Q under G | status of P, Q, G: frozen, child of H: G to G', status of H: next | G or G', P, Q, M |
+//! | any of these at the root | the entry word instead of child and status | the same |
+//!
+//! Blocks hang on the operation by its entries' policies, so neither a failure nor a crash leaks
+//! one. When the root is left with one child, that child becomes the root in the same PMwCAS.
+//!
+//! A thread that finds its leaf in need does the modification first (paper 5.1), one step, and
+//! starts again from the root; a parent that is too large is split before its child.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::{Descriptor, Policy};
+
+use crate::build::{self, InnerContent, LiveRecord};
+use crate::layout::{HEADER_BYTES, InnerStatus, LeafStatus};
+use crate::node::{Context, Inner, Leaf, Probe};
+use crate::tree::{BzTree, Path, Step, storage};
+
+/// Where a node hangs: the word that names it, and the status that must not have changed.
+#[derive(Clone, Copy)]
+enum Anchor {
+    Root,
+    Child { inner: Inner, child: u64, status: InnerStatus },
+}
+
+/// An inner node that is to be replaced: its status before it was read, and what it holds.
+struct Parent<'op> {
+    inner: Inner,
+    status: InnerStatus,
+    content: InnerContent<'op>,
+    /// Which of its children is the subject.
+    child: usize,
+}
+
+/// The outcome of one attempt at a modification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The tree changed, by this thread or another.
+    Changed,
+    /// Nothing was to be done.
+    Nothing,
+}
+
+type Outcome = Result<Progress, Error>;
+
+impl<D: Domain> BzTree<D> {
+    /// Makes room for a record of `needed` bytes in the leaf of `probe`, or replaces the leaf if
+    /// it is frozen. One step; the caller starts again.
+    #[cold]
+    pub(crate) fn restructure(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        needed: u64,
+    ) -> Result<(), Error> {
+        let path = self.find_path(context, probe);
+        let leaf = Leaf::read(context, path.leaf);
+        let full = leaf.status.with_record(needed, path.leaf.header.node_bytes).is_none();
+        if leaf.status.is_frozen() || full {
+            self.rebuild(context, &path, needed)?;
+        }
+        Ok(())
+    }
+
+    /// After a delete: gives back what the leaf no longer needs, if it is worth a copy. Whatever
+    /// fails here is no failure of the delete.
+    #[inline]
+    pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>, leaf: &Leaf) {
+        let options = self.options();
+        let dead = leaf.status.deleted_bytes() >= u64::from(options.leaf_bytes) / 2;
+        let small = leaf.status.live_bytes() < u64::from(options.merge_bytes);
+        if dead || small {
+            self.tidy_leaf(context, probe, dead);
+        }
+    }
+
+    #[cold]
+    fn tidy_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>, dead: bool) {
+        let path = self.find_path(context, probe);
+        let leaf = Leaf::read(context, path.leaf);
+        if leaf.status.is_frozen() {
+            return;
+        }
+        let small = leaf.status.live_bytes() < u64::from(self.options().merge_bytes);
+        let worth = dead || (small && self.partner(context, &path, &leaf).is_some());
+        if worth && matches!(self.rebuild(context, &path, 0), Ok(Progress::Changed)) {
+            self.shrink(context, probe);
+        }
+    }
+
+    fn freeze(context: Context<'_, '_, D>, leaf: &mut Leaf) {
+        while !leaf.status.is_frozen() {
+            let frozen = leaf.status.frozen();
+            let off = leaf.node.status_off();
+            let found = leaf.status.0;
+            leaf.status = match context.pmwcas.compare_exchange_undurable(
+                context.guard,
+                off,
+                found,
+                frozen.0,
+            ) {
+                Ok(()) => frozen,
+                Err(other) => LeafStatus(other),
+            };
+        }
+    }
+
+    /// Freezes the leaf at the end of `path` and replaces it by one, by two, or together with a
+    /// neighbour by one, as its content wants.
+    fn rebuild(&self, context: Context<'_, '_, D>, path: &Path, needed: u64) -> Outcome {
+        let options = self.options();
+        let mut leaf = Leaf::read(context, path.leaf);
+        Self::freeze(context, &mut leaf);
+        let records = leaf.live_records(context);
+        let live = build::live_bytes(&records);
+        let free = u64::from(options.free_bytes);
+        // A record that needs more than the usual room gets it, but is no reason to tear the
+        // others apart: when it is there, the split finds its place.
+        let room = free.max(needed + 8);
+        if HEADER_BYTES + live + free > u64::from(options.leaf_bytes) && records.len() >= 2 {
+            return self.split_leaf(context, path, &records, needed);
+        }
+        if live < u64::from(options.merge_bytes)
+            && needed == 0
+            && let Some(partner) = self.partner(context, path, &leaf)
+            && self.merge_leaves(context, path, &records, partner)? == Progress::Changed
+        {
+            return Ok(Progress::Changed);
+        }
+        self.consolidate(context, path, &records, room)
+    }
+
+    fn consolidate(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        records: &[LiveRecord<'_>],
+        room: u64,
+    ) -> Outcome {
+        let Some(anchor) = self.anchor(context, path, path.height, path.leaf.off) else {
+            return Ok(Progress::Nothing);
+        };
+        let block = build::leaf(context, records, room).map_err(storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            let entry = self.hang(&mut operation, anchor, path.leaf.off)?;
+            operation.activate(entry, block);
+            Ok(())
+        })();
+        Self::run(operation, prepared)
+    }
+
+    fn split_leaf(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        records: &[LiveRecord<'_>],
+        needed: u64,
+    ) -> Outcome {
+        let (left, right) = records.split_at(middle_of(records));
+        let Some(first) = right.first() else { return Ok(Progress::Nothing) };
+        let parent = match self.parent(context, path, path.height, path.leaf.off) {
+            Ok(parent) => parent,
+            Err(Gone) => return Ok(Progress::Nothing),
+        };
+        if let Some(parent) = &parent
+            && self.is_full(&parent.content, first.key)
+        {
+            return self.split_inner(context, path, path.height - 1);
+        }
+        let room = u64::from(self.options().free_bytes).max(needed + 8);
+        let left = build::leaf(context, left, room).map_err(storage)?;
+        let right_block = build::leaf(context, right, room).map_err(storage)?;
+        self.install_split(
+            context,
+            path,
+            path.height,
+            path.leaf.off,
+            parent,
+            (left, first.key, right_block),
+            |_| Ok(()),
+        )
+    }
+
+    /// Splits the inner node at `level` of `path`, or first its parent if that is full.
+    fn split_inner(&self, context: Context<'_, '_, D>, path: &Path, level: usize) -> Outcome {
+        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
+        let subject = Self::read_parent(context, step);
+        if subject.status.is_frozen() || subject.content.children.len() < 2 {
+            return Ok(Progress::Nothing);
+        }
+        let parent = match self.parent(context, path, level, step.inner.node.off) {
+            Ok(parent) => parent,
+            Err(Gone) => return Ok(Progress::Nothing),
+        };
+        let (left, between, right) = subject.content.split();
+        if let Some(parent) = &parent
+            && self.is_full(&parent.content, between)
+        {
+            return self.split_inner(context, path, level - 1);
+        }
+        let left = left.build(context).map_err(storage)?;
+        let right = right.build(context).map_err(storage)?;
+        self.install_split(
+            context,
+            path,
+            level,
+            step.inner.node.off,
+            parent,
+            (left, between, right),
+            |operation| {
+                let status_off = step.inner.node.status_off();
+                operation.add_word(status_off, subject.status.0, subject.status.frozen().0)
+            },
+        )
+    }
+
+    /// Whether an inner node must be split before it takes another separator.
+    fn is_full(&self, content: &InnerContent<'_>, separator: &[u8]) -> bool {
+        content.children.len() >= 4
+            && content.bytes() + separator.len() as u64 + 16 > u64::from(self.options().inner_bytes)
+    }
+
+    /// Replaces the node `old_off` at `level` by two, under a new parent.
+    #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
+    fn install_split<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        path: &Path,
+        level: usize,
+        old_off: u64,
+        parent: Option<Parent<'op>>,
+        halves: Halves<'op, 'pool, D>,
+        freeze: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+    ) -> Outcome {
+        let (left, between, right) = halves;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            freeze(&mut operation)?;
+            let Some(mut parent) = parent else {
+                // The root splits: a new root above the halves. The old root is freed as the old
+                // value of the entry word.
+                let content = InnerContent {
+                    children: vec![left.off(), right.off()],
+                    separators: vec![between],
+                };
+                let root = content.build(context)?;
+                let entry = self.hang(&mut operation, Anchor::Root, old_off)?;
+                operation.activate(entry, root);
+                for half in [left, right] {
+                    let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
+                    operation.activate(owned, half);
+                }
+                return Ok(());
+            };
+            parent.content.split_child(parent.child, left.off(), between, right.off());
+            let block = parent.content.build(context)?;
+            let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.off) else {
+                return Err(Unprepared::Gone);
+            };
+            let status_off = parent.inner.node.status_off();
+            operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
+            let entry = self.hang(&mut operation, anchor, parent.inner.node.off)?;
+            operation.activate(entry, block);
+            let owned = operation.own_block(old_off, Policy::FreeOne)?;
+            operation.activate(owned, left);
+            let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
+            operation.activate(owned, right);
+            Ok(())
+        })();
+        Self::run(operation, prepared)
+    }
+
+    /// The neighbour with which the leaf at the end of `path` may be merged: its index in the
+    /// parent. The left one first; it must not be frozen, and must have room.
+    fn partner(&self, context: Context<'_, '_, D>, path: &Path, leaf: &Leaf) -> Option<u64> {
+        let parent = path.above_leaf(1)?;
+        let options = self.options();
+        let live = leaf.status.live_bytes();
+        let fits = |index: u64| {
+            let node = context.node(parent.inner.child(context, index));
+            if !node.is_leaf() {
+                return false;
+            }
+            let neighbour = Leaf::read(context, node);
+            let both = neighbour.status.live_bytes() + live;
+            let bytes = HEADER_BYTES + both + u64::from(options.free_bytes);
+            // An empty leaf can always go.
+            !neighbour.status.is_frozen() && (live == 0 || bytes <= u64::from(options.leaf_bytes))
+        };
+        let left = parent.child.checked_sub(1).filter(|&index| fits(index));
+        left.or_else(|| {
+            let right = parent.child + 1;
+            (right < parent.inner.children() && fits(right)).then_some(right)
+        })
+    }
+
+    /// Merges the frozen leaf at the end of `path` with the neighbour at index `partner`.
+    fn merge_leaves(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        records: &[LiveRecord<'_>],
+        partner: u64,
+    ) -> Outcome {
+        let Ok(Some(mut parent)) = self.parent(context, path, path.height, path.leaf.off) else {
+            return Ok(Progress::Nothing);
+        };
+        let partner = partner as usize;
+        let mut neighbour =
+            Leaf::read(context, context.node(parent.content.children[partner]));
+        Self::freeze(context, &mut neighbour);
+        let others = neighbour.live_records(context);
+        let all: Vec<_> = if partner < parent.child {
+            others.iter().chain(records).copied().collect()
+        } else {
+            records.iter().chain(&others).copied().collect()
+        };
+        // It may have grown until it was frozen; then it is left to the next that comes by.
+        let free = u64::from(self.options().free_bytes);
+        let bytes = HEADER_BYTES + build::live_bytes(&all) + free;
+        if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
+            return Ok(Progress::Nothing);
+        }
+        let merged = build::leaf(context, &all, free).map_err(storage)?;
+        let left = parent.child.min(partner);
+        parent.content.merge_children(left, merged.off());
+        self.install_merge(
+            context,
+            path,
+            path.height,
+            parent,
+            merged,
+            [path.leaf.off, neighbour.node.off],
+            |_| Ok(()),
+        )
+    }
+
+    /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the
+    /// root's only child.
+    #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
+    fn install_merge<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        path: &Path,
+        level: usize,
+        parent: Parent<'op>,
+        merged: pando_pmem::Reservation<'op, 'pool, D>,
+        old: [u64; 2],
+        freeze: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+    ) -> Outcome {
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            freeze(&mut operation)?;
+            let parent_off = parent.inner.node.off;
+            let Some(anchor) = self.anchor(context, path, level - 1, parent_off) else {
+                return Err(Unprepared::Gone);
+            };
+            let status_off = parent.inner.node.status_off();
+            operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
+            if matches!(anchor, Anchor::Root) && parent.content.children.len() == 1 {
+                let entry = self.hang(&mut operation, Anchor::Root, parent_off)?;
+                operation.activate(entry, merged);
+                operation.own_block(old[0], Policy::FreeOldOnSuccess)?;
+            } else {
+                let block = parent.content.build(context)?;
+                let entry = self.hang(&mut operation, anchor, parent_off)?;
+                operation.activate(entry, block);
+                let owned = operation.own_block(old[0], Policy::FreeOne)?;
+                operation.activate(owned, merged);
+            }
+            operation.own_block(old[1], Policy::FreeOldOnSuccess)?;
+            Ok(())
+        })();
+        Self::run(operation, prepared)
+    }
+
+    /// Merges inner nodes on the way to `probe` that have become small, from below.
+    fn shrink(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
+        for above in 1.. {
+            let path = self.find_path(context, probe);
+            if above > path.height {
+                return;
+            }
+            let level = path.height - above;
+            match self.shrink_inner(context, &path, level) {
+                Ok(Progress::Changed) => {}
+                // Lack of room to build the merged node, or a race: it stays as it is.
+                Ok(Progress::Nothing) | Err(_) => return,
+            }
+        }
+    }
+
+    fn shrink_inner(&self, context: Context<'_, '_, D>, path: &Path, level: usize) -> Outcome {
+        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
+        let subject = Self::read_parent(context, step);
+        if subject.status.is_frozen() {
+            return Ok(Progress::Nothing);
+        }
+        let lone = subject.content.children.len() == 1;
+        if level == 0 {
+            return if lone { self.collapse_root(context, &subject) } else { Ok(Progress::Nothing) };
+        }
+        if !lone && subject.content.bytes() >= u64::from(self.options().inner_bytes) / 4 {
+            return Ok(Progress::Nothing);
+        }
+        let off = step.inner.node.off;
+        let Ok(Some(mut parent)) = self.parent(context, path, level, off) else {
+            return Ok(Progress::Nothing);
+        };
+        let count = parent.content.children.len();
+        let neighbours = [parent.child.checked_sub(1), Some(parent.child + 1)];
+        for partner in neighbours.into_iter().flatten().filter(|&index| index < count) {
+            let inner = Inner { node: context.node(parent.content.children[partner]) };
+            if inner.node.is_leaf() {
+                continue;
+            }
+            let other = Self::read_parent(context, Step { inner, child: 0 });
+            let bytes = other.content.bytes() + subject.content.bytes();
+            let fits = bytes <= u64::from(self.options().inner_bytes) / 4 * 3;
+            if other.status.is_frozen() || !(fits || lone) {
+                continue;
+            }
+            let left = parent.child.min(partner);
+            let between = parent.content.separators[left];
+            let statuses = [(inner, other.status), (step.inner, subject.status)];
+            let joined = if partner < parent.child {
+                other.content.join(between, subject.content)
+            } else {
+                subject.content.join(between, other.content)
+            };
+            let merged = joined.build(context).map_err(storage)?;
+            parent.content.merge_children(left, merged.off());
+            let old = [off, inner.node.off];
+            return self.install_merge(context, path, level, parent, merged, old, |operation| {
+                for (inner, status) in statuses {
+                    operation.add_word(inner.node.status_off(), status.0, status.frozen().0)?;
+                }
+                Ok(())
+            });
+        }
+        Ok(Progress::Nothing)
+    }
+
+    /// Makes the root's only child the root.
+    fn collapse_root(&self, context: Context<'_, '_, D>, root: &Parent<'_>) -> Outcome {
+        let off = root.inner.node.off;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            let status_off = root.inner.node.status_off();
+            operation.add_word(status_off, root.status.0, root.status.frozen().0)?;
+            operation.add_word(self.root_off(), off, root.content.children[0])?;
+            operation.own_block(off, Policy::FreeOldOnSuccess)?;
+            Ok(())
+        })();
+        Self::run(operation, prepared)
+    }
+
+    /// Reads an inner node: the status first, so that the copy is exact if the status still is
+    /// the same at installation.
+    fn read_parent<'op>(context: Context<'op, '_, D>, step: Step) -> Parent<'op> {
+        let status = step.inner.status(context);
+        let content = InnerContent::read(context, step.inner);
+        Parent { inner: step.inner, status, content, child: step.child as usize }
+    }
+
+    /// The parent of the node `off` at `level` of `path`; none if that is the root.
+    fn parent<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        path: &Path,
+        level: usize,
+        off: u64,
+    ) -> Result<Option<Parent<'op>>, Gone> {
+        let Some(above) = level.checked_sub(1) else {
+            return if context.read(self.root_off()) == off { Ok(None) } else { Err(Gone) };
+        };
+        let step = path.at(above).ok_or(Gone)?;
+        let parent = Self::read_parent(context, step);
+        let holds = parent.content.children.get(parent.child) == Some(&off);
+        if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
+    }
+
+    /// Where the node `off` at `level` of `path` hangs now; `None` if not where the path says.
+    fn anchor(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        level: usize,
+        off: u64,
+    ) -> Option<Anchor> {
+        let Some(above) = level.checked_sub(1) else {
+            return (context.read(self.root_off()) == off).then_some(Anchor::Root);
+        };
+        let Step { inner, child } = path.at(above)?;
+        let status = inner.status(context);
+        let holds = inner.child(context, child) == off;
+        (holds && !status.is_frozen()).then_some(Anchor::Child { inner, child, status })
+    }
+
+    /// Adds to `operation` that the node `old` is replaced where it hangs; the new node comes by
+    /// `activate`. Whichever of the two is not in place in the end is freed.
+    fn hang(
+        &self,
+        operation: &mut Descriptor<'_, '_, D>,
+        anchor: Anchor,
+        old: u64,
+    ) -> pando_pmwcas::Result<pando_pmwcas::Entry> {
+        match anchor {
+            Anchor::Root => operation.reserve_entry(self.root_off(), old, Policy::FreeOne),
+            Anchor::Child { inner, child, status } => {
+                let status_off = inner.node.status_off();
+                operation.add_word(status_off, status.0, status.next().0)?;
+                operation.reserve_entry(inner.child_off(child), old, Policy::FreeOne)
+            }
+        }
+    }
+
+    fn run(operation: Descriptor<'_, '_, D>, prepared: Result<(), Unprepared>) -> Outcome {
+        match prepared {
+            Ok(()) => {
+                let changed = operation.execute();
+                Ok(if changed { Progress::Changed } else { Progress::Nothing })
+            }
+            Err(Unprepared::Gone) => Ok(Progress::Nothing),
+            Err(Unprepared::Failed(error)) => Err(storage(error)),
+        }
+    }
+}
+
+/// The halves of a split and the separator between them.
+type Halves<'op, 'pool, D> = (
+    pando_pmem::Reservation<'op, 'pool, D>,
+    &'op [u8],
+    pando_pmem::Reservation<'op, 'pool, D>,
+);
+
+/// The tree changed under the path.
+struct Gone;
+
+/// Why an operation was not put together.
+enum Unprepared {
+    Gone,
+    Failed(pando_pmwcas::Error),
+}
+
+impl From<pando_pmwcas::Error> for Unprepared {
+    fn from(error: pando_pmwcas::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<pando_pmem::Error> for Unprepared {
+    fn from(error: pando_pmem::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Where to split, so that both halves have about the same bytes and at least one record.
+fn middle_of(records: &[LiveRecord<'_>]) -> usize {
+    let half = build::live_bytes(records) / 2;
+    let mut bytes = 0;
+    for (index, record) in records.iter().enumerate() {
+        bytes += record.meta.padded_bytes() + 8;
+        if bytes >= half {
+            // The record that crosses the middle goes to the smaller side.
+            return (index + 1).clamp(1, records.len() - 1);
+        }
+    }
+    records.len() / 2
+}

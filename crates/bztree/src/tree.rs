@@ -1,0 +1,195 @@
+//! The tree: its handle, and the descent from the root to a leaf.
+//!
+//! A descent needs no retry: what it finds was reachable at some moment since it began.
+//!
+//! * An inner node that was replaced has been frozen, but its children are still those of the
+//!   moment of freezing. A leaf reached through it was current when the descent began or later.
+//! * The range of keys of a leaf never changes; structure modifications make new leaves. So the
+//!   separators passed on the way, from any mixture of old and new inner nodes, bound exactly the
+//!   leaf that was reached.
+//! * A leaf that was replaced has been frozen, and what it holds is what it held when it was
+//!   replaced, which is not before the descent began. A reader may use it; a writer fails on the
+//!   frozen status and starts again.
+
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+
+use crate::build;
+use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::node::{Context, Inner, Leaf, Node, Probe, Side};
+use crate::options::Options;
+
+/// Levels of inner nodes that a path holds: with two children a node, more than any pool can.
+pub(crate) const MAX_HEIGHT: usize = 48;
+
+/// A BzTree in a pool. All of its state is in the pool; any number of handles may be open.
+#[derive(Debug)]
+pub struct BzTree<D: Domain> {
+    pmwcas: Arc<Pmwcas<D>>,
+    root_off: u64,
+    options: Options,
+}
+
+impl<D: Domain> Clone for BzTree<D> {
+    fn clone(&self) -> Self {
+        Self { pmwcas: self.pmwcas.clone(), root_off: self.root_off, options: self.options }
+    }
+}
+
+/// An inner node on the way down, and which of its children was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub inner: Inner,
+    pub child: u64,
+}
+
+/// The way from the root to a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    steps: [Option<Step>; MAX_HEIGHT],
+    pub height: usize,
+    pub leaf: Node,
+}
+
+impl Path {
+    /// The inner node `above` levels over the leaf, from 1; `None` over the root.
+    pub fn above_leaf(&self, above: usize) -> Option<Step> {
+        self.height.checked_sub(above).and_then(|level| self.steps[level])
+    }
+
+    pub fn at(&self, level: usize) -> Option<Step> {
+        self.steps.get(level).copied().flatten()
+    }
+}
+
+/// The range of keys of a leaf: from `low`, included, to `high`, excluded; `None` is open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fence<'op> {
+    pub low: Option<&'op [u8]>,
+    pub high: Option<&'op [u8]>,
+}
+
+pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Storage(Box::new(error))
+}
+
+impl<D: Domain> BzTree<D> {
+    /// Opens the tree whose entry word is at `root_off`.
+    pub fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+        Self { pmwcas, root_off, options }
+    }
+
+    /// The empty leaf with which a tree begins, for the entry word of a new map.
+    pub fn first_leaf<'op, 'pool>(
+        pmwcas: &'op Pmwcas<D>,
+        guard: &'op Guard<'pool, D>,
+        options: &Options,
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        build::leaf(Context { pmwcas, guard }, &[], u64::from(options.free_bytes))
+    }
+
+    /// The options with which the tree was created.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The PMwCAS of the tree's pool.
+    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
+        &self.pmwcas
+    }
+
+    pub(crate) fn root_off(&self) -> u64 {
+        self.root_off
+    }
+
+    #[inline(always)]
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        self.pmwcas.pool().pin().map_err(storage)
+    }
+
+    #[inline(always)]
+    pub(crate) fn context<'op, 'pool>(
+        &'op self,
+        guard: &'op Guard<'pool, D>,
+    ) -> Context<'op, 'pool, D> {
+        Context { pmwcas: &self.pmwcas, guard }
+    }
+
+    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+        if key.len() <= MAX_KEY_BYTES {
+            return Ok(());
+        }
+        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
+    }
+
+    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
+        if value.len() <= MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
+    }
+
+    /// The leaf for `probe`, without the way to it.
+    #[inline(always)]
+    pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Leaf {
+        let mut node = context.node(context.read(self.root_off));
+        while !node.is_leaf() {
+            let inner = Inner { node };
+            let index = inner.search(context, probe, Side::Holding);
+            let child = inner.child(context, index);
+            context.pool().prefetch(child);
+            context.pool().prefetch(child + 64);
+            node = context.node(child);
+        }
+        Leaf::read(context, node)
+    }
+
+    /// The way to the leaf for `probe`.
+    #[inline]
+    pub(crate) fn find_path(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Path {
+        let mut steps = [None; MAX_HEIGHT];
+        let mut height = 0;
+        let mut node = context.node(context.read(self.root_off));
+        while !node.is_leaf() && height < MAX_HEIGHT {
+            let inner = Inner { node };
+            let child = inner.search(context, probe, Side::Holding);
+            steps[height] = Some(Step { inner, child });
+            height += 1;
+            let child_off = inner.child(context, child);
+            context.pool().prefetch(child_off);
+            context.pool().prefetch(child_off + 64);
+            node = context.node(child_off);
+        }
+        Path { steps, height, leaf: node }
+    }
+
+    /// The leaf on `side` of `probe` (of no probe: the first or last leaf), and its range.
+    pub(crate) fn find_fenced<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        probe: Option<Probe<'_>>,
+        side: Side,
+    ) -> (Leaf, Fence<'op>) {
+        let mut fence = Fence::default();
+        let mut node = context.node(context.read(self.root_off));
+        while !node.is_leaf() {
+            let inner = Inner { node };
+            let index = match (probe, side) {
+                (Some(probe), _) => inner.search(context, probe, side),
+                (None, Side::Holding) => 0,
+                (None, Side::Before) => inner.children() - 1,
+            };
+            if index > 0 {
+                fence.low = Some(inner.separator(context, index - 1));
+            }
+            if index + 1 < inner.children() {
+                fence.high = Some(inner.separator(context, index));
+            }
+            node = context.node(inner.child(context, index));
+        }
+        (Leaf::read(context, node), fence)
+    }
+}

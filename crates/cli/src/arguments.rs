@@ -1,0 +1,247 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::failure::EXIT_CODES;
+use crate::format::Format;
+
+/// Ordered maps that many threads write at once and that survive `kill -9`.
+#[derive(Debug, Parser)]
+#[command(name = "pando", version, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub pool: PoolArguments,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Which pool, and how to open it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pool")]
+pub struct PoolArguments {
+    /// The pool's file [default: $PANDO_POOL, else ./pando.pool]
+    #[arg(long = "pool", value_name = "PATH", global = true)]
+    pub path: Option<PathBuf>,
+    /// The persistence domain
+    #[arg(long, value_enum, default_value_t = Domain::Auto, global = true)]
+    pub domain: Domain,
+    /// Open a pool that a power cut may have torn, to copy out what can be read
+    #[arg(long, global = true)]
+    pub salvage: bool,
+}
+
+/// A persistence domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Domain {
+    /// The strongest that the medium really gives
+    Auto,
+    /// Nothing is written back
+    Volatile,
+    /// Survives the death of any process
+    Process,
+    /// Ordered stores, for media whose platform flushes caches at a power cut
+    Eadr,
+    /// Lines are written back and fenced
+    Adr,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Load records from a file or from standard input
+    Load(LoadArguments),
+    /// Print the value of a key
+    Get(GetArguments),
+    /// Write a record
+    Put(PutArguments),
+    /// Delete records
+    Del(DelArguments),
+    /// Print the records of a range, in order
+    Scan(ScanArguments),
+    /// Print all records, in a form that `load` reads
+    Dump(DumpArguments),
+    /// Print what the pool lies on, what it guarantees, and its figures
+    Stat(StatArguments),
+    /// Walk all maps and compare them with what the allocator gave out
+    Check(CheckArguments),
+    /// Load real text, kill the loading process midway, and verify what is left
+    Tour(TourArguments),
+    /// The process that `tour` kills
+    #[command(hide = true)]
+    TourWriter(TourWriterArguments),
+}
+
+/// The map to work on.
+#[derive(Debug, Args)]
+pub struct MapArgument {
+    /// The map's name
+    #[arg(long = "map", value_name = "NAME", default_value = "main")]
+    pub name: String,
+}
+
+/// What to do at a line that cannot be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnError {
+    /// End with an error
+    Stop,
+    /// Report it and go on
+    Skip,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct LoadArguments {
+    /// The file, or - for standard input
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub map: MapArgument,
+    /// How the file is written [default: by the file's extension; tsv for standard input]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Threads that write at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = writers())]
+    pub writers: u16,
+    /// What to do at a line that cannot be loaded
+    #[arg(long, value_enum, default_value_t = OnError::Stop)]
+    pub on_error: OnError,
+    /// Refuse a key that is there already instead of replacing its value
+    #[arg(long)]
+    pub insert: bool,
+    /// Create the pool if it is not there
+    #[arg(long)]
+    pub create: bool,
+    /// Longest line that is read; it has to fit memory
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    pub max_line_bytes: usize,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct GetArguments {
+    /// The key, escaped as scan prints it (\t \n \r \\ \xNN)
+    pub key: OsString,
+    #[command(flatten)]
+    pub map: MapArgument,
+    /// Write the value's bytes as they are, without a line end
+    #[arg(long)]
+    pub raw: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct PutArguments {
+    /// The key, escaped as scan prints it (\t \n \r \\ \xNN)
+    pub key: OsString,
+    /// The value, escaped in the same way, or - to read its bytes from standard input
+    pub value: OsString,
+    #[command(flatten)]
+    pub map: MapArgument,
+    /// Refuse a key that is there already instead of replacing its value
+    #[arg(long)]
+    pub insert: bool,
+    /// Create the pool if it is not there
+    #[arg(long)]
+    pub create: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct DelArguments {
+    /// The keys, escaped as scan prints them (\t \n \r \\ \xNN)
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<OsString>,
+    #[command(flatten)]
+    pub map: MapArgument,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct ScanArguments {
+    /// The lowest key, included, escaped as scan prints it (\t \n \r \\ \xNN)
+    pub from: Option<OsString>,
+    /// The highest key, excluded
+    pub to: Option<OsString>,
+    #[command(flatten)]
+    pub map: MapArgument,
+    /// Only keys that begin with this
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<OsString>,
+    /// From the highest key to the lowest
+    #[arg(long)]
+    pub reverse: bool,
+    /// At most so many records
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// How records are written
+    #[arg(long, value_enum, default_value_t = Format::Tsv)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct DumpArguments {
+    #[command(flatten)]
+    pub map: MapArgument,
+    /// How records are written
+    #[arg(long, value_enum, default_value_t = Format::Tsv)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct StatArguments {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct CheckArguments {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The tour goes through these steps and prints what each has verified: collect real text, load
+/// it by several writers in a process of its own, kill that process by SIGKILL midway, open the
+/// pool again, verify that every acknowledged record is there and nothing is half there, finish
+/// the load, scan both ways, delete half, look for leaks.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct TourArguments {
+    /// A file of one's own: .tsv and .jsonl are read as load does, of any other each line is a
+    /// record [default: text that every Debian machine has]
+    pub file: Option<PathBuf>,
+    /// Threads that write at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = writers())]
+    pub writers: u16,
+    /// How many records to make of Debian's text; not used with a file of one's own
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub records: usize,
+    /// Seed of the order in which records are loaded [default: another one each time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Keep the pool at the end, and say where it is
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TourWriterArguments {
+    /// The data set, as the tour wrote it
+    #[arg(long)]
+    pub data: PathBuf,
+    /// Threads that write at once
+    #[arg(long)]
+    pub writers: u16,
+    /// Seed of the order in which records are loaded
+    #[arg(long)]
+    pub seed: u64,
+}
+
+fn writers() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=256)
+}

@@ -1,0 +1,49 @@
+//! `check`: what the maps reach against what the allocator gave out.
+
+use indicatif::HumanCount;
+use pando::{CheckReport, Problem};
+
+use super::stat::json;
+use crate::arguments::{CheckArguments, PoolArguments};
+use crate::failure::Failure;
+use crate::format::escape;
+use crate::output::Output;
+
+/// Prints what is wrong; the exit code tells the gravest class of it.
+pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failure> {
+    let pool = pool.open(false)?;
+    let report = pool.check()?;
+    pool.close()?;
+    let mut output = Output::new();
+    if arguments.json {
+        output.line(json(&report)?)?;
+    } else {
+        print(&report, &mut output)?;
+    }
+    output.flush()?;
+    report.gravest().map_or(Ok(()), |class| Err(Failure::Unsound(class)))
+}
+
+/// A problem in one line.
+pub fn problem_text(problem: &Problem) -> String {
+    let message = escape::escaped_text(problem.message.as_bytes());
+    match &problem.map {
+        Some(map) => format!("{}: map {map:?}: {message}", problem.class),
+        None => format!("{}: {message}", problem.class),
+    }
+}
+
+fn print(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
+    for problem in &report.problems {
+        output.line(problem_text(problem))?;
+    }
+    output.line(format_args!(
+        "{}: {} maps, {} nodes, {} records; {} blocks reached, {} given out",
+        if report.is_sound() { "sound" } else { "NOT SOUND" },
+        HumanCount(report.maps),
+        HumanCount(report.nodes),
+        HumanCount(report.records),
+        HumanCount(report.reached_blocks),
+        HumanCount(report.used_blocks),
+    ))
+}

@@ -1,0 +1,268 @@
+//! `load`: records from a file or from standard input, written by several threads.
+//!
+//! One thread reads and parses, and deals records out by their key: the lines of one key go to one
+//! writer, in order, so that of several lines with the same key the last one counts.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::HumanCount;
+use pando::{Map, Upserted};
+
+use crate::arguments::{LoadArguments, OnError, PoolArguments};
+use crate::failure::Failure;
+use crate::format::lines::Lines;
+use crate::format::{Format, Record};
+use crate::output::{Output, rate_text, time_text};
+use crate::progress::Progress;
+use crate::workers;
+
+const BATCH_RECORDS: usize = 128;
+const BATCH_BYTES: usize = 1 << 20;
+const BATCHES_IN_FLIGHT: usize = 4;
+const REPORTED_LINES: u64 = 20;
+
+/// Loads the file.
+pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failure> {
+    let Input { reader, name, total_bytes } = Input::open(&arguments.file)?;
+    let format = format_of(arguments)?;
+    let pool = pool.open(arguments.create)?;
+    let map = pool.map(&arguments.map.name)?;
+    let progress = Progress::new("loaded", total_bytes);
+    let load = Load::new(&map, arguments, name, &progress);
+    let outcome = load.run(Lines::new(reader, arguments.max_line_bytes), format);
+    let elapsed = progress.elapsed();
+    let (inserted, updated) = (load.inserted.into_inner(), load.updated.into_inner());
+    let skipped = load.skipped.into_inner();
+    if skipped > REPORTED_LINES {
+        progress.note(&format!("pando: and {} lines more", HumanCount(skipped - REPORTED_LINES)));
+    }
+    drop(progress);
+    drop(map);
+    pool.close()?;
+    let mut output = Output::new();
+    output.line(format_args!(
+        "loaded {} records ({} new, {} replaced) in {}, {} records/s; {} lines skipped",
+        HumanCount(inserted + updated),
+        HumanCount(inserted),
+        HumanCount(updated),
+        time_text(elapsed),
+        rate_text(inserted + updated, elapsed),
+        HumanCount(skipped),
+    ))?;
+    output.flush()?;
+    outcome
+}
+
+/// What is loaded.
+struct Input {
+    reader: Box<dyn Read>,
+    /// Its name in messages.
+    name: String,
+    /// Its size, if that is known.
+    total_bytes: Option<u64>,
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            let reader = Box::new(std::io::stdin().lock());
+            return Ok(Self { reader, name: "standard input".to_owned(), total_bytes: None });
+        }
+        let file = File::open(path).map_err(Failure::file("open", path))?;
+        let metadata = file.metadata().map_err(Failure::file("look at", path))?;
+        if metadata.is_dir() {
+            return Err(Failure::Input(format!("{} is a folder; name a file", path.display())));
+        }
+        let total_bytes = metadata.is_file().then_some(metadata.len());
+        Ok(Self { reader: Box::new(file), name: path.display().to_string(), total_bytes })
+    }
+}
+
+fn format_of(arguments: &LoadArguments) -> Result<Format, Failure> {
+    let is_standard_input = arguments.file == Path::new("-");
+    arguments
+        .format
+        .or(is_standard_input.then_some(Format::Tsv))
+        .or_else(|| Format::of_extension(&arguments.file))
+        .ok_or_else(|| {
+            Failure::Input(format!(
+                "the name of {} does not tell its format; known are .tsv, .json, .jsonl and \
+                 .ndjson: name the format by --format",
+                arguments.file.display()
+            ))
+        })
+}
+
+/// A record and the line it stands in.
+struct Line {
+    number: u64,
+    record: Record,
+}
+
+/// Records on their way to one writer.
+struct Batch {
+    lines: Vec<Line>,
+    size_bytes: usize,
+    writer: SyncSender<Vec<Line>>,
+}
+
+impl Batch {
+    /// Sends what is there; false if the writer has ended.
+    fn send(&mut self) -> bool {
+        self.size_bytes = 0;
+        self.lines.is_empty() || self.writer.send(std::mem::take(&mut self.lines)).is_ok()
+    }
+}
+
+/// What reader and writers of one load share. The counters are read when all have ended, so
+/// relaxed operations do.
+struct Load<'load> {
+    map: &'load Map,
+    arguments: &'load LoadArguments,
+    name: String,
+    progress: &'load Progress,
+    inserted: AtomicU64,
+    updated: AtomicU64,
+    skipped: AtomicU64,
+    /// The first line that ends the load, `u64::MAX` while there is none. The lines before it are
+    /// loaded; some of those behind it may be too.
+    stop_line: AtomicU64,
+    /// The failure of that line.
+    failure: Mutex<Option<(u64, Failure)>>,
+}
+
+impl<'load> Load<'load> {
+    fn new(
+        map: &'load Map,
+        arguments: &'load LoadArguments,
+        name: String,
+        progress: &'load Progress,
+    ) -> Self {
+        Self {
+            map,
+            arguments,
+            name,
+            progress,
+            inserted: AtomicU64::new(0),
+            updated: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            stop_line: AtomicU64::new(u64::MAX),
+            failure: Mutex::new(None),
+        }
+    }
+
+    fn run(&self, lines: Lines<impl Read>, format: Format) -> Result<(), Failure> {
+        std::thread::scope(|scope| {
+            let mut batches = Vec::new();
+            for _ in 0..self.arguments.writers {
+                let (writer, received) = sync_channel(BATCHES_IN_FLIGHT);
+                workers::start(scope, move || self.write(&received))?;
+                batches.push(Batch { lines: Vec::new(), size_bytes: 0, writer });
+            }
+            self.read(lines, format, &mut batches)
+        })?;
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), |(_, failure)| Err(failure))
+    }
+
+    fn read(
+        &self,
+        mut lines: Lines<impl Read>,
+        format: Format,
+        batches: &mut [Batch],
+    ) -> Result<(), Failure> {
+        let hasher = RandomState::new();
+        while self.stop_line.load(Ordering::Relaxed) == u64::MAX {
+            if lines.may_wait() && !batches.iter_mut().all(Batch::send) {
+                break;
+            }
+            let read = lines
+                .next_line()
+                .map_err(Failure::system(format!("cannot read {}", self.name)))?
+                .map(|line| line.and_then(|line| format.parse(line)));
+            let number = lines.number();
+            match read {
+                None => break,
+                Some(Ok(None)) => continue,
+                Some(Err(error)) => {
+                    self.refuse(number, &error.to_string());
+                    continue;
+                }
+                Some(Ok(Some(record))) => {
+                    let writer = hasher.hash_one(&record.0) % batches.len() as u64;
+                    let batch = &mut batches[writer as usize];
+                    batch.size_bytes += record.0.len() + record.1.len();
+                    batch.lines.push(Line { number, record });
+                    let is_full =
+                        batch.lines.len() >= BATCH_RECORDS || batch.size_bytes >= BATCH_BYTES;
+                    if is_full && !batch.send() {
+                        break;
+                    }
+                }
+            }
+            self.progress.update(lines.position_bytes(), self.loaded());
+        }
+        batches.iter_mut().for_each(|batch| {
+            batch.send();
+        });
+        Ok(())
+    }
+
+    fn write(&self, received: &Receiver<Vec<Line>>) {
+        for Line { number, record: (key, value) } in received.iter().flatten() {
+            if number > self.stop_line.load(Ordering::Relaxed) {
+                break;
+            }
+            let outcome = if self.arguments.insert {
+                self.map.insert(&key, &value).map(|()| Upserted::Inserted)
+            } else {
+                self.map.upsert(&key, &value)
+            };
+            match outcome {
+                Ok(Upserted::Inserted) => self.inserted.fetch_add(1, Ordering::Relaxed),
+                Ok(Upserted::Updated) => self.updated.fetch_add(1, Ordering::Relaxed),
+                Err(
+                    error @ (pando::Error::KeyExists
+                    | pando::Error::KeyTooLong { .. }
+                    | pando::Error::ValueTooLong { .. }),
+                ) => {
+                    self.refuse(number, &error.to_string());
+                    continue;
+                }
+                Err(error) => {
+                    let place = format!("{}:{number}", self.name);
+                    self.stop(number, Failure::At { place, source: error });
+                    break;
+                }
+            };
+        }
+    }
+
+    /// A line cannot be loaded: stops or goes on, as asked.
+    fn refuse(&self, number: u64, reason: &str) {
+        let message = format!("{}:{number}: {reason}", self.name);
+        if self.arguments.on_error == OnError::Stop {
+            self.stop(number, Failure::Input(message + " (--on-error skip goes on)"));
+        } else if self.skipped.fetch_add(1, Ordering::Relaxed) < REPORTED_LINES {
+            self.progress.note(&format!("pando: skipped {message}"));
+        }
+    }
+
+    fn stop(&self, number: u64, failure: Failure) {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(first, _)| number < *first) {
+            *first = Some((number, failure));
+        }
+        self.stop_line.fetch_min(number, Ordering::Relaxed);
+    }
+
+    fn loaded(&self) -> u64 {
+        self.inserted.load(Ordering::Relaxed) + self.updated.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,7 @@
+//! The subcommands, each a thin layer over the library.
+
+pub mod check;
+pub mod load;
+pub mod point;
+pub mod scan;
+pub mod stat;

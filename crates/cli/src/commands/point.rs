@@ -1,0 +1,81 @@
+//! `get`, `put` and `del`: one record at a time.
+
+use std::io::Read;
+
+use crate::arguments::{DelArguments, GetArguments, PoolArguments, PutArguments};
+use crate::failure::Failure;
+use crate::format::escape;
+use crate::output::Output;
+use crate::pool_access::argument_bytes;
+
+/// Prints the value of a key.
+pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure> {
+    let key = argument_bytes("the key", &arguments.key)?;
+    let pool = pool.open(false)?;
+    let value = pool.open_map(&arguments.map.name)?.get(&key)?;
+    pool.close()?;
+    let value = value.ok_or_else(|| not_there(&key, &arguments.map.name))?;
+    let mut output = Output::new();
+    if arguments.raw {
+        output.bytes(&value)?;
+    } else {
+        let mut line = Vec::new();
+        escape::append(&value, &mut line);
+        line.push(b'\n');
+        output.bytes(&line)?;
+    }
+    output.flush()
+}
+
+/// Writes a record.
+pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure> {
+    let key = argument_bytes("the key", &arguments.key)?;
+    let value = if arguments.value == "-" {
+        let mut value = Vec::new();
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut value)
+            .map_err(Failure::system("cannot read standard input"))?;
+        value
+    } else {
+        argument_bytes("the value", &arguments.value)?
+    };
+    let pool = pool.open(arguments.create)?;
+    let map = pool.map(&arguments.map.name)?;
+    if arguments.insert {
+        match map.insert(&key, &value) {
+            Err(pando::Error::KeyExists) => {
+                let key = escape::escaped_text(&key);
+                return Err(Failure::Input(format!(
+                    "the key {key} is already there; leave out --insert to replace its value"
+                )));
+            }
+            outcome => outcome?,
+        }
+    } else {
+        map.upsert(&key, &value)?;
+    }
+    drop(map);
+    Ok(pool.close()?)
+}
+
+/// Deletes records. Those that are there are deleted even if others are not.
+pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure> {
+    let keys = arguments.keys.iter().map(|key| argument_bytes("the key", key));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let pool = pool.open(false)?;
+    let map = pool.open_map(&arguments.map.name)?;
+    let mut missing = None;
+    for key in &keys {
+        if !map.remove(key)? {
+            missing = missing.or(Some(key));
+        }
+    }
+    drop(map);
+    pool.close()?;
+    missing.map_or(Ok(()), |key| Err(not_there(key, &arguments.map.name)))
+}
+
+fn not_there(key: &[u8], map: &str) -> Failure {
+    Failure::NotFound(format!("the map {map:?} has no key {}", escape::escaped_text(key)))
+}

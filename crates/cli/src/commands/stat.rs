@@ -1,0 +1,80 @@
+//! `stat`: what a pool lies on, what it guarantees, and its figures.
+
+use std::time::Duration;
+
+use indicatif::{BinaryBytes, HumanCount};
+use pando::{MapStat, PoolStat};
+
+use crate::arguments::{PoolArguments, StatArguments};
+use crate::failure::Failure;
+use crate::output::{Output, time_text};
+
+/// Prints the figures.
+pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
+    let pool = pool.open(false)?;
+    let stat = pool.stat()?;
+    pool.close()?;
+    let mut output = Output::new();
+    if arguments.json {
+        output.line(json(&stat)?)?;
+    } else {
+        print(&stat, &mut output)?;
+    }
+    output.flush()
+}
+
+/// A report as JSON.
+pub fn json(report: &impl serde::Serialize) -> Result<String, Failure> {
+    // A path that is not UTF-8 has no form in JSON.
+    serde_json::to_string_pretty(report)
+        .map_err(|error| Failure::Input(format!("the report has no form in JSON: {error}")))
+}
+
+fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
+    let PoolStat { recovery, participants, allocator, .. } = stat;
+    let path = stat.path.as_ref().map_or("(none)".to_owned(), |path| path.display().to_string());
+    output.line(format_args!("pool          {path}"))?;
+    output.line(format_args!("domain        {}", stat.domain))?;
+    output.line(format_args!("medium        {}", stat.medium))?;
+    output.line(format_args!("guarantee     {}", stat.guarantee))?;
+    output.line(format_args!(
+        "size          {} of at most {}",
+        BinaryBytes(stat.size_bytes),
+        BinaryBytes(stat.max_bytes)
+    ))?;
+    output.line(format_args!("incarnation   {}", stat.incarnation))?;
+    output.line(format_args!(
+        "opened        {} in {}",
+        if recovery.was_clean { "after a clean close" } else { "after a crash, recovered" },
+        time_text(Duration::from_nanos(recovery.duration_ns))
+    ))?;
+    output.line(format_args!(
+        "participants  {} of {}; the slowest lags {} epochs",
+        participants.in_use, participants.slots, participants.slowest_lag_epochs
+    ))?;
+    output.line(format_args!(
+        "allocator     {} in {} blocks; {} free, {} wait for readers",
+        BinaryBytes(allocator.used_bytes),
+        HumanCount(allocator.used_blocks),
+        BinaryBytes(allocator.free_bytes),
+        BinaryBytes(allocator.retired_bytes)
+    ))?;
+    output.line(format_args!("maps          {}", stat.maps.len()))?;
+    stat.maps.iter().try_for_each(|map| print_map(map, output))
+}
+
+fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
+    output.line(format_args!(
+        "  {}  {}, {} values, {} records in {} leaves and {} inner nodes, height {}, \
+         leaves {:.0} % full, {:.1} bytes a record",
+        map.name,
+        map.kind,
+        map.value_mode,
+        HumanCount(map.records),
+        HumanCount(map.leaves),
+        HumanCount(map.inner_nodes),
+        map.height,
+        map.leaf_fill * 100.0,
+        map.bytes_a_record
+    ))
+}

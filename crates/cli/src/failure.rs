@@ -1,0 +1,90 @@
+//! Why a command ends, and with which exit code.
+
+use std::path::Path;
+
+use pando::ProblemClass;
+
+/// The exit codes, as `--help` shows them.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+   0  done; also when whoever reads the output has stopped reading
+   1  the key, or the map, is not there
+   2  the command line or the input is wrong
+   3  the pool, or a file, cannot be opened, read or written
+   4  check: blocks are given out that nothing reaches (space is lost, data are not)
+   5  check: a count that is kept differs from what was counted
+   6  check: a separator does not bound the keys beneath it
+   7  check: keys of a node are out of order
+   8  check: a block is reached that is not given out
+   9  check: something cannot be read as what it has to be
+  10  tour: what was verified does not hold
+Of several problems, check exits with the highest code.";
+
+/// Why a command ends before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Whoever reads the output has stopped reading: nothing is wrong.
+    #[error("nobody reads the output any more")]
+    BrokenPipe,
+    /// A key is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The command line or the input is wrong.
+    #[error("{0}")]
+    Input(String),
+    /// The pool refused.
+    #[error("{0}")]
+    Pool(#[from] pando::Error),
+    /// The pool refused a record of an input.
+    #[error("{place}: {source}")]
+    At {
+        /// File and line.
+        place: String,
+        /// What the pool answered.
+        source: pando::Error,
+    },
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the operating system answered.
+        source: std::io::Error,
+    },
+    /// A check found problems.
+    #[error("the pool is not sound; the gravest of its problems: {0}")]
+    Unsound(ProblemClass),
+    /// The tour found something that does not hold.
+    #[error("the tour ends here, for this does not hold: {0}")]
+    Violation(String),
+}
+
+impl Failure {
+    /// The operating system refused `what`.
+    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::System { what, source }
+    }
+
+    /// The operating system refused to `verb` the file at `path`.
+    pub fn file(verb: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        Self::system(format!("cannot {verb} {}", path.display()))
+    }
+
+    /// The exit code; see [`EXIT_CODES`].
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::BrokenPipe => 0,
+            Self::NotFound(_) | Self::Pool(pando::Error::MapNotFound { .. }) => 1,
+            Self::Input(_) | Self::Pool(pando::Error::MapName { .. }) => 2,
+            Self::Pool(_) | Self::At { .. } | Self::System { .. } => 3,
+            Self::Unsound(ProblemClass::Leaked) => 4,
+            Self::Unsound(ProblemClass::Count) => 5,
+            Self::Unsound(ProblemClass::Separator) => 6,
+            Self::Unsound(ProblemClass::Order) => 7,
+            Self::Unsound(ProblemClass::ReachableButFree) => 8,
+            Self::Unsound(_) => 9,
+            Self::Violation(_) => 10,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Records as lines of JSON.
+//!
+//! `{"key": "...", "value": "..."}`; bytes that are not text are `"key_hex"` or `"value_hex"`,
+//! two hexadecimal digits a byte. A value that is no string (a number, an object, ...) is kept as
+//! its JSON text, as it stands.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{LineError, Record, escape};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read<'line> {
+    key: Option<String>,
+    key_hex: Option<String>,
+    #[serde(borrow)]
+    value: Option<&'line RawValue>,
+    value_hex: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Written<'record> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'record str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'record str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+}
+
+/// The record of a line.
+pub fn parse(line: &[u8]) -> Result<Record, LineError> {
+    let json_error = |error: serde_json::Error| LineError::Json(error.to_string());
+    let read: Read<'_> = serde_json::from_slice(line).map_err(json_error)?;
+    let key = match (read.key, read.key_hex) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(digits)) => hexadecimal("key_hex", &digits)?,
+        (None, None) => return Err(LineError::OneOfTwo { found: "neither", name: "key" }),
+        _ => return Err(LineError::OneOfTwo { found: "both", name: "key" }),
+    };
+    let value = match (read.value, read.value_hex) {
+        (Some(raw), None) if raw.get().starts_with('"') => {
+            serde_json::from_str::<String>(raw.get()).map_err(json_error)?.into_bytes()
+        }
+        (Some(raw), None) => raw.get().as_bytes().to_vec(),
+        (None, Some(digits)) => hexadecimal("value_hex", &digits)?,
+        (None, None) => return Err(LineError::OneOfTwo { found: "neither", name: "value" }),
+        _ => return Err(LineError::OneOfTwo { found: "both", name: "value" }),
+    };
+    Ok((key, value))
+}
+
+/// Appends a record, without a line end.
+pub fn append(key: &[u8], value: &[u8], line: &mut Vec<u8>) {
+    let (key, key_hex) = text_or_hexadecimal(key);
+    let (value, value_hex) = text_or_hexadecimal(value);
+    let written = Written { key, key_hex, value, value_hex };
+    serde_json::to_writer(line, &written)
+        .unwrap_or_else(|_| unreachable!("text and digits always have a JSON form"));
+}
+
+fn text_or_hexadecimal(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
+    }
+}
+
+fn hexadecimal(name: &'static str, digits: &str) -> Result<Vec<u8>, LineError> {
+    digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| escape::hexadecimal_byte(pair).ok_or(LineError::Hexadecimal { name }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &[u8], value: &[u8]) -> Result<Record, LineError> {
+        Ok((key.to_vec(), value.to_vec()))
+    }
+
+    #[test]
+    fn text_and_bytes_are_read() {
+        assert_eq!(parse(br#"{"key":"a\u00e9\\","value":"\n"}"#), record("aé\\".as_bytes(), b"\n"));
+        assert_eq!(parse(br#" {"value_hex":"00fF","key_hex":""} "#), record(b"", b"\x00\xff"));
+    }
+
+    #[test]
+    fn a_value_that_is_no_string_is_kept_as_it_stands() {
+        let line = br#"{"key":"a","value":{"n": 1.10, "m":[ ]}}"#;
+        assert_eq!(parse(line), record(b"a", br#"{"n": 1.10, "m":[ ]}"#));
+        assert_eq!(parse(br#"{"key":"a","value":3}"#), record(b"a", b"3"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let named = |line: &[u8], reason: &str| {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        };
+        named(b"{", "EOF");
+        named(b"\xff", "not an object");
+        named(br#"{"key":"a"}"#, "neither; it needs either value or value_hex");
+        named(br#"{"key":"a","key_hex":"61","value":""}"#, "both; it needs either key or key_hex");
+        named(br#"{"key":"a","value":"b","extra":1}"#, "unknown field `extra`");
+        named(br#"{"key":"a","key":"b","value":""}"#, "duplicate field `key`");
+        named(br#"{"key":7,"value":""}"#, "expected a string");
+        named(br#"{"key_hex":"abc","value":""}"#, "key_hex is not an even number");
+        named(br#"{"key":"a","value":"\ud800"}"#, "not an object");
+        named(br#"{"key":"a","value":""} {}"#, "trailing characters");
+    }
+}

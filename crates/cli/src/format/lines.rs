@@ -1,0 +1,110 @@
+//! Reading lines of any length without holding those that are too long.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use super::LineError;
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The lines of a reader, counted.
+pub struct Lines<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    max_line_bytes: usize,
+    number: u64,
+    position_bytes: u64,
+}
+
+impl<R: Read> Lines<R> {
+    /// The lines of `reader`; those of more than `max_line_bytes` are passed over with an error.
+    pub fn new(reader: R, max_line_bytes: usize) -> Self {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+        Self { reader, line: Vec::new(), max_line_bytes, number: 0, position_bytes: 0 }
+    }
+
+    /// The number of the line that was read last; the first is 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many bytes have been read.
+    pub fn position_bytes(&self) -> u64 {
+        self.position_bytes
+    }
+
+    /// Whether the next line may have to be waited for.
+    pub fn may_wait(&self) -> bool {
+        !self.reader.buffer().contains(&b'\n')
+    }
+
+    /// The next line, without its line end, or none at the end.
+    pub fn next_line(&mut self) -> io::Result<Option<Result<&[u8], LineError>>> {
+        self.line.clear();
+        let mut found_bytes = 0u64;
+        let mut is_ended = false;
+        while !is_ended {
+            let buffer = match self.reader.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            if buffer.is_empty() {
+                if found_bytes == 0 {
+                    return Ok(None);
+                }
+                break;
+            }
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            is_ended = end.is_some();
+            let part = &buffer[..end.unwrap_or(buffer.len())];
+            let room_bytes = self.max_line_bytes.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&part[..part.len().min(room_bytes)]);
+            found_bytes += part.len() as u64;
+            let consumed_bytes = part.len() + usize::from(is_ended);
+            self.reader.consume(consumed_bytes);
+            self.position_bytes += consumed_bytes as u64;
+        }
+        self.number += 1;
+        let max_bytes = self.max_line_bytes;
+        if found_bytes > max_bytes as u64 {
+            self.line = Vec::new();
+            return Ok(Some(Err(LineError::TooLong { found_bytes, max_bytes })));
+        }
+        Ok(Some(Ok(&self.line)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &[u8], max_line_bytes: usize) -> Vec<Result<Vec<u8>, LineError>> {
+        let mut lines = Lines::new(text, max_line_bytes);
+        let mut found = Vec::new();
+        while let Some(line) = lines.next_line().unwrap() {
+            found.push(line.map(<[u8]>::to_vec));
+        }
+        assert_eq!(lines.number(), found.len() as u64);
+        assert_eq!(lines.position_bytes(), text.len() as u64);
+        found
+    }
+
+    #[test]
+    fn the_last_line_may_lack_its_end() {
+        assert_eq!(all(b"a\n\nb", 10), [Ok(b"a".to_vec()), Ok(Vec::new()), Ok(b"b".to_vec())]);
+        assert_eq!(all(b"a\n", 10), [Ok(b"a".to_vec())]);
+        assert!(all(b"", 10).is_empty());
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_over() {
+        let too_long = LineError::TooLong { found_bytes: 4, max_bytes: 3 };
+        assert_eq!(all(b"abc\nabcd\nx", 3), [Ok(b"abc".to_vec()), Err(too_long), Ok(b"x".into())]);
+    }
+
+    #[test]
+    fn lines_longer_than_the_buffer_are_whole() {
+        let mut text = vec![b'x'; 3 * BUFFER_BYTES + 1];
+        text.push(b'\n');
+        assert_eq!(all(&text, usize::MAX), [Ok(vec![b'x'; 3 * BUFFER_BYTES + 1])]);
+    }
+}

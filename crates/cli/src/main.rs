@@ -1,0 +1,55 @@
+//! The `pando` command: loads, reads, scans, dumps and checks pools, and shows on real data that
+//! they survive `kill -9`.
+//!
+//! It is thin: it parses, calls the `pando` library and prints. What it writes and what it reads
+//! is escaped in one way everywhere ([`mod@format`]), its exit codes are in [`failure`], and the tour
+//! is in [`tour`].
+
+mod arguments;
+mod commands;
+mod failure;
+mod format;
+mod output;
+mod pool_access;
+mod progress;
+mod random;
+mod tour;
+mod workers;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::BrokenPipe) {
+                // A closed standard error leaves nobody to tell.
+                let _ = writeln!(std::io::stderr(), "pando: {failure}");
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let pool = &arguments.pool;
+    match &arguments.command {
+        Command::Load(load) => commands::load::run(pool, load),
+        Command::Get(get) => commands::point::get(pool, get),
+        Command::Put(put) => commands::point::put(pool, put),
+        Command::Del(del) => commands::point::del(pool, del),
+        Command::Scan(scan) => commands::scan::scan(pool, scan),
+        Command::Dump(dump) => commands::scan::dump(pool, dump),
+        Command::Stat(stat) => commands::stat::run(pool, stat),
+        Command::Check(check) => commands::check::run(pool, check),
+        Command::Tour(tour) => tour::run(pool, tour),
+        Command::TourWriter(writer) => tour::writer::run(pool, writer),
+    }
+}

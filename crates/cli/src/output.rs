@@ -1,0 +1,81 @@
+//! Standard output: buffered, and content with a reader that stops reading.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use crate::failure::Failure;
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Standard output.
+pub struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    /// Standard output, for as long as the value lives.
+    pub fn new() -> Self {
+        Self { writer: BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()) }
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(bytes).map_err(failure)
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: impl Display) -> Result<(), Failure> {
+        writeln!(self.writer, "{line}").map_err(failure)
+    }
+
+    /// Writes a line that has to be seen now.
+    pub fn line_now(&mut self, line: impl Display) -> Result<(), Failure> {
+        self.line(line)?;
+        self.flush()
+    }
+
+    /// Hands everything on; to be called at the end, since a drop cannot report.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.writer.flush().map_err(failure)
+    }
+}
+
+fn failure(error: io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        Failure::BrokenPipe
+    } else {
+        Failure::System { what: "cannot write to standard output".to_owned(), source: error }
+    }
+}
+
+/// A time for people: 132 µs, 4.50 ms, 1.20 s.
+pub fn time_text(time: std::time::Duration) -> String {
+    let time_ns = time.as_nanos();
+    match time_ns {
+        0..10_000 => format!("{time_ns} ns"),
+        10_000..10_000_000 => format!("{} µs", time.as_micros()),
+        10_000_000..10_000_000_000 => format!("{} ms", time.as_millis()),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+/// How many a second, for people.
+pub fn rate_text(count: u64, time: std::time::Duration) -> String {
+    let rate = count as f64 / time.as_secs_f64().max(1e-9);
+    indicatif::HumanCount(rate as u64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_fitting_units() {
+        assert_eq!(time_text(Duration::from_nanos(950)), "950 ns");
+        assert_eq!(time_text(Duration::from_nanos(132_400)), "132 µs");
+        assert_eq!(time_text(Duration::from_micros(45_000)), "45 ms");
+        assert_eq!(time_text(Duration::from_millis(12_340)), "12.3 s");
+    }
+}

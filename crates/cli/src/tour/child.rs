@@ -1,0 +1,243 @@
+//! Starting the process that loads, counting what it acknowledges, and killing it midway.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use super::writer::ACKNOWLEDGEMENT_BYTES;
+use crate::arguments::PoolArguments;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::random;
+
+/// How far the child may be ahead of us: small, so that midway is midway.
+const PIPE_BYTES: usize = 16 << 10;
+/// The kill comes when this part of the records, in percent, is acknowledged, ...
+const KILL_FROM_PERCENT: u64 = 35;
+const KILL_TO_PERCENT: u64 = 65;
+/// ... and a little later, so that no acknowledgement tells the instant.
+const MAX_KILL_DELAY_NS: u64 = 500_000;
+
+/// How to start the process that loads.
+pub struct Loader<'tour> {
+    pub pool: &'tour PoolArguments,
+    pub pool_path: &'tour Path,
+    pub data_path: PathBuf,
+    pub writers: u16,
+    pub seed: u64,
+}
+
+/// What is known of a process that was killed.
+pub struct Killed {
+    /// By record, whether its insert was acknowledged.
+    pub is_acknowledged: Vec<bool>,
+    /// How many were.
+    pub acknowledged_count: u64,
+    /// From the start of the process to the kill.
+    pub elapsed: Duration,
+    /// Which process it was.
+    pub process_id: u32,
+}
+
+impl Loader<'_> {
+    /// Loads in a process of its own and kills it midway; none if it was done before the kill.
+    pub fn load_and_kill(&self, records: usize) -> Result<Option<Killed>, Failure> {
+        let begin = Instant::now();
+        let mut process = Process(self.start()?);
+        let process_id = process.0.id();
+        let pipe = process.0.stdout.take().ok_or_else(|| {
+            Failure::Violation("the child's standard output is a pipe".to_owned())
+        })?;
+        shrink(pipe.as_fd());
+        let mut random = random::unpredictable();
+        let percent =
+            KILL_FROM_PERCENT + random::next(&mut random) % (KILL_TO_PERCENT - KILL_FROM_PERCENT);
+        let kill_at = (records as u64 * percent / 100).max(1);
+        let delay = Duration::from_nanos(random::next(&mut random) % MAX_KILL_DELAY_NS);
+        let mut elapsed = Duration::ZERO;
+        let progress = Progress::new("acknowledged", Some(records as u64));
+        let acknowledged = Acknowledged::new(records).read(pipe, kill_at, &progress, || {
+            // The pipe has just been emptied: the writers go on writing all the while.
+            wait_awake(delay);
+            process.kill();
+            elapsed = begin.elapsed();
+        })?;
+        drop(progress);
+        let status = process.0.wait().map_err(Failure::system("cannot wait for the child"))?;
+        let Acknowledged { is_acknowledged, count: acknowledged_count } = acknowledged;
+        if !was_killed(status)? || acknowledged_count == records as u64 {
+            return Ok(None);
+        }
+        Ok(Some(Killed { is_acknowledged, acknowledged_count, elapsed, process_id }))
+    }
+
+    fn start(&self) -> Result<Child, Failure> {
+        let command = std::env::current_exe()
+            .map_err(Failure::system("cannot find the file of this command"))?;
+        let domain = self.pool.domain.to_possible_value();
+        Command::new(command)
+            .arg("tour-writer")
+            .arg("--pool")
+            .arg(self.pool_path)
+            .args(domain.iter().flat_map(|domain| ["--domain", domain.get_name()]))
+            .arg("--data")
+            .arg(&self.data_path)
+            .args(["--writers", &self.writers.to_string(), "--seed", &self.seed.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Failure::system("cannot start the child that loads"))
+    }
+}
+
+/// A child that does not outlive the tour, however the tour ends.
+struct Process(Child);
+
+impl Process {
+    fn kill(&mut self) {
+        // SIGKILL. It fails only if the process has ended by itself, which its status tells.
+        let _ = self.0.kill();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether the process was killed by us, or done; anything else is a failure.
+fn was_killed(status: ExitStatus) -> Result<bool, Failure> {
+    if status.signal() == Some(libc::SIGKILL) {
+        Ok(true)
+    } else if status.success() {
+        Ok(false)
+    } else {
+        Err(Failure::Violation(format!("the child loads until it is killed; it ended: {status}")))
+    }
+}
+
+/// Makes a pipe hold no more than `PIPE_BYTES`. If the system refuses, the kill may come later.
+fn shrink(pipe: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the call touches no
+    // memory of ours.
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES as libc::c_int) };
+}
+
+/// Waits without giving up the processor: a sleep would last longer than what is waited for.
+fn wait_awake(delay: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < delay {
+        std::hint::spin_loop();
+    }
+}
+
+/// The acknowledgements that have come.
+struct Acknowledged {
+    is_acknowledged: Vec<bool>,
+    count: u64,
+}
+
+impl Acknowledged {
+    fn new(records: usize) -> Self {
+        Self { is_acknowledged: vec![false; records], count: 0 }
+    }
+
+    /// Reads to the end of the pipe; calls `kill` once `kill_at` acknowledgements are reached.
+    fn read(
+        mut self,
+        mut pipe: impl Read,
+        kill_at: u64,
+        progress: &Progress,
+        kill: impl FnOnce(),
+    ) -> Result<Self, Failure> {
+        let mut kill = Some(kill);
+        let mut buffer = vec![0; PIPE_BYTES];
+        // Bytes at the buffer's beginning that are the begin of an acknowledgement.
+        let mut kept_bytes = 0;
+        loop {
+            let read_bytes = match pipe.read(&mut buffer[kept_bytes..]) {
+                Ok(0) => break,
+                Ok(read_bytes) => read_bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::system("cannot read from the child")(error)),
+            };
+            let filled_bytes = kept_bytes + read_bytes;
+            kept_bytes = filled_bytes % ACKNOWLEDGEMENT_BYTES;
+            let (whole, _) = buffer[..filled_bytes].as_chunks::<ACKNOWLEDGEMENT_BYTES>();
+            for acknowledgement in whole {
+                self.add(u64::from_le_bytes(*acknowledgement))?;
+            }
+            buffer.copy_within(filled_bytes - kept_bytes..filled_bytes, 0);
+            if self.count >= kill_at
+                && let Some(kill) = kill.take()
+            {
+                kill();
+            }
+            progress.update(self.count, self.count);
+        }
+        Ok(self)
+    }
+
+    fn add(&mut self, index: u64) -> Result<(), Failure> {
+        let records = self.is_acknowledged.len();
+        let wrong = match self.is_acknowledged.get_mut(index as usize) {
+            None => format!("of a record that the data set has; it has {records}"),
+            Some(true) => "once".to_owned(),
+            Some(acknowledged) => {
+                *acknowledged = true;
+                self.count += 1;
+                return Ok(());
+            }
+        };
+        Err(Failure::Violation(format!("the child acknowledges record {index} {wrong}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe that gives a few bytes at a time.
+    struct Dribble<'bytes>(&'bytes [u8]);
+
+    impl Read for Dribble<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.0.len().min(buffer.len()).min(5);
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    fn read(indexes: &[u64], cut_bytes: usize) -> Result<(Acknowledged, bool), Failure> {
+        let bytes: Vec<u8> = indexes.iter().flat_map(|index| index.to_le_bytes()).collect();
+        let bytes = &bytes[..bytes.len() - cut_bytes];
+        let progress = Progress::new("acknowledged", None);
+        let mut is_reached = false;
+        let reached = || is_reached = true;
+        let acknowledged = Acknowledged::new(4).read(Dribble(bytes), 2, &progress, reached)?;
+        Ok((acknowledged, is_reached))
+    }
+
+    #[test]
+    fn acknowledgements_are_counted_whole() {
+        let (acknowledged, is_reached) = read(&[2, 0, 3], 1).unwrap();
+        assert_eq!(acknowledged.is_acknowledged, [true, false, true, false]);
+        assert!(is_reached);
+        let (acknowledged, is_reached) = read(&[2], 0).unwrap();
+        assert_eq!((acknowledged.count, is_reached), (1, false));
+    }
+
+    #[test]
+    fn acknowledgements_that_cannot_be_are_violations() {
+        assert_eq!(read(&[4], 0).err().unwrap().exit_code(), 10);
+        assert_eq!(read(&[1, 1], 0).err().unwrap().exit_code(), 10);
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a tour keeps its files, and that they are gone afterwards.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::failure::Failure;
+
+const SHARED_MEMORY: &str = "/dev/shm";
+/// What a tour may need by byte of its data set, generously, and what it needs anyway.
+const ROOM_BY_DATA_BYTE: u64 = 8;
+const ROOM_BYTES: u64 = 256 << 20;
+
+/// A folder of the tour's own, and the pool in it or at the path that the user gave.
+pub struct Place {
+    folder: Option<TempDir>,
+    folder_path: PathBuf,
+    pool_path: PathBuf,
+    keep: bool,
+    /// Whether the pool's file is the tour's: never remove a file that was there before.
+    owns_pool: bool,
+}
+
+impl Place {
+    /// Memory if there is room, else the folder for temporary files.
+    pub fn choose(pool_path: Option<&Path>, data_bytes: u64, keep: bool) -> Result<Self, Failure> {
+        if let Some(path) = pool_path
+            && path.symlink_metadata().is_ok()
+        {
+            return Err(Failure::Pool(pando::Error::PoolExists { path: path.to_owned() }));
+        }
+        let needed_bytes = data_bytes.saturating_mul(ROOM_BY_DATA_BYTE).saturating_add(ROOM_BYTES);
+        let shared_memory = Path::new(SHARED_MEMORY);
+        let has_room = free_bytes(shared_memory).is_ok_and(|free_bytes| free_bytes >= needed_bytes);
+        let temporary = std::env::temp_dir();
+        let base = if has_room { shared_memory } else { &temporary };
+        let folder = tempfile::Builder::new()
+            .prefix("pando-tour-")
+            .tempdir_in(base)
+            .map_err(Failure::file("create a folder in", base))?;
+        let folder_path = folder.path().to_owned();
+        let pool_path = pool_path.map_or_else(|| folder_path.join("tour.pool"), Path::to_owned);
+        Ok(Self { folder: Some(folder), folder_path, pool_path, keep, owns_pool: true })
+    }
+
+    /// The pool's file.
+    pub fn pool_path(&self) -> &Path {
+        &self.pool_path
+    }
+
+    /// The data set's file.
+    pub fn data_path(&self) -> PathBuf {
+        self.folder_path.join("data-set")
+    }
+
+    /// Where the pool is kept, if it is.
+    pub fn kept_path(&self) -> Option<&Path> {
+        self.keep.then_some(&self.pool_path)
+    }
+
+    /// Removes the pool's file, for another attempt.
+    pub fn remove_pool(&self) -> Result<(), Failure> {
+        std::fs::remove_file(&self.pool_path).map_err(Failure::file("remove", &self.pool_path))
+    }
+
+    /// Removes what is not to be kept.
+    pub fn remove(&mut self) -> Result<(), Failure> {
+        let data_path = self.data_path();
+        std::fs::remove_file(&data_path).map_err(Failure::file("remove", &data_path))?;
+        if !self.keep {
+            self.remove_pool()?;
+        }
+        self.owns_pool = false;
+        let Some(folder) = self.folder.take() else { return Ok(()) };
+        if self.pool_path.parent() == Some(&self.folder_path) && self.keep {
+            let _ = folder.keep();
+            return Ok(());
+        }
+        folder.close().map_err(Failure::file("remove", &self.folder_path))
+    }
+}
+
+impl Drop for Place {
+    /// After a failure: as far as it goes.
+    fn drop(&mut self) {
+        if self.keep {
+            if let Some(folder) = self.folder.take() {
+                let _ = folder.keep();
+            }
+        } else if self.owns_pool {
+            let _ = std::fs::remove_file(&self.pool_path);
+        }
+    }
+}
+
+/// Free bytes of the file system that `path` lies on.
+fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: statvfs is plain data, for which all zeroes is a value.
+    let mut figures: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte and the figures are ours to write; both outlive the
+    // call.
+    let outcome = unsafe { libc::statvfs(path.as_ptr(), &mut figures) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.pool");
+        std::fs::write(&path, b"mine").unwrap();
+        let failure = Place::choose(Some(&path), 0, false).err().unwrap();
+        assert_eq!(failure.exit_code(), 3);
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn everything_is_removed_or_the_pool_kept() {
+        for keep in [false, true] {
+            let mut place = Place::choose(None, 0, keep).unwrap();
+            let (pool, data) = (place.pool_path().to_owned(), place.data_path());
+            std::fs::write(&pool, b"pool").unwrap();
+            std::fs::write(&data, b"data").unwrap();
+            place.remove().unwrap();
+            drop(place);
+            assert_eq!(pool.exists(), keep);
+            assert_eq!(pool.parent().unwrap().exists(), keep);
+            assert!(!data.exists());
+            if keep {
+                std::fs::remove_dir_all(pool.parent().unwrap()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_failure_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("given.pool");
+        let place = Place::choose(Some(&path), 0, false).unwrap();
+        std::fs::write(&path, b"pool").unwrap();
+        std::fs::write(place.data_path(), b"data").unwrap();
+        let data = place.data_path();
+        drop(place);
+        assert!(!path.exists() && !data.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_file_system_too_small_for_the_data_is_not_chosen() {
+        let place = Place::choose(None, u64::MAX, false).unwrap();
+        assert!(place.pool_path().starts_with(std::env::temp_dir()));
+    }
+}

@@ -1,0 +1,38 @@
+//! The process that the tour kills: it inserts the data set and acknowledges each record.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use crate::arguments::{PoolArguments, TourWriterArguments};
+use crate::failure::Failure;
+use crate::random;
+use crate::tour::data_set::DataSet;
+use crate::workers;
+
+/// Bytes of an acknowledgement: the record's index, little-endian. A pipe takes so few bytes in
+/// one piece (at most `PIPE_BUF`), so that writers need not agree on who writes next.
+pub const ACKNOWLEDGEMENT_BYTES: usize = 8;
+
+/// Inserts all records; after each insert that has returned, its index goes to standard output.
+pub fn run(pool: &PoolArguments, arguments: &TourWriterArguments) -> Result<(), Failure> {
+    let data = DataSet::read_from(&arguments.data)?;
+    let order = random::order(data.len(), arguments.seed);
+    let pool = pool.open(false)?;
+    let map = pool.open_map(super::MAP)?;
+    // Unbuffered: what is acknowledged has to be in the pipe, not in this process.
+    let pipe = io::stdout()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(File::from)
+        .map_err(Failure::system("cannot use standard output"))?;
+    workers::each(order.len(), arguments.writers, |number| {
+        let index = order[number];
+        let (key, value) = data.record(index);
+        map.insert(key, value)?;
+        let acknowledgement: [u8; ACKNOWLEDGEMENT_BYTES] = (index as u64).to_le_bytes();
+        (&pipe).write_all(&acknowledgement).map_err(Failure::system("cannot acknowledge"))
+    })?;
+    drop(map);
+    Ok(pool.close()?)
+}

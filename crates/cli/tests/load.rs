@@ -1,0 +1,150 @@
+//! Loading files, good ones and bad ones.
+
+mod common;
+
+use common::Folder;
+
+#[test]
+fn tsv_and_json_lines_are_told_by_their_extension() {
+    let folder = Folder::new();
+    folder.write("one.tsv", "a\t1\r\nb\ttwo\\nlines\n\n");
+    folder.write(
+        "two.jsonl",
+        "{\"key\":\"c\",\"value\":{\"n\":1}}\n\n{\"key\":\"d\",\"value\":\"4\"}",
+    );
+    let told = folder.ok(&["load", "one.tsv", "--create"]);
+    assert!(told.starts_with("loaded 2 records (2 new, 0 replaced)"), "{told}");
+    folder.ok(&["load", "two.jsonl"]);
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nb\ttwo\\nlines\nc\t{\"n\":1}\nd\t4\n");
+
+    folder.write("three.csv", "a,1\n");
+    let unknown = folder.fails(2, &["load", "three.csv"]);
+    assert!(unknown.contains("--format"), "{unknown}");
+}
+
+#[test]
+fn the_last_of_several_lines_with_one_key_counts() {
+    let folder = Folder::new();
+    let tsv: String = (0..20_000).map(|line| format!("key{}\t{line}\n", line % 10)).collect();
+    folder.write("repeated.tsv", tsv);
+    let told = folder.ok(&["load", "repeated.tsv", "--create", "--writers", "7"]);
+    assert!(told.starts_with("loaded 20,000 records (10 new, 19,990 replaced)"), "{told}");
+    let expected: String = (0..10).map(|key| format!("key{key}\t{}\n", 19_990 + key)).collect();
+    assert_eq!(folder.ok(&["scan"]), expected);
+}
+
+#[test]
+fn a_malformed_line_is_named_and_stops_the_load() {
+    let folder = Folder::new();
+    folder.write("bad.tsv", "a\t1\nb\t2\nno tab here\nc\t3\n");
+    let named = folder.fails(2, &["load", "bad.tsv", "--create"]);
+    assert!(named.contains("bad.tsv:3: no TAB between key and value"), "{named}");
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nb\t2\n");
+}
+
+#[test]
+fn a_malformed_line_is_named_and_skipped_if_asked() {
+    let folder = Folder::new();
+    folder.write(
+        "bad.jsonl",
+        "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\n{\"key\":\"c\",\"value\":\"3\"}\n",
+    );
+    let ran = folder.run(&["load", "bad.jsonl", "--create", "--on-error", "skip"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert!(ran.errors.contains("skipped bad.jsonl:2: "), "{}", ran.errors);
+    assert!(ran.output.contains("1 lines skipped"), "{}", ran.output);
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nc\t3\n");
+}
+
+#[test]
+fn of_many_bad_lines_some_are_named_and_all_counted() {
+    let folder = Folder::new();
+    let ran = folder
+        .run_with(&["load", "-", "--create", "--on-error", "skip"], "bad\n".repeat(100).as_bytes());
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert!(ran.output.contains("100 lines skipped"), "{}", ran.output);
+    let named = ran.errors.lines().filter(|line| line.starts_with("pando: skipped")).count();
+    assert_eq!(named, 20, "{}", ran.errors);
+    assert!(ran.errors.contains("and 80 lines more"), "{}", ran.errors);
+}
+
+#[test]
+fn inserting_refuses_a_key_that_is_there() {
+    let folder = Folder::with_records("b\told\n");
+    folder.write("more.tsv", "a\t1\nb\t2\nc\t3\n");
+    let refused = folder.fails(2, &["load", "more.tsv", "--insert"]);
+    assert!(refused.contains("more.tsv:2: the key is already there"), "{refused}");
+    assert_eq!(folder.ok(&["get", "b"]), "old\n");
+    assert_eq!(folder.ok(&["get", "a"]), "1\n");
+    folder.run(&["del", "a", "c"]);
+    let ran = folder.run(&["load", "more.tsv", "--insert", "--on-error", "skip"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nb\told\nc\t3\n");
+}
+
+#[test]
+fn a_key_that_is_too_long_is_an_error_of_its_line() {
+    let folder = Folder::new();
+    folder.write("long.tsv", format!("a\t1\n{}\t2\n", "k".repeat(1 << 20)));
+    let named = folder.fails(2, &["load", "long.tsv", "--create"]);
+    assert!(named.contains("long.tsv:2: a key of 1048576 bytes is longer"), "{named}");
+    assert_eq!(folder.ok(&["get", "a"]), "1\n");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_not_held() {
+    let folder = Folder::new();
+    folder.write("long.tsv", format!("a\t{}\nb\t2\n", "x".repeat(5000)));
+    let arguments = ["load", "long.tsv", "--create", "--max-line-bytes", "1000"];
+    let named = folder.fails(2, &arguments);
+    assert!(named.contains("long.tsv:1: a line of 5002 bytes is longer than 1000"), "{named}");
+    folder.ok(&["load", "long.tsv"]);
+    assert_eq!(folder.ok(&["get", "a"]).len(), 5001);
+}
+
+#[test]
+fn files_with_backslashes_of_their_own_are_loaded_raw() {
+    let folder = Folder::new();
+    folder.write("windows.tsv", "C:\\dir\tx\n");
+    let named = folder.fails(2, &["load", "windows.tsv", "--create"]);
+    assert!(named.contains("raw-tsv"), "{named}");
+    folder.ok(&["load", "windows.tsv", "--format", "raw-tsv"]);
+    assert_eq!(folder.ok(&["get", r"C:\\dir"]), "x\n");
+}
+
+#[test]
+fn what_is_missing_is_said_before_anything_is_made() {
+    let folder = Folder::new();
+    folder.write("one.tsv", "a\t1\n");
+    let no_pool = folder.fails(3, &["load", "one.tsv"]);
+    assert!(no_pool.contains("there is no pool at pando.pool"), "{no_pool}");
+    let no_file = folder.fails(3, &["load", "none.tsv", "--create"]);
+    assert!(no_file.contains("cannot open none.tsv"), "{no_file}");
+    folder.fails(2, &["load", ".", "--create", "--format", "tsv"]);
+    folder.fails(2, &["load", "one.tsv", "--create", "--writers", "0"]);
+    assert!(!folder.path("pando.pool").exists());
+}
+
+#[test]
+fn the_pool_is_found_by_option_before_environment() {
+    let folder = Folder::new();
+    let put = |arguments: &[&str]| {
+        let mut command = folder.command(arguments);
+        assert!(command.env("PANDO_POOL", "from-environment.pool").status().unwrap().success());
+    };
+    put(&["put", "a", "1", "--create"]);
+    put(&["put", "a", "2", "--create", "--pool", "from-option.pool"]);
+    assert_eq!(folder.ok(&["get", "a", "--pool", "from-environment.pool"]), "1\n");
+    assert_eq!(folder.ok(&["--pool", "from-option.pool", "get", "a"]), "2\n");
+}
+
+#[test]
+fn another_programs_file_is_no_pool() {
+    let folder = Folder::new();
+    folder.write("pando.pool", "remember the milk");
+    for arguments in [&["stat"][..], &["check"], &["get", "a"], &["put", "a", "1", "--create"]] {
+        let refused = folder.fails(3, arguments);
+        assert!(refused.contains("pando.pool"), "{refused}");
+    }
+    assert_eq!(std::fs::read(folder.path("pando.pool")).unwrap(), b"remember the milk");
+}

@@ -1,0 +1,115 @@
+//! One record at a time, and records in order.
+
+mod common;
+
+use std::process::Stdio;
+
+use common::Folder;
+
+#[test]
+fn what_is_put_is_got_and_deleted() {
+    let folder = Folder::new();
+    folder.ok(&["put", "aspen", "Populus tremuloides", "--create"]);
+    folder.ok(&["put", "aspen", "P. tremula"]);
+    assert_eq!(folder.ok(&["get", "aspen"]), "P. tremula\n");
+    assert_eq!(folder.ok(&["get", "aspen", "--raw"]), "P. tremula");
+    folder.ok(&["put", "oak", "Quercus", "--map", "others"]);
+    folder.fails(1, &["get", "oak"]);
+    let there = folder.fails(2, &["put", "aspen", "again", "--insert"]);
+    assert!(there.contains("aspen is already there"), "{there}");
+
+    let missing = folder.fails(1, &["del", "nobody", "aspen"]);
+    assert!(missing.contains("nobody"), "{missing}");
+    folder.fails(1, &["get", "aspen"]);
+    let no_map = folder.fails(1, &["get", "x", "--map", "nowhere"]);
+    assert!(no_map.contains("it has main, others"), "{no_map}");
+}
+
+#[test]
+fn bytes_that_are_no_text_go_in_and_out_escaped() {
+    let folder = Folder::new();
+    folder.ok(&["put", r"\xff\x00key", r"a\tb\\", "--create"]);
+    assert_eq!(folder.ok(&["scan"]), "\\xff\\x00key\ta\\tb\\\\\n");
+    assert_eq!(folder.ok(&["get", r"\xFF\x00key"]), "a\\tb\\\\\n");
+    assert_eq!(folder.ok(&["get", r"\xff\x00key", "--raw"]), "a\tb\\");
+    let ran = folder.run_with(&["put", "from-input", "-"], b"line\n\xfe");
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_eq!(folder.ok(&["get", "from-input"]), "line\\n\\xfe\n");
+    let wrong = folder.fails(2, &["get", r"C:\dir"]);
+    assert!(wrong.contains(r"\d is no escape"), "{wrong}");
+}
+
+#[test]
+fn an_argument_need_not_be_utf_8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::with_records("\\xff\tlatin\n");
+    let got = folder.command(&["get"]).arg(OsStr::from_bytes(b"\xff")).output().unwrap();
+    assert_eq!(got.stdout, b"latin\n");
+}
+
+#[test]
+fn scans_keep_to_their_bounds() {
+    let folder = Folder::with_records("a\t1\nab\t2\nb\t3\nba\t4\nc\t5\n");
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nab\t2\nb\t3\nba\t4\nc\t5\n");
+    assert_eq!(folder.ok(&["scan", "ab", "c"]), "ab\t2\nb\t3\nba\t4\n");
+    assert_eq!(folder.ok(&["scan", "ab", "c", "--reverse"]), "ba\t4\nb\t3\nab\t2\n");
+    assert_eq!(folder.ok(&["scan", "b", "--limit", "2"]), "b\t3\nba\t4\n");
+    assert_eq!(folder.ok(&["scan", "--reverse", "--limit", "1"]), "c\t5\n");
+    assert_eq!(folder.ok(&["scan", "--prefix", "b"]), "b\t3\nba\t4\n");
+    assert_eq!(folder.ok(&["scan", "--prefix", "b", "--reverse"]), "ba\t4\nb\t3\n");
+    assert_eq!(folder.ok(&["scan", "z"]), "");
+    assert_eq!(folder.ok(&["scan", "c", "a"]), "");
+    assert_eq!(folder.ok(&["scan", "--limit", "0"]), "");
+    folder.fails(2, &["scan", "a", "--prefix", "b"]);
+}
+
+#[test]
+fn a_dump_loads_to_the_same_map() {
+    let records = "\\x00\\xff\\t\t\\n\\\\\nplain\ttext\nümlaut\tgröße\n\t\n";
+    let folder = Folder::with_records(records);
+    for (format, file) in [("tsv", "dump.tsv"), ("json-lines", "dump.jsonl")] {
+        let dump = folder.ok(&["dump", "--format", format]);
+        assert_eq!(dump.lines().count(), 4);
+        folder.write(file, &dump);
+        folder.ok(&["load", file, "--map", format]);
+        assert_eq!(folder.ok(&["dump", "--map", format]), folder.ok(&["dump"]));
+    }
+}
+
+#[test]
+fn a_reader_that_stops_reading_is_no_error() {
+    let tsv: String = (0..50_000).map(|number| format!("{number:06}\tvalue\n")).collect();
+    let folder = Folder::with_records(&tsv);
+    let mut dump =
+        folder.command(&["dump"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(dump.stdout.take());
+    let ended = dump.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert!(ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let folder = Folder::with_records("a\t1\n");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = folder.command(&["dump"]).stdout(full).output().unwrap();
+    assert_eq!(ended.status.code(), Some(3));
+}
+
+#[test]
+fn stat_and_check_tell_about_the_pool() {
+    let folder = Folder::with_records("a\t1\nb\t2\n");
+    let text = folder.ok(&["stat"]);
+    for name in ["domain", "medium", "guarantee", "participants", "allocator", "main"] {
+        assert!(text.contains(name), "{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&folder.ok(&["stat", "--json"])).unwrap();
+    assert_eq!(json["maps"][0]["name"], "main");
+    assert_eq!(json["maps"][0]["records"], 2);
+    assert!(json["recovery"]["duration_ns"].is_u64());
+
+    assert!(folder.ok(&["check"]).starts_with("sound: 1 maps"));
+    let json: serde_json::Value = serde_json::from_str(&folder.ok(&["check", "--json"])).unwrap();
+    assert_eq!(json["problems"].as_array().map(Vec::len), Some(0));
+}

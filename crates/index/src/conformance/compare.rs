@@ -1,0 +1,106 @@
+//! What an index holds, and how it differs from what it should hold.
+
+use super::bytes::{Bytes, record};
+use super::reference::Reference;
+use crate::{Error, KeyRange, Order, RangeIndex};
+
+pub(super) const BOTH_ORDERS: [Order; 2] = [Order::Ascending, Order::Descending];
+
+/// The records of `range`, in the order in which a scan shows them.
+pub(super) fn collect(
+    index: &dyn RangeIndex,
+    range: &KeyRange,
+    order: Order,
+) -> Result<Vec<(Bytes, Bytes)>, Error> {
+    let mut records = Vec::new();
+    let mut cursor = index.scan(range.clone(), order)?;
+    while let Some((key, value)) = cursor.next()? {
+        records.push(record(key, value));
+    }
+    Ok(records)
+}
+
+/// The keys of `range`, in the order in which a scan shows them.
+pub(super) fn keys(index: &dyn RangeIndex, range: &KeyRange, order: Order) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let mut cursor = index.scan(range.clone(), order).expect("scan");
+    while let Some((key, _)) = cursor.next().expect("next") {
+        keys.push(key.to_vec());
+    }
+    keys
+}
+
+/// Fails unless a scan of `range` shows the same in the index as in the model.
+pub(super) fn same_scan(
+    index: &dyn RangeIndex,
+    model: &Reference,
+    range: &KeyRange,
+    order: Order,
+) -> Result<(), String> {
+    let found = collect(index, range, order).map_err(|error| format!("scan failed: {error}"))?;
+    let expected = collect(model, range, order).map_err(|error| format!("model: {error}"))?;
+    let differs =
+        (0..found.len().max(expected.len())).find(|&at| found.get(at) != expected.get(at));
+    match differs {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "{order:?} scan: record {at} is {:?} instead of {:?} ({} records instead of {})",
+            found.get(at),
+            expected.get(at),
+            found.len(),
+            expected.len()
+        )),
+    }
+}
+
+/// Fails unless the index holds what the model holds, by every way of looking at all of it.
+pub(super) fn same_content(index: &dyn RangeIndex, model: &Reference) -> Result<(), String> {
+    for order in BOTH_ORDERS {
+        same_scan(index, model, &KeyRange::all(), order)?;
+    }
+    same("len", index.len(), model.len())?;
+    same("is_empty", index.is_empty(), model.is_empty())?;
+    for key in keys(model, &KeyRange::all(), Order::Ascending) {
+        same_value(index, model, &key)?;
+    }
+    Ok(())
+}
+
+/// Fails unless a read of `key` lends the model's value, exactly once.
+pub(super) fn same_value(
+    index: &dyn RangeIndex,
+    model: &Reference,
+    key: &[u8],
+) -> Result<(), String> {
+    let mut lent = Vec::new();
+    let found = index.read(key, &mut |value| lent.push(Bytes(value.to_vec())));
+    let expected = model.get(key);
+    same(
+        "read",
+        found.map(|_| lent),
+        expected.map(|value| value.map(Bytes).into_iter().collect()),
+    )?;
+    same("whether read finds", index.read(key, &mut |_| ()), model.read(key, &mut |_| ()))
+}
+
+/// Fails unless the index gave the model's answer. Errors are the same if they say the same.
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    found: Result<T, Error>,
+    expected: Result<T, Error>,
+) -> Result<(), String> {
+    let found = found.map_err(|error| error.to_string());
+    let expected = expected.map_err(|error| error.to_string());
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("{what} answered {found:?} instead of {expected:?}"))
+}
+
+/// Panics if an operation on both the index and the model went apart.
+#[track_caller]
+pub(super) fn agree(outcome: Result<(), String>) {
+    if let Err(difference) = outcome {
+        panic!("{difference}");
+    }
+}

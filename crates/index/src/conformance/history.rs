@@ -1,0 +1,265 @@
+//! Is there an order of these operations that explains every answer? (Linearizability.)
+//!
+//! A history is what threads did to one key: each [`Event`] has an operation, the answer it got,
+//! and when it was called and when it returned. It is linearizable if each operation can be given
+//! one instant between the two such that, taken in the order of these instants, the operations
+//! would have got just these answers from a map that one thread uses. Keys are independent of each
+//! other, so each is judged alone (linearizability is local).
+//!
+//! The search is Wing and Gong's: whoever was called before any other pending operation returned
+//! may come first. It remembers, after Lowe, in which *configurations* (which operations are done,
+//! which value is there) it has been, and never goes on from one twice.
+
+use std::collections::HashSet;
+
+/// The value of the key, or `None` while it is absent. Values of a history are plain numbers.
+pub type State = Option<u64>;
+
+/// What was asked of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `insert` of a value.
+    Insert(u64),
+    /// `update` to a value.
+    Update(u64),
+    /// `upsert` of a value.
+    Upsert(u64),
+    /// `get`, or a scan that came by.
+    Read,
+    /// `remove`.
+    Remove,
+    /// `compare_exchange`.
+    CompareExchange {
+        /// The value that has to be there.
+        expected: u64,
+        /// The value that takes its place.
+        new: u64,
+    },
+}
+
+/// What the index answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// An insert, update or compare-exchange took place.
+    Done,
+    /// [`Error::KeyExists`](crate::Error::KeyExists).
+    KeyExists,
+    /// [`Error::KeyNotFound`](crate::Error::KeyNotFound).
+    KeyNotFound,
+    /// [`Error::ValueMismatch`](crate::Error::ValueMismatch).
+    ValueMismatch,
+    /// An upsert inserted.
+    Inserted,
+    /// An upsert updated.
+    Updated,
+    /// A remove found the key, or did not.
+    Removed(bool),
+    /// A read found this.
+    Found(State),
+}
+
+/// One operation of a history. Times are ticks of any clock that all threads share.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// What was asked.
+    pub operation: Operation,
+    /// What was answered, or `None` if a crash came first: it may have taken place or not.
+    pub answer: Option<Answer>,
+    /// The clock before the call.
+    pub called: u64,
+    /// The clock after the return; without meaning if there was no answer.
+    pub returned: u64,
+}
+
+/// The longest history that can be judged.
+pub const MAX_EVENTS: usize = 64;
+
+/// Whether some order of `events` explains every answer, if the key began as `initial`.
+///
+/// # Panics
+///
+/// If there are more than [`MAX_EVENTS`] events.
+pub fn is_linearizable(initial: State, events: &[Event]) -> bool {
+    assert!(events.len() <= MAX_EVENTS, "a history of {} events", events.len());
+    let indices = || (0..events.len()).filter(|&index| events[index].answer.is_some());
+    let answered: u64 = indices().fold(0, |set, index| set | 1 << index);
+
+    let mut configurations = vec![(0_u64, initial)];
+    let mut seen = HashSet::new();
+    while let Some((done, state)) = configurations.pop() {
+        if done & answered == answered {
+            return true;
+        }
+        let pending = |index: &usize| done & 1 << index == 0;
+        // Whoever was called after somebody pending had returned has to wait for that one.
+        let first_return = indices().filter(pending).map(|index| events[index].returned).min();
+        for index in (0..events.len()).filter(pending) {
+            let event = &events[index];
+            if first_return.is_some_and(|returned| event.called > returned) {
+                continue;
+            }
+            let (answer, next) = apply(event.operation, state);
+            let explained = event.answer.is_none_or(|given| given == answer);
+            let configuration = (done | 1 << index, next);
+            if explained && seen.insert(configuration) {
+                configurations.push(configuration);
+            }
+        }
+    }
+    false
+}
+
+/// What a map that one thread uses answers, and what it then holds: the contract, as a table.
+pub fn apply(operation: Operation, state: State) -> (Answer, State) {
+    match (operation, state) {
+        (Operation::Insert(value), None) => (Answer::Done, Some(value)),
+        (Operation::Insert(_), Some(_)) => (Answer::KeyExists, state),
+        (Operation::Update(value), Some(_)) => (Answer::Done, Some(value)),
+        (Operation::Update(_), None) => (Answer::KeyNotFound, None),
+        (Operation::Upsert(value), None) => (Answer::Inserted, Some(value)),
+        (Operation::Upsert(value), Some(_)) => (Answer::Updated, Some(value)),
+        (Operation::Read, _) => (Answer::Found(state), state),
+        (Operation::Remove, _) => (Answer::Removed(state.is_some()), None),
+        (Operation::CompareExchange { .. }, None) => (Answer::KeyNotFound, None),
+        (Operation::CompareExchange { expected, new }, Some(value)) => {
+            if value == expected {
+                (Answer::Done, Some(new))
+            } else {
+                (Answer::ValueMismatch, state)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Answer::*;
+    use super::Operation::*;
+    use super::*;
+
+    fn event(called: u64, returned: u64, operation: Operation, answer: Answer) -> Event {
+        Event { operation, answer: Some(answer), called, returned }
+    }
+
+    fn crashed(called: u64, operation: Operation) -> Event {
+        Event { operation, answer: None, called, returned: 0 }
+    }
+
+    #[test]
+    fn accepts_what_one_thread_may_see() {
+        let history = [
+            event(0, 1, Read, Found(None)),
+            event(2, 3, Insert(1), Done),
+            event(4, 5, Insert(2), KeyExists),
+            event(6, 7, CompareExchange { expected: 2, new: 3 }, ValueMismatch),
+            event(8, 9, CompareExchange { expected: 1, new: 3 }, Done),
+            event(10, 11, Upsert(4), Updated),
+            event(12, 13, Read, Found(Some(4))),
+            event(14, 15, Remove, Removed(true)),
+            event(16, 17, Remove, Removed(false)),
+            event(18, 19, Update(5), KeyNotFound),
+            event(20, 21, Upsert(6), Inserted),
+        ];
+        assert!(is_linearizable(None, &history));
+        assert!(is_linearizable(Some(1), &history[2..]));
+        assert!(!is_linearizable(Some(1), &history));
+        assert!(is_linearizable(None, &[]));
+    }
+
+    #[test]
+    fn accepts_that_overlapping_operations_take_either_order() {
+        let reads = |first, second| {
+            is_linearizable(
+                None,
+                &[
+                    event(0, 10, Insert(1), Done),
+                    event(1, 11, Upsert(2), Updated),
+                    event(2, 3, Read, Found(first)),
+                    event(4, 5, Read, Found(second)),
+                    event(20, 21, Read, Found(Some(2))),
+                ],
+            )
+        };
+        assert!(reads(None, None));
+        assert!(reads(None, Some(1)));
+        assert!(reads(None, Some(2)));
+        assert!(reads(Some(1), Some(2)));
+        assert!(!reads(Some(2), Some(1)), "the value went back");
+        assert!(!reads(Some(1), None), "the key went away");
+    }
+
+    #[test]
+    fn accepts_removes_and_inserts_that_alternate_within_overlaps() {
+        let history = [
+            event(0, 100, Insert(1), Done),
+            event(0, 100, Insert(2), Done),
+            event(0, 100, Remove, Removed(true)),
+            event(0, 100, Remove, Removed(false)),
+        ];
+        assert!(is_linearizable(None, &history));
+        assert!(!is_linearizable(None, &history[..2]), "two inserts and no remove");
+    }
+
+    #[test]
+    fn refuses_a_lost_update() {
+        let raise = |called| event(called, 9, CompareExchange { expected: 0, new: 1 }, Done);
+        assert!(!is_linearizable(Some(0), &[raise(0), raise(1)]));
+    }
+
+    #[test]
+    fn refuses_a_stale_read() {
+        let update = event(0, 1, Update(2), Done);
+        assert!(!is_linearizable(Some(1), &[update, event(2, 3, Read, Found(Some(1)))]));
+        assert!(is_linearizable(Some(1), &[update, event(1, 3, Read, Found(Some(1)))]));
+    }
+
+    #[test]
+    fn refuses_a_double_insert() {
+        let history = [event(0, 5, Insert(1), Done), event(1, 6, Insert(2), Done)];
+        assert!(!is_linearizable(None, &history));
+    }
+
+    #[test]
+    fn refuses_a_double_remove() {
+        let history = [event(0, 5, Remove, Removed(true)), event(1, 6, Remove, Removed(true))];
+        assert!(!is_linearizable(Some(1), &history));
+    }
+
+    #[test]
+    fn refuses_a_value_that_was_never_written() {
+        let history = [event(0, 9, Insert(1), Done), event(1, 8, Read, Found(Some(7)))];
+        assert!(!is_linearizable(None, &history));
+    }
+
+    #[test]
+    fn refuses_the_dead_that_rise() {
+        let history = [
+            event(0, 1, Remove, Removed(true)),
+            event(2, 3, Update(2), Done),
+            event(4, 5, Read, Found(Some(2))),
+        ];
+        assert!(!is_linearizable(Some(1), &history));
+    }
+
+    #[test]
+    fn a_crash_leaves_an_operation_done_or_not_done() {
+        let read = |called, state| event(called, called + 1, Read, Found(state));
+        let insert = crashed(0, Insert(1));
+        assert!(is_linearizable(None, &[insert, read(10, None)]));
+        assert!(is_linearizable(None, &[insert, read(10, Some(1))]));
+        assert!(is_linearizable(None, &[insert, read(10, None), read(20, Some(1))]));
+        assert!(!is_linearizable(None, &[insert, read(10, Some(1)), read(20, None)]));
+        assert!(!is_linearizable(None, &[event(0, 1, Insert(1), Done), read(10, None)]));
+    }
+
+    #[test]
+    fn a_full_history_of_overlaps_is_judged_in_time() {
+        let mut history: Vec<Event> = (0..MAX_EVENTS as u64 - 1)
+            .map(|number| event(4 * number, 4 * number + 17, Upsert(number), Updated))
+            .collect();
+        history.push(event(1_000, 1_001, Read, Found(Some(9_999))));
+        assert!(!is_linearizable(Some(0), &history));
+        history[MAX_EVENTS - 1].answer = Some(Found(Some(61)));
+        assert!(is_linearizable(Some(0), &history));
+    }
+}

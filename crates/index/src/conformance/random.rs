@@ -1,0 +1,74 @@
+//! Where the suite's randomness comes from: one seed for the process, and SplitMix64 from there.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+/// The seed of this process: `PANDO_SEED`, decimal or `0x` hexadecimal, or a fresh one.
+pub(super) fn base_seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| match std::env::var("PANDO_SEED") {
+        Ok(text) => {
+            let parsed = match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => text.parse(),
+            };
+            parsed.unwrap_or_else(|error| panic!("PANDO_SEED={text:?} is no number: {error}"))
+        }
+        // A process's hash keys are random; they spare a dependency.
+        Err(_) => RandomState::new().hash_one("PANDO_SEED"),
+    })
+}
+
+/// How much work to do, as a multiple of the default: `PANDO_CONFORMANCE_SCALE`.
+pub(super) fn scale() -> f64 {
+    static SCALE: OnceLock<f64> = OnceLock::new();
+    *SCALE.get_or_init(|| match std::env::var("PANDO_CONFORMANCE_SCALE") {
+        Ok(text) => text.parse().unwrap_or_else(|error| {
+            panic!("PANDO_CONFORMANCE_SCALE={text:?} is no number: {error}")
+        }),
+        Err(_) => 1.0,
+    })
+}
+
+/// A stream of numbers that its seed determines (SplitMix64).
+pub(super) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// A stream of its own, for a thread.
+    pub(super) fn fork(&mut self) -> Self {
+        Self::new(self.next())
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is above zero. The bias of the remainder does not matter here.
+    pub(super) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.next() & 1 == 0
+    }
+
+    pub(super) fn pick<'items, T>(&mut self, items: &'items [T]) -> &'items T {
+        &items[self.below(items.len())]
+    }
+
+    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end + 1));
+        }
+    }
+}

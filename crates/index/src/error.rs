@@ -1,0 +1,40 @@
+//! The errors of an index: each names what was asked and the limit that it hit.
+
+/// Why an operation on an index did not take place. The index is unchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An insert found its key.
+    #[error("the key is already there; use upsert to replace its value")]
+    KeyExists,
+    /// An update or a compare-exchange did not find its key.
+    #[error("the key is not there; use insert or upsert to add it")]
+    KeyNotFound,
+    /// A compare-exchange found another value than the expected one.
+    #[error("the value is not the expected one")]
+    ValueMismatch,
+    /// The key is longer than the index takes.
+    #[error(
+        "a key of {found_bytes} bytes is longer than the {max_bytes} bytes that this index takes"
+    )]
+    KeyTooLong {
+        /// Length of the key that was given.
+        found_bytes: usize,
+        /// Longest key that is taken.
+        max_bytes: usize,
+    },
+    /// The value is longer than the index takes.
+    #[error(
+        "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that this index takes"
+    )]
+    ValueTooLong {
+        /// Length of the value that was given.
+        found_bytes: usize,
+        /// Longest value that is taken.
+        max_bytes: usize,
+    },
+    /// The pool beneath could not serve the operation: it is full, out of descriptors or
+    /// participants, or its file system refused to grow the file.
+    #[error("{0}")]
+    Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

@@ -1,0 +1,110 @@
+//! The contract that every ordered index of Pando keeps, the errors it answers with, and the
+//! suite that checks it.
+//!
+//! This crate stands at the bottom of the house: it depends on nothing of Pando's, and every
+//! index depends on it. What it promises to a user:
+//!
+//! * Keys and values are byte strings. Keys are ordered bytewise, as unsigned bytes, a proper
+//!   prefix before what extends it (the order of Rust's `[u8]`).
+//! * Each operation on one key is linearizable. In a durable persistence domain it is durably
+//!   linearizable: what an operation returned, or what anyone saw of it, before a crash is there
+//!   after the crash.
+//! * A scan is a sequence of per-leaf snapshots. Keys strictly ascend (or descend); a record
+//!   that was there throughout the scan appears; one that was at no time there does not. It is
+//!   not a snapshot of the whole range.
+//! * No operation waits for another thread: any thread may stop for ever at any instruction, and
+//!   the others go on.
+//! * Every failure is a value of [`Error`] with the limit that was hit. Nothing panics on input.
+
+mod error;
+mod range;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use error::Error;
+pub use range::{KeyRange, Order};
+
+/// What an [`upsert`](RangeIndex::upsert) did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upserted {
+    /// The key was absent and has been inserted.
+    Inserted,
+    /// The key was present and its value has been replaced.
+    Updated,
+}
+
+/// The longest key and value that an index takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest key in bytes; a key may also be empty.
+    pub max_key_bytes: usize,
+    /// Longest value in bytes; a value may also be empty.
+    pub max_value_bytes: usize,
+}
+
+/// An ordered map from byte strings to byte strings that many threads use at once.
+///
+/// Whatever returns `Ok` is durable, in the guarantee of the pool's persistence domain, when it
+/// returns. Whatever returns `Err` has changed nothing.
+pub trait RangeIndex: Send + Sync {
+    /// The longest key and value that this index takes.
+    fn limits(&self) -> Limits;
+
+    /// Adds a record whose key is not there yet; [`Error::KeyExists`] if it is.
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+
+    /// Replaces the value of a key that is there; [`Error::KeyNotFound`] if it is not.
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+
+    /// Adds the record, or replaces its value if the key is there.
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error>;
+
+    /// Lends the value of `key` to `visit` and returns true, or returns false if the key is
+    /// absent. `visit` is called at most once, and must not call back into the same pool for
+    /// long: reclamation waits while it runs.
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error>;
+
+    /// The value of `key`, copied, or `None` if the key is absent.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let mut value = None;
+        self.read(key, &mut |bytes| value = Some(bytes.to_vec()))?;
+        Ok(value)
+    }
+
+    /// Removes a record and returns true, or returns false if the key is absent.
+    fn remove(&self, key: &[u8]) -> Result<bool, Error>;
+
+    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
+    ///
+    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
+    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error>;
+
+    /// Visits the records of `range` in `order`, one leaf's snapshot after the other.
+    ///
+    /// The cursor holds no resource of the index between two calls of [`Cursor::next`].
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>, Error>;
+
+    /// The number of records: exact while nobody writes, approximate under concurrent writes.
+    /// The cost is linear in the number of leaves.
+    fn len(&self) -> Result<u64, Error>;
+
+    /// Whether there is no record, as [`len`](RangeIndex::len) sees it.
+    fn is_empty(&self) -> Result<bool, Error> {
+        let mut cursor = self.scan(KeyRange::all(), Order::Ascending)?;
+        Ok(cursor.next()?.is_none())
+    }
+}
+
+/// A record as a cursor lends it: key and value, until the cursor moves on.
+pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
+
+/// A scan in progress.
+pub trait Cursor {
+    /// The next record, lent until the next call, or `None` at the end of the range.
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error>;
+}

@@ -1,0 +1,86 @@
+//! Which keys a scan visits, and in which order.
+
+use std::ops::Bound;
+
+/// The direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From the smallest key to the largest.
+    Ascending,
+    /// From the largest key to the smallest.
+    Descending,
+}
+
+/// A range of keys; each end is included, excluded, or open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The lower end.
+    pub low: Bound<Vec<u8>>,
+    /// The upper end.
+    pub high: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { low: Bound::Unbounded, high: Bound::Unbounded }
+    }
+
+    /// Every key from `low`, included, upwards.
+    pub fn from(low: &[u8]) -> Self {
+        Self { low: Bound::Included(low.to_vec()), high: Bound::Unbounded }
+    }
+
+    /// Every key from `low`, included, to `high`, excluded.
+    pub fn between(low: &[u8], high: &[u8]) -> Self {
+        Self { low: Bound::Included(low.to_vec()), high: Bound::Excluded(high.to_vec()) }
+    }
+
+    /// Every key that begins with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Self { low: Bound::Included(prefix.to_vec()), high: after_prefix(prefix) }
+    }
+
+    /// Whether `key` lies in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let above_low = match &self.low {
+            Bound::Included(low) => key >= low.as_slice(),
+            Bound::Excluded(low) => key > low.as_slice(),
+            Bound::Unbounded => true,
+        };
+        above_low
+            && match &self.high {
+                Bound::Included(high) => key <= high.as_slice(),
+                Bound::Excluded(high) => key < high.as_slice(),
+                Bound::Unbounded => true,
+            }
+    }
+}
+
+/// The first key after all that begin with `prefix`: the prefix without its trailing 0xFF bytes,
+/// its last byte raised by one; open if nothing is left.
+fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    match prefix.iter().rposition(|&byte| byte != 0xFF) {
+        None => Bound::Unbounded,
+        Some(last) => {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            Bound::Excluded(end)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_ends_before_the_next_prefix() {
+        assert_eq!(KeyRange::prefix(b"ab").high, Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(KeyRange::prefix(b"a\xff\xff").high, Bound::Excluded(b"b".to_vec()));
+        assert_eq!(KeyRange::prefix(b"\xff").high, Bound::Unbounded);
+        assert!(KeyRange::prefix(b"a").contains(b"a"));
+        assert!(KeyRange::prefix(b"a").contains(b"a\xff\xff\xff"));
+        assert!(!KeyRange::prefix(b"a").contains(b"b"));
+    }
+}

@@ -1,0 +1,62 @@
+//! The seam between the face and what stands below it.
+//!
+//! An [`Engine`] is one open pool of some persistence domain. The face checks options and names,
+//! hands out handles and knows which maps are in use; an engine finds, creates, opens and drops
+//! maps and reports on them. Records go through [`RangeIndex`] alone.
+
+mod audit;
+mod pooled;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pando_index::RangeIndex;
+
+use crate::report::{CheckReport, MapInfo, PoolStat};
+use crate::{Error, MapOptions, PoolOptions};
+
+/// One open pool. Calls that create, open or drop maps come from one thread at a time.
+pub(crate) trait Engine: Send + Sync {
+    /// Longest name of a map in bytes.
+    fn max_map_name_bytes(&self) -> usize;
+
+    /// The options that the map `name` was created with, all of them set, or none if there is no
+    /// such map.
+    fn map_options(&self, name: &str) -> Result<Option<MapOptions>, Error>;
+
+    /// Creates the map `name`, which is not there; what `options` leaves out takes its default.
+    fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error>;
+
+    /// Opens the map `name`, which is there. Called again only when the former index is gone.
+    fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error>;
+
+    /// The maps, in any order.
+    fn maps(&self) -> Result<Vec<MapInfo>, Error>;
+
+    /// Drops the map `name`, which is there and of which no index is open.
+    fn drop_map(&self, name: &str) -> Result<(), Error>;
+
+    /// The pool's figures.
+    fn stat(&self) -> Result<PoolStat, Error>;
+
+    /// Walks all maps against the allocator.
+    fn check(&self) -> Result<CheckReport, Error>;
+
+    /// Closes cleanly. Dropping an engine closes it too, without a word about what went wrong.
+    fn close(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// Creates a pool in a new file at `path`.
+pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    pooled::create(path, options)
+}
+
+/// Opens the pool at `path`.
+pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    pooled::open(path, options)
+}
+
+/// A pool on anonymous memory.
+pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    pooled::volatile(options)
+}

@@ -1,0 +1,145 @@
+//! What a pool and its trees tell, as reports of the face.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use pando_bztree::BzTree;
+use pando_pmem::catalog::{HEADER_BYTES, MapEntry};
+use pando_pmem::layout::{CHUNK_BYTES, PARTICIPANT_COUNT};
+use pando_pmem::{Block, Domain, Pool};
+
+use super::pooled::value_mode;
+use crate::report::{
+    AllocatorStat, CheckReport, MapStat, ParticipantStat, PoolStat, Problem, ProblemClass,
+    RecoveryStat,
+};
+use crate::{Error, IndexKind};
+
+/// The figures of a pool.
+pub(super) fn pool_stat<D: Domain>(
+    pool: &Pool<D>,
+    recovery: RecoveryStat,
+    maps: Vec<MapStat>,
+) -> PoolStat {
+    let usage = pool.usage();
+    let lag = |participant: pando_pmem::Participant| participant.pinned_for_epochs;
+    let retired_bytes = usage.claimed_chunks * CHUNK_BYTES;
+    let used_bytes = usage.active_bytes;
+    PoolStat {
+        path: (pool.medium() != pando_pmem::Medium::Anonymous).then(|| pool.path().to_owned()),
+        domain: D::KIND.name().to_owned(),
+        medium: pool.medium().to_string(),
+        guarantee: format!("what has returned survives {}", pool.guarantee().describe()),
+        size_bytes: pool.size_bytes(),
+        max_bytes: pool.geometry().max_bytes,
+        incarnation: u64::from(pool.incarnation()),
+        recovery,
+        participants: ParticipantStat {
+            slots: PARTICIPANT_COUNT as u64,
+            in_use: pool.participants_claimed() as u64,
+            slowest_lag_epochs: pool.participants().into_iter().filter_map(lag).max().unwrap_or(0),
+        },
+        allocator: AllocatorStat {
+            used_bytes,
+            free_bytes: (usage.chunks * CHUNK_BYTES).saturating_sub(used_bytes + retired_bytes),
+            retired_bytes,
+            used_blocks: usage.active_blocks,
+        },
+        maps,
+    }
+}
+
+/// The figures of a map.
+pub(super) fn map_stat<D: Domain>(name: &str, tree: &BzTree<D>) -> Result<MapStat, Error> {
+    let stat = tree.stat()?;
+    let map_bytes = stat.leaf_bytes + stat.inner_bytes + stat.value_block_bytes;
+    let part = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+    Ok(MapStat {
+        name: name.to_owned(),
+        kind: IndexKind::BzTree,
+        value_mode: value_mode(tree.options().value_mode),
+        height: u32::try_from(stat.height).unwrap_or(u32::MAX),
+        inner_nodes: stat.inner_nodes,
+        leaves: stat.leaves,
+        records: stat.records,
+        leaf_fill: part(stat.live_bytes, stat.leaf_bytes),
+        bytes_a_record: part(map_bytes, stat.records),
+    })
+}
+
+/// A check in progress: what has been reached so far, and what is wrong.
+#[derive(Default)]
+pub(super) struct Check {
+    report: CheckReport,
+    reached: Vec<Block>,
+}
+
+impl Check {
+    /// Walks a map.
+    pub(super) fn map<D: Domain>(
+        &mut self,
+        entry: &MapEntry,
+        name: &str,
+        tree: &BzTree<D>,
+    ) -> Result<(), Error> {
+        let audit = tree.audit()?;
+        self.report.maps += 1;
+        self.report.records += audit.stat.records;
+        self.report.nodes += audit.stat.leaves + audit.stat.inner_nodes;
+        for problem in audit.problems {
+            let message = format!("the node at {:#x}: {}", problem.node_off, problem.what);
+            self.problem(ProblemClass::Order, Some(name), message);
+        }
+        self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
+        self.reached.extend(audit.blocks);
+        Ok(())
+    }
+
+    /// A slot of the catalog leads to something that is no map.
+    pub(super) fn damaged_map(&mut self, entry: &MapEntry) {
+        let message = format!("the catalog names a map at {:#x}; it is damaged", entry.header_off);
+        self.problem(ProblemClass::Unreadable, None, message);
+        self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
+    }
+
+    /// Compares what was reached with what is given out.
+    pub(super) fn finish<D: Domain>(mut self, pool: &Pool<D>) -> CheckReport {
+        let mut reached = std::mem::take(&mut self.reached);
+        reached.sort_unstable();
+        for pair in reached.windows(2).filter(|pair| pair[0].off == pair[1].off) {
+            let message = format!("the block at {:#x} is reached twice", pair[0].off);
+            self.problem(ProblemClass::ReachableButFree, None, message);
+        }
+        reached.dedup_by_key(|block| block.off);
+        let mut next = reached.iter().peekable();
+        pool.visit_active(&mut |active| {
+            self.report.used_blocks += 1;
+            while let Some(block) = next.next_if(|block| block.off < active.off) {
+                self.reached_but_free(block);
+            }
+            match next.peek().map(|block| block.off.cmp(&active.off)) {
+                Some(Ordering::Equal) => {
+                    next.next();
+                }
+                _ => {
+                    let Block { off, bytes } = active;
+                    let message = format!("nothing reaches the block of {bytes} bytes at {off:#x}");
+                    self.problem(ProblemClass::Leaked, None, message);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        next.for_each(|block| self.reached_but_free(block));
+        self.report.reached_blocks = reached.len() as u64;
+        self.report
+    }
+
+    fn reached_but_free(&mut self, block: &Block) {
+        let message = format!("the block at {:#x} is reached and not given out", block.off);
+        self.problem(ProblemClass::ReachableButFree, None, message);
+    }
+
+    fn problem(&mut self, class: ProblemClass, map: Option<&str>, message: String) {
+        self.report.problems.push(Problem { class, map: map.map(str::to_owned), message });
+    }
+}

@@ -1,0 +1,63 @@
+//! Ordered key-value maps that many threads write at once without a lock, that a `kill -9` at any
+//! instruction neither corrupts nor blocks, and that are open again in microseconds whatever
+//! their size.
+//!
+//! This crate is the face of the library. It stands on `pando-pmem` (the pool), `pando-pmwcas`
+//! (multi-word compare-and-swap) and `pando-bztree` (the index), and picks among persistence
+//! domains and kinds of index at run time, so that a program names neither in its types. The
+//! `pando` command stands on this crate alone.
+//!
+//! A [`Pool`] is one file, or anonymous memory. It holds named [`Map`]s from byte strings to byte
+//! strings, ordered bytewise. [`TypedMap`] puts keys of Rust's own types on top, in an encoding
+//! that keeps their order.
+//!
+//! ```
+//! use pando::{Pool, PoolOptions};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let pool = Pool::open_or_create(folder.path().join("grove.pool"), &PoolOptions::new())?;
+//! let trees = pool.map("trees")?;
+//!
+//! trees.insert(b"aspen", b"Populus tremuloides")?;
+//! trees.upsert(b"oak", b"Quercus robur")?;
+//! assert_eq!(trees.get(b"aspen")?.as_deref(), Some(&b"Populus tremuloides"[..]));
+//!
+//! for record in trees.prefix(b"a", pando::Order::Ascending)? {
+//!     let (key, _value) = record?;
+//!     assert_eq!(key, b"aspen");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! * Each operation on one key is linearizable, and what has returned `Ok` survives what the
+//!   pool's persistence domain survives: [`Pool::stat`] says what that is on the medium found.
+//! * A scan is a sequence of snapshots, one a leaf: its keys strictly ascend (or descend), a
+//!   record that was there throughout appears, and one that was never there does not.
+//! * No operation waits for another thread.
+//! * Every failure is a value of [`Error`] with what was found, what is allowed and what to do
+//!   next. Nothing panics on input.
+
+mod engine;
+mod error;
+mod key;
+mod map;
+mod options;
+mod pool;
+mod report;
+mod scan;
+mod typed;
+
+pub use error::Error;
+pub use key::{AsKey, Key, KeyError};
+pub use map::Map;
+pub use options::{DomainChoice, IndexKind, MapOptions, PoolOptions, ValueMode};
+pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
+pub use pool::Pool;
+pub use report::{
+    AllocatorStat, CheckReport, MapInfo, MapStat, ParticipantStat, PoolStat, Problem, ProblemClass,
+    RecoveryStat,
+};
+pub use scan::{OwnedRecord, Scan};
+pub use typed::{TypedMap, TypedScan};

@@ -1,0 +1,256 @@
+//! A named map of byte strings.
+
+use std::sync::Arc;
+
+use pando_index::{KeyRange, Limits, Order, RangeIndex, Upserted};
+
+use crate::key::Key;
+use crate::pool::PoolShared;
+use crate::scan::Scan;
+use crate::{Error, TypedMap};
+
+/// An ordered map from byte strings to byte strings that many threads use at once.
+///
+/// A `Map` is a handle: clones share the map, and any number of threads may use any of them.
+/// Keys are ordered bytewise, as unsigned bytes, a proper prefix before what extends it. What
+/// returns `Ok` is durable, as far as the pool's persistence domain goes, when it returns; what
+/// returns `Err` has changed nothing.
+#[derive(Clone)]
+pub struct Map {
+    shared: Arc<MapShared>,
+}
+
+/// What the handles of one map share.
+pub(crate) struct MapShared {
+    name: String,
+    // Before the pool: the index has to let go of the pool before the pool closes.
+    index: Arc<dyn RangeIndex>,
+    _pool: Arc<PoolShared>,
+}
+
+impl MapShared {
+    pub(crate) fn new(name: &str, index: Arc<dyn RangeIndex>, pool: Arc<PoolShared>) -> Self {
+        Self { name: name.to_owned(), index, _pool: pool }
+    }
+}
+
+impl Map {
+    pub(crate) fn from_shared(shared: Arc<MapShared>) -> Self {
+        Self { shared }
+    }
+
+    fn index(&self) -> &dyn RangeIndex {
+        self.shared.index.as_ref()
+    }
+
+    /// The map's name in its pool.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The longest key and value that the map takes.
+    pub fn limits(&self) -> Limits {
+        self.index().limits()
+    }
+
+    /// Adds a record whose key is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyExists`] if the key is there; [`Error::KeyTooLong`] and
+    /// [`Error::ValueTooLong`] past the map's [`limits`](Self::limits); [`Error::Storage`] if
+    /// the pool cannot take it.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"1")?;
+    /// assert!(matches!(map.insert(b"aspen", b"2"), Err(pando::Error::KeyExists)));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Ok(self.index().insert(key, value)?)
+    }
+
+    /// Replaces the value of a key that is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyNotFound`] if the key is not there; otherwise as [`insert`](Self::insert).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// assert!(matches!(map.update(b"aspen", b"2"), Err(pando::Error::KeyNotFound)));
+    /// map.insert(b"aspen", b"1")?;
+    /// map.update(b"aspen", b"2")?;
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Ok(self.index().update(key, value)?)
+    }
+
+    /// Adds the record, or replaces its value if the key is there, and says which of the two.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// use pando::Upserted;
+    ///
+    /// let map = pool.map("trees")?;
+    /// assert_eq!(map.upsert(b"aspen", b"1")?, Upserted::Inserted);
+    /// assert_eq!(map.upsert(b"aspen", b"2")?, Upserted::Updated);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
+        Ok(self.index().upsert(key, value)?)
+    }
+
+    /// The value of `key`, copied, or `None` if the key is not there.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"1")?;
+    /// assert_eq!(map.get(b"aspen")?, Some(b"1".to_vec()));
+    /// assert_eq!(map.get(b"beech")?, None);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.index().get(key)?)
+    }
+
+    /// Lends the value of `key` to `visit`, without a copy, and returns what `visit` returns, or
+    /// `None` if the key is not there. Space is not reclaimed in the pool while `visit` runs, so
+    /// it should be short.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"Populus tremuloides")?;
+    /// assert_eq!(map.read(b"aspen", |value| value.len())?, Some(19));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn read<Answer>(
+        &self,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> Answer,
+    ) -> Result<Option<Answer>, Error> {
+        let mut visit = Some(visit);
+        let mut answer = None;
+        self.index().read(key, &mut |value| {
+            if let Some(visit) = visit.take() {
+                answer = Some(visit(value));
+            }
+        })?;
+        Ok(answer)
+    }
+
+    /// Removes a record and returns true, or returns false if the key is not there.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"1")?;
+    /// assert!(map.remove(b"aspen")?);
+    /// assert!(!map.remove(b"aspen")?);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.index().remove(key)?)
+    }
+
+    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyNotFound`] if the key is not there, [`Error::ValueMismatch`] if its value is
+    /// another one; otherwise as [`insert`](Self::insert).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("counters")?;
+    /// map.insert(b"visits", b"1")?;
+    /// map.compare_exchange(b"visits", b"1", b"2")?;
+    /// let late = map.compare_exchange(b"visits", b"1", b"2");
+    /// assert!(matches!(late, Err(pando::Error::ValueMismatch)));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
+        Ok(self.index().compare_exchange(key, expected, new)?)
+    }
+
+    /// The records of `range` in `order`. The scan is a sequence of snapshots, one a leaf, and
+    /// not a snapshot of the whole range; it may be kept for as long as one likes.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// use pando::{KeyRange, Order};
+    ///
+    /// let map = pool.map("letters")?;
+    /// for key in [b"a", b"b", b"c"] {
+    ///     map.insert(key, b"")?;
+    /// }
+    /// let mut keys = Vec::new();
+    /// for record in map.scan(KeyRange::from(b"b"), Order::Descending)? {
+    ///     keys.push(record?.0);
+    /// }
+    /// assert_eq!(keys, [b"c", b"b"]);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn scan(&self, range: KeyRange, order: Order) -> Result<Scan<'_>, Error> {
+        Ok(Scan::new(self.index().scan(range, order)?))
+    }
+
+    /// The records whose keys begin with `prefix`, in `order`.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("paths")?;
+    /// map.insert(b"/etc/hosts", b"")?;
+    /// map.insert(b"/usr/bin", b"")?;
+    /// assert_eq!(map.prefix(b"/usr/", pando::Order::Ascending)?.count(), 1);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: &[u8], order: Order) -> Result<Scan<'_>, Error> {
+        self.scan(KeyRange::prefix(prefix), order)
+    }
+
+    /// The number of records: exact while nobody writes, approximate under concurrent writes.
+    /// The cost is linear in the number of leaves.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"1")?;
+    /// assert_eq!(map.len()?, 1);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn len(&self) -> Result<u64, Error> {
+        Ok(self.index().len()?)
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.index().is_empty()?)
+    }
+
+    /// The same map with keys of type `K`. What type of key a map has is the program's to know:
+    /// the pool keeps bytes, and a key that is not one of `K` is an error where it is met.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let squares = pool.map("squares")?.typed::<i64>();
+    /// squares.insert(-3, b"9")?;
+    /// assert_eq!(squares.get(-3)?, Some(b"9".to_vec()));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn typed<K: Key>(self) -> TypedMap<K> {
+        TypedMap::new(self)
+    }
+}
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Map").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

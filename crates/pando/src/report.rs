@@ -1,0 +1,182 @@
+//! What a pool tells about itself: its figures and its check.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::options::{IndexKind, ValueMode};
+
+/// A map that the pool holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MapInfo {
+    /// Its name.
+    pub name: String,
+    /// Which index it is.
+    pub kind: IndexKind,
+}
+
+/// A pool's figures at one moment. While others write, each figure is right by itself and the
+/// figures need not agree with each other.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct PoolStat {
+    /// The pool's file; none for anonymous memory.
+    pub path: Option<PathBuf>,
+    /// The persistence domain that the pool runs in.
+    pub domain: String,
+    /// What the pool lies on, as found.
+    pub medium: String,
+    /// What an operation that has returned survives, in words, on this medium.
+    pub guarantee: String,
+    /// Present size in bytes.
+    pub size_bytes: u64,
+    /// Size up to which the pool may grow, in bytes.
+    pub max_bytes: u64,
+    /// How often the pool has been recovered or opened, as it counts itself.
+    pub incarnation: u64,
+    /// What opening the pool took.
+    pub recovery: RecoveryStat,
+    /// Threads known to the pool.
+    pub participants: ParticipantStat,
+    /// Blocks given out and kept.
+    pub allocator: AllocatorStat,
+    /// The maps, by name.
+    pub maps: Vec<MapStat>,
+}
+
+/// What opening a pool took.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct RecoveryStat {
+    /// Whether the pool had been closed cleanly, so that nothing was to be recovered.
+    pub was_clean: bool,
+    /// Time from the beginning of open to a usable pool, in nanoseconds.
+    pub duration_ns: u64,
+}
+
+/// Threads known to a pool.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct ParticipantStat {
+    /// Slots in the pool's table.
+    pub slots: u64,
+    /// Slots in use.
+    pub in_use: u64,
+    /// Epochs by which the slowest active participant lags: reclamation waits for it.
+    pub slowest_lag_epochs: u64,
+}
+
+/// Blocks given out and kept.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct AllocatorStat {
+    /// Bytes in blocks that are given out.
+    pub used_bytes: u64,
+    /// Bytes that can be given out without growing the pool.
+    pub free_bytes: u64,
+    /// Bytes that wait until no participant can see them any more.
+    pub retired_bytes: u64,
+    /// Blocks that are given out.
+    pub used_blocks: u64,
+}
+
+/// A map's figures.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct MapStat {
+    /// Its name.
+    pub name: String,
+    /// Which index it is.
+    pub kind: IndexKind,
+    /// Where values live.
+    pub value_mode: ValueMode,
+    /// Levels from the root to a leaf, both counted.
+    pub height: u32,
+    /// Inner nodes.
+    pub inner_nodes: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Records.
+    pub records: u64,
+    /// Live bytes in leaves by the bytes of leaves, 0 to 1.
+    pub leaf_fill: f64,
+    /// Bytes of pool by record, nodes and value blocks counted; 0 if there is no record.
+    pub bytes_a_record: f64,
+}
+
+/// What is wrong with something that [`Pool::check`](crate::Pool::check) looked at, the least
+/// grave first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProblemClass {
+    /// A block is given out and nothing reaches it: space is lost, data are not.
+    Leaked,
+    /// A count that is kept differs from what was counted.
+    Count,
+    /// A separator does not bound the keys beneath it.
+    Separator,
+    /// Keys of a node are not in strict order.
+    Order,
+    /// A block is reached and is not given out: it may be given to someone else.
+    ReachableButFree,
+    /// Something cannot be read as what it has to be.
+    Unreadable,
+}
+
+impl fmt::Display for ProblemClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Leaked => "leaked",
+            Self::Count => "count",
+            Self::Separator => "separator",
+            Self::Order => "order",
+            Self::ReachableButFree => "reachable but free",
+            Self::Unreadable => "unreadable",
+        })
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What kind of problem it is.
+    pub class: ProblemClass,
+    /// The map in which it was found, if it belongs to one.
+    pub map: Option<String>,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// What a check of a whole pool found.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Maps that were walked.
+    pub maps: u64,
+    /// Records that were read.
+    pub records: u64,
+    /// Nodes that were read.
+    pub nodes: u64,
+    /// Blocks that are given out.
+    pub used_blocks: u64,
+    /// Blocks that were reached from the maps.
+    pub reached_blocks: u64,
+    /// What is wrong; empty if the pool is sound.
+    pub problems: Vec<Problem>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// The gravest class among the problems, or none if the pool is sound.
+    pub fn gravest(&self) -> Option<ProblemClass> {
+        self.problems.iter().map(|problem| problem.class).max()
+    }
+}

@@ -1,0 +1,59 @@
+//! A scan in progress.
+
+use pando_index::{Cursor, Record};
+
+use crate::Error;
+
+/// A record of one's own: key and value, copied.
+pub type OwnedRecord = (Vec<u8>, Vec<u8>);
+
+/// The records of a range, one after the other.
+///
+/// As an iterator it yields copies; [`next_record`](Scan::next_record) lends each record instead.
+/// After an error the scan has ended.
+pub struct Scan<'map> {
+    cursor: Option<Box<dyn Cursor + 'map>>,
+}
+
+impl<'map> Scan<'map> {
+    pub(crate) fn new(cursor: Box<dyn Cursor + 'map>) -> Self {
+        Self { cursor: Some(cursor) }
+    }
+
+    /// The next record, lent until the next call, or `None` at the end of the range.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// use pando::{KeyRange, Order};
+    ///
+    /// let map = pool.map("letters")?;
+    /// map.insert(b"a", b"first")?;
+    /// let mut scan = map.scan(KeyRange::all(), Order::Ascending)?;
+    /// while let Some((key, value)) = scan.next_record()? {
+    ///     assert_eq!((key, value), (&b"a"[..], &b"first"[..]));
+    /// }
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
+        match &mut self.cursor {
+            Some(cursor) => Ok(cursor.next()?),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Result<OwnedRecord, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = match self.next_record() {
+            Ok(Some((key, value))) => return Some(Ok((key.to_vec(), value.to_vec()))),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        };
+        self.cursor = None;
+        step
+    }
+}
+
+impl std::iter::FusedIterator for Scan<'_> {}

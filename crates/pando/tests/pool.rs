@@ -1,0 +1,201 @@
+//! Pools and maps through the public face.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use pando::{
+    DomainChoice, Error, IndexKind, KeyRange, MapOptions, Order, Pool, PoolOptions, Upserted,
+};
+
+fn volatile() -> Pool {
+    Pool::volatile(&PoolOptions::new()).unwrap()
+}
+
+#[test]
+fn what_is_closed_is_there_when_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kept.pool");
+    let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
+    let map = pool.map("main").unwrap();
+    for number in 0..1000u32 {
+        map.insert(&number.to_be_bytes(), format!("value {number}").as_bytes()).unwrap();
+    }
+    assert!(map.remove(&7u32.to_be_bytes()).unwrap());
+    drop(map);
+    pool.close().unwrap();
+
+    let pool = Pool::open_or_create(&path, &PoolOptions::new()).unwrap();
+    let map = pool.open_map("main").unwrap();
+    assert_eq!(map.len().unwrap(), 999);
+    assert_eq!(map.get(&8u32.to_be_bytes()).unwrap().unwrap(), b"value 8");
+    assert_eq!(map.get(&7u32.to_be_bytes()).unwrap(), None);
+}
+
+#[test]
+fn what_is_dropped_without_close_is_there_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dropped.pool");
+    let pool = Pool::open_or_create(&path, &PoolOptions::new()).unwrap();
+    let map = pool.map("main").unwrap();
+    drop(pool);
+    map.insert(b"key", b"value").unwrap();
+    drop(map);
+    let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
+    assert_eq!(pool.map("main").unwrap().get(b"key").unwrap().unwrap(), b"value");
+}
+
+#[test]
+fn a_missing_pool_and_a_pool_that_is_there_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.pool");
+    let missing = Pool::open(&path, &PoolOptions::new()).unwrap_err();
+    assert!(matches!(missing, Error::PoolNotFound { path: found } if found == path));
+    let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
+    let there = Pool::create(&path, &PoolOptions::new()).unwrap_err();
+    assert!(matches!(there, Error::PoolExists { .. }));
+    let busy = Pool::open(&path, &PoolOptions::new()).unwrap_err();
+    assert!(matches!(busy, Error::PoolBusy { .. }), "{busy}");
+    pool.close().unwrap();
+}
+
+#[test]
+fn another_programs_file_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, b"remember the milk").unwrap();
+    let refused = Pool::open(&path, &PoolOptions::new()).unwrap_err();
+    assert!(refused.to_string().contains("notes.txt"), "{refused}");
+    assert!(Pool::open_or_create(&path, &PoolOptions::new()).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), b"remember the milk");
+}
+
+#[test]
+fn maps_are_listed_dropped_and_missed() {
+    let pool = volatile();
+    let users = pool.map("users").unwrap();
+    users.insert(b"a", b"1").unwrap();
+    pool.map_with("orders", &MapOptions::new().kind(IndexKind::BzTree)).unwrap();
+    let names: Vec<_> = pool.maps().unwrap().into_iter().map(|map| map.name).collect();
+    assert_eq!(names, ["orders", "users"]);
+
+    let held = pool.drop_map("users").unwrap_err();
+    assert!(matches!(held, Error::MapInUse { handles: 1, .. }), "{held}");
+    drop(users);
+    pool.drop_map("users").unwrap();
+    let missing = pool.open_map("users").unwrap_err();
+    assert_eq!(missing.to_string(), "the pool has no map \"users\"; it has orders");
+    assert!(matches!(pool.drop_map("users"), Err(Error::MapNotFound { .. })));
+    assert_eq!(pool.map("users").unwrap().len().unwrap(), 0);
+}
+
+#[test]
+fn handles_of_one_map_share_it() {
+    let pool = volatile();
+    let first = pool.map("main").unwrap();
+    let second = pool.clone().map("main").unwrap();
+    assert_eq!(first.upsert(b"key", b"1").unwrap(), Upserted::Inserted);
+    assert_eq!(second.upsert(b"key", b"2").unwrap(), Upserted::Updated);
+    assert_eq!(first.get(b"key").unwrap().unwrap(), b"2");
+}
+
+#[test]
+fn a_pool_in_use_is_not_closed() {
+    let pool = volatile();
+    let other = pool.clone();
+    let map = pool.map("main").unwrap();
+    let in_use = other.close().unwrap_err();
+    assert!(matches!(in_use, Error::PoolInUse { pools: 1, maps: 1 }), "{in_use}");
+    drop(map);
+    pool.close().unwrap();
+}
+
+#[test]
+fn names_and_options_are_checked() {
+    let pool = volatile();
+    assert!(matches!(pool.map(""), Err(Error::MapName { .. })));
+    assert!(matches!(pool.map(&"x".repeat(10_000)), Err(Error::MapName { .. })));
+    let options = PoolOptions::new().initial_bytes(2 << 30).max_bytes(1 << 30);
+    assert!(matches!(Pool::volatile(&options), Err(Error::Option { .. })));
+    pool.map("main").unwrap();
+    let differs = pool.map_with("main", &MapOptions::new().leaf_bytes(12_345)).unwrap_err();
+    assert!(matches!(differs, Error::MapOptionDiffers { option: "leaf_bytes", .. }), "{differs}");
+}
+
+#[test]
+fn limits_are_named() {
+    let map = volatile().map("main").unwrap();
+    let max_key_bytes = map.limits().max_key_bytes;
+    map.insert(&vec![b'k'; max_key_bytes], b"").unwrap();
+    let too_long = map.insert(&vec![b'k'; max_key_bytes + 1], b"").unwrap_err();
+    assert!(matches!(too_long, Error::KeyTooLong { max_bytes, .. } if max_bytes == max_key_bytes));
+}
+
+#[test]
+fn scans_go_both_ways_and_end() {
+    let map = volatile().map("main").unwrap();
+    for number in 0..500u16 {
+        map.insert(&number.to_be_bytes(), b"").unwrap();
+    }
+    let range = KeyRange::between(&100u16.to_be_bytes(), &300u16.to_be_bytes());
+    let mut up: Vec<_> = map
+        .scan(range.clone(), Order::Ascending)
+        .unwrap()
+        .map(|record| record.unwrap().0)
+        .collect();
+    let down: Vec<_> =
+        map.scan(range, Order::Descending).unwrap().map(|record| record.unwrap().0).collect();
+    assert_eq!(up.len(), 200);
+    up.reverse();
+    assert_eq!(up, down);
+    let backwards = KeyRange::between(b"z", b"a");
+    let mut none = map.scan(backwards, Order::Ascending).unwrap();
+    assert!(none.next().is_none());
+    assert!(none.next().is_none());
+}
+
+#[test]
+fn many_threads_write_one_map() {
+    let map = volatile().map("main").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let map = map.clone();
+            scope.spawn(move || {
+                for number in 0..1000u16 {
+                    let mut key = number.to_be_bytes().to_vec();
+                    key.push(thread);
+                    map.insert(&key, &[thread]).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(map.len().unwrap(), 4000);
+}
+
+#[test]
+fn a_pool_tells_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("told.pool");
+    let options = PoolOptions::new().domain(DomainChoice::Process);
+    let pool = Pool::create(&path, &options).unwrap();
+    let map = pool.map("main").unwrap();
+    map.insert(b"key", b"value").unwrap();
+    let stat = pool.stat().unwrap();
+    assert_eq!(stat.path.as_deref(), Some(path.as_path()));
+    assert_eq!(stat.domain, "process");
+    assert!(!stat.medium.is_empty() && !stat.guarantee.is_empty());
+    assert_eq!((stat.maps[0].name.as_str(), stat.maps[0].records), ("main", 1));
+    let report = pool.check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!((report.maps, report.gravest()), (1, None));
+}
+
+#[test]
+fn a_typed_map_meets_foreign_keys_with_an_error() {
+    let map = volatile().map("main").unwrap();
+    map.insert(b"text", b"").unwrap();
+    map.insert(&[0x80, 0, 0, 1], b"one").unwrap();
+    map.insert(b"longer text", b"").unwrap();
+    let typed = map.typed::<i32>();
+    assert_eq!(typed.get(1).unwrap().unwrap(), b"one");
+    let outcomes: Vec<_> = typed.scan(.., Order::Ascending).unwrap().collect();
+    assert_eq!(outcomes.len(), 3);
+    assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(Error::Key(_)))));
+}

@@ -1,0 +1,113 @@
+//! What the allocator has given out: for `check`, which compares it with what the maps reach, and
+//! for `stat`.
+
+use std::ops::ControlFlow;
+
+use super::CLASS_BYTES;
+use super::chunks::Chunk;
+use super::slab::{Place, blocks_of};
+use crate::domain::Domain;
+use crate::error::{Error, Result};
+use crate::layout::CHUNK_BYTES;
+use crate::pool::Pool;
+
+/// An active block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Block {
+    /// Its offset.
+    pub off: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// How the chunks of a pool are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Chunks ever used.
+    pub chunks: u64,
+    /// Chunks that are free again.
+    pub free_chunks: u64,
+    /// Chunks that are slabs.
+    pub slab_chunks: u64,
+    /// Chunks in active spans.
+    pub span_chunks: u64,
+    /// Chunks that are reserved, or wait for their epoch.
+    pub claimed_chunks: u64,
+    /// Active blocks.
+    pub active_blocks: u64,
+    /// Bytes of active blocks.
+    pub active_bytes: u64,
+}
+
+impl<D: Domain> Pool<D> {
+    /// Calls `visit` for every active block in the order of offsets, until it says to stop.
+    pub fn visit_active(&self, visit: &mut dyn FnMut(Block) -> ControlFlow<()>) {
+        let mut chunk = 0;
+        while chunk < self.frontier() {
+            let mut next = chunk + 1;
+            match self.chunk(chunk) {
+                Chunk::Slab { class } => {
+                    for block in 0..blocks_of(class) {
+                        if self.is_active(&Place { chunk, class, block }) {
+                            let off = self.block_off(chunk, class, block);
+                            if visit(Block { off, bytes: CLASS_BYTES[class] }).is_break() {
+                                return;
+                            }
+                        }
+                    }
+                }
+                Chunk::Head { chunks } => {
+                    let off = self.geometry().chunk_off(chunk);
+                    if visit(Block { off, bytes: chunks * CHUNK_BYTES }).is_break() {
+                        return;
+                    }
+                    next = chunk + chunks;
+                }
+                _ => {}
+            }
+            chunk = next;
+        }
+    }
+
+    /// Bytes of the active block at `off`, if one begins there.
+    pub fn active_block(&self, off: u64) -> Option<u64> {
+        match self.slab_place(off) {
+            Ok(place) => self.is_active(&place).then(|| place.bytes()),
+            Err(_) => {
+                let chunk = self.geometry().chunk_of(off)?;
+                match self.chunk(chunk) {
+                    Chunk::Head { chunks } if self.geometry().chunk_off(chunk) == off => {
+                        Some(chunks * CHUNK_BYTES)
+                    }
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    pub(crate) fn check_active(&self, off: u64) -> Result<()> {
+        match self.active_block(off) {
+            Some(_) => Ok(()),
+            None => Err(Error::BadFree { off, reason: "the block there is not allocated" }),
+        }
+    }
+
+    /// How the chunks are used, found by a pass over the chunk table and the slabs.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage { chunks: self.frontier(), ..Usage::default() };
+        for chunk in 0..usage.chunks {
+            match self.chunk(chunk) {
+                Chunk::Free => usage.free_chunks += 1,
+                Chunk::Slab { .. } => usage.slab_chunks += 1,
+                Chunk::Head { .. } | Chunk::Body => usage.span_chunks += 1,
+                Chunk::Claimed { .. } => usage.claimed_chunks += 1,
+            }
+        }
+        self.visit_active(&mut |block| {
+            usage.active_blocks += 1;
+            usage.active_bytes += block.bytes;
+            ControlFlow::Continue(())
+        });
+        usage
+    }
+}

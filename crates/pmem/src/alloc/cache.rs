@@ -1,0 +1,251 @@
+//! What the allocator keeps in process memory: which slabs have room. Losing it costs nothing.
+//!
+//! Each size class has a stack of slabs with room (Treiber's, with a counter against ABA). A slab
+//! is *current* (one participant allocates from it), *listed* (on a stack) or neither; when it is
+//! neither and a block of it is given back, it is listed. A listed slab may be dissolved, so
+//! whoever pops a chunk looks what it is now; and before a chunk becomes a slab again, it is
+//! taken off the stack on which it may still stand, so that no chunk stands on two.
+//!
+//! Slabs of earlier incarnations are unknown at first. A cursor passes once over the chunks that
+//! were there at opening, a few at each shortage, and lists the slabs with room that it finds.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use super::chunks::Chunk;
+use super::{CLASS_COUNT, slab};
+use crate::domain::Domain;
+use crate::layout::Geometry;
+use crate::pool::Pool;
+
+/// Chunks that one shortage looks at before it takes a fresh chunk.
+const DISCOVER_AT_ONCE: u64 = 8;
+
+const CURRENT: u8 = 1;
+const LISTED: u8 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    /// Lower half: chunk index plus one, zero if empty; upper half: counter.
+    stacks: [AtomicU64; CLASS_COUNT],
+    next: Box<[AtomicU32]>,
+    states: Box<[AtomicU8]>,
+    /// On the stack of which class a listed chunk stands.
+    listed_class: Box<[AtomicU8]>,
+    discovered: AtomicU64,
+    freed: AtomicU64,
+    search: AtomicU64,
+}
+
+/// The slabs that one participant allocates from.
+#[derive(Debug)]
+pub(crate) struct SlabCache {
+    current: [Cell<u64>; CLASS_COUNT],
+    hints: [Cell<u64>; CLASS_COUNT],
+}
+
+impl Default for SlabCache {
+    fn default() -> Self {
+        Self {
+            current: [const { Cell::new(u64::MAX) }; CLASS_COUNT],
+            hints: [const { Cell::new(0) }; CLASS_COUNT],
+        }
+    }
+}
+
+impl SlabCache {
+    pub fn current(&self, class: usize) -> Option<u64> {
+        Some(self.current[class].get()).filter(|&chunk| chunk != u64::MAX)
+    }
+
+    pub fn set_current(&self, class: usize, chunk: u64) {
+        self.current[class].set(chunk);
+        self.hints[class].set(0);
+    }
+
+    pub fn clear(&self, class: usize) {
+        self.current[class].set(u64::MAX);
+    }
+
+    pub fn hint(&self, class: usize) -> u64 {
+        self.hints[class].get()
+    }
+
+    pub fn set_hint(&self, class: usize, word: u64) {
+        self.hints[class].set(word);
+    }
+}
+
+/// A boxed slice of zeroed atomics, whose pages cost nothing until they are touched.
+fn zeroed<T: Default>(count: u64) -> Box<[T]> {
+    (0..count).map(|_| T::default()).collect()
+}
+
+impl Cache {
+    pub fn new(geometry: &Geometry) -> Self {
+        Self {
+            stacks: [const { AtomicU64::new(0) }; CLASS_COUNT],
+            next: zeroed(geometry.max_chunks),
+            states: zeroed(geometry.max_chunks),
+            listed_class: zeroed(geometry.max_chunks),
+            discovered: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            search: AtomicU64::new(0),
+        }
+    }
+
+    /// Chunks known to be free below the frontier; a hint.
+    pub fn freed_chunks(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
+    }
+
+    pub fn note_freed(&self, chunks: u64) {
+        self.freed.fetch_add(chunks, Ordering::Relaxed);
+    }
+
+    pub fn note_claimed(&self, first: u64, chunks: u64) {
+        // A hint that only steers the search, so it may be off; it must not wrap below zero.
+        let _ = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |freed| {
+            Some(freed.saturating_sub(chunks))
+        });
+        self.search.store(first + chunks, Ordering::Relaxed);
+    }
+
+    pub fn search_from(&self, frontier: u64) -> u64 {
+        let from = self.search.load(Ordering::Relaxed);
+        if from < frontier { from } else { 0 }
+    }
+
+    pub fn is_current(&self, chunk: u64) -> bool {
+        self.states[chunk as usize].load(Ordering::Acquire) & CURRENT != 0
+    }
+
+    pub fn set_current(&self, chunk: u64) {
+        self.states[chunk as usize].fetch_or(CURRENT, Ordering::AcqRel);
+    }
+
+    pub fn clear_current(&self, chunk: u64) {
+        self.states[chunk as usize].fetch_and(!CURRENT, Ordering::AcqRel);
+    }
+
+    /// Lists a slab that is neither listed nor current.
+    pub fn list(&self, chunk: u64, class: usize) {
+        let state = &self.states[chunk as usize];
+        if state.compare_exchange(0, LISTED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        // Relaxed: published by the push (release), read after a pop (acquire).
+        self.listed_class[chunk as usize].store(class as u8, Ordering::Relaxed);
+        self.push(chunk, class);
+    }
+
+    fn push(&self, chunk: u64, class: usize) {
+        let stack = &self.stacks[class];
+        let mut head = stack.load(Ordering::Acquire);
+        loop {
+            // Relaxed: published by the CAS below (release), read by `pop` (acquire).
+            self.next[chunk as usize].store(head as u32, Ordering::Relaxed);
+            let pushed = ((head >> 32) + 1) << 32 | (chunk + 1);
+            match stack.compare_exchange(head, pushed, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(other) => head = other,
+            }
+        }
+    }
+
+    fn pop(&self, class: usize) -> Option<u64> {
+        let stack = &self.stacks[class];
+        let mut head = stack.load(Ordering::Acquire);
+        loop {
+            let chunk = u64::from(head as u32).checked_sub(1)?;
+            // If the slab was popped meanwhile, this is stale, and the CAS fails on the counter.
+            let next = self.next[chunk as usize].load(Ordering::Relaxed);
+            let popped = ((head >> 32) + 1) << 32 | u64::from(next);
+            match stack.compare_exchange(head, popped, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(chunk),
+                Err(other) => head = other,
+            }
+        }
+    }
+}
+
+impl<D: Domain> Pool<D> {
+    /// A slab of `class` with room, now this participant's.
+    pub(crate) fn find_slab(&self, class: usize) -> Option<u64> {
+        loop {
+            while let Some(chunk) = self.pop_listed(class) {
+                if self.chunk(chunk) == (Chunk::Slab { class }) && !self.cache.is_current(chunk) {
+                    self.cache.set_current(chunk);
+                    return Some(chunk);
+                }
+            }
+            if !self.discover() {
+                return None;
+            }
+        }
+    }
+
+    fn pop_listed(&self, class: usize) -> Option<u64> {
+        let chunk = self.cache.pop(class)?;
+        self.cache.states[chunk as usize].fetch_and(!LISTED, Ordering::AcqRel);
+        Some(chunk)
+    }
+
+    /// Readies a chunk that is free to become a slab: takes it off the stack on which it may have
+    /// been left, with all others there that are no slabs of that class any more.
+    pub(crate) fn unlist(&self, chunk: u64) {
+        let listed = || self.cache.states[chunk as usize].load(Ordering::Acquire) & LISTED != 0;
+        if !listed() {
+            return;
+        }
+        let class = usize::from(self.cache.listed_class[chunk as usize].load(Ordering::Relaxed));
+        let mut kept = Vec::new();
+        while listed() {
+            match self.pop_listed(class) {
+                Some(other) if self.chunk(other) == (Chunk::Slab { class }) => kept.push(other),
+                Some(_) => {}
+                // Another thread has popped it and is about to say so.
+                None => break,
+            }
+        }
+        for other in kept {
+            self.cache.list(other, class);
+        }
+    }
+
+    /// Looks at the next few chunks of earlier incarnations; false when a slab with room is not
+    /// to be expected from looking further now.
+    fn discover(&self) -> bool {
+        let mut listed = false;
+        for _ in 0..DISCOVER_AT_ONCE {
+            let frontier = self.frontier();
+            if self.cache.discovered.load(Ordering::Relaxed) >= frontier {
+                return listed;
+            }
+            let chunk = self.cache.discovered.fetch_add(1, Ordering::Relaxed);
+            if chunk >= frontier {
+                return listed;
+            }
+            match self.chunk(chunk) {
+                Chunk::Free => self.cache.note_freed(1),
+                Chunk::Slab { class } if self.has_room(chunk, class) => {
+                    self.cache.list(chunk, class);
+                    listed = true;
+                }
+                _ => {}
+            }
+        }
+        listed
+    }
+
+    /// Lets go of a participant's slab that had no room.
+    pub(crate) fn retire_current(&self, chunk: u64, class: usize) {
+        self.cache.clear_current(chunk);
+        // A block may have come back between the last look and the store.
+        if self.chunk(chunk) == (Chunk::Slab { class }) && self.has_room(chunk, class) {
+            self.cache.list(chunk, class);
+        }
+    }
+}
+
+const _: () = assert!(slab::HEADER_BYTES == 512);

@@ -1,0 +1,285 @@
+//! The chunk table: what each chunk of 64 KiB is, in one word.
+//!
+//! ```text
+//! bits  63..32       31..24   23..0
+//!       incarnation  kind     argument
+//! ```
+//!
+//! | kind | argument | after a crash |
+//! | --- | --- | --- |
+//! | 0 free | 0 | free |
+//! | 1 claimed | chunks of the span in its first, else 0 | free, unless of this incarnation |
+//! | 2 slab | size class | slab |
+//! | 3 head of an active span | chunks of the span | active |
+//! | 4 body of an active span | 0 | active |
+//!
+//! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back
+//! what it claimed and looks further. Activation turns first the bodies, then the head; which of
+//! the words reached durability is settled by the log that names the span, from the head's
+//! argument, which is durable before the log is.
+
+use std::sync::atomic::Ordering;
+
+use super::{CLASS_COUNT, MAX_SPAN_CHUNKS};
+use crate::domain::Domain;
+use crate::epoch::Guard;
+use crate::error::{Error, Result};
+use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
+use crate::pool::Pool;
+use crate::word::Word;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chunk {
+    Free,
+    Claimed { chunks: u64 },
+    Slab { class: usize },
+    Head { chunks: u64 },
+    Body,
+}
+
+const ARGUMENT_MASK: u64 = (1 << 24) - 1;
+
+pub(crate) fn encode(chunk: Chunk, incarnation: u32) -> u64 {
+    let tag = u64::from(incarnation) << 32;
+    match chunk {
+        Chunk::Free => 0,
+        Chunk::Claimed { chunks } => tag | 1 << 24 | chunks,
+        Chunk::Slab { class } => 2 << 24 | class as u64,
+        Chunk::Head { chunks } => 3 << 24 | chunks,
+        Chunk::Body => 4 << 24,
+    }
+}
+
+/// What `word` says in `incarnation`; `None` for a word that cannot have been written.
+pub(crate) fn decode(word: u64, incarnation: u32) -> Option<Chunk> {
+    let argument = word & ARGUMENT_MASK;
+    let tag = (word >> 32) as u32;
+    match (word >> 24) & 0xFF {
+        0 if word == 0 => Some(Chunk::Free),
+        1 if tag != incarnation => Some(Chunk::Free),
+        1 => Some(Chunk::Claimed { chunks: argument }),
+        2 if tag == 0 && argument < CLASS_COUNT as u64 => {
+            Some(Chunk::Slab { class: argument as usize })
+        }
+        3 if tag == 0 && argument > 0 => Some(Chunk::Head { chunks: argument }),
+        4 if tag == 0 && argument == 0 => Some(Chunk::Body),
+        _ => None,
+    }
+}
+
+impl<D: Domain> Pool<D> {
+    pub(crate) fn chunk_word(&self, index: u64) -> Word<'_, D> {
+        self.word(self.geometry().chunk_word_off(index))
+    }
+
+    /// What chunk `index` is; a word that cannot have been written counts as a body, which
+    /// nothing touches.
+    pub(crate) fn chunk(&self, index: u64) -> Chunk {
+        let word = self.chunk_word(index).load(Ordering::Acquire);
+        decode(word, self.incarnation()).unwrap_or(Chunk::Body)
+    }
+
+    pub(crate) fn set_chunk(&self, index: u64, chunk: Chunk) {
+        let word = self.chunk_word(index);
+        word.store(encode(chunk, self.incarnation()), Ordering::Release);
+        word.flush();
+    }
+
+    /// Chunks that were ever used.
+    pub(crate) fn frontier(&self) -> u64 {
+        self.word(FRONTIER_OFF).load(Ordering::Acquire).min(self.geometry().max_chunks)
+    }
+
+    /// Claims `chunks` neighbouring chunks and returns the first.
+    pub(crate) fn claim_chunks(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
+        if chunks > MAX_SPAN_CHUNKS {
+            return Err(Error::BlockTooLarge {
+                requested_bytes: chunks * CHUNK_BYTES,
+                max_bytes: MAX_SPAN_CHUNKS * CHUNK_BYTES,
+            });
+        }
+        if let Some(first) = self.claim_freed(chunks, false) {
+            return Ok(first);
+        }
+        let extended = self.claim_beyond_frontier(chunks);
+        let Err(error) = extended else { return extended };
+        // The last resort: whatever is free anywhere, also what only now comes out of limbo.
+        for _ in 0..3 {
+            guard.collect();
+        }
+        self.claim_freed(chunks, true).ok_or(error)
+    }
+
+    /// Claims freed chunks below the frontier, if enough are known to be there.
+    fn claim_freed(&self, chunks: u64, search_all: bool) -> Option<u64> {
+        if !search_all && self.cache.freed_chunks() < chunks {
+            return None;
+        }
+        let frontier = self.frontier();
+        let start = if chunks == 1 && !search_all { self.cache.search_from(frontier) } else { 0 };
+        let mut first = start;
+        let mut wrapped = start == 0;
+        loop {
+            if first + chunks > frontier {
+                if wrapped {
+                    return None;
+                }
+                wrapped = true;
+                first = 0;
+                continue;
+            }
+            if wrapped && start != 0 && first >= start {
+                return None;
+            }
+            match self.claim_exactly(first, chunks) {
+                Ok(()) => {
+                    self.cache.note_claimed(first, chunks);
+                    return Some(first);
+                }
+                Err(taken) => first = taken + 1,
+            }
+        }
+    }
+
+    fn claim_beyond_frontier(&self, chunks: u64) -> Result<u64> {
+        let frontier = self.word(FRONTIER_OFF);
+        loop {
+            let first = frontier.load(Ordering::Acquire);
+            let end = first + chunks;
+            if end > self.geometry().max_chunks {
+                return Err(Error::PoolFull {
+                    requested_bytes: chunks * CHUNK_BYTES,
+                    max_bytes: self.geometry().max_bytes,
+                });
+            }
+            self.grow(self.geometry().chunk_off(end))?;
+            if frontier.compare_exchange(first, end).is_ok() {
+                // Durable before anything beyond the old frontier is activated.
+                frontier.flush();
+                D::fence();
+                match self.claim_exactly(first, chunks) {
+                    Ok(()) => return Ok(first),
+                    // Someone searched below the new frontier and was faster.
+                    Err(_) => continue,
+                }
+            }
+        }
+    }
+
+    /// Claims the chunks from `first`, or gives back what it claimed and names one that is taken.
+    fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), u64> {
+        for index in first..first + chunks {
+            let word = self.chunk_word(index);
+            let found = word.load(Ordering::Acquire);
+            let free = decode(found, self.incarnation()) == Some(Chunk::Free);
+            let span = if index == first { chunks } else { 0 };
+            let claim = encode(Chunk::Claimed { chunks: span }, self.incarnation());
+            if !free || word.compare_exchange(found, claim).is_err() {
+                for claimed in first..index {
+                    self.chunk_word(claimed).store(0, Ordering::Release);
+                }
+                return Err(index);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
+        let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
+        // The length must be durable before a log names the span.
+        self.chunk_word(first).flush();
+        Ok(self.geometry().chunk_off(first))
+    }
+
+    /// The first chunk of the span at `off`, and its length.
+    fn span_at(&self, off: u64) -> Option<(u64, u64)> {
+        let first = self.geometry().chunk_of(off)?;
+        if self.geometry().chunk_off(first) != off || first >= self.frontier() {
+            return None;
+        }
+        match self.chunk(first) {
+            Chunk::Claimed { chunks } | Chunk::Head { chunks }
+                if chunks > 0 && first + chunks <= self.geometry().max_chunks =>
+            {
+                Some((first, chunks))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn span_chunks(&self, off: u64) -> Option<u64> {
+        self.span_at(off).map(|(_, chunks)| chunks)
+    }
+
+    pub(crate) fn activate_span(&self, off: u64) {
+        let Some((first, chunks)) = self.span_at(off) else { return };
+        for index in first + 1..first + chunks {
+            self.set_chunk(index, Chunk::Body);
+        }
+        self.set_chunk(first, Chunk::Head { chunks });
+    }
+
+    /// Takes an active span, or one whose activation was cut short, out of durable use.
+    pub(crate) fn deactivate_span(&self, off: u64) -> Result<(), ()> {
+        // After a crash a claim is void, but here its length still counts.
+        let first = self.geometry().chunk_of(off).ok_or(())?;
+        if self.geometry().chunk_off(first) != off || first >= self.frontier() {
+            return Err(());
+        }
+        let word = self.chunk_word(first).load(Ordering::Acquire);
+        let chunks = word & ARGUMENT_MASK;
+        let kind = (word >> 24) & 0xFF;
+        let active = kind == 3;
+        let cut_short = kind == 1 && (word >> 32) as u32 != self.incarnation();
+        if !(active || cut_short) || chunks == 0 || first + chunks > self.geometry().max_chunks {
+            return Err(());
+        }
+        let claimed = |chunks| Chunk::Claimed { chunks };
+        for index in first + 1..first + chunks {
+            self.set_chunk(index, claimed(0));
+        }
+        self.set_chunk(first, claimed(chunks));
+        Ok(())
+    }
+
+    /// Gives claimed chunks, a span or a lone one, back.
+    pub(crate) fn release_chunks(&self, off: u64) {
+        let Some((first, chunks)) = self.span_at(off) else { return };
+        if !matches!(self.chunk(first), Chunk::Claimed { .. }) {
+            return;
+        }
+        for index in (first..first + chunks).rev() {
+            // Not flushed: a claim of an earlier incarnation counts as free.
+            self.chunk_word(index).store(0, Ordering::Release);
+        }
+        self.cache.note_freed(chunks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_chunk_words() {
+        assert_eq!(encode(Chunk::Free, 9), 0);
+        assert_eq!(encode(Chunk::Claimed { chunks: 5 }, 9), 0x0000_0009_0100_0005);
+        assert_eq!(encode(Chunk::Slab { class: 3 }, 9), 0x0000_0000_0200_0003);
+        assert_eq!(encode(Chunk::Head { chunks: 7 }, 9), 0x0000_0000_0300_0007);
+        assert_eq!(encode(Chunk::Body, 9), 0x0000_0000_0400_0000);
+    }
+
+    #[test]
+    fn a_claim_ends_with_its_incarnation() {
+        let claim = encode(Chunk::Claimed { chunks: 5 }, 9);
+        assert_eq!(decode(claim, 9), Some(Chunk::Claimed { chunks: 5 }));
+        assert_eq!(decode(claim, 10), Some(Chunk::Free));
+    }
+
+    #[test]
+    fn words_that_were_never_written_are_told() {
+        for word in [1, 5 << 24, 2 << 24 | 0xFF_FFFF, 3 << 24, 4 << 24 | 1, 1 << 40 | 3 << 24] {
+            assert_eq!(decode(word, 1), None, "{word:#x}");
+        }
+    }
+}

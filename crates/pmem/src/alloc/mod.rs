@@ -1,0 +1,251 @@
+//! The three-stage allocator (BzTree paper 6.1, PMwCAS paper 5.2): *reserve*, *activate*, *free*.
+//!
+//! # States of a block
+//!
+//! | state | active bit (durable) | taken bit (this incarnation) | owner |
+//! | --- | --- | --- | --- |
+//! | free | 0 | 0 | nobody |
+//! | reserved | 0 | 1 | the [`Reservation`], in process memory |
+//! | active | 1 | 1 | the word that names it |
+//! | in limbo | 0 | 1 | an epoch: unlinked, perhaps still looked at |
+//!
+//! A crash forgets every taken bit, since each word of them carries the incarnation in which it
+//! was written and is void in the next: *reserved* and *in limbo* become *free* without any work
+//! at recovery, and *active* stays. The deciding word is the one with the active bit.
+//!
+//! Where the active bit and the owner's word must change together, a durable log names both:
+//! the participant's activation log (`activate.rs`), or a PMwCAS descriptor, whose recovery calls
+//! [`Pool::recover_deactivate`]. Blocks are not reused while a log that could deactivate them
+//! still stands, because whoever writes the log holds a guard.
+//!
+//! Small blocks come from *slabs*, chunks of one size class (`slab.rs`); large ones are *spans* of
+//! whole chunks (`chunks.rs`). Lists of slabs with room are process memory only, rebuilt slab by
+//! slab as allocation asks for them (`cache.rs`).
+
+mod activate;
+mod audit;
+mod cache;
+mod chunks;
+mod slab;
+
+pub use audit::{Block, Usage};
+pub(crate) use cache::{Cache, SlabCache};
+
+use crate::domain::Domain;
+use crate::epoch::Guard;
+use crate::error::{Error, Result};
+use crate::layout::CHUNK_BYTES;
+use crate::pool::Pool;
+
+/// Every block starts at a multiple of this, a cache line.
+pub const BLOCK_ALIGN: u64 = 64;
+/// Largest block that comes from a slab; two fit a chunk.
+pub(crate) const MAX_SLAB_BLOCK: u64 = 32_512;
+/// Largest span in chunks: what the chunk table's word can say.
+pub(crate) const MAX_SPAN_CHUNKS: u64 = (1 << 24) - 1;
+
+/// Sizes of blocks: steps of 64 bytes to 1 KiB, of 128 to 2 KiB, of 256 to 4 KiB; then as large as
+/// 15, 14, ... 2 of them fit a chunk.
+pub(crate) const CLASS_BYTES: [u64; CLASS_COUNT] = class_bytes();
+pub(crate) const CLASS_COUNT: usize = 16 + 8 + 8 + 14;
+
+const fn class_bytes() -> [u64; CLASS_COUNT] {
+    let mut sizes = [0; CLASS_COUNT];
+    let mut size = 0;
+    let mut class = 0;
+    while class < CLASS_COUNT {
+        size += match class {
+            0..16 => 64,
+            16..24 => 128,
+            _ => 256,
+        };
+        if class >= 32 {
+            let fitting = 15 - (class as u64 - 32);
+            size = (CHUNK_BYTES - slab::HEADER_BYTES) / fitting / BLOCK_ALIGN * BLOCK_ALIGN;
+        }
+        sizes[class] = size;
+        class += 1;
+    }
+    sizes
+}
+
+/// The smallest class that holds `bytes`, or `None` if only a span does.
+pub(crate) fn class_of(bytes: u64) -> Option<usize> {
+    if bytes > MAX_SLAB_BLOCK {
+        return None;
+    }
+    let class = CLASS_BYTES.partition_point(|&size| size < bytes);
+    (class < CLASS_COUNT).then_some(class)
+}
+
+/// The bytes that a block really has when `bytes` are asked for.
+pub fn block_bytes(bytes: u64) -> u64 {
+    match class_of(bytes) {
+        Some(class) => CLASS_BYTES[class],
+        None => bytes.next_multiple_of(CHUNK_BYTES),
+    }
+}
+
+/// A reserved block: this thread's alone, free again when dropped or after a crash.
+#[derive(Debug)]
+pub struct Reservation<'guard, 'pool, D: Domain> {
+    guard: &'guard Guard<'pool, D>,
+    off: u64,
+    bytes: u64,
+    kept: bool,
+}
+
+impl<'pool, D: Domain> Guard<'pool, D> {
+    /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. Its content
+    /// is whatever its last owner left.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_, 'pool, D>> {
+        let off = match class_of(bytes) {
+            Some(class) => self.pool().reserve_in_slab(self, class)?,
+            None => self.pool().reserve_span(self, bytes)?,
+        };
+        Ok(Reservation { guard: self, off, bytes: block_bytes(bytes), kept: false })
+    }
+}
+
+impl<D: Domain> Reservation<'_, '_, D> {
+    /// Offset of the block.
+    pub fn off(&self) -> u64 {
+        self.off
+    }
+
+    /// Bytes of the block, at least what was asked for.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Copies `source` to byte `at` of the block.
+    #[inline]
+    pub fn write(&mut self, at: u64, source: &[u8]) {
+        self.check(at, source.len() as u64);
+        // SAFETY: the block is reserved, so this object alone reaches it, and is borrowed
+        // exclusively; the range was checked to lie in it.
+        let target = unsafe {
+            self.guard.pool().exclusive_bytes(self.off + at, source.len() as u64)
+        };
+        if let Some(target) = target {
+            target.copy_from_slice(source);
+        }
+    }
+
+    /// Writes `value`, little-endian, to byte `at` of the block.
+    #[inline]
+    pub fn write_u64(&mut self, at: u64, value: u64) {
+        self.write(at, &value.to_le_bytes());
+    }
+
+    /// Sets `bytes` bytes from byte `at` to zero.
+    #[inline]
+    pub fn zero(&mut self, at: u64, bytes: u64) {
+        self.check(at, bytes);
+        // SAFETY: as in `write`.
+        if let Some(target) = unsafe { self.guard.pool().exclusive_bytes(self.off + at, bytes) } {
+            target.fill(0);
+        }
+    }
+
+    /// Starts the write-back of the range.
+    pub fn flush(&self, at: u64, bytes: u64) {
+        self.check(at, bytes);
+        self.guard.pool().flush(self.off + at, bytes);
+    }
+
+    fn check(&self, at: u64, bytes: u64) {
+        assert!(
+            at <= self.bytes && bytes <= self.bytes - at,
+            "{bytes} bytes at {at} leave a block of {} bytes",
+            self.bytes
+        );
+    }
+
+    /// Passes the block to a durable owner that the caller has recorded, and that now calls
+    /// [`Pool::activate_logged`]; returns its offset.
+    pub fn into_logged(mut self) -> u64 {
+        self.kept = true;
+        self.off
+    }
+}
+
+impl<D: Domain> Drop for Reservation<'_, '_, D> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.guard.pool().reuse(self.guard, self.off);
+        }
+    }
+}
+
+impl<D: Domain> Pool<D> {
+    /// Sets the active bit of a block whose owner is already on record, durably, in a log that
+    /// the pool's recovery knows how to settle. Durable after the caller's next fence.
+    pub fn activate_logged(&self, off: u64) {
+        match self.slab_place(off) {
+            Ok(place) => self.set_active(&place),
+            Err(_) => self.activate_span(off),
+        }
+    }
+
+    /// Clears the active bit of the block at `off`, which must be unreachable or owned by a log.
+    /// Durable after the caller's next fence; until then, and until nobody can look at the block,
+    /// it must not go to [`Guard::defer_reuse`] or [`Pool::reuse`].
+    pub fn deactivate(&self, off: u64) -> Result<()> {
+        match self.slab_place(off) {
+            Ok(place) => {
+                if self.clear_active(&place) {
+                    Ok(())
+                } else {
+                    Err(Error::BadFree { off, reason: "the block there is not allocated" })
+                }
+            }
+            Err(not_in_slab) => self.deactivate_span(off).map_err(|_| not_in_slab),
+        }
+    }
+
+    /// As [`deactivate`](Self::deactivate), for recovery: whether the bit was set already cleared
+    /// does not matter, and an offset that is no block's is passed over.
+    pub fn recover_deactivate(&self, off: u64) {
+        if off != 0 {
+            let _ = self.deactivate(off);
+        }
+    }
+
+    /// Gives a block that is not active, and that nobody can look at, back for reuse.
+    pub fn reuse(&self, guard: &Guard<'_, D>, off: u64) {
+        match self.slab_place(off) {
+            Ok(place) => self.release_in_slab(guard, &place),
+            Err(_) => self.release_chunks(off),
+        }
+    }
+
+    /// Bytes of the active or reserved block at `off`.
+    pub fn block_bytes_at(&self, off: u64) -> Option<u64> {
+        match self.slab_place(off) {
+            Ok(place) => Some(place.bytes()),
+            Err(_) => self.span_chunks(off).map(|chunks| chunks * CHUNK_BYTES),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_rise_and_fit() {
+        assert_eq!(CLASS_BYTES[CLASS_COUNT - 1], MAX_SLAB_BLOCK);
+        for pair in CLASS_BYTES.windows(2) {
+            assert!(pair[0] < pair[1], "{pair:?}");
+        }
+        for bytes in CLASS_BYTES {
+            assert!(bytes.is_multiple_of(BLOCK_ALIGN));
+            assert!(bytes <= CHUNK_BYTES - slab::HEADER_BYTES);
+        }
+        assert_eq!(class_of(1), Some(0));
+        assert_eq!(class_of(64), Some(0));
+        assert_eq!(class_of(65), Some(1));
+        assert_eq!(class_of(MAX_SLAB_BLOCK + 1), None);
+    }
+}

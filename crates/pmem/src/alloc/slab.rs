@@ -1,0 +1,284 @@
+//! Slabs: chunks that hold blocks of one size.
+//!
+//! ```text
+//! byte    0        8 .. 63   64 .. 191             192 .. 447                  448 .. 511
+//! 0       class    zero      active: 16 words      taken: 32 words             zero
+//! 512     block 0, block 1, ...
+//! ```
+//!
+//! * `class` is the size class, with [`SLAB_MARK`] above it.
+//! * `active`: one bit a block, durable: the block belongs to a word somewhere.
+//! * `taken`: 32 blocks a word, with the incarnation in the upper half. A word of an earlier
+//!   incarnation counts as a copy of the active bits. A block may be taken if its bit is clear.
+//!
+//! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the
+//! block's taken bit is set in a word of this incarnation. So between reading a word with a clear
+//! taken bit and a successful CAS on it, the block was never given out.
+//!
+//! A chunk stops being a slab only after one thread has taken all its blocks; then the table's
+//! word changes, and the chunk waits for its epoch, so that a thread that saw it as a slab still
+//! finds these words when it looks.
+
+use std::sync::atomic::Ordering;
+
+use super::chunks::Chunk;
+use super::{CLASS_BYTES, CLASS_COUNT};
+use crate::domain::Domain;
+use crate::epoch::Guard;
+use crate::error::{Error, Result};
+use crate::layout::CHUNK_BYTES;
+use crate::pool::Pool;
+use crate::word::Word;
+
+pub(crate) const HEADER_BYTES: u64 = 512;
+const SLAB_MARK: u64 = 0x5AB0 << 48;
+const ACTIVE_AT: u64 = 64;
+const TAKEN_AT: u64 = 192;
+
+const _: () = {
+    let most_blocks = (CHUNK_BYTES - HEADER_BYTES) / 64;
+    assert!(ACTIVE_AT + most_blocks.div_ceil(64) * 8 <= TAKEN_AT);
+    assert!(TAKEN_AT + most_blocks.div_ceil(32) * 8 <= HEADER_BYTES);
+};
+
+/// A block of a slab.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub chunk: u64,
+    pub class: usize,
+    pub block: u64,
+}
+
+impl Place {
+    pub fn bytes(&self) -> u64 {
+        CLASS_BYTES[self.class]
+    }
+
+    fn active_mask(&self) -> u64 {
+        1 << (self.block % 64)
+    }
+}
+
+pub(crate) fn blocks_of(class: usize) -> u64 {
+    (CHUNK_BYTES - HEADER_BYTES) / CLASS_BYTES[class]
+}
+
+/// The bits of taken word `index` that stand for blocks.
+fn valid_bits(class: usize, index: u64) -> u32 {
+    match blocks_of(class) - index * 32 {
+        blocks @ 0..32 => (1 << blocks) - 1,
+        _ => u32::MAX,
+    }
+}
+
+impl<D: Domain> Pool<D> {
+    fn active_word(&self, chunk: u64, index: u64) -> Word<'_, D> {
+        self.word(self.geometry().chunk_off(chunk) + ACTIVE_AT + index * 8)
+    }
+
+    fn taken_word(&self, chunk: u64, index: u64) -> Word<'_, D> {
+        self.word(self.geometry().chunk_off(chunk) + TAKEN_AT + index * 8)
+    }
+
+    fn active_bits(&self, chunk: u64, index: u64) -> u32 {
+        let word = self.active_word(chunk, index / 2).load(Ordering::Acquire);
+        (word >> (index % 2 * 32)) as u32
+    }
+
+    /// The bits of a taken word, as they count in this incarnation.
+    fn taken_bits(&self, chunk: u64, index: u64, word: u64) -> u32 {
+        if (word >> 32) as u32 == self.incarnation() {
+            word as u32
+        } else {
+            self.active_bits(chunk, index)
+        }
+    }
+
+    fn tagged(&self, bits: u32) -> u64 {
+        u64::from(self.incarnation()) << 32 | u64::from(bits)
+    }
+
+    /// The block at `off`, if that is the first byte of a block of a slab.
+    pub(crate) fn slab_place(&self, off: u64) -> Result<Place> {
+        let bad = |reason| Error::BadFree { off, reason };
+        let chunk =
+            self.geometry().chunk_of(off).ok_or_else(|| bad("no block of the pool is there"))?;
+        if chunk >= self.frontier() {
+            return Err(bad("the pool has given nothing out there"));
+        }
+        let Chunk::Slab { class } = self.chunk(chunk) else {
+            return Err(bad("no block begins there"));
+        };
+        let at = off - self.geometry().chunk_off(chunk);
+        let Some(within) = at.checked_sub(HEADER_BYTES) else {
+            return Err(bad("the allocator's own data is there"));
+        };
+        let block = within / CLASS_BYTES[class];
+        if !within.is_multiple_of(CLASS_BYTES[class]) || block >= blocks_of(class) {
+            return Err(bad("no block begins there"));
+        }
+        Ok(Place { chunk, class, block })
+    }
+
+    pub(crate) fn block_off(&self, chunk: u64, class: usize, block: u64) -> u64 {
+        self.geometry().chunk_off(chunk) + HEADER_BYTES + block * CLASS_BYTES[class]
+    }
+
+    pub(crate) fn reserve_in_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
+        let own = &self.locals[guard.slot()].slabs;
+        loop {
+            if let Some(chunk) = own.current(class) {
+                if let Some(block) = self.take_block(chunk, class, own.hint(class)) {
+                    own.set_hint(class, block / 32);
+                    return Ok(self.block_off(chunk, class, block));
+                }
+                own.clear(class);
+                self.retire_current(chunk, class);
+            }
+            let chunk = match self.find_slab(class) {
+                Some(chunk) => chunk,
+                None => self.new_slab(guard, class)?,
+            };
+            own.set_current(class, chunk);
+        }
+    }
+
+    /// Takes a free block of the slab, if it is one of `class` and has one.
+    fn take_block(&self, chunk: u64, class: usize, hint: u64) -> Option<u64> {
+        if self.chunk(chunk) != (Chunk::Slab { class }) {
+            return None;
+        }
+        let words = blocks_of(class).div_ceil(32);
+        for step in 0..words {
+            let index = (hint + step) % words;
+            let taken = self.taken_word(chunk, index);
+            let mut found = taken.load(Ordering::Acquire);
+            loop {
+                let bits = self.taken_bits(chunk, index, found);
+                let free = !bits & valid_bits(class, index);
+                if free == 0 {
+                    break;
+                }
+                let bit = free.trailing_zeros();
+                match taken.compare_exchange(found, self.tagged(bits | 1 << bit)) {
+                    Ok(_) => return Some(index * 32 + u64::from(bit)),
+                    Err(other) => found = other,
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn has_room(&self, chunk: u64, class: usize) -> bool {
+        (0..blocks_of(class).div_ceil(32)).any(|index| {
+            let word = self.taken_word(chunk, index).load(Ordering::Acquire);
+            !self.taken_bits(chunk, index, word) & valid_bits(class, index) != 0
+        })
+    }
+
+    fn new_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
+        let chunk = self.claim_chunks(guard, 1)?;
+        let off = self.geometry().chunk_off(chunk);
+        self.word(off).store(SLAB_MARK | class as u64, Ordering::Release);
+        for index in 0..(TAKEN_AT - ACTIVE_AT) / 8 {
+            self.active_word(chunk, index).store(0, Ordering::Release);
+        }
+        for index in 0..blocks_of(class).div_ceil(32) {
+            self.taken_word(chunk, index).store(self.tagged(0), Ordering::Release);
+        }
+        // The cleared bits are durable before the table says that they count.
+        self.flush(off, TAKEN_AT);
+        D::fence();
+        self.unlist(chunk);
+        self.cache.set_current(chunk);
+        self.set_chunk(chunk, Chunk::Slab { class });
+        D::fence();
+        Ok(chunk)
+    }
+
+    pub(crate) fn set_active(&self, place: &Place) {
+        let word = self.active_word(place.chunk, place.block / 64);
+        word.fetch_or(place.active_mask());
+        word.flush();
+    }
+
+    /// Clears the active bit; whether it was set.
+    pub(crate) fn clear_active(&self, place: &Place) -> bool {
+        // The block stays taken until it is given back, also if it became active in an earlier
+        // incarnation and nobody has looked at the word since.
+        let index = place.block / 32;
+        let taken = self.taken_word(place.chunk, index);
+        let mut found = taken.load(Ordering::Acquire);
+        while (found >> 32) as u32 != self.incarnation() {
+            let bits = self.active_bits(place.chunk, index);
+            match taken.compare_exchange(found, self.tagged(bits)) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        let word = self.active_word(place.chunk, place.block / 64);
+        let was = word.fetch_and(!place.active_mask());
+        word.flush();
+        was & place.active_mask() != 0
+    }
+
+    pub(crate) fn is_active(&self, place: &Place) -> bool {
+        let word = self.active_word(place.chunk, place.block / 64).load(Ordering::Acquire);
+        word & place.active_mask() != 0
+    }
+
+    /// Clears the taken bit, and gives the chunk back if that was its last.
+    pub(crate) fn release_in_slab(&self, guard: &Guard<'_, D>, place: &Place) {
+        let index = place.block / 32;
+        let taken = self.taken_word(place.chunk, index);
+        let bit = 1_u32 << (place.block % 32);
+        let mut found = taken.load(Ordering::Acquire);
+        let left = loop {
+            let bits = self.taken_bits(place.chunk, index, found) & !bit;
+            match taken.compare_exchange(found, self.tagged(bits)) {
+                Ok(_) => break bits,
+                Err(other) => found = other,
+            }
+        };
+        if self.cache.is_current(place.chunk) {
+            return;
+        }
+        if left == 0 && self.dissolve_slab(guard, place.chunk, place.class) {
+            return;
+        }
+        self.cache.list(place.chunk, place.class);
+    }
+
+    /// Turns an empty slab into free chunks, if no block of it is taken.
+    fn dissolve_slab(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) -> bool {
+        let words = blocks_of(class).div_ceil(32);
+        let empty = |index| {
+            let word = self.taken_word(chunk, index).load(Ordering::Acquire);
+            self.taken_bits(chunk, index, word) == 0
+        };
+        if !(0..words).all(empty) {
+            return false;
+        }
+        for index in 0..words {
+            let taken = self.taken_word(chunk, index);
+            let found = taken.load(Ordering::Acquire);
+            let all = self.tagged(valid_bits(class, index));
+            if self.taken_bits(chunk, index, found) != 0
+                || taken.compare_exchange(found, all).is_err()
+            {
+                // Someone allocates from it: what was taken here goes back.
+                for taken_index in 0..index {
+                    let word = self.taken_word(chunk, taken_index);
+                    word.fetch_and(!u64::from(u32::MAX));
+                }
+                return false;
+            }
+        }
+        self.set_chunk(chunk, Chunk::Claimed { chunks: 1 });
+        D::fence();
+        guard.defer_reuse(self.geometry().chunk_off(chunk));
+        true
+    }
+}
+
+const _: () = assert!(CLASS_COUNT < 256);

@@ -1,0 +1,183 @@
+//! Epoch-based reclamation: no block is reused while a thread may still look at it.
+//!
+//! The global epoch only rises. A thread announces the epoch that it found before it reads
+//! anything shared (*pins*), and withdraws when done. The epoch is raised only when every
+//! announced epoch is the current one; so a block made unreachable in epoch `e` is reached by
+//! nobody once the epoch is `e + 2`. It is reused only at `e + 3`.
+//!
+//! Why two: when the epoch goes from `e` to `e + 1`, threads may be pinned in `e`; all of them
+//! have withdrawn before it can go to `e + 2`. A thread that read `e` and announces it late, when
+//! the epoch is higher already, holds the epoch back from rising more than once more, and what it
+//! can reach was not unlinked when its announcement became visible.
+//!
+//! Why three: a thread pinned in `e + 1` may help an operation whose owner is pinned in `e`, and
+//! so come to a block that was unlinked in `e`, before the helper pinned. When the owner is done
+//! the epoch may become `e + 2` while the helper still looks. It cannot become `e + 3`. Further
+//! helpers find the operation while its owner is pinned, so they are no later than `e + 1` too.
+//!
+//! Orderings. *Pin*: the announcement is a sequentially consistent swap, so it is visible before
+//! any later load of this thread; it pairs with the sequentially consistent fence in
+//! [`Pool::try_advance`]: either the advancing thread sees the announcement, or the pinning
+//! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
+//! with the acquire load in `try_advance`: what the thread read happened before the advance.
+//!
+//! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
+//! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. No descriptor
+//! of pando-pmwcas waits for an epoch.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, fence};
+
+use crate::domain::Domain;
+use crate::error::Result;
+use crate::layout::EPOCH_OFF;
+use crate::pool::Pool;
+
+/// How far the epoch must have risen since a block was unlinked before it is reused.
+const GRACE_EPOCHS: u64 = 3;
+/// Blocks are looked at for reuse whenever so many more have gathered.
+const COLLECT_EVERY: usize = 32;
+/// How many blocks one call gives back at most, so that no call bears the cost of all.
+const COLLECT_AT_MOST: usize = 64;
+
+/// A block that nobody can find any more, but that some may still look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limbo {
+    epoch: u64,
+    off: u64,
+}
+
+/// While it lives, no block that its thread may have seen is reused.
+#[derive(Debug)]
+pub struct Guard<'pool, D: Domain> {
+    pool: &'pool Pool<D>,
+    slot: usize,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// What a participant does, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Participant {
+    /// Its slot in the pool's table.
+    pub slot: usize,
+    /// How many epochs ago it pinned; `None` if it is not pinned.
+    pub pinned_for_epochs: Option<u64>,
+}
+
+impl<D: Domain> Pool<D> {
+    /// Pins the calling thread; claims a participant slot at its first use of this pool.
+    #[inline(always)]
+    pub fn pin(&self) -> Result<Guard<'_, D>> {
+        let slot = self.own_slot()?;
+        let pins = &self.locals[slot].pins;
+        if pins.get() == 0 {
+            let epoch = self.word(EPOCH_OFF).load(Ordering::Relaxed);
+            self.slot_epoch(slot).store_transient_fenced(epoch);
+        }
+        pins.set(pins.get() + 1);
+        Ok(Guard { pool: self, slot, not_send: PhantomData })
+    }
+
+    /// Raises the epoch if every pinned participant has seen the current one; the epoch then.
+    pub(crate) fn try_advance(&self) -> u64 {
+        let global = self.word(EPOCH_OFF);
+        let epoch = global.load(Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        for slot in 0..self.participants_high() {
+            let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
+            if pinned != 0 && pinned != epoch {
+                return epoch;
+            }
+        }
+        match global.compare_exchange(epoch, epoch + 1) {
+            Ok(_) => epoch + 1,
+            Err(other) => other,
+        }
+    }
+
+    /// The participants that hold a slot, and how long each has been in its epoch.
+    pub fn participants(&self) -> Vec<Participant> {
+        let epoch = self.word(EPOCH_OFF).load(Ordering::Acquire);
+        (0..self.participants_high())
+            .map(|slot| {
+                let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
+                let pinned_for_epochs = (pinned != 0).then(|| epoch.saturating_sub(pinned));
+                Participant { slot, pinned_for_epochs }
+            })
+            .collect()
+    }
+}
+
+impl<'pool, D: Domain> Guard<'pool, D> {
+    /// The pool in which the thread is pinned.
+    #[inline(always)]
+    pub fn pool(&self) -> &'pool Pool<D> {
+        self.pool
+    }
+
+    /// The participant slot of the thread.
+    #[inline(always)]
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
+    /// been deactivated, durably, and be unreachable.
+    pub fn defer_reuse(&self, off: u64) {
+        let epoch = self.unlink_epoch();
+        let waiting = {
+            let mut limbo = self.pool.locals[self.slot].limbo.borrow_mut();
+            limbo.push_back(Limbo { epoch, off });
+            limbo.len()
+        };
+        if waiting.is_multiple_of(COLLECT_EVERY) {
+            self.collect();
+        }
+    }
+
+    /// The epoch in which what this thread has just unlinked counts as unlinked.
+    pub fn unlink_epoch(&self) -> u64 {
+        // Sequentially consistent against `try_advance`: the unlinking came before this load.
+        fence(Ordering::SeqCst);
+        self.pool.word(EPOCH_OFF).load(Ordering::Acquire)
+    }
+
+    /// Whether nobody can look any more at what was unlinked in `epoch`.
+    pub fn is_ripe(&self, epoch: u64) -> bool {
+        epoch + GRACE_EPOCHS <= self.pool.try_advance()
+    }
+
+    /// Gives back for reuse what nobody can look at any more.
+    pub fn collect(&self) {
+        let epoch = self.pool.try_advance();
+        for _ in 0..COLLECT_AT_MOST {
+            let ripe = {
+                let mut limbo = self.pool.locals[self.slot].limbo.borrow_mut();
+                match limbo.front() {
+                    Some(first) if first.epoch + GRACE_EPOCHS <= epoch => limbo.pop_front(),
+                    _ => None,
+                }
+            };
+            match ripe {
+                Some(block) => self.pool.reuse(self, block.off),
+                None => return,
+            }
+        }
+    }
+
+    /// Blocks that this participant unlinked and that still wait for their epoch.
+    pub fn waiting(&self) -> usize {
+        self.pool.locals[self.slot].limbo.borrow().len()
+    }
+}
+
+impl<D: Domain> Drop for Guard<'_, D> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let pins = &self.pool.locals[self.slot].pins;
+        pins.set(pins.get() - 1);
+        if pins.get() == 0 {
+            self.pool.slot_epoch(self.slot).store_transient(0);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where everything lies in a pool: the one home of every offset.
+//!
+//! ```text
+//! offset      bytes    what
+//! 0           4,096    superblock                                  (superblock.rs)
+//! 4,096       4,096    control page: one word a line
+//!             +0       global epoch                                (epoch.rs)
+//!             +64      participants: slots ever claimed since the last recovery
+//!             +128     chunks ever used, the allocator's frontier  (alloc/chunks.rs)
+//!             +192     catalog version                             (catalog.rs)
+//! 8,192      16,384    participant table, 128 slots of 128 bytes   (participant.rs)
+//! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
+//! 32,768    262,144    descriptor partitions, 128 of 2,048 bytes   (crate pando-pmwcas)
+//! 294,912  8*chunks    chunk table, one word a chunk               (alloc/chunks.rs)
+//! then, at a multiple of 65,536: the chunks, 65,536 bytes each
+//! ```
+//!
+//! All offsets are bytes from the pool's base, at most 48 bits wide. All integers are
+//! little-endian.
+
+/// Bytes of a page of the host; the pool is prepared for access in whole pages.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Offset of the control page.
+pub const CONTROL_OFF: u64 = 4096;
+/// Offset of the global epoch.
+pub const EPOCH_OFF: u64 = CONTROL_OFF;
+/// Offset of the number of participant slots claimed since the last recovery.
+pub const PARTICIPANTS_HIGH_OFF: u64 = CONTROL_OFF + 64;
+/// Offset of the number of chunks ever used.
+pub const FRONTIER_OFF: u64 = CONTROL_OFF + 128;
+/// Offset of the catalog's version.
+pub const CATALOG_VERSION_OFF: u64 = CONTROL_OFF + 192;
+
+/// Offset of the participant table.
+pub const PARTICIPANTS_OFF: u64 = 8192;
+/// Slots of the participant table: threads that use one pool at the same time.
+pub const PARTICIPANT_COUNT: usize = 128;
+/// Bytes of a participant slot.
+pub const PARTICIPANT_BYTES: u64 = 128;
+
+/// Offset of the catalog.
+pub const CATALOG_OFF: u64 = 24_576;
+/// Words of the catalog: named maps that one pool holds.
+pub const CATALOG_SLOTS: usize = 1024;
+
+/// Offset of the descriptor partitions.
+pub const DESCRIPTORS_OFF: u64 = 32_768;
+/// Bytes of one participant's partition of descriptors.
+pub const PARTITION_BYTES: u64 = 2048;
+
+/// Offset of the chunk table.
+pub const CHUNK_TABLE_OFF: u64 = 294_912;
+/// Bytes of a chunk.
+pub const CHUNK_BYTES: u64 = 65_536;
+
+/// Smallest and largest size that a pool may be allowed to grow to.
+pub const MIN_POOL_BYTES: u64 = 1 << 20;
+/// Largest size that a pool may be allowed to grow to: 16 TiB.
+pub const MAX_POOL_BYTES: u64 = 1 << 44;
+
+const _: () = {
+    assert!(PARTICIPANTS_OFF == CONTROL_OFF + PAGE_BYTES);
+    assert!(CATALOG_OFF == PARTICIPANTS_OFF + PARTICIPANT_COUNT as u64 * PARTICIPANT_BYTES);
+    assert!(DESCRIPTORS_OFF == CATALOG_OFF + CATALOG_SLOTS as u64 * 8);
+    assert!(CHUNK_TABLE_OFF == DESCRIPTORS_OFF + PARTICIPANT_COUNT as u64 * PARTITION_BYTES);
+    assert!(CHUNK_TABLE_OFF.is_multiple_of(PAGE_BYTES));
+};
+
+/// The part of the layout that depends on how far a pool may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// How far the pool may grow, in bytes.
+    pub max_bytes: u64,
+    /// Chunks that the pool may grow to.
+    pub max_chunks: u64,
+    /// Offset of the first chunk.
+    pub chunks_off: u64,
+}
+
+impl Geometry {
+    /// The layout of a pool that may grow to `max_bytes`, a multiple of [`CHUNK_BYTES`].
+    pub fn new(max_bytes: u64) -> Self {
+        // As many chunks as fit behind a table with a word for each.
+        let behind = max_bytes - CHUNK_TABLE_OFF;
+        let max_chunks = (behind - CHUNK_BYTES) / (CHUNK_BYTES + 8);
+        let chunks_off = (CHUNK_TABLE_OFF + max_chunks * 8).next_multiple_of(CHUNK_BYTES);
+        Self { max_bytes, max_chunks, chunks_off }
+    }
+
+    /// Offset of chunk `index`.
+    pub fn chunk_off(&self, index: u64) -> u64 {
+        self.chunks_off + index * CHUNK_BYTES
+    }
+
+    /// Offset of the table's word of chunk `index`.
+    pub fn chunk_word_off(&self, index: u64) -> u64 {
+        CHUNK_TABLE_OFF + index * 8
+    }
+
+    /// The chunk that holds `off`, if any does.
+    pub fn chunk_of(&self, off: u64) -> Option<u64> {
+        let index = off.checked_sub(self.chunks_off)? / CHUNK_BYTES;
+        (index < self.max_chunks).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_fit_behind_their_table_for_every_size() {
+        for max_bytes in [MIN_POOL_BYTES, 1 << 24, 1 << 30, 1 << 36, MAX_POOL_BYTES] {
+            let geometry = Geometry::new(max_bytes);
+            assert!(geometry.max_chunks > 0);
+            assert!(geometry.chunk_word_off(geometry.max_chunks) <= geometry.chunks_off);
+            assert!(geometry.chunk_off(geometry.max_chunks) <= max_bytes);
+            assert_eq!(geometry.chunk_of(geometry.chunks_off), Some(0));
+            assert_eq!(geometry.chunk_of(geometry.chunks_off - 1), None);
+            assert_eq!(geometry.chunk_of(geometry.chunk_off(geometry.max_chunks)), None);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Pools of persistent memory.
+//!
+//! A [`Pool`] is one memory-mapped file, or anonymous memory, and everything that coordinates
+//! threads in it: its participants and their epochs, its allocator, room for the descriptors of
+//! PMwCAS, and a catalog of named maps. All of that lies in the pool, by offset from its base
+//! (never by address), so that it may be mapped anywhere and later be shared by processes.
+//!
+//! In the house this is the lowest floor but for the contract of an index (`pando-index`):
+//! `pando-pmwcas` and the indexes stand on it, and it knows none of them.
+//!
+//! What it takes to write into a pool: a [`Word`] (load, store, CAS, flush), a [`Reservation`] (a
+//! block that nobody else sees yet), or [`Pool::store_bytes`] for a claimed place of a shared
+//! block. There is no other way, so one hook of [`Domain`] sees every store.
+//!
+//! The layout of the whole pool is drawn in [`layout`], that of each part on top of its own file:
+//! the superblock in [`superblock`], participants in `participant.rs`, slabs and chunks in
+//! `alloc/`, the catalog in [`catalog`].
+
+mod alloc;
+pub mod catalog;
+pub mod counting;
+pub mod domain;
+mod epoch;
+mod error;
+pub mod layout;
+pub mod medium;
+mod participant;
+mod pool;
+pub mod superblock;
+mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod word;
+pub mod write_back;
+
+pub use alloc::{BLOCK_ALIGN, Block, Reservation, Usage, block_bytes};
+pub use domain::{Adr, Domain, DomainKind, Eadr, Process, Volatile};
+pub use epoch::{Guard, Participant};
+pub use error::{Error, Result};
+pub use medium::{Guarantee, Medium};
+pub use pool::{CreateOptions, OpenPool, Pool};
+pub use word::Word;

@@ -1,0 +1,126 @@
+//! What a pool lies on, what that really guarantees, and the domain that fits it.
+
+use std::fs::File;
+use std::io::Read;
+
+use crate::domain::DomainKind;
+use crate::superblock::BootId;
+use crate::sys;
+
+/// What a pool lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Anonymous memory of this process.
+    Anonymous,
+    /// A file in memory: tmpfs, ramfs or hugetlbfs, by name.
+    MemoryFile(&'static str),
+    /// A file behind the page cache of the file system named.
+    PageCache(&'static str),
+    /// Persistent memory, mapped directly; whether the platform flushes the caches at power loss.
+    Dax {
+        /// The kernel reports the persistence domain `cpu_cache`.
+        caches_are_durable: bool,
+    },
+}
+
+/// What is durable when a write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Nothing outlives the pool object.
+    Nothing,
+    /// Acknowledged writes survive the death of any process, but not of the machine.
+    ProcessDeath,
+    /// Acknowledged writes survive power loss.
+    PowerLoss,
+}
+
+impl Guarantee {
+    /// A sentence part for reports: "survives ...".
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing: the data ends with the pool object",
+            Self::ProcessDeath => "the death of any process, not of the machine",
+            Self::PowerLoss => "power loss",
+        }
+    }
+}
+
+impl std::fmt::Display for Medium {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Anonymous => write!(out, "anonymous memory"),
+            Self::MemoryFile(name) => write!(out, "{name}, in memory"),
+            Self::PageCache(name) => write!(out, "{name}, through the page cache"),
+            Self::Dax { caches_are_durable: true } => write!(out, "DAX, durable caches (eADR)"),
+            Self::Dax { caches_are_durable: false } => write!(out, "DAX"),
+        }
+    }
+}
+
+impl Medium {
+    /// The domain that gives the medium's guarantee at the least cost.
+    pub fn domain(self) -> DomainKind {
+        match self {
+            Self::Anonymous => DomainKind::Volatile,
+            Self::MemoryFile(_) | Self::PageCache(_) => DomainKind::Process,
+            Self::Dax { caches_are_durable: true } => DomainKind::Eadr,
+            Self::Dax { caches_are_durable: false } => DomainKind::Adr,
+        }
+    }
+
+    /// What the medium guarantees under `domain`.
+    pub fn guarantee(self, domain: DomainKind) -> Guarantee {
+        match (self, domain) {
+            (Self::Anonymous, _) | (_, DomainKind::Volatile) => Guarantee::Nothing,
+            (Self::Dax { .. }, DomainKind::Adr | DomainKind::Counting)
+            | (Self::Dax { caches_are_durable: true }, DomainKind::Eadr) => Guarantee::PowerLoss,
+            _ => Guarantee::ProcessDeath,
+        }
+    }
+
+    /// Whether the medium keeps what was written when the machine goes down at any instant.
+    pub fn survives_machine(self) -> bool {
+        matches!(self, Self::Dax { .. })
+    }
+}
+
+/// Finds what `file` lies on. Asks for a synchronous mapping only where one is possible.
+pub fn find(file: &File) -> std::io::Result<Medium> {
+    // The numbers are the kernel's (include/uapi/linux/magic.h).
+    let name = match sys::file_system_type(file)? {
+        0x0102_1994 => return Ok(Medium::MemoryFile("tmpfs")),
+        0x8584_58F6 => return Ok(Medium::MemoryFile("ramfs")),
+        0x9584_58F6 => return Ok(Medium::MemoryFile("hugetlbfs")),
+        0xEF53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683E => "btrfs",
+        0x794C_7630 => "overlayfs",
+        _ => "a file system",
+    };
+    if sys::Mapping::shared(file, crate::layout::PAGE_BYTES, true).is_ok() {
+        return Ok(Medium::Dax { caches_are_durable: caches_are_durable() });
+    }
+    Ok(Medium::PageCache(name))
+}
+
+/// Whether every persistent-memory region reports that its platform flushes the caches.
+fn caches_are_durable() -> bool {
+    let Ok(devices) = std::fs::read_dir("/sys/bus/nd/devices") else { return false };
+    let mut regions = devices
+        .flatten()
+        .filter(|device| device.file_name().to_string_lossy().starts_with("region"))
+        .filter_map(|region| std::fs::read_to_string(region.path().join("persistence_domain")).ok())
+        .peekable();
+    regions.peek().is_some() && regions.all(|domain| domain.trim() == "cpu_cache")
+}
+
+/// The boot id of the running system; zero where the system has none, so that it never differs.
+pub fn boot_id() -> BootId {
+    let mut text = [0; 64];
+    let Ok(mut file) = File::open("/proc/sys/kernel/random/boot_id") else {
+        return BootId::default();
+    };
+    let Ok(bytes) = file.read(&mut text) else { return BootId::default() };
+    let digits = text[..bytes].iter().filter_map(|&digit| char::from(digit).to_digit(16));
+    BootId(digits.fold(0, |id, digit| id << 4 | u128::from(digit)))
+}

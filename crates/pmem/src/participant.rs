@@ -1,0 +1,195 @@
+//! Participants: the threads that use a pool, each with a slot of the pool's table.
+//!
+//! ```text
+//! byte  0        8        16 .. 63            64       72       80       88 .. 127
+//! 0     state    epoch    zero                log kind log block log word zero
+//! ```
+//!
+//! * `state` is zero, or the incarnation in which the slot was claimed (upper half) and the claim
+//!   mark 1. A slot claimed in an earlier incarnation is free: its thread is dead.
+//! * `epoch` is zero outside of an epoch (see epoch.rs). The line is written by its own thread.
+//! * the log, on a line of its own, belongs to the allocator's activation (alloc/activate.rs).
+//!
+//! A slot is claimed by one CAS of `state`; before the first use of anything that belongs to it,
+//! the count of slots ever claimed (control page) is raised and durable, since recovery looks at
+//! no slot beyond. A thread claims a slot at its first use of a pool and gives it back when it
+//! ends. What a slot's thread caches in process memory ([`Local`]) stays with the slot.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+
+use crate::alloc::SlabCache;
+use crate::domain::Domain;
+use crate::epoch::Limbo;
+use crate::error::{Error, Result};
+use crate::layout::{PARTICIPANT_BYTES, PARTICIPANT_COUNT, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
+use crate::pool::Pool;
+use crate::word::Word;
+
+const CLAIMED: u64 = 1;
+const EPOCH_AT: u64 = 8;
+pub(crate) const LOG_AT: u64 = 64;
+
+const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
+
+/// What a participant keeps in process memory: caches, rebuilt at will. Only the thread that
+/// holds the slot touches it.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    /// How many guards the thread holds.
+    pub pins: Cell<u32>,
+    /// Blocks that wait until no one can see them.
+    pub limbo: RefCell<VecDeque<Limbo>>,
+    /// The slabs that the thread allocates from.
+    pub slabs: SlabCache,
+}
+
+// SAFETY: a `Local` is only reached through a slot, and a slot is held by one thread at a time;
+// the slot's state word orders the hand-over (release on giving back, acquire on claiming).
+unsafe impl Sync for Local {}
+
+trait GiveBack {
+    fn give_back(&self, slot: usize);
+}
+
+struct Claim {
+    uid: u64,
+    slot: usize,
+    pool: Weak<dyn GiveBack>,
+}
+
+#[derive(Default)]
+struct Claims {
+    /// The pool used last and the slot there; nearly always the one wanted.
+    last: Cell<(u64, usize)>,
+    all: RefCell<Vec<Claim>>,
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        for claim in self.all.get_mut() {
+            if let Some(pool) = claim.pool.upgrade() {
+                pool.give_back(claim.slot);
+            }
+        }
+    }
+}
+
+thread_local! {
+    static CLAIMS: Claims = Claims::default();
+}
+
+impl<D: Domain> Pool<D> {
+    fn slot_off(slot: usize) -> u64 {
+        PARTICIPANTS_OFF + slot as u64 * PARTICIPANT_BYTES
+    }
+
+    fn slot_state(&self, slot: usize) -> Word<'_, D> {
+        self.word(Self::slot_off(slot))
+    }
+
+    /// The epoch word of `slot`.
+    #[inline(always)]
+    pub(crate) fn slot_epoch(&self, slot: usize) -> Word<'_, D> {
+        self.word(Self::slot_off(slot) + EPOCH_AT)
+    }
+
+    /// A word of the activation log of `slot`.
+    pub(crate) fn slot_log(&self, slot: usize, index: u64) -> Word<'_, D> {
+        self.word(Self::slot_off(slot) + LOG_AT + index * 8)
+    }
+
+    fn claimed_mark(&self) -> u64 {
+        u64::from(self.incarnation()) << 32 | CLAIMED
+    }
+
+    /// The slot of the calling thread, claimed now if need be.
+    #[inline(always)]
+    pub(crate) fn own_slot(&self) -> Result<usize> {
+        let slot = CLAIMS.try_with(|claims| {
+            let (uid, slot) = claims.last.get();
+            if uid == self.uid() { Ok(slot) } else { self.find_or_claim(claims) }
+        });
+        slot.unwrap_or(Err(Error::NoParticipantSlot))
+    }
+
+    #[cold]
+    fn find_or_claim(&self, claims: &Claims) -> Result<usize> {
+        let mut all = claims.all.borrow_mut();
+        let slot = match all.iter().find(|claim| claim.uid == self.uid()) {
+            Some(claim) => claim.slot,
+            None => {
+                all.retain(|claim| claim.pool.strong_count() > 0);
+                let slot = self.claim_slot()?;
+                all.push(Claim { uid: self.uid(), slot, pool: self.weak() });
+                slot
+            }
+        };
+        claims.last.set((self.uid(), slot));
+        Ok(slot)
+    }
+
+    fn claim_slot(&self) -> Result<usize> {
+        for slot in 0..PARTICIPANT_COUNT {
+            let state = self.slot_state(slot);
+            let found = state.load(Ordering::Acquire);
+            if found == self.claimed_mark() {
+                continue;
+            }
+            if state.compare_exchange(found, self.claimed_mark()).is_ok() {
+                self.raise_high(slot as u64 + 1);
+                return Ok(slot);
+            }
+        }
+        Err(Error::NoParticipantSlot)
+    }
+
+    fn raise_high(&self, to: u64) {
+        let high = self.word(PARTICIPANTS_HIGH_OFF);
+        let mut found = high.load(Ordering::Acquire);
+        while found < to {
+            match high.compare_exchange(found, to) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        high.flush();
+        D::fence();
+    }
+
+    /// How many slots, from the first, may have been used since the last recovery.
+    pub fn participants_high(&self) -> usize {
+        let high = self.word(PARTICIPANTS_HIGH_OFF).load(Ordering::Acquire);
+        (high as usize).min(PARTICIPANT_COUNT)
+    }
+
+    /// How many slots are held by threads now.
+    pub fn participants_claimed(&self) -> usize {
+        (0..self.participants_high())
+            .filter(|&slot| self.slot_state(slot).load(Ordering::Acquire) == self.claimed_mark())
+            .count()
+    }
+
+    /// Forgets the slots of earlier incarnations, once everything that they left is settled.
+    /// Only while the calling thread is alone in the pool.
+    pub fn reset_participants(&self) {
+        for slot in 0..self.participants_high() {
+            self.slot_epoch(slot).store(0, Ordering::Release);
+        }
+        let high = self.word(PARTICIPANTS_HIGH_OFF);
+        high.store(0, Ordering::Release);
+        high.flush();
+        D::fence();
+    }
+}
+
+impl<D: Domain> GiveBack for Pool<D> {
+    fn give_back(&self, slot: usize) {
+        self.slot_epoch(slot).store_transient(0);
+        self.locals[slot].pins.set(0);
+        // Release: the next claimer sees what this thread left in its `Local`.
+        self.slot_state(slot).store(0, Ordering::Release);
+    }
+}

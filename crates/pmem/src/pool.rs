@@ -1,0 +1,573 @@
+//! A pool: one mapping, its superblock, and the access to what lies in it.
+//!
+//! # Opening
+//!
+//! States of a pool's file: *absent*, *closed* (clean flag set), *in use* (clean flag off).
+//!
+//! * **Create** builds the whole file under a temporary name and links it to its own only when it
+//!   is complete, so a crash leaves *absent*, at worst with a stray temporary file.
+//! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte
+//!   store of the state (incarnation raised, clean flag off). A crash before that store leaves
+//!   *closed*, after it *in use*. Behind the page cache the store is synced when the pool was
+//!   *closed*, so that no later write can reach the disk before it. A pool that was *in use* is
+//!   on disk as such already, and opens without a sync.
+//! * **Close** (the drop of the last handle) syncs the data, sets the clean flag, syncs it.
+//!
+//! An unclean pool under another boot id is refused unless its medium survives the machine: the
+//! page cache wrote back in any order.
+
+use std::fs::{File, OpenOptions};
+use std::marker::PhantomData;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::alloc::Cache;
+use crate::domain::Domain;
+use crate::error::{Error, Result};
+use crate::layout::{
+    CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES,
+    PARTICIPANT_COUNT,
+};
+use crate::medium::{self, Guarantee, Medium};
+use crate::participant::Local;
+use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
+use crate::sys::{self, Mapping};
+use crate::word::Word;
+use crate::write_back::LINE_BYTES;
+
+/// First byte of the range of locks, far behind any data: one byte a process.
+const LOCK_OFF: u64 = 1 << 62;
+/// Processes that a pool will be shared by; today one process takes them all.
+const LOCK_BYTES: u64 = 64;
+
+/// How a pool is created.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// How far the pool may grow, in bytes; rounded down to whole chunks of 64 KiB. The file
+    /// takes what is used, not this.
+    pub max_bytes: u64,
+    /// Room to be made at once, in bytes.
+    pub initial_bytes: u64,
+    /// Ask for huge pages behind the pool.
+    pub huge_pages: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self { max_bytes: 64 << 30, initial_bytes: 1 << 20, huge_pages: false }
+    }
+}
+
+/// How an existing pool is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenPool {
+    /// Open a pool that is not trusted after the machine went down, to rescue what is there.
+    pub salvage: bool,
+}
+
+/// A memory-mapped pool under the persistence domain `D`.
+#[derive(Debug)]
+pub struct Pool<D: Domain> {
+    mapping: Mapping,
+    file: Option<File>,
+    path: PathBuf,
+    geometry: Geometry,
+    medium: Medium,
+    pool_id: u128,
+    incarnation: u32,
+    was_clean: bool,
+    abandoned: AtomicBool,
+    uid: u64,
+    this: Weak<Self>,
+    pub(crate) locals: Box<[Local]>,
+    pub(crate) cache: Cache,
+    domain: PhantomData<D>,
+}
+
+/// Tells the pools that one process opens from each other, for the caches of its threads.
+static NEXT_UID: AtomicU64 = AtomicU64::new(1);
+
+fn io_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Io { path, action, source }
+}
+
+fn checked_sizes(options: &CreateOptions) -> Result<(Geometry, u64)> {
+    let max_bytes = options.max_bytes / CHUNK_BYTES * CHUNK_BYTES;
+    if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&max_bytes) {
+        return Err(Error::BadOption {
+            option: "max_bytes",
+            found: options.max_bytes,
+            allowed: format!("{MIN_POOL_BYTES} to {MAX_POOL_BYTES}"),
+        });
+    }
+    if options.initial_bytes > max_bytes {
+        return Err(Error::BadOption {
+            option: "initial_bytes",
+            found: options.initial_bytes,
+            allowed: format!("0 to max_bytes, {max_bytes}"),
+        });
+    }
+    let geometry = Geometry::new(max_bytes);
+    let initial_chunks = (options.initial_bytes / CHUNK_BYTES).clamp(1, geometry.max_chunks);
+    Ok((geometry, geometry.chunk_off(initial_chunks)))
+}
+
+impl<D: Domain> Pool<D> {
+    /// Creates the file `path` and a pool in it. The file must not exist.
+    pub fn create(path: &Path, options: &CreateOptions) -> Result<Arc<Self>> {
+        let (geometry, size_bytes) = checked_sizes(options)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::Exists(path.to_path_buf()));
+        }
+        let pool_id = new_pool_id(path)?;
+        let unfinished = PathBuf::from({
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".new-{:016x}", pool_id as u64));
+            name
+        });
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&unfinished)
+            .map_err(io_error(path, "create the file"))?;
+        let created = (|| {
+            let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
+            take_lock(path, &file)?;
+            let boot_id = medium::boot_id();
+            let block = Superblock {
+                pool_id,
+                max_bytes: geometry.max_bytes,
+                incarnation: 1,
+                clean: false,
+                size_bytes,
+                boot_id,
+            };
+            extend(&file, &geometry, geometry.chunks_off, size_bytes)?;
+            sys::allocate(&file, 0, CHUNK_TABLE_OFF).map_err(|source| full(0, size_bytes, source))?;
+            let written = file.write_all_at(&block.encode(), 0);
+            written.map_err(io_error(path, "write the superblock"))?;
+            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+                .map_err(io_error(path, "map the file"))?;
+            if !matches!(medium, Medium::MemoryFile(_)) {
+                file.sync_all().map_err(io_error(path, "sync the file"))?;
+            }
+            std::fs::hard_link(&unfinished, path).map_err(|source| {
+                if source.kind() == std::io::ErrorKind::AlreadyExists {
+                    Error::Exists(path.to_path_buf())
+                } else {
+                    io_error(path, "name the file")(source)
+                }
+            })?;
+            Ok((medium, mapping))
+        })();
+        // Whatever happened, the temporary name has done its work; failing to remove it is no
+        // reason to refuse a pool that is complete.
+        let _ = std::fs::remove_file(&unfinished);
+        let (medium, mapping) = created?;
+        if options.huge_pages {
+            mapping.advise_huge_pages();
+        }
+        let pool = Self::assemble(mapping, Some(file), path, geometry, medium, pool_id, 1, true);
+        pool.start_epochs();
+        Ok(pool)
+    }
+
+    /// Opens the pool in the file `path`.
+    pub fn open(path: &Path, options: &OpenPool) -> Result<Arc<Self>> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|source| {
+            match source.kind() {
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                    Error::ReadOnly(path.to_path_buf())
+                }
+                _ => io_error(path, "open the file")(source),
+            }
+        })?;
+        take_lock(path, &file)?;
+        let mut first = vec![0; SUPERBLOCK_BYTES];
+        let read_bytes = read_up_to(&file, &mut first).map_err(io_error(path, "read the file"))?;
+        let block = Superblock::decode(path, &first[..read_bytes])?;
+        let metadata = file.metadata().map_err(io_error(path, "measure the file"))?;
+        let geometry = Geometry::new(block.max_bytes);
+        if block.size_bytes < geometry.chunks_off || block.size_bytes > block.max_bytes {
+            return Err(Error::BadField {
+                path: path.to_path_buf(),
+                field: "the size",
+                found: block.size_bytes,
+                allowed: format!("{} to {}", geometry.chunks_off, block.max_bytes),
+            });
+        }
+        if metadata.len() < block.size_bytes {
+            return Err(Error::Truncated {
+                path: path.to_path_buf(),
+                found_bytes: metadata.len(),
+                expected_bytes: block.size_bytes,
+            });
+        }
+        let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
+        let boot_id = medium::boot_id();
+        if !block.clean && !medium.survives_machine() && block.boot_id != boot_id && !options.salvage
+        {
+            return Err(Error::NotTrusted {
+                path: path.to_path_buf(),
+                medium: medium.to_string(),
+            });
+        }
+        let Some(incarnation) = block.incarnation.checked_add(1) else {
+            return Err(Error::BadField {
+                path: path.to_path_buf(),
+                field: "the incarnation",
+                found: u64::from(block.incarnation),
+                allowed: format!("0 to {}", u32::MAX - 1),
+            });
+        };
+        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+            .map_err(io_error(path, "map the file"))?;
+        let pool = Self::assemble(
+            mapping,
+            Some(file),
+            path,
+            geometry,
+            medium,
+            block.pool_id,
+            incarnation,
+            block.clean,
+        );
+        pool.enter_use(boot_id, block.boot_id)?;
+        pool.start_epochs();
+        pool.recover_activations();
+        Ok(pool)
+    }
+
+    /// Creates a pool on anonymous memory; it ends with its last handle.
+    pub fn anonymous(options: &CreateOptions) -> Result<Arc<Self>> {
+        let (geometry, size_bytes) = checked_sizes(options)?;
+        let path = Path::new("(anonymous memory)");
+        let mapping = Mapping::anonymous(geometry.max_bytes)
+            .map_err(io_error(path, "reserve memory"))?;
+        if options.huge_pages {
+            mapping.advise_huge_pages();
+        }
+        let pool =
+            Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true);
+        pool.word(superblock::SIZE_OFF)
+            .store(superblock::size_word(size_bytes), Ordering::Release);
+        pool.start_epochs();
+        Ok(pool)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one private constructor of all three doors")]
+    fn assemble(
+        mapping: Mapping,
+        file: Option<File>,
+        path: &Path,
+        geometry: Geometry,
+        medium: Medium,
+        pool_id: u128,
+        incarnation: u32,
+        was_clean: bool,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            mapping,
+            file,
+            path: path.to_path_buf(),
+            geometry,
+            medium,
+            pool_id,
+            incarnation,
+            was_clean,
+            abandoned: AtomicBool::new(false),
+            // Relaxed: only the number's being new matters.
+            uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
+            this: this.clone(),
+            locals: (0..PARTICIPANT_COUNT).map(|_| Local::default()).collect(),
+            cache: Cache::new(&geometry),
+            domain: PhantomData,
+        })
+    }
+
+    /// Marks the pool as in use under this boot: after this, a crash is told from a clean close.
+    fn enter_use(&self, boot_id: BootId, found: BootId) -> Result<()> {
+        if boot_id != found {
+            for (index, word) in superblock::boot_words(boot_id).into_iter().enumerate() {
+                self.word(superblock::BOOT_OFF + index as u64 * 8).store(word, Ordering::Release);
+            }
+            self.word(superblock::BOOT_OFF).flush();
+            D::fence();
+        }
+        self.store_state(false);
+        if self.was_clean {
+            self.sync_page_cache()?;
+        }
+        Ok(())
+    }
+
+    fn store_state(&self, clean: bool) {
+        let state = self.word(superblock::STATE_OFF);
+        state.store(superblock::state_word(self.incarnation, clean), Ordering::Release);
+        state.flush();
+        D::fence();
+    }
+
+    fn sync_page_cache(&self) -> Result<()> {
+        match (&self.file, self.medium) {
+            (Some(file), Medium::PageCache(_)) => {
+                file.sync_data().map_err(io_error(&self.path, "sync the file"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start_epochs(&self) {
+        self.word(EPOCH_OFF).store(1, Ordering::Release);
+    }
+
+    /// The word at `off`, which must be a multiple of 8 within the pool.
+    #[inline(always)]
+    pub fn word(&self, off: u64) -> Word<'_, D> {
+        let address = self.address(off, 8);
+        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
+        // SAFETY: the address is in the mapping and aligned; words are only accessed atomically,
+        // and the mapping lives as long as the pool.
+        Word::new(unsafe { AtomicU64::from_ptr(address.cast()) })
+    }
+
+    #[inline(always)]
+    fn address(&self, off: u64, bytes: u64) -> *mut u8 {
+        assert!(
+            off <= self.mapping.bytes() && bytes <= self.mapping.bytes() - off,
+            "offset {off:#x} lies outside the pool"
+        );
+        // SAFETY: just checked to lie in the mapping.
+        unsafe { self.mapping.base().add(off as usize) }
+    }
+
+    /// `bytes` bytes at `off`.
+    ///
+    /// # Safety
+    /// The range lies in memory that was allocated from this pool, nobody writes into it while
+    /// the slice lives, and it is not freed meanwhile (the caller holds a [`Guard`](crate::Guard)
+    /// since it found the block reachable).
+    #[inline(always)]
+    pub unsafe fn bytes(&self, off: u64, bytes: u64) -> &[u8] {
+        let address = self.address(off, bytes);
+        D::observe_load(address as usize, bytes as usize);
+        // SAFETY: in the mapping; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts(address, bytes as usize) }
+    }
+
+    /// `bytes` bytes at `off`, to be written.
+    ///
+    /// # Safety
+    /// The range lies in memory that the caller alone can see.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
+    pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {
+        let address = self.address(off, bytes);
+        if !D::admit_store(address as usize, bytes as usize) {
+            return None;
+        }
+        // SAFETY: in the mapping; the caller vouches that nobody else sees it.
+        Some(unsafe { std::slice::from_raw_parts_mut(address, bytes as usize) })
+    }
+
+    /// Copies `source` to `off`, a multiple of 8, by words; the last word is padded with zeros.
+    ///
+    /// For a place in a shared block that the caller has claimed and nobody reads yet. Word by
+    /// word, so that even a reader that comes too early is no data race.
+    #[inline]
+    pub fn store_bytes(&self, off: u64, source: &[u8]) {
+        let (words, rest) = source.as_chunks::<8>();
+        let mut at = off;
+        for word in words {
+            // Relaxed: whoever publishes the place does so by a later release.
+            self.word(at).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            at += 8;
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.word(at).store(u64::from_le_bytes(last), Ordering::Relaxed);
+        }
+    }
+
+    /// Starts the write-back of every line of the range.
+    #[inline]
+    pub fn flush(&self, off: u64, bytes: u64) {
+        if !D::WRITE_BACK || bytes == 0 {
+            return;
+        }
+        let mut at = off / LINE_BYTES * LINE_BYTES;
+        while at < off + bytes {
+            let address = self.address(at, 1);
+            // SAFETY: `address` checked that it is mapped.
+            unsafe { D::write_back(address) };
+            at += LINE_BYTES;
+        }
+    }
+
+    /// Asks for the line at `off` ahead of its use; any offset within the pool will do.
+    #[inline(always)]
+    pub fn prefetch(&self, off: u64) {
+        let address = self.address(off, 1);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
+    }
+
+    /// Makes sure that the file reaches to `to_bytes`.
+    ///
+    /// Several threads may do it at once: allocating twice is harmless, and the size only rises.
+    pub(crate) fn grow(&self, to_bytes: u64) -> Result<()> {
+        let size = self.word(superblock::SIZE_OFF);
+        loop {
+            let found = size.load(Ordering::Acquire);
+            let from_bytes = superblock::size_of_word(found);
+            if from_bytes >= to_bytes {
+                return Ok(());
+            }
+            // A sixteenth at a time: few calls, and little room that stays unused.
+            let step = (from_bytes - self.geometry.chunks_off) / 16;
+            let generous = (to_bytes + step.clamp(CHUNK_BYTES, 256 << 20)).min(
+                self.geometry.chunk_off(self.geometry.max_chunks),
+            ) / CHUNK_BYTES * CHUNK_BYTES;
+            let mut target = generous.max(to_bytes);
+            if let Some(file) = &self.file
+                && let Err(error) = extend(file, &self.geometry, from_bytes, target)
+            {
+                if target == to_bytes {
+                    return Err(error);
+                }
+                target = to_bytes;
+                extend(file, &self.geometry, from_bytes, target)?;
+            }
+            let _ = size.compare_exchange(found, superblock::size_word(target));
+            size.flush();
+            D::fence();
+        }
+    }
+
+    /// The pool's handle again, for threads that keep one weakly.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        self.this.clone()
+    }
+
+    pub(crate) fn uid(&self) -> u64 {
+        self.uid
+    }
+
+    /// Where things lie.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The file, or a description of anonymous memory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the pool lies on.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// What a returned write survives.
+    pub fn guarantee(&self) -> Guarantee {
+        self.medium.guarantee(D::KIND)
+    }
+
+    /// Tells this pool from every other; zero on anonymous memory.
+    pub fn pool_id(&self) -> u128 {
+        self.pool_id
+    }
+
+    /// Raised by one whenever the pool is opened: tells what was begun before a crash.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// Whether the pool was new, or had been closed in order, when it was opened.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Bytes from the base to the end of the file.
+    pub fn size_bytes(&self) -> u64 {
+        superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
+    }
+
+    /// Drops the handle as a crash would: the pool stays marked as in use.
+    #[cfg(feature = "testing")]
+    pub fn abandon(self: Arc<Self>) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+}
+
+impl<D: Domain> Drop for Pool<D> {
+    fn drop(&mut self) {
+        if self.file.is_none() || self.abandoned.load(Ordering::Acquire) {
+            return;
+        }
+        // Behind the page cache the flag must not reach the disk before the data; if a sync
+        // fails the pool stays marked as in use, which is true.
+        if self.sync_page_cache().is_ok() {
+            self.reset_participants();
+            self.store_state(true);
+            let _ = self.sync_page_cache();
+        }
+    }
+}
+
+fn full(from_bytes: u64, to_bytes: u64, source: std::io::Error) -> Error {
+    Error::FileSystemFull { from_bytes, to_bytes, source }
+}
+
+/// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.
+fn extend(file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
+    let table_end = |bytes: u64| {
+        let chunks = (bytes - geometry.chunks_off) / CHUNK_BYTES;
+        geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
+    };
+    // The page that holds the end of the last step's part is there already.
+    let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
+    sys::allocate(file, table_from, table_end(to).max(table_from))
+        .and_then(|()| sys::allocate(file, from, to))
+        .map_err(|source| full(from, to, source))
+}
+
+fn read_up_to(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn take_lock(path: &Path, file: &File) -> Result<()> {
+    match sys::lock(file, LOCK_OFF, LOCK_BYTES).map_err(io_error(path, "lock the file"))? {
+        sys::Lock::Taken => Ok(()),
+        sys::Lock::Held => Err(Error::AlreadyOpen(path.to_path_buf())),
+    }
+}
+
+fn new_pool_id(path: &Path) -> Result<u128> {
+    use std::io::Read;
+    let mut id = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut id))
+        .map_err(io_error(path, "draw a pool id"))?;
+    Ok(u128::from_le_bytes(id))
+}

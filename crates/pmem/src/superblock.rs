@@ -1,0 +1,316 @@
+//! The superblock: what a file says of itself before anything in it is believed.
+//!
+//! ```text
+//! byte      0        8        16       24       32       40       48       56
+//! 0         magic    ver|crc  pool id           max size chunk    particip descr.
+//! 64        zero, reserved for later versions ...
+//! 3,968     state    size     boot 0   boot 1   boot 2   zero, reserved
+//! 4,032     zero, reserved
+//! ```
+//!
+//! * Bytes 0 to 3,967 never change after creation. `crc` (upper half of word 1) is the CRC-32 of
+//!   them all, with itself taken as zero.
+//! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
+//!   torn. Each carries the low 16 bits of the CRC-32 of its other 48 bits in its top 16, so that
+//!   a flipped bit is told from a value. `state` is the incarnation (32 bits) and the clean flag
+//!   (bit 32); `size` is the number of bytes that the file has for certain, in pages.
+//! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
+//!   `state` says that the pool is in use, the boot id is not looked at.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::layout::{
+    CHUNK_BYTES, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES, PARTICIPANT_COUNT, PARTITION_BYTES,
+};
+
+/// The first eight bytes of every pool.
+pub const MAGIC: [u8; 8] = *b"PANDOaSp";
+/// The version of the format that this library writes, and the latest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+/// Bytes of the superblock.
+pub const SUPERBLOCK_BYTES: usize = 4096;
+
+const CRC_AT: usize = 12;
+const FIXED_BYTES: usize = 3968;
+/// Offset of the incarnation and the clean flag.
+pub const STATE_OFF: u64 = 3968;
+/// Offset of the size of the pool.
+pub const SIZE_OFF: u64 = 3976;
+/// Offset of the boot id, three words.
+pub const BOOT_OFF: u64 = 3984;
+const MUTABLE_END: usize = 4008;
+const CLEAN_BIT: u64 = 1 << 32;
+const PAYLOAD_MASK: u64 = (1 << 48) - 1;
+
+const _: () = {
+    assert!(FIXED_BYTES.is_multiple_of(64) && STATE_OFF == FIXED_BYTES as u64);
+    assert!(BOOT_OFF + 24 == MUTABLE_END as u64);
+};
+
+/// The boot id of the running system, or zero where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BootId(pub u128);
+
+/// The decoded superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Tells this pool from every other.
+    pub pool_id: u128,
+    /// How far the pool may grow, in bytes.
+    pub max_bytes: u64,
+    /// Raised by one whenever the pool is opened.
+    pub incarnation: u32,
+    /// Whether the pool was closed in order.
+    pub clean: bool,
+    /// Bytes that the file has for certain.
+    pub size_bytes: u64,
+    /// The boot under which the pool was opened last.
+    pub boot_id: BootId,
+}
+
+/// A 48-bit payload with 16 bits of its checksum on top.
+pub fn seal(payload: u64) -> u64 {
+    payload | (payload_check(payload) << 48)
+}
+
+fn payload_check(payload: u64) -> u64 {
+    u64::from(crc32fast::hash(&payload.to_le_bytes()[..6]) & 0xFFFF)
+}
+
+/// The word that holds `incarnation` and the clean flag.
+pub fn state_word(incarnation: u32, clean: bool) -> u64 {
+    seal(u64::from(incarnation) | if clean { CLEAN_BIT } else { 0 })
+}
+
+/// The word that holds the size of the pool.
+pub fn size_word(size_bytes: u64) -> u64 {
+    seal(size_bytes / PAGE_BYTES)
+}
+
+/// The three words that hold a boot id.
+pub fn boot_words(boot_id: BootId) -> [u64; 3] {
+    [0, 48, 96].map(|shift| seal((boot_id.0 >> shift) as u64 & PAYLOAD_MASK))
+}
+
+/// The size that `word` holds; the word was written by [`size_word`].
+pub fn size_of_word(word: u64) -> u64 {
+    (word & PAYLOAD_MASK) * PAGE_BYTES
+}
+
+fn word_at(block: &[u8; SUPERBLOCK_BYTES], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&block[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+fn fixed_checksum(block: &[u8; SUPERBLOCK_BYTES]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&block[..CRC_AT]);
+    hasher.update(&[0; 4]);
+    hasher.update(&block[CRC_AT + 4..FIXED_BYTES]);
+    hasher.finalize()
+}
+
+impl Superblock {
+    /// The bytes on media.
+    pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut block = [0; SUPERBLOCK_BYTES];
+        block[..8].copy_from_slice(&MAGIC);
+        block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        block[16..32].copy_from_slice(&self.pool_id.to_le_bytes());
+        let fixed =
+            [self.max_bytes, CHUNK_BYTES, PARTICIPANT_COUNT as u64, PARTITION_BYTES];
+        for (index, value) in fixed.into_iter().enumerate() {
+            block[32 + index * 8..40 + index * 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let checksum = fixed_checksum(&block);
+        block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        let [boot_0, boot_1, boot_2] = boot_words(self.boot_id);
+        let mutable = [
+            state_word(self.incarnation, self.clean),
+            size_word(self.size_bytes),
+            boot_0,
+            boot_1,
+            boot_2,
+        ];
+        for (index, value) in mutable.into_iter().enumerate() {
+            let at = FIXED_BYTES + index * 8;
+            block[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        block
+    }
+
+    /// Checks every bit of `found`, the first bytes of the file at `path`, and decodes it.
+    pub fn decode(path: &Path, found: &[u8]) -> Result<Self> {
+        let path = || path.to_path_buf();
+        if found.len() < 8 || found[..8] != MAGIC {
+            return Err(Error::NotAPool {
+                path: path(),
+                found: found[..found.len().min(8)].to_vec(),
+                expected: MAGIC,
+            });
+        }
+        let Some(block) = found.first_chunk::<SUPERBLOCK_BYTES>() else {
+            return Err(Error::Truncated {
+                path: path(),
+                found_bytes: found.len() as u64,
+                expected_bytes: SUPERBLOCK_BYTES as u64,
+            });
+        };
+        let version = word_at(block, 8) as u32;
+        if version > FORMAT_VERSION {
+            return Err(Error::NewerVersion {
+                path: path(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let found_checksum = u64::from((word_at(block, 8) >> 32) as u32);
+        let computed = u64::from(fixed_checksum(block));
+        if found_checksum != computed {
+            return Err(Error::DamagedSuperblock {
+                path: path(),
+                part: "the fixed part",
+                found: found_checksum,
+                computed,
+            });
+        }
+        let field = |field, at: usize, allowed: u64| match word_at(block, at) {
+            value if value == allowed => Ok(()),
+            value => Err(Error::BadField {
+                path: path(),
+                field,
+                found: value,
+                allowed: allowed.to_string(),
+            }),
+        };
+        if version != FORMAT_VERSION {
+            return Err(Error::BadField {
+                path: path(),
+                field: "the format version",
+                found: u64::from(version),
+                allowed: FORMAT_VERSION.to_string(),
+            });
+        }
+        field("bytes a chunk", 40, CHUNK_BYTES)?;
+        field("participant slots", 48, PARTICIPANT_COUNT as u64)?;
+        field("bytes a descriptor partition", 56, PARTITION_BYTES)?;
+        let max_bytes = word_at(block, 32);
+        if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&max_bytes)
+            || !max_bytes.is_multiple_of(CHUNK_BYTES)
+        {
+            return Err(Error::BadField {
+                path: path(),
+                field: "the largest size",
+                found: max_bytes,
+                allowed: format!("{MIN_POOL_BYTES} to {MAX_POOL_BYTES}, by {CHUNK_BYTES}"),
+            });
+        }
+        let unsealed = |part, at: usize| {
+            let word = word_at(block, at);
+            let payload = word & PAYLOAD_MASK;
+            let computed = payload_check(payload);
+            if word >> 48 == computed {
+                Ok(payload)
+            } else {
+                Err(Error::DamagedSuperblock { path: path(), part, found: word >> 48, computed })
+            }
+        };
+        let state = unsealed("the state", STATE_OFF as usize)?;
+        let pages = unsealed("the size", SIZE_OFF as usize)?;
+        let mut boot_id = 0;
+        for (index, shift) in [0, 48, 96].into_iter().enumerate() {
+            let part = unsealed("the boot id", BOOT_OFF as usize + index * 8)?;
+            boot_id |= u128::from(part) << shift;
+        }
+        if let Some(at) = (MUTABLE_END..SUPERBLOCK_BYTES).find(|&at| block[at] != 0) {
+            return Err(Error::BadField {
+                path: path(),
+                field: "a reserved byte",
+                found: u64::from(block[at]),
+                allowed: "0".into(),
+            });
+        }
+        if state & !(CLEAN_BIT | u64::from(u32::MAX)) != 0 {
+            return Err(Error::BadField {
+                path: path(),
+                field: "the state",
+                found: state,
+                allowed: "an incarnation and a clean flag".into(),
+            });
+        }
+        let mut pool_id = [0; 16];
+        pool_id.copy_from_slice(&block[16..32]);
+        Ok(Self {
+            pool_id: u128::from_le_bytes(pool_id),
+            max_bytes,
+            incarnation: state as u32,
+            clean: state & CLEAN_BIT != 0,
+            size_bytes: pages * PAGE_BYTES,
+            boot_id: BootId(boot_id),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Superblock {
+        Superblock {
+            pool_id: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
+            max_bytes: 1 << 30,
+            incarnation: 7,
+            clean: true,
+            size_bytes: 1 << 20,
+            boot_id: BootId(0xfedc_ba98_7654_3210_0123_4567_89ab_cdef),
+        }
+    }
+
+    /// Fails on any change of the format: then the version must change with it.
+    #[test]
+    fn golden_superblock() {
+        let block = example().encode();
+        assert_eq!(crc32fast::hash(&block), GOLDEN, "the format of the superblock changed");
+    }
+    const GOLDEN: u32 = 1_054_073_979;
+
+    #[test]
+    fn decodes_what_it_encodes() {
+        let block = example().encode();
+        assert_eq!(Superblock::decode(Path::new("p"), &block).unwrap(), example());
+    }
+
+    #[test]
+    fn any_flipped_bit_is_an_error() {
+        let block = example().encode();
+        for bit in 0..SUPERBLOCK_BYTES * 8 {
+            let mut damaged = block;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(Path::new("p"), &damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn any_truncation_is_an_error() {
+        let block = example().encode();
+        for len in 0..SUPERBLOCK_BYTES {
+            let error = Superblock::decode(Path::new("p"), &block[..len]).unwrap_err();
+            let expected = if len < 8 {
+                matches!(error, Error::NotAPool { .. })
+            } else {
+                matches!(error, Error::Truncated { .. })
+            };
+            assert!(expected, "{len} bytes: {error}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut block = example().encode();
+        block[8] = 9;
+        let error = Superblock::decode(Path::new("p"), &block).unwrap_err();
+        assert!(matches!(error, Error::NewerVersion { found: 9, .. }), "{error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! The system calls that a pool needs, each behind a safe function.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// A mapping of a file, or of anonymous memory, unmapped on drop.
+///
+/// The whole range that the pool may grow to is reserved once. Of a file, only what was
+/// allocated by [`allocate`] is ever touched, so no access faults.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory; every access to it goes through atomics or through blocks
+// that one thread owns.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Send.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags | libc::MAP_NORESERVE,
+                descriptor,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base: base.cast(), bytes })
+    }
+
+    /// Reserves `bytes` of zeroed anonymous memory.
+    pub fn anonymous(bytes: u64) -> io::Result<Self> {
+        Self::map(usize_of(bytes)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// Maps `file`, shared; `sync` asks for a mapping whose write-backs are durable (DAX).
+    pub fn shared(file: &File, bytes: u64, sync: bool) -> io::Result<Self> {
+        let flags =
+            if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
+        Self::map(usize_of(bytes)?, flags, file.as_raw_fd())
+    }
+
+    /// The first byte.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Length of the reserved range.
+    #[inline(always)]
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Asks for huge pages behind the whole range, where the system allows it.
+    pub fn advise_huge_pages(&self) {
+        // SAFETY: advice on a mapping that this object owns changes no content. A refusal leaves
+        // small pages, which is no error.
+        unsafe { libc::madvise(self.base.cast(), self.bytes, libc::MADV_HUGEPAGE) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map`, and every reference into it borrows from the
+        // pool that owns this object.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+fn usize_of(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Allocates the bytes of `file` from `from` to `to`, extending it; they read as zero.
+pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to.saturating_sub(from))) else {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    };
+    if bytes == 0 {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: the call takes a descriptor that `file` keeps open, and plain integers.
+        match check(unsafe { libc::fallocate(file.as_raw_fd(), 0, from, bytes) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => return result,
+        }
+    }
+}
+
+/// Whether an attempt to lock found another holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// The lock is ours until the file is closed, or the process dies.
+    Taken,
+    /// Another open file holds it.
+    Held,
+}
+
+/// Takes an exclusive open-file-description lock on `bytes` bytes of `file` from `from`. It is
+/// dropped by the kernel when the file is closed or its process dies.
+pub fn lock(file: &File, from: u64, bytes: u64) -> io::Result<Lock> {
+    // SAFETY: all-zero is a valid value of this plain C struct.
+    let mut request: libc::flock = unsafe { std::mem::zeroed() };
+    request.l_type = libc::F_WRLCK as libc::c_short;
+    request.l_whence = libc::SEEK_SET as libc::c_short;
+    request.l_start = from as i64;
+    request.l_len = bytes as i64;
+    // SAFETY: the descriptor is open and the struct outlives the call.
+    match check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &request) }) {
+        Ok(()) => Ok(Lock::Taken),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(Lock::Held)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The type of the file system that holds `file`, as statfs names it.
+pub fn file_system_type(file: &File) -> io::Result<i64> {
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the call fills the struct that the pointer names, or fails.
+    check(unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so the struct is filled.
+    #[expect(clippy::unnecessary_cast, reason = "the field's type differs between targets")]
+    Ok(unsafe { found.assume_init() }.f_type as i64)
+}

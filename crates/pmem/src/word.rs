@@ -1,0 +1,115 @@
+//! Persistent words: the only way to store into a pool, with [`Reservation`](crate::Reservation)
+//! for blocks that nobody else can see yet.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::domain::Domain;
+
+/// An aligned 8-byte word of a pool, under the persistence domain `D`.
+///
+/// Words are little-endian on media; the supported targets are little-endian.
+#[derive(Debug)]
+pub struct Word<'pool, D> {
+    word: &'pool AtomicU64,
+    domain: PhantomData<D>,
+}
+
+impl<D> Clone for Word<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Word<'_, D> {}
+
+const _: () = assert!(cfg!(target_endian = "little"), "pool words are little-endian");
+
+impl<'pool, D: Domain> Word<'pool, D> {
+    pub(crate) fn new(word: &'pool AtomicU64) -> Self {
+        Self { word, domain: PhantomData }
+    }
+
+    fn address(self) -> usize {
+        std::ptr::from_ref(self.word) as usize
+    }
+
+    /// Loads the word.
+    #[inline(always)]
+    pub fn load(self, order: Ordering) -> u64 {
+        D::observe_load(self.address(), 8);
+        self.word.load(order)
+    }
+
+    /// Stores the word. Not durable before [`flush`](Self::flush) and [`Domain::fence`].
+    #[inline(always)]
+    pub fn store(self, value: u64, order: Ordering) {
+        if D::admit_store(self.address(), 8) {
+            self.word.store(value, order);
+        }
+    }
+
+    /// Replaces `current` by `new`; what the word held, as `Ok` if it was `current`.
+    ///
+    /// Acquire and release: a success publishes what this thread wrote before, and whoever reads
+    /// the word sees it; both outcomes see what the writer of the found value published.
+    #[inline(always)]
+    pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
+        if D::admit_store(self.address(), 8) {
+            self.word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+        } else {
+            Err(!current)
+        }
+    }
+
+    /// Stores a word that recovery never reads (an epoch): it is not part of what durability costs.
+    /// The full barrier orders it before all later loads of this thread.
+    #[inline(always)]
+    pub(crate) fn store_transient_fenced(self, value: u64) {
+        if D::admit_transient_store(self.address()) {
+            self.word.swap(value, Ordering::SeqCst);
+        }
+    }
+
+    /// As [`store_transient_fenced`](Self::store_transient_fenced), ordered only after all earlier
+    /// loads and stores of this thread.
+    #[inline(always)]
+    pub(crate) fn store_transient(self, value: u64) {
+        if D::admit_transient_store(self.address()) {
+            self.word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Clears the bits that `mask` lacks and returns what the word held; acquire and release.
+    #[inline]
+    pub fn fetch_and(self, mask: u64) -> u64 {
+        if D::admit_store(self.address(), 8) {
+            self.word.fetch_and(mask, Ordering::AcqRel)
+        } else {
+            self.word.load(Ordering::Acquire)
+        }
+    }
+
+    /// Sets the bits of `mask` and returns what the word held; acquire and release.
+    #[inline]
+    pub fn fetch_or(self, mask: u64) -> u64 {
+        if D::admit_store(self.address(), 8) {
+            self.word.fetch_or(mask, Ordering::AcqRel)
+        } else {
+            self.word.load(Ordering::Acquire)
+        }
+    }
+
+    /// Starts the write-back of the word's line; [`Domain::fence`] completes it.
+    #[inline(always)]
+    pub fn flush(self) {
+        // SAFETY: the word is a live reference, so its line is mapped.
+        unsafe { D::write_back(std::ptr::from_ref(self.word).cast()) }
+    }
+
+    /// Whether both words lie in one cache line, so that one flush serves both.
+    #[inline(always)]
+    pub fn same_line(self, other: Self) -> bool {
+        (self.address() ^ other.address()) < crate::write_back::LINE_BYTES as usize
+    }
+}

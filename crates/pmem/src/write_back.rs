@@ -1,0 +1,120 @@
+//! The best cache-line write-back instruction of this processor, found once at run time.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Bytes of a cache line on every machine that this runs on.
+pub const LINE_BYTES: u64 = 64;
+
+/// A write-back instruction, from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WriteBack {
+    /// `clwb`: writes back, may keep the line in the cache.
+    Clwb = 1,
+    /// `clflushopt`: writes back and evicts, not ordered with other flushes.
+    Clflushopt = 2,
+    /// `clflush`: writes back and evicts, serialized.
+    Clflush = 3,
+    /// `dc cvap` of aarch64: cleans to the point of persistence.
+    DcCvap = 4,
+}
+
+impl WriteBack {
+    /// The instruction's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clwb => "clwb",
+            Self::Clflushopt => "clflushopt",
+            Self::Clflush => "clflush",
+            Self::DcCvap => "dc cvap",
+        }
+    }
+}
+
+/// 0 until the processor was asked; then the discriminant of a [`WriteBack`]. Relaxed suffices:
+/// whoever sees 0 asks again and finds the same.
+static FOUND: AtomicU8 = AtomicU8::new(0);
+
+/// The instruction that this processor uses.
+pub fn instruction() -> WriteBack {
+    match FOUND.load(Ordering::Relaxed) {
+        1 => WriteBack::Clwb,
+        2 => WriteBack::Clflushopt,
+        3 => WriteBack::Clflush,
+        4 => WriteBack::DcCvap,
+        _ => {
+            let found = detect();
+            FOUND.store(found as u8, Ordering::Relaxed);
+            found
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> WriteBack {
+    // CPUID leaf 7: EBX bit 24 is clwb, bit 23 is clflushopt. clflush is part of x86-64.
+    let features = std::arch::x86_64::__cpuid_count(7, 0).ebx;
+    if features & (1 << 24) != 0 {
+        WriteBack::Clwb
+    } else if features & (1 << 23) != 0 {
+        WriteBack::Clflushopt
+    } else {
+        WriteBack::Clflush
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn detect() -> WriteBack {
+    WriteBack::DcCvap
+}
+
+/// Starts the write-back of the line that holds `address`.
+///
+/// # Safety
+/// `address` must lie in mapped memory.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub unsafe fn line(address: *const u8) {
+    // SAFETY: the instruction reads no register but the address, changes no value in memory, and
+    // exists on this processor by `instruction`; the caller vouches for the address.
+    unsafe {
+        match instruction() {
+            WriteBack::Clwb => {
+                std::arch::asm!("clwb [{0}]", in(reg) address, options(nostack, preserves_flags));
+            }
+            WriteBack::Clflushopt => {
+                std::arch::asm!("clflushopt [{0}]", in(reg) address, options(nostack, preserves_flags));
+            }
+            _ => {
+                std::arch::asm!("clflush [{0}]", in(reg) address, options(nostack, preserves_flags));
+            }
+        }
+    }
+}
+
+/// Completes the write-backs before, and orders stores before against stores after.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn store_fence() {
+    // SAFETY: sfence has no operand and no precondition.
+    unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) }
+}
+
+/// Starts the write-back of the line that holds `address`.
+///
+/// # Safety
+/// `address` must lie in mapped memory.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub unsafe fn line(address: *const u8) {
+    // SAFETY: cleans a line and changes no value; the caller vouches for the address.
+    unsafe { std::arch::asm!("dc cvap, {0}", in(reg) address, options(nostack, preserves_flags)) }
+}
+
+/// Completes the write-backs before, and orders stores before against stores after.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub fn store_fence() {
+    // SAFETY: a barrier has no operand and no precondition.
+    unsafe { std::arch::asm!("dsb ish", options(nostack, preserves_flags)) }
+}

@@ -1,0 +1,297 @@
+//! Descriptors: their layout in the pool, and how a caller fills one.
+//!
+//! ```text
+//! byte   0        8        16       24       32       40       48       56
+//! 0      status   info     address  old      new      address  old      new       entries 0, 1
+//! 64     address  old      new      address  ...                                  entries 2 ..
+//! ...                                                                  to 256     entry 9
+//! ```
+//!
+//! * `info`: bits 3..0 the number of entries, bits 15..8 the callback plus one, and from bit 16 on
+//!   three bits an entry, its recycling policy.
+//! * An entry with address zero is no target: it owns the blocks of its old and new value under
+//!   its policy, as a split owns the node that it replaces and the sibling that it makes.
+//! * A participant's partition is eight descriptors; the first is the record of its conditional
+//!   references as a helper. A thread borrows from other partitions when its own runs dry.
+//!
+//! An operation on one or two words lies in one line, so it is durable by one write-back. Stores
+//! to one line reach the medium in order, and `status` is written last, so no fence is needed
+//! before it; the other lines are durable before it is written.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::layout::{DESCRIPTORS_OFF, PARTICIPANT_COUNT, PARTITION_BYTES};
+use pando_pmem::{Domain, Guard, Reservation};
+
+use crate::error::{Error, Result};
+use crate::finalize::Policy;
+use crate::pmwcas::Pmwcas;
+use crate::word::{CONTROL_BITS, Life, State, Status};
+
+/// Words and owned blocks that one descriptor takes.
+pub const MAX_WORDS: usize = 10;
+pub(crate) const DESCRIPTOR_BYTES: u64 = 256;
+pub(crate) const DESCRIPTORS_PER_PARTITION: u64 = PARTITION_BYTES / DESCRIPTOR_BYTES;
+pub(crate) const DESCRIPTOR_COUNT: u64 = PARTICIPANT_COUNT as u64 * DESCRIPTORS_PER_PARTITION;
+pub(crate) const INFO_AT: u64 = 8;
+pub(crate) const ENTRIES_AT: u64 = 16;
+pub(crate) const ENTRY_BYTES: u64 = 24;
+/// Entries that share the first line with the status.
+const FIRST_LINE_ENTRIES: usize = 2;
+
+const _: () = {
+    assert!(ENTRIES_AT + MAX_WORDS as u64 * ENTRY_BYTES == DESCRIPTOR_BYTES);
+    assert!(ENTRIES_AT + FIRST_LINE_ENTRIES as u64 * ENTRY_BYTES == 64);
+    assert!(DESCRIPTORS_PER_PARTITION == 8 && DESCRIPTOR_COUNT <= 1 << 16);
+};
+
+pub(crate) fn descriptor_off(index: u64) -> u64 {
+    DESCRIPTORS_OFF + index * DESCRIPTOR_BYTES
+}
+
+/// One target or owned block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WordEntry {
+    pub off: u64,
+    pub old: u64,
+    pub new: u64,
+    pub policy: Policy,
+}
+
+/// The entries of an operation, in order of address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entries {
+    list: [WordEntry; MAX_WORDS],
+    count: usize,
+}
+
+impl Entries {
+    pub const EMPTY: Self = Self {
+        list: [WordEntry { off: 0, old: 0, new: 0, policy: Policy::None }; MAX_WORDS],
+        count: 0,
+    };
+
+    #[inline(always)]
+    pub fn all(&self) -> &[WordEntry] {
+        &self.list[..self.count]
+    }
+
+    /// Puts `entry` where the order of addresses wants it; owned blocks go last.
+    #[inline]
+    pub fn insert(&mut self, entry: WordEntry) -> Result<usize> {
+        if self.count == MAX_WORDS {
+            return Err(Error::TooManyWords);
+        }
+        let mut at = self.count;
+        if entry.off != 0 {
+            while at > 0 && (self.list[at - 1].off == 0 || self.list[at - 1].off >= entry.off) {
+                if self.list[at - 1].off == entry.off {
+                    return Err(Error::DuplicateAddress { off: entry.off });
+                }
+                at -= 1;
+            }
+        }
+        self.list.copy_within(at..self.count, at + 1);
+        self.list[at] = entry;
+        self.count += 1;
+        Ok(at)
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.list.copy_within(at + 1..self.count, at);
+        self.count -= 1;
+    }
+
+    fn info(&self, callback: Option<usize>) -> u64 {
+        let mut info = self.count as u64 | callback.map_or(0, |index| index as u64 + 1) << 8;
+        for (index, entry) in self.all().iter().enumerate() {
+            info |= (entry.policy as u64) << (16 + 3 * index);
+        }
+        info
+    }
+}
+
+/// A descriptor's content as it stands in the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Content {
+    pub entries: Entries,
+    pub callback: Option<usize>,
+}
+
+impl<D: Domain> Pmwcas<D> {
+    #[inline(always)]
+    pub(crate) fn status_word(&self, index: u64) -> pando_pmem::Word<'_, D> {
+        self.pool().word(descriptor_off(index))
+    }
+
+    #[inline(always)]
+    pub(crate) fn entry_word(&self, index: u64, entry: usize, field: u64) -> pando_pmem::Word<'_, D> {
+        self.pool().word(
+            descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field * 8,
+        )
+    }
+
+    /// Reads a descriptor; `None` if what stands there cannot have been written.
+    ///
+    /// The caller checks afterwards that the status still is of the life that it meant. The loads
+    /// are acquire, paired with the owner's release stores: who sees an entry of a later life
+    /// sees that life's status too.
+    pub(crate) fn content(&self, index: u64) -> Option<Content> {
+        let info = self.pool().word(descriptor_off(index) + INFO_AT).load(Ordering::Acquire);
+        let count = (info & 0xF) as usize;
+        let callback = ((info >> 8) & 0xFF) as usize;
+        if count > MAX_WORDS {
+            return None;
+        }
+        let mut entries = Entries { count, ..Entries::EMPTY };
+        for entry in 0..count {
+            let field = |field| self.entry_word(index, entry, field).load(Ordering::Acquire);
+            entries.list[entry] = WordEntry {
+                off: field(0),
+                old: field(1),
+                new: field(2),
+                policy: Policy::decode((info >> (16 + 3 * entry)) & 7)?,
+            };
+        }
+        Some(Content { entries, callback: callback.checked_sub(1) })
+    }
+
+    /// Writes the descriptor and makes it undecided and, after the next fence, durable.
+    pub(crate) fn publish(&self, life: Life, entries: &Entries, callback: Option<usize>) {
+        let off = descriptor_off(life.index);
+        let write = |index: usize, entry: &WordEntry| {
+            // Release, so that a helper of a former life that sees one of these also sees that
+            // the status has moved on.
+            self.entry_word(life.index, index, 0).store(entry.off, Ordering::Release);
+            self.entry_word(life.index, index, 1).store(entry.old, Ordering::Release);
+            self.entry_word(life.index, index, 2).store(entry.new, Ordering::Release);
+        };
+        if entries.count > FIRST_LINE_ENTRIES {
+            for (index, entry) in entries.all().iter().enumerate().skip(FIRST_LINE_ENTRIES) {
+                write(index, entry);
+            }
+            let bytes = ENTRIES_AT + entries.count as u64 * ENTRY_BYTES - 64;
+            self.pool().flush(off + 64, bytes);
+            D::fence();
+        }
+        for (index, entry) in entries.all().iter().enumerate().take(FIRST_LINE_ENTRIES) {
+            write(index, entry);
+        }
+        self.pool().word(off + INFO_AT).store(entries.info(callback), Ordering::Release);
+        let status = self.status_word(life.index);
+        status.store(Status::new(State::Undecided, life.sequence).encode(), Ordering::Release);
+        status.flush();
+    }
+}
+
+/// An operation being put together. Dropped without being executed, it is discarded.
+#[derive(Debug)]
+pub struct Descriptor<'op, 'pool, D: Domain> {
+    pub(crate) pmwcas: &'op Pmwcas<D>,
+    pub(crate) guard: &'op Guard<'pool, D>,
+    pub(crate) life: Life,
+    pub(crate) entries: Entries,
+    pub(crate) callback: Option<usize>,
+}
+
+/// An entry whose new value is still to come, from [`Descriptor::reserve_entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    off: u64,
+    old: u64,
+}
+
+fn check_value(value: u64) -> Result<()> {
+    if value & CONTROL_BITS == 0 { Ok(()) } else { Err(Error::ControlBits { value }) }
+}
+
+fn check_address(off: u64) -> Result<()> {
+    if off != 0 && off.is_multiple_of(8) { Ok(()) } else { Err(Error::NotAWord { off }) }
+}
+
+impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
+    /// Adds the word at `off`, to be changed from `expected` to `new` (equal to leave it as it
+    /// is, but only if it holds that).
+    #[inline]
+    pub fn add_word(&mut self, off: u64, expected: u64, new: u64) -> Result<()> {
+        check_address(off)?;
+        check_value(expected)?;
+        check_value(new)?;
+        self.entries.insert(WordEntry { off, old: expected, new, policy: Policy::None })?;
+        Ok(())
+    }
+
+    /// Adds a word that names a block, to be changed from `expected` to a block that
+    /// [`activate`](Self::activate) gives it (or to zero, if none does). What becomes of the
+    /// blocks is up to `policy`.
+    pub fn reserve_entry(&mut self, off: u64, expected: u64, policy: Policy) -> Result<Entry> {
+        check_address(off)?;
+        check_value(expected)?;
+        self.entries.insert(WordEntry { off, old: expected, new: 0, policy })?;
+        Ok(Entry { off, old: expected })
+    }
+
+    /// Adds a block that no target word names, but whose fate hangs on this operation: `old` is a
+    /// block that its success makes unreachable, or zero; a new one comes by
+    /// [`activate`](Self::activate).
+    pub fn own_block(&mut self, old: u64, policy: Policy) -> Result<Entry> {
+        check_value(old)?;
+        self.entries.insert(WordEntry { off: 0, old, new: 0, policy })?;
+        Ok(Entry { off: 0, old })
+    }
+
+    /// Passes a reserved block to the descriptor, as the new value of `entry`. Its content must
+    /// be flushed. From now on the policy of the entry decides over the block.
+    pub fn activate(&mut self, entry: Entry, block: Reservation<'_, 'pool, D>) -> u64 {
+        let place = self.entries.list[..self.entries.count]
+            .iter_mut()
+            .find(|word| word.off == entry.off && word.old == entry.old && word.new == 0);
+        match place {
+            Some(word) => {
+                word.new = block.into_logged();
+                word.new
+            }
+            // The entry was removed: the reservation ends here.
+            None => 0,
+        }
+    }
+
+    /// Takes the word at `off` out again. A block that it was given stays this operation's to
+    /// free, as if the operation had failed.
+    pub fn remove_word(&mut self, off: u64) -> Result<()> {
+        let at = self.entries.all().iter().position(|entry| entry.off == off && off != 0);
+        let at = at.ok_or(Error::NoSuchWord { off })?;
+        let entry = self.entries.list[at];
+        self.entries.remove(at);
+        if entry.policy.owns_new() && entry.new != 0 {
+            self.pmwcas.pool().reuse(self.guard, entry.new);
+        }
+        Ok(())
+    }
+
+    /// Executes the operation. True if every word held its expected value and now, durably, all
+    /// hold their new ones; false if none was changed.
+    #[inline]
+    pub fn execute(self) -> bool {
+        let this = std::mem::ManuallyDrop::new(self);
+        this.pmwcas.execute(this.guard, this.life, &this.entries, this.callback)
+    }
+
+    /// Gives the descriptor back; no word is changed, and blocks that it was given are free.
+    pub fn discard(self) {
+        drop(self);
+    }
+}
+
+impl<D: Domain> Drop for Descriptor<'_, '_, D> {
+    fn drop(&mut self) {
+        for entry in self.entries.all() {
+            if entry.policy.owns_new() && entry.new != 0 {
+                // Never activated: only the reservation is to be undone.
+                self.pmwcas.pool().reuse(self.guard, entry.new);
+            }
+        }
+        let free = Status::new(State::Free, self.life.sequence);
+        self.pmwcas.status_word(self.life.index).store(free.encode(), Ordering::Release);
+    }
+}

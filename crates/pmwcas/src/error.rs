@@ -1,0 +1,54 @@
+//! What can be wrong with the words of a PMwCAS.
+
+use crate::descriptor::MAX_WORDS;
+use crate::word::MAX_VALUE;
+
+/// Why a word was not added, or a descriptor not allocated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is in the descriptor already.
+    #[error("the word at {off:#x} is in the descriptor already; each address may stand once")]
+    DuplicateAddress {
+        /// The address that was given twice.
+        off: u64,
+    },
+    /// The address is not that of a word.
+    #[error("{off:#x} is not the address of a word; it must be a multiple of 8 and not zero")]
+    NotAWord {
+        /// The address that was given.
+        off: u64,
+    },
+    /// The descriptor is full.
+    #[error("the descriptor is full; it takes {MAX_WORDS} words and owned blocks")]
+    TooManyWords,
+    /// A value uses the control bits.
+    #[error("the value {value:#x} needs the three control bits; the largest value is {MAX_VALUE:#x}")]
+    ControlBits {
+        /// The value that was given.
+        value: u64,
+    },
+    /// The address to be removed is not in the descriptor.
+    #[error("the word at {off:#x} is not in the descriptor")]
+    NoSuchWord {
+        /// The address that was given.
+        off: u64,
+    },
+    /// The callback is not in the table.
+    #[error("callback {found} is not in the table, which has {known} of them")]
+    NoSuchCallback {
+        /// The index that was given.
+        found: usize,
+        /// Callbacks in the table.
+        known: usize,
+    },
+    /// All descriptors are in use.
+    #[error("all descriptors of all participants are in use; finish or discard some")]
+    DescriptorsExhausted,
+    /// The pool could not serve.
+    #[error(transparent)]
+    Pool(#[from] pando_pmem::Error),
+}
+
+/// The result of a call on a descriptor.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,275 @@
+//! The two phases (Algorithms 2 and 3): see the protocol on the crate's page.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard};
+
+use crate::descriptor::{DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, MAX_WORDS, WordEntry};
+use crate::pmwcas::Pmwcas;
+use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
+
+/// On whose behalf a thread drives an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Owner,
+    Helper,
+}
+
+/// What became of an attempt to put a reference into a target.
+enum Installed {
+    /// The target holds the reference.
+    Reference,
+    /// The target holds another value than the expected one.
+    Mismatch,
+    /// The operation is decided already.
+    Decided,
+}
+
+/// The entries that are targets; owned blocks stand behind them.
+fn targets(entries: &Entries) -> &[WordEntry] {
+    let all = entries.all();
+    let count = all.iter().position(|entry| entry.off == 0).unwrap_or(all.len());
+    &all[..count]
+}
+
+impl<D: Domain> Pmwcas<D> {
+    #[inline]
+    pub(crate) fn execute(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        entries: &Entries,
+        callback: Option<usize>,
+    ) -> bool {
+        self.publish(life, entries, callback);
+        // The descriptor is durable before anything refers to it.
+        D::fence();
+        self.activate_blocks(entries);
+        let succeeded = self.drive(guard, life, entries, Role::Owner);
+        self.finalize(guard, life, entries, callback, succeeded);
+        succeeded
+    }
+
+    /// Completes the operation to which the reference `found` refers.
+    #[inline(never)]
+    pub(crate) fn help(&self, guard: &Guard<'_, D>, found: u64) {
+        let (life, _) = Life::of(found);
+        if life.index >= DESCRIPTOR_COUNT {
+            return;
+        }
+        let Some(content) = self.content(life.index) else { return };
+        // After the copy: if the descriptor still is in that life, the copy is of that life.
+        if self.is_live(life) {
+            self.drive(guard, life, &content.entries, Role::Helper);
+        }
+    }
+
+    fn status_of(&self, life: Life) -> Option<Status> {
+        let word = self.status_word(life.index).load(Ordering::Acquire);
+        Status::decode(word).filter(|status| status.sequence == life.sequence)
+    }
+
+    /// Whether the operation is executing, decided or not.
+    fn is_live(&self, life: Life) -> bool {
+        self.status_of(life).is_some_and(|status| {
+            matches!(status.state, State::Undecided | State::Succeeded | State::Failed)
+        })
+    }
+
+    #[inline]
+    fn is_undecided(&self, life: Life) -> bool {
+        self.status_word(life.index).load(Ordering::Acquire)
+            == Status::new(State::Undecided, life.sequence).encode()
+    }
+
+    /// Drives an operation to its end; whether it succeeded.
+    fn drive(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries, role: Role) -> bool {
+        let targets = targets(entries);
+        let decision = self.phase_1(guard, life, targets, role);
+        let succeeded = match self.decide(life, decision) {
+            Some(State::Succeeded) => true,
+            Some(State::Failed) => false,
+            // Over, and its descriptor in another life: nothing is left to do.
+            _ => return false,
+        };
+        self.phase_2(life, targets, succeeded);
+        succeeded
+    }
+
+    /// Puts references into all targets, in order of address; the decision to be taken.
+    #[inline]
+    fn phase_1(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        targets: &[WordEntry],
+        role: Role,
+    ) -> Option<State> {
+        for (index, target) in targets.iter().enumerate() {
+            match self.install(guard, life, index, target, role) {
+                Installed::Reference => {}
+                Installed::Mismatch => return Some(State::Failed),
+                Installed::Decided => return None,
+            }
+        }
+        // A success may only be decided when no reference can be lost any more.
+        self.flush_targets(targets);
+        Some(State::Succeeded)
+    }
+
+    fn flush_targets(&self, targets: &[WordEntry]) {
+        if !D::WRITE_BACK {
+            return;
+        }
+        for (index, target) in targets.iter().enumerate() {
+            let word = self.pool().word(target.off);
+            // In order of address, so words of one line stand together.
+            if index == 0 || !word.same_line(self.pool().word(targets[index - 1].off)) {
+                word.flush();
+            }
+        }
+        D::fence();
+    }
+
+    #[inline]
+    fn install(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        index: usize,
+        target: &WordEntry,
+        role: Role,
+    ) -> Installed {
+        let word = self.pool().word(target.off);
+        let reference = life.reference();
+        loop {
+            let found = word.load(Ordering::Acquire);
+            if found == reference {
+                return Installed::Reference;
+            }
+            // Looked at before `found` is held against the operation: else a value that came
+            // after its end would count.
+            if !self.is_undecided(life) {
+                return Installed::Decided;
+            }
+            if found & CONTROL_BITS != 0 {
+                self.settle(guard, target.off, found);
+                continue;
+            }
+            if found != target.old {
+                // Undecided after `found` was read, so also when it was: the word really held
+                // another value while the operation could still have failed.
+                return Installed::Mismatch;
+            }
+            let conditional = match role {
+                Role::Owner => life.conditional(index),
+                Role::Helper => self.record_install(guard, life, target),
+            };
+            if word.compare_exchange(target.old, conditional).is_ok() {
+                self.complete_install(target.off, conditional);
+                if D::WRITE_BACK && role == Role::Helper {
+                    // The record is used again for the next install, so this one must be gone
+                    // from the medium.
+                    word.flush();
+                    D::fence();
+                }
+            }
+        }
+    }
+
+    /// Writes the helper's record of one install, durably; the conditional reference to it.
+    fn record_install(&self, guard: &Guard<'_, D>, life: Life, target: &WordEntry) -> u64 {
+        let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
+        let status = self.status_word(index);
+        let last = Status::decode(status.load(Ordering::Relaxed)).map_or(0, |last| last.sequence);
+        let next = Status::new(State::Helping, last.wrapping_add(1));
+        // The status first: who read the record's old life sees that it is over. Release, and
+        // acquire at the reader, as in `publish`.
+        status.store(next.encode(), Ordering::Release);
+        self.entry_word(index, 0, 0).store(target.off, Ordering::Release);
+        self.entry_word(index, 0, 1).store(target.old, Ordering::Release);
+        self.entry_word(index, 0, 2).store(life.reference(), Ordering::Release);
+        status.flush();
+        D::fence();
+        Life { index, sequence: next.sequence }.conditional(0)
+    }
+
+    /// Replaces the conditional reference `found` in the word at `off` by the reference if its
+    /// operation is undecided, by the old value otherwise (`complete_install`; the paper's listing
+    /// leaves its variables undefined, so this is Harris's RDCSS).
+    pub(crate) fn complete_install(&self, off: u64, found: u64) {
+        let (record, entry) = Life::of(found);
+        if record.index >= DESCRIPTOR_COUNT || entry >= MAX_WORDS {
+            return;
+        }
+        let old = self.entry_word(record.index, entry, 1).load(Ordering::Acquire);
+        let named = self.entry_word(record.index, entry, 2).load(Ordering::Acquire);
+        // After the loads: if the record still is in that life, they are of that life. If not,
+        // its installer has seen the word without this conditional reference.
+        let Some(status) = self.status_of(record) else { return };
+        let life = if status.state == State::Helping { Life::of(named).0 } else { record };
+        if life.index >= DESCRIPTOR_COUNT {
+            return;
+        }
+        let word = self.pool().word(off);
+        if self.is_undecided(life) {
+            let _ = word.compare_exchange(found, life.reference());
+        } else {
+            let _ = word.compare_exchange(found, old);
+            if D::WRITE_BACK {
+                // The operation may end before anyone else writes this line back.
+                word.flush();
+                D::fence();
+            }
+        }
+    }
+
+    /// Decides, if nobody has yet, and makes the decision durable; what was decided, or `None` if
+    /// the operation is over.
+    #[inline]
+    fn decide(&self, life: Life, decision: Option<State>) -> Option<State> {
+        let word = self.status_word(life.index);
+        if let Some(decision) = decision {
+            let undecided = Status::new(State::Undecided, life.sequence);
+            let decided = Status { state: decision, dirty: D::WRITE_BACK, ..undecided };
+            let _ = word.compare_exchange(undecided.encode(), decided.encode());
+        }
+        let status = self.status_of(life)?;
+        if status.dirty {
+            word.flush();
+            D::fence();
+            let clean = Status { dirty: false, ..status };
+            let _ = word.compare_exchange(status.encode(), clean.encode());
+        }
+        Some(status.state)
+    }
+
+    /// Replaces the references by final values, durably.
+    #[inline]
+    fn phase_2(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
+        let reference = life.reference();
+        let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+        for target in targets {
+            let word = self.pool().word(target.off);
+            let value = if succeeded { target.new } else { target.old };
+            loop {
+                match word.compare_exchange(reference, value | dirty) {
+                    Ok(_) => break,
+                    // A conditional reference may be one of this operation's. Completed after
+                    // the decision it becomes the old value, never again the reference.
+                    Err(found) if found & RDCSS != 0 => self.complete_install(target.off, found),
+                    Err(_) => break,
+                }
+            }
+        }
+        if D::WRITE_BACK {
+            self.flush_targets(targets);
+            for target in targets {
+                let value = if succeeded { target.new } else { target.old };
+                let _ = self.pool().word(target.off).compare_exchange(value | DIRTY, value);
+            }
+        }
+    }
+}
+
+const _: () = assert!(MWCAS != RDCSS);

@@ -1,0 +1,206 @@
+//! What becomes of the blocks behind an operation's words when it is over (section 5.2, table 1).
+//!
+//! The owner of the operation finalizes it, once all targets hold final values, durably:
+//!
+//! 1. the active bits of the blocks to be freed are cleared, durable;
+//! 2. status := *free*, durable;
+//! 3. the blocks go back for reuse: those that others may look at after their epoch, those that
+//!    nobody ever saw at once.
+//!
+//! A crash before 2 repeats 1, which changes nothing; no block is reused before 2, so repeating
+//! cannot hit a block in its next life. If the owner stops for ever, its blocks stay allocated
+//! until recovery; nobody else is held up.
+//!
+//! With a callback all three wait for the epoch, and the callback runs between 1 and 2. It may run
+//! again after a crash, so it must be idempotent.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard, Pool};
+
+use crate::descriptor::{Content, Entries};
+use crate::pmwcas::Pmwcas;
+use crate::word::{Life, State, Status};
+
+/// Which blocks are freed when an operation is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// None.
+    #[default]
+    None = 0,
+    /// The old one after success, the new one after failure.
+    FreeOne = 1,
+    /// The new one after failure.
+    FreeNewOnFailure = 2,
+    /// The old one after success.
+    FreeOldOnSuccess = 3,
+}
+
+impl Policy {
+    pub(crate) fn decode(bits: u64) -> Option<Self> {
+        match bits {
+            0 => Some(Self::None),
+            1 => Some(Self::FreeOne),
+            2 => Some(Self::FreeNewOnFailure),
+            3 => Some(Self::FreeOldOnSuccess),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn owns_new(self) -> bool {
+        matches!(self, Self::FreeOne | Self::FreeNewOnFailure)
+    }
+
+    fn owns_old(self) -> bool {
+        matches!(self, Self::FreeOne | Self::FreeOldOnSuccess)
+    }
+}
+
+/// Callbacks that one table holds.
+pub const MAX_CALLBACKS: usize = 16;
+
+/// A callback that runs when an operation is over and nobody can look at its blocks any more.
+pub type Finalize<D> = fn(&Finalization<'_, '_, D>);
+
+/// A word of a finalized operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinalizedWord {
+    /// Its address; zero for an owned block.
+    pub off: u64,
+    /// The value that was expected.
+    pub old: u64,
+    /// The value that was to be set.
+    pub new: u64,
+}
+
+/// What a callback is told.
+#[derive(Debug)]
+pub struct Finalization<'call, 'pool, D: Domain> {
+    /// Whether the operation succeeded.
+    pub succeeded: bool,
+    /// Its words, in order of address.
+    pub words: &'call [FinalizedWord],
+    /// The pool.
+    pub pool: &'pool Pool<D>,
+}
+
+/// Operations whose callbacks wait for their epoch.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    queue: VecDeque<(u64, u64)>,
+}
+
+fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u64> {
+    entries
+        .all()
+        .iter()
+        .filter_map(move |entry| match succeeded {
+            true if entry.policy.owns_old() => Some(entry.old),
+            false if entry.policy.owns_new() => Some(entry.new),
+            _ => None,
+        })
+        .filter(|&off| off != 0)
+}
+
+impl<D: Domain> Pmwcas<D> {
+    /// Sets the active bits of the blocks that come with the operation. The descriptor is durable.
+    pub(crate) fn activate_blocks(&self, entries: &Entries) {
+        for entry in entries.all() {
+            if entry.policy.owns_new() && entry.new != 0 {
+                self.pool().activate_logged(entry.new);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn finalize(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        entries: &Entries,
+        callback: Option<usize>,
+        succeeded: bool,
+    ) {
+        if callback.is_some() {
+            let epoch = guard.unlink_epoch();
+            let mut waiting = self.waiting(guard.slot()).borrow_mut();
+            waiting.queue.push_back((epoch, life.index));
+            return;
+        }
+        let with_blocks = entries.all().iter().any(|entry| entry.policy != Policy::None);
+        let free = Status::new(State::Free, life.sequence).encode();
+        let status = self.status_word(life.index);
+        if !with_blocks {
+            // Not flushed: what recovery would do for the decided operation, again, is nothing.
+            status.store(free, Ordering::Release);
+            return;
+        }
+        self.free_blocks(entries, succeeded);
+        status.store(free, Ordering::Release);
+        status.flush();
+        D::fence();
+        for off in blocks_to_free(entries, succeeded) {
+            if succeeded {
+                guard.defer_reuse(off);
+            } else {
+                self.pool().reuse(guard, off);
+            }
+        }
+    }
+
+    /// Clears the active bits of the blocks to be freed, durably; any number of times.
+    pub(crate) fn free_blocks(&self, entries: &Entries, succeeded: bool) {
+        for off in blocks_to_free(entries, succeeded) {
+            self.pool().recover_deactivate(off);
+        }
+        D::fence();
+    }
+
+    /// Runs the callbacks of this participant whose epoch has come.
+    pub(crate) fn run_ripe_callbacks(&self, guard: &Guard<'_, D>) {
+        loop {
+            let Some((epoch, index)) = self.waiting(guard.slot()).borrow().queue.front().copied()
+            else {
+                return;
+            };
+            if !guard.is_ripe(epoch) {
+                return;
+            }
+            self.waiting(guard.slot()).borrow_mut().queue.pop_front();
+            let status = Status::decode(self.status_word(index).load(Ordering::Acquire));
+            if let (Some(status), Some(content)) = (status, self.content(index)) {
+                let succeeded = status.state == State::Succeeded;
+                self.finish_with_callback(index, status, &content, succeeded);
+                for off in blocks_to_free(&content.entries, succeeded) {
+                    self.pool().reuse(guard, off);
+                }
+            }
+        }
+    }
+
+    /// Frees the blocks, runs the callback and frees the descriptor, durably.
+    pub(crate) fn finish_with_callback(
+        &self,
+        index: u64,
+        status: Status,
+        content: &Content,
+        succeeded: bool,
+    ) {
+        self.free_blocks(&content.entries, succeeded);
+        if let Some(callback) = content.callback.and_then(|index| self.callback(index)) {
+            let words: Vec<_> = content
+                .entries
+                .all()
+                .iter()
+                .map(|entry| FinalizedWord { off: entry.off, old: entry.old, new: entry.new })
+                .collect();
+            callback(&Finalization { succeeded, words: &words, pool: self.pool() });
+            D::fence();
+        }
+        let word = self.status_word(index);
+        word.store(Status::new(State::Free, status.sequence).encode(), Ordering::Release);
+        word.flush();
+        D::fence();
+    }
+}

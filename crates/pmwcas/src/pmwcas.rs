@@ -1,0 +1,219 @@
+//! The PMwCAS of a pool: reading words, single-word CAS, allocating descriptors.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::layout::PARTICIPANT_COUNT;
+use pando_pmem::{Domain, Guard, Pool};
+
+use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
+use crate::error::{Error, Result};
+use crate::finalize::{Finalize, MAX_CALLBACKS, Waiting};
+use crate::recovery::Recovered;
+use crate::word::{CONTROL_BITS, DIRTY, Life, RDCSS, State, Status};
+
+/// PMwCAS over one pool. Opening it recovers what a crash left.
+#[derive(Debug)]
+pub struct Pmwcas<D: Domain> {
+    pool: Arc<Pool<D>>,
+    callbacks: Vec<Finalize<D>>,
+    waiting: Box<[PerParticipant]>,
+    recovered: Recovered,
+}
+
+#[derive(Debug, Default)]
+struct PerParticipant(RefCell<Waiting>);
+
+// SAFETY: the cell of a slot is only touched by the thread that holds the slot, and the pool
+// orders the hand-over of a slot from thread to thread.
+unsafe impl Sync for PerParticipant {}
+
+impl<D: Domain> Pmwcas<D> {
+    /// Recovers the operations that a crash cut short, and readies the pool for new ones.
+    ///
+    /// `callbacks` is the table to which descriptors refer by index: at each opening the same
+    /// functions at the same places.
+    pub fn open(pool: Arc<Pool<D>>, callbacks: &[Finalize<D>]) -> Result<Self> {
+        if callbacks.len() > MAX_CALLBACKS {
+            return Err(Error::NoSuchCallback { found: callbacks.len(), known: MAX_CALLBACKS });
+        }
+        let mut pmwcas = Self {
+            pool,
+            callbacks: callbacks.to_vec(),
+            waiting: (0..PARTICIPANT_COUNT).map(|_| PerParticipant::default()).collect(),
+            recovered: Recovered::default(),
+        };
+        pmwcas.recovered = pmwcas.recover();
+        pmwcas.pool.reset_participants();
+        Ok(pmwcas)
+    }
+
+    /// The pool.
+    #[inline(always)]
+    pub fn pool(&self) -> &Pool<D> {
+        &self.pool
+    }
+
+    /// A handle of the pool.
+    pub fn pool_handle(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    /// What recovery found when the pool was opened.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    pub(crate) fn callback(&self, index: usize) -> Option<Finalize<D>> {
+        self.callbacks.get(index).copied()
+    }
+
+    pub(crate) fn waiting(&self, slot: usize) -> &RefCell<Waiting> {
+        &self.waiting[slot].0
+    }
+
+    /// The value of the word at `off`, durable; completes operations that are in the way
+    /// (Algorithm 3, `pmwcas_read`).
+    #[inline(always)]
+    pub fn read(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
+        let value = self.pool.word(off).load(Ordering::Acquire);
+        if value & CONTROL_BITS == 0 { value } else { self.read_settled(guard, off) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_settled(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
+        loop {
+            let found = self.pool.word(off).load(Ordering::Acquire);
+            if found & CONTROL_BITS == 0 {
+                return found;
+            }
+            self.settle(guard, off, found);
+        }
+    }
+
+    /// Does what `found`, in the word at `off`, wants before the word can be read.
+    pub(crate) fn settle(&self, guard: &Guard<'_, D>, off: u64, found: u64) {
+        if found & RDCSS != 0 {
+            self.complete_install(off, found);
+        } else if found & DIRTY != 0 {
+            self.persist(off, found);
+        } else if found & CONTROL_BITS != 0 {
+            self.help(guard, found);
+        }
+    }
+
+    /// Makes a dirty value durable and says so (Algorithm 1, `persist`).
+    pub(crate) fn persist(&self, off: u64, dirty: u64) {
+        let word = self.pool.word(off);
+        word.flush();
+        D::fence();
+        let _ = word.compare_exchange(dirty, dirty & !DIRTY);
+    }
+
+    /// Single-word persistent CAS (Algorithm 1): on success `new` is durable on return. On
+    /// failure, the value that was there.
+    pub fn compare_exchange(
+        &self,
+        guard: &Guard<'_, D>,
+        off: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        let dirty = if D::WRITE_BACK { new | DIRTY } else { new };
+        self.swap_settled(guard, off, expected, dirty)?;
+        if D::WRITE_BACK {
+            self.persist(off, dirty);
+        }
+        Ok(())
+    }
+
+    /// As [`compare_exchange`](Self::compare_exchange), without making `new` durable.
+    ///
+    /// Only for a value on which nothing durable depends: whoever later changes the word by a
+    /// PMwCAS makes that later value durable, and a crash may bring back any earlier one.
+    #[inline]
+    pub fn compare_exchange_undurable(
+        &self,
+        guard: &Guard<'_, D>,
+        off: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        self.swap_settled(guard, off, expected, new)
+    }
+
+    #[inline]
+    fn swap_settled(
+        &self,
+        guard: &Guard<'_, D>,
+        off: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        loop {
+            match self.pool.word(off).compare_exchange(expected, new) {
+                Ok(_) => return Ok(()),
+                Err(found) if found & CONTROL_BITS != 0 => self.settle(guard, off, found),
+                Err(found) => return Err(found),
+            }
+        }
+    }
+
+    /// Allocates a descriptor.
+    #[inline]
+    pub fn allocate<'op, 'pool>(
+        &'op self,
+        guard: &'op Guard<'pool, D>,
+    ) -> Result<Descriptor<'op, 'pool, D>> {
+        let life = self.claim_descriptor(guard)?;
+        Ok(Descriptor { pmwcas: self, guard, life, entries: Entries::EMPTY, callback: None })
+    }
+
+    /// Allocates a descriptor whose end runs the callback at `callback` of the table.
+    pub fn allocate_with_callback<'op, 'pool>(
+        &'op self,
+        guard: &'op Guard<'pool, D>,
+        callback: usize,
+    ) -> Result<Descriptor<'op, 'pool, D>> {
+        if callback >= self.callbacks.len() {
+            return Err(Error::NoSuchCallback { found: callback, known: self.callbacks.len() });
+        }
+        self.run_ripe_callbacks(guard);
+        let mut descriptor = self.allocate(guard)?;
+        descriptor.callback = Some(callback);
+        Ok(descriptor)
+    }
+
+    #[inline]
+    fn claim_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
+        let own = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
+        match (1..DESCRIPTORS_PER_PARTITION).find_map(|at| self.claim(own + at)) {
+            Some(life) => Ok(life),
+            None => self.borrow_descriptor(guard),
+        }
+    }
+
+    /// One's own partition has run dry: finish what waits there, then look at the others.
+    #[cold]
+    fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
+        self.run_ripe_callbacks(guard);
+        // Slots below the high mark are those that recovery will look at.
+        let partitions = self.pool.participants_high() as u64;
+        (0..partitions * DESCRIPTORS_PER_PARTITION)
+            .filter(|index| index % DESCRIPTORS_PER_PARTITION != 0)
+            .find_map(|index| self.claim(index))
+            .ok_or(Error::DescriptorsExhausted)
+    }
+
+    #[inline]
+    fn claim(&self, index: u64) -> Option<Life> {
+        let word = self.status_word(index);
+        let found = word.load(Ordering::Acquire);
+        let status = Status::decode(found).filter(|status| status.state == State::Free)?;
+        let filling = Status::new(State::Filling, status.sequence.wrapping_add(1));
+        word.compare_exchange(found, filling.encode()).ok()?;
+        Some(Life { index, sequence: filling.sequence })
+    }
+}

@@ -1,0 +1,116 @@
+//! Recovery (section 4.4): a scan of the descriptors of those participants that ever claimed a
+//! slot since the last recovery, and of nothing else.
+//!
+//! 1. Every word that holds a reference, or a conditional reference, of a descriptor found in
+//!    use, gets its final value, durable: the new one if the descriptor succeeded and the word
+//!    held the reference; the old one otherwise. A conditional reference never stands for the
+//!    new value: a success is decided only when all targets hold references, durably, so it can
+//!    only be a late one.
+//! 2. Blocks are freed by policy, callbacks run.
+//! 3. The descriptors become free, durable.
+//!
+//! Cut short at any point it can be run again: after 1 no word holds a reference, 2 is
+//! idempotent, and nothing is reused before the pool is open.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, layout};
+
+use crate::descriptor::{DESCRIPTORS_PER_PARTITION, WordEntry};
+use crate::pmwcas::Pmwcas;
+use crate::word::{DIRTY, Life, State, Status};
+
+/// What recovery did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Operations found decided as succeeded, and completed.
+    pub rolled_forward: u64,
+    /// Operations found undecided or failed, and undone.
+    pub rolled_back: u64,
+    /// Participants whose descriptors were looked at.
+    pub participants: u64,
+}
+
+impl<D: Domain> Pmwcas<D> {
+    pub(crate) fn recover(&self) -> Recovered {
+        let participants = self.pool().participants_high() as u64;
+        let mut recovered = Recovered { participants, ..Recovered::default() };
+        let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;
+        for index in indexes.clone() {
+            self.restore_words(index);
+        }
+        D::fence();
+        for index in indexes {
+            match self.finish(index) {
+                Some(true) => recovered.rolled_forward += 1,
+                Some(false) => recovered.rolled_back += 1,
+                None => {}
+            }
+        }
+        recovered
+    }
+
+    fn restore_words(&self, index: u64) {
+        let Some(status) = self.status(index) else { return };
+        let life = Life { index, sequence: status.sequence };
+        if status.state == State::Helping {
+            let field = |field| self.entry_word(index, 0, field).load(Ordering::Acquire);
+            self.restore_word(field(0), life.conditional(0), field(1));
+            return;
+        }
+        if !matches!(status.state, State::Undecided | State::Succeeded | State::Failed) {
+            return;
+        }
+        let Some(content) = self.content(index) else { return };
+        for (at, entry) in content.entries.all().iter().enumerate() {
+            let WordEntry { off, old, new, .. } = *entry;
+            let value = if status.state == State::Succeeded { new } else { old };
+            self.restore_word(off, life.reference(), value);
+            self.restore_word(off, life.conditional(at), old);
+        }
+    }
+
+    fn restore_word(&self, off: u64, held: u64, value: u64) {
+        let in_pool = off >= layout::CONTROL_OFF && off < self.pool().size_bytes();
+        if !in_pool || !off.is_multiple_of(8) {
+            return;
+        }
+        let word = self.pool().word(off);
+        if word.load(Ordering::Acquire) & !DIRTY == held {
+            word.store(value, Ordering::Release);
+            word.flush();
+        }
+    }
+
+    /// Frees what the operation owned, and the descriptor. Whether it had succeeded; `None` if
+    /// there was no operation.
+    fn finish(&self, index: u64) -> Option<bool> {
+        let status = self.status(index)?;
+        match status.state {
+            State::Free => None,
+            State::Filling | State::Helping => {
+                self.set_free(index, status);
+                None
+            }
+            State::Undecided | State::Succeeded | State::Failed => {
+                let succeeded = status.state == State::Succeeded;
+                match self.content(index) {
+                    Some(content) => self.finish_with_callback(index, status, &content, succeeded),
+                    None => self.set_free(index, status),
+                }
+                Some(succeeded)
+            }
+        }
+    }
+
+    fn set_free(&self, index: u64, status: Status) {
+        let word = self.status_word(index);
+        word.store(Status::new(State::Free, status.sequence).encode(), Ordering::Release);
+        word.flush();
+        D::fence();
+    }
+
+    fn status(&self, index: u64) -> Option<Status> {
+        Status::decode(self.status_word(index).load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,134 @@
+//! The bits of a word that may be under a PMwCAS, and of a descriptor's status.
+
+/// The word holds a reference to a descriptor.
+pub(crate) const MWCAS: u64 = 1 << 63;
+/// The word holds a conditional reference.
+pub(crate) const RDCSS: u64 = 1 << 62;
+/// The word may not be durable yet.
+pub(crate) const DIRTY: u64 = 1 << 61;
+/// The bits that no value may use.
+pub const CONTROL_BITS: u64 = MWCAS | RDCSS | DIRTY;
+/// The largest value of a word.
+pub const MAX_VALUE: u64 = !CONTROL_BITS;
+
+const INDEX_BITS: u32 = 16;
+const ENTRY_BITS: u32 = 4;
+const SEQUENCE_SHIFT: u32 = INDEX_BITS + ENTRY_BITS;
+/// Sequence numbers wrap at this: a thread would have to sleep over 2^41 uses of one descriptor,
+/// weeks of nothing else, and wake at exactly the same number.
+const SEQUENCE_MASK: u64 = (1 << 41) - 1;
+
+/// One life of one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub index: u64,
+    pub sequence: u64,
+}
+
+impl Life {
+    /// The reference that stands in a target word.
+    pub fn reference(self) -> u64 {
+        MWCAS | self.sequence << SEQUENCE_SHIFT | self.index
+    }
+
+    /// The conditional reference that stands for `entry`.
+    pub fn conditional(self, entry: usize) -> u64 {
+        RDCSS | self.sequence << SEQUENCE_SHIFT | (entry as u64) << INDEX_BITS | self.index
+    }
+
+    /// What a reference or a conditional reference names.
+    pub fn of(word: u64) -> (Self, usize) {
+        let index = word & ((1 << INDEX_BITS) - 1);
+        let entry = (word >> INDEX_BITS) & ((1 << ENTRY_BITS) - 1);
+        let sequence = (word >> SEQUENCE_SHIFT) & SEQUENCE_MASK;
+        (Self { index, sequence }, entry as usize)
+    }
+}
+
+/// What a descriptor is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing.
+    Free = 0,
+    /// Being filled by its owner.
+    Filling = 1,
+    /// Executing, not decided.
+    Undecided = 2,
+    /// Decided: the new values hold.
+    Succeeded = 3,
+    /// Decided: the old values hold.
+    Failed = 4,
+    /// The record of a helper's conditional reference.
+    Helping = 5,
+}
+
+/// A descriptor's status: state, sequence number, dirty bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub state: State,
+    pub sequence: u64,
+    pub dirty: bool,
+}
+
+const STATE_SHIFT: u32 = 48;
+
+impl Status {
+    pub fn new(state: State, sequence: u64) -> Self {
+        Self { state, sequence: sequence & SEQUENCE_MASK, dirty: false }
+    }
+
+    pub fn encode(self) -> u64 {
+        let dirty = if self.dirty { DIRTY } else { 0 };
+        dirty | (self.state as u64) << STATE_SHIFT | self.sequence
+    }
+
+    /// Checked: `None` for a word that cannot have been written.
+    pub fn decode(word: u64) -> Option<Self> {
+        let state = match (word >> STATE_SHIFT) & 0x1FFF {
+            0 => State::Free,
+            1 => State::Filling,
+            2 => State::Undecided,
+            3 => State::Succeeded,
+            4 => State::Failed,
+            5 => State::Helping,
+            _ => return None,
+        };
+        let sequence = word & ((1 << STATE_SHIFT) - 1);
+        if word & (MWCAS | RDCSS) != 0 || sequence & !SEQUENCE_MASK != 0 {
+            return None;
+        }
+        Some(Self { state, sequence, dirty: word & DIRTY != 0 })
+    }
+}
+
+const _: () = {
+    assert!(CONTROL_BITS == 0b111 << 61);
+    assert!(SEQUENCE_MASK << SEQUENCE_SHIFT & CONTROL_BITS == 0);
+    assert!(SEQUENCE_SHIFT + 41 == 61);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_name_what_they_were_made_of() {
+        let life = Life { index: 1023, sequence: SEQUENCE_MASK };
+        assert_eq!(Life::of(life.reference()), (life, 0));
+        assert_eq!(Life::of(life.conditional(9)), (life, 9));
+        assert_eq!(life.reference() & CONTROL_BITS, MWCAS);
+        assert_eq!(life.conditional(9) & CONTROL_BITS, RDCSS);
+    }
+
+    #[test]
+    fn golden_status_words() {
+        let status = |state| Status { state, sequence: 0x12, dirty: true }.encode();
+        assert_eq!(status(State::Undecided), 0x2002_0000_0000_0012);
+        assert_eq!(status(State::Helping), 0x2005_0000_0000_0012);
+        for word in [status(State::Succeeded), 0, 7] {
+            assert_eq!(Status::decode(word).map(Status::encode), Some(word));
+        }
+        assert_eq!(Status::decode(6 << STATE_SHIFT), None);
+        assert_eq!(Status::decode(MWCAS), None);
+    }
+}
