@@ -39,7 +39,7 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Sides to compare; all are loaded at once
-    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap")]
+    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap,bztree")]
     pub sides: Vec<SideName>,
     /// Side that the others are divided by [default: the first]
     #[arg(long)]
@@ -74,6 +74,9 @@ pub struct RunArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// Ask for huge pages behind the pools of BzTree
+    #[arg(long)]
+    pub huge_pages: bool,
     /// Write one JSON object a line to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
@@ -83,7 +86,7 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 pub struct CostsArgs {
     /// Records loaded first
-    #[arg(long, value_parser = count, default_value = "1M")]
+    #[arg(long, value_parser = count, default_value = "100k")]
     pub records: u64,
     /// Operations of each kind that are counted
     #[arg(long, value_parser = count, default_value = "100k")]
@@ -111,7 +114,7 @@ pub struct RecoveryArgs {
 #[derive(Args, Debug)]
 pub struct SpaceArgs {
     /// Sides to fill, one after the other
-    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap")]
+    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap,bztree,bztree:process")]
     pub sides: Vec<SideName>,
     /// Numbers of records
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]

@@ -95,13 +95,22 @@ pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<
     Ok(table.rows())
 }
 
-/// Loads `records` records into a new side of `entrant`, checks it, and says how many bytes one
+/// Bytes a record, all that the side takes included.
+#[derive(Clone, Copy, Debug)]
+pub struct Space {
+    /// Of a pool what it has used, otherwise the heap's growth.
+    pub used: Option<f64>,
+    /// Of a pool's file what the file system has given to it.
+    pub file: Option<f64>,
+}
+
+/// Loads the plan's records into a new side of `entrant`, checks it, and says how many bytes one
 /// takes.
 pub fn bytes_per_record(
     plan: &Plan,
     entrant: &Entrant,
     progress: &ProgressBar,
-) -> Result<Option<f64>, Error> {
+) -> Result<Space, Error> {
     let run = Run { plan, chooser: Chooser::Uniform, progress };
     progress.set_length(LOAD_SLICES);
     let (contestant, _) = run.load(machine::cores().len().max(1), entrant)?;
@@ -109,7 +118,8 @@ pub fn bytes_per_record(
         .subject
         .check_all(&contestant.live)
         .map_err(|fault| failed(entrant, "the final check", 1, fault))?;
-    Ok(contestant.bytes_per_record)
+    let file = contestant.subject.file_bytes().map(|bytes| bytes as f64 / plan.records as f64);
+    Ok(Space { used: contestant.bytes_per_record, file })
 }
 
 fn base_of(plan: &Plan, entrants: &[Entrant]) -> Result<usize, Error> {

@@ -37,6 +37,15 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Has the kernel kill this process with the thread that started it.
+pub fn die_with_parent() {
+    // SAFETY: the call takes plain integers and touches no memory of this process.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)
+    };
+}
+
 /// Bytes that the heap has given out, all arenas together; `None` where the C library does not
 /// say.
 ///

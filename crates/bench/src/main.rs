@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Command::RecoveryChild(args) => be_child(&args),
         Command::Sides => {
             for (name, what) in sides::SIDES {
-                println!("{name:<16} {what}");
+                println!("{name:<20} {what}");
             }
             Ok(())
         }
@@ -58,7 +58,11 @@ fn entrants(names: &[SideName], options: &BuildOptions) -> Vec<Entrant> {
 }
 
 fn run(args: &RunArgs) -> Outcome {
-    let options = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
+    let options = BuildOptions {
+        pool_dir: args.pool_dir.clone(),
+        huge_pages: args.huge_pages,
+        ..BuildOptions::default()
+    };
     let plan = Plan {
         base: args.base.map(|base| base.to_string()),
         mixes: args.mix.clone(),
@@ -83,7 +87,7 @@ fn run(args: &RunArgs) -> Outcome {
 
 fn count_costs(args: &CostsArgs) -> Outcome {
     let index = sides::bztree::counting(&BuildOptions::default())?;
-    let costs = costs::count(&*index, args.records, args.samples)?;
+    let costs = costs::count(&index, args.records, args.samples)?;
     print!("{}", costs::table(&costs));
     Ok(())
 }
@@ -105,8 +109,9 @@ fn time_recovery(args: &RecoveryArgs) -> Outcome {
             let Spread { median, min, max } = Spread::of(&ns);
             [median, min, max].map(|ns| duration(ns as u64)).join(" / ")
         };
+        let in_flight = all.iter().filter(|reopened| reopened.in_flight > 0).count();
         println!(
-            "{} records, killed and opened {} times: open {}, to the first get {} (median / min / max)",
+            "{} records, killed and opened {} times: open {}, to the first get {} (median / min / max); {in_flight} kills cut operations short",
             report::count(records),
             all.len(),
             spread(|reopened| reopened.open_ns),

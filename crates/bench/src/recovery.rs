@@ -6,18 +6,22 @@
 //! some more, and writes until it is killed in its turn. So every opening but the first is of a
 //! pool that was recovered before and killed again.
 //!
-//! A child says on its standard output, a line each: `filled`, or `opened OPEN_NS TOTAL_NS`.
+//! A child says on its standard output, a line each: `filled`, or
+//! `opened OPEN_NS TOTAL_NS IN_FLIGHT`. It dies with its parent, whatever the parent dies of.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use pando_bztree::BzTree;
 use pando_index::RangeIndex;
+use pando_pmem::Process;
 
 use crate::error::Error;
 use crate::keys::{belongs, key_of, value_of};
+use crate::machine;
 use crate::rng::Rng;
 use crate::sides::{BuildError, BuildOptions, bztree};
 
@@ -50,6 +54,19 @@ pub struct Reopened {
     pub open_ns: u64,
     /// Until the first get had its answer.
     pub total_ns: u64,
+    /// Operations that the kill before it had cut short.
+    pub in_flight: u64,
+}
+
+/// A child process, killed when it is dropped.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // If it has ended by itself there is nothing left to kill, and waiting returns at once.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Runs the cycles of `plan`.
@@ -60,18 +77,18 @@ pub fn measure(plan: &RecoveryPlan, progress: &ProgressBar) -> Result<Vec<Reopen
     let mut rng = Rng::new(plan.seed);
     progress.set_length(plan.cycles + 1);
     progress.set_message("fill");
-    let (mut child, line) = start(plan, &pool, "fill", 0)?;
+    let (child, line) = start(plan, &pool, "fill", 0)?;
     if line != "filled" {
         return Err(said(&line));
     }
-    kill(&mut child, &mut rng)?;
+    kill(child, &mut rng)?;
     progress.inc(1);
     progress.set_message("kill and open");
     (1..=plan.cycles)
         .map(|cycle| {
-            let (mut child, line) = start(plan, &pool, "open", cycle)?;
+            let (child, line) = start(plan, &pool, "open", cycle)?;
             let reopened = parse(&line).ok_or_else(|| said(&line))?;
-            kill(&mut child, &mut rng)?;
+            kill(child, &mut rng)?;
             progress.inc(1);
             Ok(reopened)
         })
@@ -100,27 +117,29 @@ fn start(
         .arg(pool)
         .stdout(Stdio::piped())
         .spawn()
+        .map(Child)
         .map_err(failed)?;
     let mut line = String::new();
-    if let Some(out) = child.stdout.as_mut() {
+    if let Some(out) = child.0.stdout.as_mut() {
         BufReader::new(out).read_line(&mut line).map_err(failed)?;
     }
     Ok((child, line.trim_end().to_owned()))
 }
 
 /// Kills the child with SIGKILL after it has written for 5 to 50 milliseconds.
-fn kill(child: &mut Child, rng: &mut Rng) -> Result<(), Error> {
+fn kill(mut child: Child, rng: &mut Rng) -> Result<(), Error> {
     std::thread::sleep(Duration::from_micros(5_000 + rng.below(45_000)));
-    if let Some(status) = child.try_wait().map_err(failed)? {
+    if let Some(status) = child.0.try_wait().map_err(failed)? {
         return Err(Error::Child { what: format!("ended by itself: {status}") });
     }
-    child.kill().map_err(failed)?;
-    child.wait().map(|_| ()).map_err(failed)
+    child.0.kill().map_err(failed)?;
+    child.0.wait().map(|_| ()).map_err(failed)
 }
 
 fn parse(line: &str) -> Option<Reopened> {
-    let (open_ns, total_ns) = line.strip_prefix("opened ")?.split_once(' ')?;
-    Some(Reopened { open_ns: open_ns.parse().ok()?, total_ns: total_ns.parse().ok()? })
+    let mut figures = line.strip_prefix("opened ")?.split(' ').map(|figure| figure.parse().ok());
+    let mut next = || figures.next().flatten();
+    Some(Reopened { open_ns: next()?, total_ns: next()?, in_flight: next()? })
 }
 
 /// The child that fills a new pool and then writes for ever.
@@ -130,36 +149,43 @@ pub fn fill_and_write(
     seed: u64,
     options: &BuildOptions,
 ) -> Result<(), BuildError> {
+    machine::die_with_parent();
     let index = bztree::create(pool, options)?;
     for number in 0..records {
         let key = key_of(number);
         index.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes())?;
     }
     say("filled")?;
-    write_for_ever(&*index, records, seed)
+    write_for_ever(&index, records, seed)
 }
 
 /// The child that opens the pool, tells how long that took, and then writes for ever.
 pub fn open_and_write(pool: &Path, records: u64, seed: u64) -> Result<(), BuildError> {
+    machine::die_with_parent();
     let mut rng = Rng::new(seed);
     let first_key = key_of(rng.below(records));
     let start = Instant::now();
     let index = bztree::open(pool)?;
     let open = start.elapsed();
-    let first_is_right = is_right(&*index, first_key)?;
+    let first_is_right = is_right(&index, first_key)?;
     let total = start.elapsed();
+    if index.pmwcas().pool().was_clean() {
+        return Err("the pool was closed in order: nothing was killed".into());
+    }
     let lost = |key| Err(format!("key {key:#018x} is lost, or has a wrong value").into());
     if !first_is_right {
         return lost(first_key);
     }
     for _ in 0..CHECKED_GETS {
         let key = key_of(rng.below(records));
-        if !is_right(&*index, key)? {
+        if !is_right(&index, key)? {
             return lost(key);
         }
     }
-    say(&format!("opened {} {}", open.as_nanos(), total.as_nanos()))?;
-    write_for_ever(&*index, records, seed)
+    let recovered = index.pmwcas().recovered();
+    let in_flight = recovered.rolled_forward + recovered.rolled_back;
+    say(&format!("opened {} {} {in_flight}", open.as_nanos(), total.as_nanos()))?;
+    write_for_ever(&index, records, seed)
 }
 
 fn say(line: &str) -> std::io::Result<()> {
@@ -168,16 +194,15 @@ fn say(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-fn is_right(index: &dyn RangeIndex, key: u64) -> Result<bool, pando_index::Error> {
-    let mut is_right = false;
-    index.read(&key.to_be_bytes(), &mut |bytes| {
-        is_right = bytes.try_into().map(u64::from_le_bytes).is_ok_and(|value| belongs(key, value));
-    })?;
-    Ok(is_right)
+fn is_right(index: &BzTree<Process>, key: u64) -> Result<bool, pando_index::Error> {
+    let is_own = |bytes: &[u8]| {
+        bytes.try_into().map(u64::from_le_bytes).is_ok_and(|value| belongs(key, value))
+    };
+    Ok(index.read_with(&key.to_be_bytes(), is_own)?.unwrap_or(false))
 }
 
 /// Upserts of the fill's records, inserts and deletes of others, by some threads, until killed.
-fn write_for_ever(index: &dyn RangeIndex, records: u64, seed: u64) -> Result<(), BuildError> {
+fn write_for_ever(index: &BzTree<Process>, records: u64, seed: u64) -> Result<(), BuildError> {
     let write = |writer: u64| -> Result<(), pando_index::Error> {
         let mut rng = Rng::new(seed ^ writer << 32);
         loop {
@@ -208,8 +233,8 @@ mod tests {
 
     #[test]
     fn a_childs_line_is_understood() {
-        let reopened = parse("opened 100 250").unwrap();
-        assert_eq!((reopened.open_ns, reopened.total_ns), (100, 250));
-        assert!(parse("opened 100").is_none() && parse("filled").is_none() && parse("").is_none());
+        let reopened = parse("opened 100 250 1").unwrap();
+        assert_eq!((reopened.open_ns, reopened.total_ns, reopened.in_flight), (100, 250, 1));
+        assert!(parse("opened 100 250").is_none() && parse("filled").is_none() && parse("").is_none());
     }
 }

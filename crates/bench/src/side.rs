@@ -42,6 +42,11 @@ pub trait Side: Send + Sync {
     fn footprint_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// The bytes that the side's file takes, if it has one.
+    fn file_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A side with its type forgotten.
@@ -57,6 +62,9 @@ pub trait Subject: Send + Sync {
 
     /// See [`Side::footprint_bytes`].
     fn footprint_bytes(&self) -> Option<u64>;
+
+    /// See [`Side::file_bytes`].
+    fn file_bytes(&self) -> Option<u64>;
 }
 
 impl<S: Side> Subject for S {
@@ -74,5 +82,9 @@ impl<S: Side> Subject for S {
 
     fn footprint_bytes(&self) -> Option<u64> {
         Side::footprint_bytes(self)
+    }
+
+    fn file_bytes(&self) -> Option<u64> {
+        Side::file_bytes(self)
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes a record after a fill with random keys, as a table of sides and sizes.
 //!
-//! For an index in a pool, all that the pool takes; for a map on the heap, the heap's growth.
+//! For an index in a pool, all that the pool has used, and in brackets what its file takes, room
+//! for growth included; for a map on the heap, the heap's growth.
 
 use indicatif::ProgressBar;
 
@@ -15,10 +16,10 @@ pub fn table(
     entrants: &[Entrant],
     progress: &ProgressBar,
 ) -> Result<String, Error> {
-    let mut out = String::from("bytes a record of 8-byte keys and values, after a random fill\n");
+    let mut out = String::from("bytes a record of 8-byte keys and values, after a random fill (its file)\n");
     out += &format!("  {:<20}", "side");
     for &records in sizes {
-        out += &format!(" {:>9}", count(records));
+        out += &format!(" {:>17}", count(records));
     }
     out.push('\n');
     for entrant in entrants {
@@ -26,8 +27,10 @@ pub fn table(
         for &records in sizes {
             let plan = Plan { records, ..plan.clone() };
             progress.reset();
-            let bytes = compare::bytes_per_record(&plan, entrant, progress)?;
-            out += &format!(" {:>9}", bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.1}")));
+            let space = compare::bytes_per_record(&plan, entrant, progress)?;
+            let used = space.used.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"));
+            let file = space.file.map_or(String::new(), |bytes| format!(" ({bytes:.1})"));
+            out += &format!(" {:>17}", used + &file);
         }
         out.push('\n');
     }

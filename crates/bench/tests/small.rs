@@ -12,6 +12,7 @@ use pando_bench::error::{Error, Fault};
 use pando_bench::mix::Mix;
 use pando_bench::sides::index::Indexed;
 use pando_bench::sides::{self, BuildOptions};
+use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::{costs, report, space};
 
 /// Every side that can be built by name, and the reference index behind the adapter.
@@ -164,6 +165,30 @@ fn costs_are_counted() {
     assert!(costs.iter().all(|cost| cost.flushes.mean == 0.0 && cost.lines_read.mean == 0.0));
     let table = costs::table(&costs);
     assert!(table.contains("15") && table.contains("insert"), "{table}");
+}
+
+#[test]
+fn a_tree_is_cheaper_than_published() {
+    let index = sides::bztree::counting(&BuildOptions::default()).unwrap();
+    for cost in costs::count(&index, 2_000, 2_000).unwrap() {
+        let published = cost.published.flushes.unwrap_or(0) as f64;
+        assert!(cost.flushes.median <= published, "{cost:?}");
+        assert!(cost.lines_read.mean > 0.0, "{cost:?}");
+    }
+}
+
+#[test]
+fn a_killed_pool_comes_back() {
+    let plan = RecoveryPlan {
+        records: 2_000,
+        cycles: 3,
+        executable: env!("CARGO_BIN_EXE_pando-bench").into(),
+        build: BuildOptions::default(),
+        seed: 1,
+    };
+    let all = recovery::measure(&plan, &ProgressBar::hidden()).unwrap();
+    assert_eq!(all.len(), 3);
+    assert!(all.iter().all(|reopened| 0 < reopened.open_ns && reopened.open_ns < reopened.total_ns));
 }
 
 #[test]

@@ -73,6 +73,27 @@ struct Claim {
     in_doubt: bool,
 }
 
+/// Slots that an insert aborts if it succeeds: where their metadata is, and what it was.
+#[derive(Clone, Copy, Default)]
+struct Conflicts {
+    slots: [(u64, u64); MAX_CONFLICTS],
+    count: usize,
+}
+
+impl Conflicts {
+    /// False if there is no more room.
+    fn push(&mut self, off: u64, meta: Meta) -> bool {
+        let Some(place) = self.slots.get_mut(self.count) else { return false };
+        *place = (off, meta.0);
+        self.count += 1;
+        true
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, Meta)> {
+        self.slots.iter().take(self.count).map(|&(off, meta)| (off, Meta(meta)))
+    }
+}
+
 /// How an attempt ended.
 enum Attempt {
     Done(Upserted),
@@ -266,7 +287,11 @@ impl<D: Domain> BzTree<D> {
             if leaf.status.is_frozen() {
                 return Ok(Attempt::Again);
             }
+            let mut conflicts = Conflicts::default();
             if look_again {
+                // Before the look for settled records: a slot that settles between the two is
+                // seen by that look, one that settles later fails the operation.
+                conflicts = self.conflicts(context, &leaf, claim, probe);
                 found = leaf.find(context, probe, Some(claim.slot), None);
                 if found.newest.is_some_and(|(slot, _)| slot > claim.slot) {
                     // A later record settled: this one would come before it.
@@ -306,8 +331,10 @@ impl<D: Domain> BzTree<D> {
             let prepared = (|| {
                 operation.add_word(leaf.node.status_off(), leaf.status.0, status.0)?;
                 operation.add_word(meta_off, claim.reserved.0, claim.visible.0)?;
-                if look_again && old.is_none() {
-                    self.add_conflicts(context, &leaf, claim, probe, &mut operation)?;
+                if old.is_none() {
+                    for (off, meta) in conflicts.iter() {
+                        operation.add_word(off, meta.0, Meta::ABORTED.0)?;
+                    }
                 }
                 if let Some((off, block)) = old_block {
                     operation.reserve_entry(off, block, Policy::FreeOldOnSuccess)?;
@@ -338,18 +365,17 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// Adds to `operation` the earlier slots that may become records of this key.
-    fn add_conflicts(
+    /// The earlier slots in progress that may become records of this key.
+    fn conflicts(
         &self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         claim: &Claim,
         probe: Probe<'_>,
-        operation: &mut Descriptor<'_, '_, D>,
-    ) -> pando_pmwcas::Result<()> {
+    ) -> Conflicts {
         let hash = key_hash(probe.bytes);
         let incarnation = context.pool().incarnation();
-        let mut carried = 0;
+        let mut conflicts = Conflicts::default();
         for slot in leaf.sorted()..claim.slot {
             let meta = leaf.meta(context, slot);
             if meta.state() != SlotState::InProgress
@@ -357,20 +383,18 @@ impl<D: Domain> BzTree<D> {
             {
                 continue;
             }
-            if carried < MAX_CONFLICTS {
-                operation.add_word(leaf.meta_off(slot), meta.0, Meta::ABORTED.0)?;
-                carried += 1;
-            } else {
+            let off = leaf.meta_off(slot);
+            if !conflicts.push(off, meta) {
                 // More than a descriptor holds: these are aborted whether we succeed or not.
                 let _ = context.pmwcas.compare_exchange_undurable(
                     context.guard,
-                    leaf.meta_off(slot),
+                    off,
                     meta.0,
                     Meta::ABORTED.0,
                 );
             }
         }
-        Ok(())
+        conflicts
     }
 
     fn give_value<'pool>(

@@ -313,7 +313,7 @@ planted! {
         race_insert_and_remove, linearizable_histories
     ];
     exchange_that_is_not_atomic: ExchangeNotAtomic by [
-        race_counters, race_counters_of_all_sizes, linearizable_histories
+        race_counters, linearizable_histories
     ];
     exchange_that_compares_prefixes: ExchangeComparesPrefixes by [model_few_keys];
     upsert_that_is_not_atomic: UpsertNotAtomic by [linearizable_histories];

@@ -11,10 +11,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use pando_pmem::{Adr, Eadr, Process, Volatile};
+
 use crate::side::Subject;
+use bztree::Tree;
 
 /// Every side with what it is.
-pub const SIDES: [(&str, &str); 3] = [
+pub const SIDES: [(&str, &str); 8] = [
+    ("bztree", "BzTree, domain volatile, on anonymous memory"),
+    ("bztree:volatile-file", "BzTree, domain volatile, in a file of --pool-dir"),
+    ("bztree:process", "BzTree, domain process, in a pool file of --pool-dir"),
+    ("bztree:eadr", "BzTree, domain eadr, in a pool file of --pool-dir"),
+    ("bztree:adr", "BzTree, domain adr, in a pool file of --pool-dir"),
     ("skiplist", "crossbeam-skiplist, SkipMap<u64, u64>"),
     ("skiplist:tuned", "crossbeam-skiplist, base list under guards, values replaced in place"),
     ("btreemap", "std BTreeMap<u64, u64> under a RwLock"),
@@ -55,11 +63,15 @@ pub struct BuildOptions {
     pub pool_dir: PathBuf,
     /// How far a pool may grow.
     pub max_pool_bytes: u64,
+    /// Ask for huge pages behind a pool.
+    pub huge_pages: bool,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { pool_dir: PathBuf::from("/dev/shm"), max_pool_bytes: 64 << 30 }
+        let memory_files = PathBuf::from("/dev/shm");
+        let pool_dir = if memory_files.is_dir() { memory_files } else { std::env::temp_dir() };
+        Self { pool_dir, max_pool_bytes: 64 << 30, huge_pages: false }
     }
 }
 
@@ -71,8 +83,15 @@ pub type Builder = Box<dyn Fn() -> Result<Box<dyn Subject>, BuildError>>;
 
 /// The builder of the side `name`.
 pub fn builder(name: SideName, options: &BuildOptions) -> Builder {
-    let _ = options;
+    let options = options.clone();
     match name.name() {
+        "bztree" => Box::new(move || Ok(Tree::<Volatile>::anonymous(&options)?.boxed())),
+        "bztree:volatile-file" => {
+            Box::new(move || Ok(Tree::<Volatile>::in_file(&options)?.boxed()))
+        }
+        "bztree:process" => Box::new(move || Ok(Tree::<Process>::in_file(&options)?.boxed())),
+        "bztree:eadr" => Box::new(move || Ok(Tree::<Eadr>::in_file(&options)?.boxed())),
+        "bztree:adr" => Box::new(move || Ok(Tree::<Adr>::in_file(&options)?.boxed())),
         "skiplist" => Box::new(|| Ok(Box::new(skiplist::Plain::default()))),
         "skiplist:tuned" => Box::new(|| Ok(Box::new(skiplist::Tuned::default()))),
         "btreemap" => Box::new(|| Ok(Box::new(btreemap::Locked::default()))),

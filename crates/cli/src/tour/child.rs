@@ -20,7 +20,9 @@ const PIPE_BYTES: usize = 16 << 10;
 /// The kill comes when this part of the records, in percent, is acknowledged, ...
 const KILL_FROM_PERCENT: u64 = 35;
 const KILL_TO_PERCENT: u64 = 65;
-/// ... and a little later, so that no acknowledgement tells the instant.
+/// ... and a little later, so that no acknowledgement tells the instant, and the writers are not
+/// just handing the processor to whoever reads the pipe.
+const MIN_KILL_DELAY_NS: u64 = 50_000;
 const MAX_KILL_DELAY_NS: u64 = 500_000;
 
 /// How to start the process that loads.
@@ -58,7 +60,9 @@ impl Loader<'_> {
         let percent =
             KILL_FROM_PERCENT + random::next(&mut random) % (KILL_TO_PERCENT - KILL_FROM_PERCENT);
         let kill_at = (records as u64 * percent / 100).max(1);
-        let delay = Duration::from_nanos(random::next(&mut random) % MAX_KILL_DELAY_NS);
+        let delay_range_ns = MAX_KILL_DELAY_NS - MIN_KILL_DELAY_NS;
+        let delay_ns = MIN_KILL_DELAY_NS + random::next(&mut random) % delay_range_ns;
+        let delay = Duration::from_nanos(delay_ns);
         let mut elapsed = Duration::ZERO;
         let progress = Progress::new("acknowledged", Some(records as u64));
         let acknowledged = Acknowledged::new(records).read(pipe, kill_at, &progress, || {

@@ -74,7 +74,7 @@ impl Worker<'_> {
         }
         self.steps += 1;
         // More threads than cores: let them take turns more often than the scheduler would.
-        if self.steps % 128 == 0 {
+        if self.steps.is_multiple_of(128) {
             std::thread::yield_now();
         }
         self.together.unfinished.load(Ordering::SeqCst) > 0

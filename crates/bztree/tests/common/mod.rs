@@ -1,0 +1,112 @@
+//! Trees for tests: in a pool of any domain, on anonymous memory or in a file.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use pando_bztree::{BzTree, Options};
+use pando_index::RangeIndex;
+use pando_index::conformance::Subject;
+use pando_pmem::catalog::MapHeader;
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
+use pando_pmwcas::Pmwcas;
+
+/// The one map of the tests' pools.
+const NAME: &str = "tree";
+
+/// Options under which few records make many nodes.
+pub fn small_nodes() -> Options {
+    Options {
+        leaf_bytes: 512,
+        inner_bytes: 256,
+        free_bytes: 128,
+        merge_bytes: 128,
+        inline_bytes: 128,
+        ..Options::default()
+    }
+}
+
+/// A tree with its pool.
+pub struct Planted<D: Domain> {
+    pub pool: Arc<Pool<D>>,
+    pub tree: BzTree<D>,
+    folder: Option<tempfile::TempDir>,
+}
+
+/// The pool's tree, created if it is new.
+pub fn plant<D: Domain>(pool: Arc<Pool<D>>, options: Options) -> Planted<D> {
+    let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
+    let guard = pool.pin().expect("a participant slot");
+    let header = MapHeader { name: NAME.into(), kind: 1, options: options.encode() };
+    let entry = pmwcas
+        .find_or_create_map(&guard, &header, &|| BzTree::first_leaf(&pmwcas, &guard, &options))
+        .expect("the map");
+    let found = entry.header.as_ref().expect("a sound header");
+    let options = Options::decode(found.options).expect("sound options");
+    drop(guard);
+    let tree = BzTree::open(pmwcas, entry.root_off(), options);
+    Planted { pool, tree, folder: None }
+}
+
+/// A tree on anonymous memory.
+pub fn anonymous<D: Domain>(options: Options) -> Planted<D> {
+    let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
+    plant(Pool::anonymous(&create).expect("memory"), options)
+}
+
+/// A tree in a new file, in memory if there is a tmpfs.
+pub fn in_file<D: Domain>(options: Options) -> Planted<D> {
+    let folder = folder();
+    let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
+    let pool = Pool::create(&folder.path().join("pool"), &create).expect("a pool");
+    Planted { folder: Some(folder), ..plant(pool, options) }
+}
+
+pub fn folder() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("a temporary folder")
+}
+
+/// Opens the pool that a test left at `path`.
+pub fn reopen<D: Domain>(path: &Path) -> Planted<D> {
+    let pool = Pool::open(path, &OpenPool::default()).expect("opens");
+    plant(pool, Options::default())
+}
+
+/// Panics if an invariant of the tree is broken, or a block leaked or is missing.
+pub fn check<D: Domain>(planted: &Planted<D>) {
+    let audit = planted.tree.audit().expect("audits");
+    assert_eq!(audit.problems, [], "violated invariants");
+    let mut reached: BTreeSet<u64> = BTreeSet::new();
+    for block in &audit.blocks {
+        assert!(reached.insert(block.off), "block {:#x} is reached twice", block.off);
+    }
+    let guard = planted.pool.pin().expect("a slot");
+    let pmwcas = planted.tree.pmwcas();
+    for entry in pmwcas.maps(&guard) {
+        reached.insert(entry.header_off);
+    }
+    let mut leaked = Vec::new();
+    planted.pool.visit_active(&mut |block| {
+        if !reached.remove(&block.off) {
+            leaked.push(block);
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(leaked, [], "allocated, but not reached");
+    assert!(reached.is_empty(), "reached, but not allocated: {reached:x?}");
+}
+
+impl<D: Domain> Subject for Planted<D> {
+    fn index(&self) -> &dyn RangeIndex {
+        &self.tree
+    }
+
+    fn check(&self) {
+        check(self);
+    }
+}
