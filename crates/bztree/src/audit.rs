@@ -4,7 +4,6 @@
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 
-use crate::index::{Visited, visit_nodes};
 use crate::layout::HEADER_BYTES;
 use crate::node::{Context, Inner, Leaf};
 use crate::tree::{BzTree, MAX_HEIGHT};
@@ -43,15 +42,6 @@ pub struct Problem {
     pub what: String,
 }
 
-/// Which of the invariants an audit found kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// All of them.
-    Sound,
-    /// Not all: see the problems.
-    Damaged,
-}
-
 /// All that a walk over a tree finds.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
@@ -65,8 +55,8 @@ pub struct Audit {
 
 impl Audit {
     /// Whether every invariant holds.
-    pub fn shape(&self) -> Shape {
-        if self.problems.is_empty() { Shape::Sound } else { Shape::Damaged }
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
     }
 
     fn problem(&mut self, node_off: u64, what: impl Into<String>) {
@@ -88,17 +78,6 @@ impl<D: Domain> BzTree<D> {
     /// The tree's shape and fill.
     pub fn stat(&self) -> Result<Stat, Error> {
         self.audit().map(|audit| audit.stat)
-    }
-
-    /// The number of leaves, counted without looking into them.
-    pub fn leaves(&self) -> Result<u64, Error> {
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let mut leaves = 0;
-        visit_nodes(context, context.read(self.root_off()), 1, &mut |node, _| {
-            leaves += u64::from(matches!(node, Visited::Leaf(_)));
-        });
-        Ok(leaves)
     }
 }
 

@@ -5,7 +5,7 @@ use pando_pmem::Domain;
 
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::node::{Context, Inner, Leaf, Probe, Side};
+use crate::node::{Probe, Side};
 use crate::tree::BzTree;
 use crate::write::Intent;
 
@@ -93,33 +93,4 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.count_leaves(&mut |live| records += live)?;
         Ok(records)
     }
-}
-
-/// The nodes below `off`, depth first.
-pub(crate) fn visit_nodes<'op, D: Domain>(
-    context: Context<'op, '_, D>,
-    off: u64,
-    depth: usize,
-    visit: &mut dyn FnMut(Visited, usize),
-) {
-    let node = context.node(off);
-    if node.is_leaf() {
-        visit(Visited::Leaf(Leaf::read(context, node)), depth);
-        return;
-    }
-    let inner = Inner { node };
-    visit(Visited::Inner(inner), depth);
-    if depth >= crate::tree::MAX_HEIGHT {
-        return;
-    }
-    for index in 0..inner.children() {
-        visit_nodes(context, inner.child(context, index), depth + 1, visit);
-    }
-}
-
-/// A node that a walk came to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Visited {
-    Leaf(Leaf),
-    Inner(Inner),
 }

@@ -25,7 +25,7 @@ mod smo;
 mod tree;
 mod write;
 
-pub use audit::{Audit, Problem, Shape, Stat};
+pub use audit::{Audit, Problem, Stat};
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{BadOption, Options, ValueMode};
 pub use tree::BzTree;

@@ -54,6 +54,10 @@ pub struct RecoveryStat {
     pub was_clean: bool,
     /// Time from the beginning of open to a usable pool, in nanoseconds.
     pub duration_ns: u64,
+    /// Operations that a crash cut short and that were completed.
+    pub rolled_forward: u64,
+    /// Operations that a crash cut short and that were undone.
+    pub rolled_back: u64,
 }
 
 /// Threads known to a pool.

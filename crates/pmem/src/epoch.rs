@@ -69,7 +69,7 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub fn pin(&self) -> Result<Guard<'_, D>> {
         let slot = self.own_slot()?;
-        let pins = &self.locals[slot].pins;
+        let pins = &self.local(slot).pins;
         if pins.get() == 0 {
             let epoch = self.word(EPOCH_OFF).load(Ordering::Relaxed);
             self.slot_epoch(slot).store_transient_fenced(epoch);
@@ -126,7 +126,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub fn defer_reuse(&self, off: u64) {
         let epoch = self.unlink_epoch();
         let waiting = {
-            let mut limbo = self.pool.locals[self.slot].limbo.borrow_mut();
+            let mut limbo = self.pool.local(self.slot).limbo.borrow_mut();
             limbo.push_back(Limbo { epoch, off });
             limbo.len()
         };
@@ -152,7 +152,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         let epoch = self.pool.try_advance();
         for _ in 0..COLLECT_AT_MOST {
             let ripe = {
-                let mut limbo = self.pool.locals[self.slot].limbo.borrow_mut();
+                let mut limbo = self.pool.local(self.slot).limbo.borrow_mut();
                 match limbo.front() {
                     Some(first) if first.epoch + GRACE_EPOCHS <= epoch => limbo.pop_front(),
                     _ => None,
@@ -167,14 +167,14 @@ impl<'pool, D: Domain> Guard<'pool, D> {
 
     /// Blocks that this participant unlinked and that still wait for their epoch.
     pub fn waiting(&self) -> usize {
-        self.pool.locals[self.slot].limbo.borrow().len()
+        self.pool.local(self.slot).limbo.borrow().len()
     }
 }
 
 impl<D: Domain> Drop for Guard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        let pins = &self.pool.locals[self.slot].pins;
+        let pins = &self.pool.local(self.slot).pins;
         pins.set(pins.get() - 1);
         if pins.get() == 0 {
             self.pool.slot_epoch(self.slot).store_transient(0);

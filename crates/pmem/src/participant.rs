@@ -188,7 +188,7 @@ impl<D: Domain> Pool<D> {
 impl<D: Domain> GiveBack for Pool<D> {
     fn give_back(&self, slot: usize) {
         self.slot_epoch(slot).store_transient(0);
-        self.locals[slot].pins.set(0);
+        self.local(slot).pins.set(0);
         // Release: the next claimer sees what this thread left in its `Local`.
         self.slot_state(slot).store(0, Ordering::Release);
     }

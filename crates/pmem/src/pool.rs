@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::alloc::Cache;
 use crate::domain::Domain;
@@ -81,7 +81,7 @@ pub struct Pool<D: Domain> {
     abandoned: AtomicBool,
     uid: u64,
     this: Weak<Self>,
-    pub(crate) locals: Box<[Local]>,
+    locals: Box<[OnceLock<Box<Local>>]>,
     pub(crate) cache: Cache,
     domain: PhantomData<D>,
 }
@@ -284,7 +284,7 @@ impl<D: Domain> Pool<D> {
             // Relaxed: only the number's being new matters.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
             this: this.clone(),
-            locals: (0..PARTICIPANT_COUNT).map(|_| Local::default()).collect(),
+            locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
             cache: Cache::new(&geometry),
             domain: PhantomData,
         })
@@ -453,6 +453,12 @@ impl<D: Domain> Pool<D> {
             size.flush();
             D::fence();
         }
+    }
+
+    /// What the holder of `slot` keeps in process memory; only the holder may ask.
+    #[inline(always)]
+    pub(crate) fn local(&self, slot: usize) -> &Local {
+        self.locals[slot].get_or_init(Box::default)
     }
 
     /// The pool's handle again, for threads that keep one weakly.

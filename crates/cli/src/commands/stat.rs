@@ -44,9 +44,11 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     ))?;
     output.line(format_args!("incarnation   {}", stat.incarnation))?;
     output.line(format_args!(
-        "opened        {} in {}",
+        "opened        {} in {}; {} operations completed, {} undone",
         if recovery.was_clean { "after a clean close" } else { "after a crash, recovered" },
-        time_text(Duration::from_nanos(recovery.duration_ns))
+        time_text(Duration::from_nanos(recovery.duration_ns)),
+        recovery.rolled_forward,
+        recovery.rolled_back
     ))?;
     output.line(format_args!(
         "participants  {} of {}; the slowest lags {} epochs",

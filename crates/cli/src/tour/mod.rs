@@ -172,9 +172,11 @@ impl Tour<'_> {
         }
         let text = format!(
             "{:.1} µs from the beginning of open to the first successful get, {:.1} µs of them \
-             to open the pool and settle what was in flight",
+             to open the pool and settle what was in flight ({} operations completed, {} undone)",
             recovery.as_secs_f64() * 1e6,
-            recovery_stat.duration_ns as f64 / 1e3
+            recovery_stat.duration_ns as f64 / 1e3,
+            recovery_stat.rolled_forward,
+            recovery_stat.rolled_back
         );
         self.tell("open", text)?;
         Ok((pool, map, recovery))

@@ -12,7 +12,7 @@ use pando_pmem::counting::Counting;
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
-use pando_pmwcas::{MapError, Pmwcas};
+use pando_pmwcas::{MapError, Pmwcas, Recovered};
 
 use super::{Engine, audit};
 use crate::report::{CheckReport, MapInfo, PoolStat, RecoveryStat};
@@ -129,7 +129,9 @@ impl<D: Domain> Pooled<D> {
         let was_clean = pool.was_clean();
         let pmwcas = Arc::new(Pmwcas::open(pool, &[]).map_err(storage)?);
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Ok(Box::new(Self { pmwcas, recovery: RecoveryStat { was_clean, duration_ns } }))
+        let Recovered { rolled_forward, rolled_back, .. } = pmwcas.recovered();
+        let recovery = RecoveryStat { was_clean, duration_ns, rolled_forward, rolled_back };
+        Ok(Box::new(Self { pmwcas, recovery }))
     }
 
     fn pin(&self) -> Result<Guard<'_, D>, Error> {

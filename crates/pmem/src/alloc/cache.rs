@@ -76,9 +76,16 @@ impl SlabCache {
     }
 }
 
-/// A boxed slice of zeroed atomics, whose pages cost nothing until they are touched.
-fn zeroed<T: Default>(count: u64) -> Box<[T]> {
-    (0..count).map(|_| T::default()).collect()
+/// Integers that may be all zero, atomically accessed.
+trait Atomic {}
+impl Atomic for AtomicU8 {}
+impl Atomic for AtomicU32 {}
+
+/// A boxed slice of zeroed atomics, whose pages cost nothing until they are touched: opening a
+/// pool must not cost what its size is.
+fn zeroed<T: Atomic>(count: u64) -> Box<[T]> {
+    // SAFETY: the types that are `Atomic` here are integers, for which all-zero is a value.
+    unsafe { Box::new_zeroed_slice(count as usize).assume_init() }
 }
 
 impl Cache {

@@ -125,7 +125,7 @@ impl<D: Domain> Pool<D> {
     }
 
     pub(crate) fn reserve_in_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
-        let own = &self.locals[guard.slot()].slabs;
+        let own = &self.local(guard.slot()).slabs;
         loop {
             if let Some(chunk) = own.current(class) {
                 if let Some(block) = self.take_block(chunk, class, own.hint(class)) {
