@@ -235,6 +235,8 @@ mod tests {
     fn a_childs_line_is_understood() {
         let reopened = parse("opened 100 250 1").unwrap();
         assert_eq!((reopened.open_ns, reopened.total_ns, reopened.in_flight), (100, 250, 1));
-        assert!(parse("opened 100 250").is_none() && parse("filled").is_none() && parse("").is_none());
+        assert!(
+            parse("opened 100 250").is_none() && parse("filled").is_none() && parse("").is_none()
+        );
     }
 }

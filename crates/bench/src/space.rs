@@ -16,7 +16,8 @@ pub fn table(
     entrants: &[Entrant],
     progress: &ProgressBar,
 ) -> Result<String, Error> {
-    let mut out = String::from("bytes a record of 8-byte keys and values, after a random fill (its file)\n");
+    let mut out =
+        String::from("bytes a record of 8-byte keys and values, after a random fill (its file)\n");
     out += &format!("  {:<20}", "side");
     for &records in sizes {
         out += &format!(" {:>17}", count(records));

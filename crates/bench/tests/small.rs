@@ -10,9 +10,9 @@ use pando_bench::chooser::KeyChoice;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::{Error, Fault};
 use pando_bench::mix::Mix;
+use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::sides::index::Indexed;
 use pando_bench::sides::{self, BuildOptions};
-use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::{costs, report, space};
 
 /// Every side that can be built by name, and the reference index behind the adapter.
@@ -188,7 +188,9 @@ fn a_killed_pool_comes_back() {
     };
     let all = recovery::measure(&plan, &ProgressBar::hidden()).unwrap();
     assert_eq!(all.len(), 3);
-    assert!(all.iter().all(|reopened| 0 < reopened.open_ns && reopened.open_ns < reopened.total_ns));
+    assert!(
+        all.iter().all(|reopened| 0 < reopened.open_ns && reopened.open_ns < reopened.total_ns)
+    );
 }
 
 #[test]

@@ -33,9 +33,26 @@ pub struct Stat {
     pub value_block_bytes: u64,
 }
 
+/// Which invariant is violated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemClass {
+    /// A node or value is reachable, and its block is not allocated or is of another size.
+    Block,
+    /// A node's counts do not fit the node.
+    Count,
+    /// A separator does not ascend, or a key lies outside the range that they give its leaf.
+    Separator,
+    /// The sorted records of a leaf do not ascend.
+    Order,
+    /// A leaf is not as deep as the others, or an inner node is in a state that it cannot be in.
+    Structure,
+}
+
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// Which one.
+    pub class: ProblemClass,
     /// Offset of the node.
     pub node_off: u64,
     /// What is wrong.
@@ -59,8 +76,8 @@ impl Audit {
         self.problems.is_empty()
     }
 
-    fn problem(&mut self, node_off: u64, what: impl Into<String>) {
-        self.problems.push(Problem { node_off, what: what.into() });
+    fn problem(&mut self, class: ProblemClass, node_off: u64, what: impl Into<String>) {
+        self.problems.push(Problem { class, node_off, what: what.into() });
     }
 }
 
@@ -91,20 +108,20 @@ fn walk<'op, D: Domain>(
     leaf_depth: &mut Option<u64>,
 ) {
     let Some(bytes) = context.pool().active_block(off) else {
-        audit.problem(off, "the node is reachable, but its block is not allocated");
+        audit.problem(ProblemClass::Block, off, "the node is reachable, but its block is not allocated");
         return;
     };
     audit.blocks.push(Block { off, bytes });
     let node = context.node(off);
     if node.header.node_bytes != bytes {
         let found = node.header.node_bytes;
-        audit.problem(off, format!("the node says {found} bytes, its block has {bytes}"));
+        audit.problem(ProblemClass::Block, off, format!("the node says {found} bytes, its block has {bytes}"));
         return;
     }
     if node.is_leaf() {
         audit.stat.height = audit.stat.height.max(depth);
         if *leaf_depth.get_or_insert(depth) != depth {
-            audit.problem(off, format!("the leaf is at level {depth}, others are not"));
+            audit.problem(ProblemClass::Structure, off, format!("the leaf is at level {depth}, others are not"));
         }
         walk_leaf(context, audit, Leaf::read(context, node), low, high);
         return;
@@ -113,21 +130,21 @@ fn walk<'op, D: Domain>(
     audit.stat.inner_bytes += bytes;
     let inner = Inner { node };
     if inner.children() == 0 || depth as usize > MAX_HEIGHT {
-        audit.problem(off, "an inner node without children, or too deep");
+        audit.problem(ProblemClass::Structure, off, "an inner node without children, or too deep");
         return;
     }
     if inner.status(context).is_frozen() {
-        audit.problem(off, "an inner node is frozen and still in place");
+        audit.problem(ProblemClass::Structure, off, "an inner node is frozen and still in place");
     }
     let mut from = low;
     for index in 0..inner.children() {
         let to = if index + 1 < inner.children() {
             let separator = inner.separator(context, index);
             if from.is_some_and(|from| from >= separator) {
-                audit.problem(off, format!("separator {index} does not ascend"));
+                audit.problem(ProblemClass::Separator, off, format!("separator {index} does not ascend"));
             }
             if high.is_some_and(|high| separator >= high) {
-                audit.problem(off, format!("separator {index} is beyond the node's range"));
+                audit.problem(ProblemClass::Separator, off, format!("separator {index} is beyond the node's range"));
             }
             Some(separator)
         } else {
@@ -154,7 +171,7 @@ fn walk_leaf<D: Domain>(
     if HEADER_BYTES + status.records() * 8 + status.block_bytes() > node_bytes
         || leaf.sorted() > status.records()
     {
-        audit.problem(off, "the status counts more than the leaf holds");
+        audit.problem(ProblemClass::Count, off, "the status counts more than the leaf holds");
         return;
     }
     let mut last: Option<&[u8]> = None;
@@ -162,19 +179,19 @@ fn walk_leaf<D: Domain>(
         let meta = leaf.meta(context, slot);
         let end = meta.offset() + meta.padded_bytes();
         if meta.offset() < HEADER_BYTES || end > node_bytes {
-            audit.problem(off, format!("record {slot} lies outside the leaf"));
+            audit.problem(ProblemClass::Count, off, format!("record {slot} lies outside the leaf"));
             return;
         }
         let key = leaf.key(context, meta);
         if last.is_some_and(|last| last >= key) {
-            audit.problem(off, format!("sorted record {slot} does not ascend"));
+            audit.problem(ProblemClass::Order, off, format!("sorted record {slot} does not ascend"));
         }
         last = Some(key);
     }
     let live = leaf.live_records(context);
     for record in &live {
         if low.is_some_and(|low| record.key < low) || high.is_some_and(|high| record.key >= high) {
-            audit.problem(off, "a key lies outside the leaf's range");
+            audit.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
         }
         if record.meta.is_pointer() {
             let block = context.read(record.off);
@@ -184,7 +201,7 @@ fn walk_leaf<D: Domain>(
                     audit.stat.value_blocks += 1;
                     audit.stat.value_block_bytes += bytes;
                 }
-                None => audit.problem(off, "a value's block is not allocated"),
+                None => audit.problem(ProblemClass::Block, off, "a value's block is not allocated"),
             }
         }
     }

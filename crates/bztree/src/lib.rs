@@ -17,6 +17,7 @@
 mod audit;
 mod build;
 mod cursor;
+mod drop;
 mod index;
 mod layout;
 mod node;
@@ -25,7 +26,7 @@ mod smo;
 mod tree;
 mod write;
 
-pub use audit::{Audit, Problem, Stat};
+pub use audit::{Audit, Problem, ProblemClass, Stat};
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{BadOption, Options, ValueMode};
 pub use tree::BzTree;

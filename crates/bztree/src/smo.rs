@@ -111,6 +111,19 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
+    /// One step towards a tree of one leaf, for a tree without records: merges the leaf of
+    /// `probe` with a neighbour, or its parent with one.
+    pub(crate) fn tidy_empty(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+    ) -> Result<(), Error> {
+        let path = self.find_path(context, probe);
+        self.rebuild(context, &path, 0)?;
+        self.shrink(context, probe);
+        Ok(())
+    }
+
     fn freeze(context: Context<'_, '_, D>, leaf: &mut Leaf) {
         while !leaf.status.is_frozen() {
             let frozen = leaf.status.frozen();

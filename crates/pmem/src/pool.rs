@@ -510,6 +510,31 @@ impl<D: Domain> Pool<D> {
         superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
     }
 
+    /// Closes the pool, if this is its last handle: synced, and marked as closed in order. The
+    /// drop of the last handle does the same, but cannot say what went wrong.
+    pub fn close(self: Arc<Self>) -> Result<()> {
+        match Arc::into_inner(self) {
+            Some(pool) => {
+                let closed = pool.mark_closed();
+                pool.abandoned.store(true, Ordering::Release);
+                closed
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn mark_closed(&self) -> Result<()> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        // Behind the page cache the flag must not reach the disk before the data; if a sync
+        // fails the pool stays marked as in use, which is true.
+        self.sync_page_cache()?;
+        self.reset_participants();
+        self.store_state(true);
+        self.sync_page_cache()
+    }
+
     /// Drops the handle as a crash would: the pool stays marked as in use.
     #[cfg(feature = "testing")]
     pub fn abandon(self: Arc<Self>) {
@@ -519,15 +544,9 @@ impl<D: Domain> Pool<D> {
 
 impl<D: Domain> Drop for Pool<D> {
     fn drop(&mut self) {
-        if self.file.is_none() || self.abandoned.load(Ordering::Acquire) {
-            return;
-        }
-        // Behind the page cache the flag must not reach the disk before the data; if a sync
-        // fails the pool stays marked as in use, which is true.
-        if self.sync_page_cache().is_ok() {
-            self.reset_participants();
-            self.store_state(true);
-            let _ = self.sync_page_cache();
+        if !self.abandoned.load(Ordering::Acquire) {
+            // A drop cannot report; a pool that could not be synced stays marked as in use.
+            let _ = self.mark_closed();
         }
     }
 }

@@ -55,9 +55,9 @@ impl<D: Domain> Pmwcas<D> {
         &self.pool
     }
 
-    /// A handle of the pool.
-    pub fn pool_handle(&self) -> &Arc<Pool<D>> {
-        &self.pool
+    /// The pool's handle, when PMwCAS on it is over.
+    pub fn into_pool(self) -> Arc<Pool<D>> {
+        self.pool
     }
 
     /// What recovery found when the pool was opened.

@@ -2,13 +2,16 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::collections::BTreeSet;
+pub mod scenario;
+pub mod watchdog;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use pando_bztree::{BzTree, Options};
-use pando_index::RangeIndex;
+use pando_index::{KeyRange, Order, RangeIndex};
 use pando_index::conformance::Subject;
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
@@ -63,6 +66,39 @@ pub fn in_file<D: Domain>(options: Options) -> Planted<D> {
     let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
     let pool = Pool::create(&folder.path().join("pool"), &create).expect("a pool");
     Planted { folder: Some(folder), ..plant(pool, options) }
+}
+
+/// A tree in the new file `path`, which may grow to `max_bytes`.
+pub fn create<D: Domain>(path: &Path, max_bytes: u64, options: Options) -> Planted<D> {
+    let create = CreateOptions { max_bytes, initial_bytes: 0, huge_pages: false };
+    plant(Pool::create(path, &create).expect("a pool"), options)
+}
+
+/// Drops the tree as a crash would: its pool stays marked as in use.
+pub fn abandon<D: Domain>(planted: Planted<D>) {
+    planted.pool.clone().abandon();
+}
+
+/// What a tree holds.
+pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All records, as a scan finds them; panics if a scan finds one out of order, or if the scans in
+/// both directions differ.
+pub fn dump<D: Domain>(tree: &BzTree<D>) -> Records {
+    let list = |order| {
+        let mut records = Vec::new();
+        let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+        while let Some((key, value)) = cursor.next().expect("the next record") {
+            records.push((key.to_vec(), value.to_vec()));
+        }
+        records
+    };
+    let ascending = list(Order::Ascending);
+    assert!(ascending.is_sorted_by(|left, right| left.0 < right.0), "keys do not ascend");
+    let mut descending = list(Order::Descending);
+    descending.reverse();
+    assert!(ascending == descending, "the scans in both directions differ");
+    ascending.into_iter().collect()
 }
 
 pub fn folder() -> tempfile::TempDir {

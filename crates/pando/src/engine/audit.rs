@@ -67,6 +67,17 @@ pub(super) fn map_stat<D: Domain>(name: &str, tree: &BzTree<D>) -> Result<MapSta
     })
 }
 
+/// The face's class of a tree's problem.
+fn class_of(class: pando_bztree::ProblemClass) -> ProblemClass {
+    match class {
+        pando_bztree::ProblemClass::Block => ProblemClass::ReachableButFree,
+        pando_bztree::ProblemClass::Count => ProblemClass::Count,
+        pando_bztree::ProblemClass::Separator => ProblemClass::Separator,
+        pando_bztree::ProblemClass::Order => ProblemClass::Order,
+        pando_bztree::ProblemClass::Structure => ProblemClass::Unreadable,
+    }
+}
+
 /// A check in progress: what has been reached so far, and what is wrong.
 #[derive(Default)]
 pub(super) struct Check {
@@ -88,7 +99,7 @@ impl Check {
         self.report.nodes += audit.stat.leaves + audit.stat.inner_nodes;
         for problem in audit.problems {
             let message = format!("the node at {:#x}: {}", problem.node_off, problem.what);
-            self.problem(ProblemClass::Order, Some(name), message);
+            self.problem(class_of(problem.class), Some(name), message);
         }
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
         self.reached.extend(audit.blocks);

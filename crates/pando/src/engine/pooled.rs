@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_bztree::BzTree;
-use pando_index::{KeyRange, Order, RangeIndex};
+use pando_index::RangeIndex;
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::counting::Counting;
 use pando_pmem::{
@@ -217,19 +217,7 @@ impl<D: Domain> Engine for Pooled<D> {
         let guard = self.pin()?;
         let (entry, header) = self.entry(&guard, name)?;
         drop(guard);
-        let tree = self.tree(&entry, &header)?;
-        let mut records = tree.scan(KeyRange::all(), Order::Ascending)?;
-        while let Some((key, _)) = records.next()? {
-            tree.remove(key)?;
-        }
-        drop(records);
-        let guard = self.pin()?;
-        let root = self.pmwcas.read(&guard, entry.root_off());
-        // The second word of a node is its status; bit 60 freezes it.
-        let status_off = root + 8;
-        let status = self.pmwcas.read(&guard, status_off);
-        let seal = (status_off, status, status | 1 << 60);
-        self.pmwcas.drop_map(&guard, &entry, root, seal).map_err(map_error)
+        Ok(self.tree(&entry, &header)?.drop_map(&entry)?)
     }
 
     fn stat(&self) -> Result<PoolStat, Error> {
@@ -262,8 +250,11 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
-        // The pool marks itself as closed when its last handle goes.
-        Ok(())
+        // Maps that are still open keep the pool open; it then closes with the last of them.
+        match Arc::into_inner(self.pmwcas) {
+            Some(pmwcas) => pando_pmem::Pool::close(pmwcas.into_pool()).map_err(pool_error),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,48 @@
+//! Dropping a whole tree.
+//!
+//! The records are removed one by one, so that every block goes the way that a removed record's
+//! goes; then one PMwCAS takes the map out of the catalog and frees its header and its last leaf.
+//! That leaf is frozen in the same step: a writer that reached it before fails, and finds the tree
+//! gone. A crash before the last step leaves the map, with fewer records.
+
+use pando_index::{Error, KeyRange, Order, RangeIndex};
+use pando_pmem::Domain;
+use pando_pmem::catalog::MapEntry;
+use pando_pmwcas::MapError;
+
+use crate::layout::{LeafStatus, STATUS_AT};
+use crate::node::Probe;
+use crate::tree::{BzTree, storage};
+
+impl<D: Domain> BzTree<D> {
+    /// Removes all records, and then the map `entry`, which is this tree's, from the catalog. No
+    /// other handle may write meanwhile. When it returns, the map is gone durably.
+    pub fn drop_map(&self, entry: &MapEntry) -> Result<(), Error> {
+        loop {
+            self.remove_all()?;
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let root = context.node(context.read(self.root_off()));
+            if !root.is_leaf() {
+                // Leaves that found no neighbour to merge with when they became empty.
+                self.tidy_empty(context, Probe::new(&[]))?;
+                continue;
+            }
+            let status_off = root.off + STATUS_AT;
+            let status = LeafStatus(context.read(status_off));
+            let seal = (status_off, status.0, status.frozen().0);
+            match self.pmwcas().drop_map(&guard, entry, root.off, seal) {
+                Err(MapError::Busy) => {}
+                result => return result.map_err(storage),
+            }
+        }
+    }
+
+    fn remove_all(&self) -> Result<(), Error> {
+        let mut records = self.scan(KeyRange::all(), Order::Ascending)?;
+        while let Some((key, _)) = records.next()? {
+            self.remove(key)?;
+        }
+        Ok(())
+    }
+}

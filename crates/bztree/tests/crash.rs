@@ -1,0 +1,265 @@
+//! A crash before every write of every operation and structure modification (traps 1, 4, 5, 6).
+//!
+//! For each scenario a pool is prepared, and then, for n = 0, 1, 2, ... until the operation comes
+//! to its end: a copy of the pool is opened, the operation is killed before its n-th write, the
+//! pool is opened again. The tree must be sound, no block leaked or missing, and hold exactly
+//! what it held before the operation or what it holds after it. Then it is used. Recovery itself
+//! is killed before each of its writes too.
+//!
+//! `cargo test -p pando-bztree --test crash -- --nocapture` prints the cut points.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::scenario::{self, Answer, Op, Scenario};
+use common::watchdog::{Random, seed};
+use common::{Planted, Records, abandon, check, create, dump, folder, reopen};
+use pando_pmem::testing::{CutShort, count_writes, kill_after};
+
+/// Small, so that the chunk table and the process's caches are.
+const MAX_BYTES: u64 = 8 << 20;
+/// Of so many cuts of an operation, one also has its recovery cut at every write.
+const RECOVERY_EVERY: u64 = 4;
+/// Of so many, one is followed by a second crash in the operation's second attempt.
+const AGAIN_EVERY: u64 = 2;
+
+type Tree = Planted<CutShort>;
+
+/// How often a scenario was cut.
+#[derive(Default)]
+struct Cuts {
+    operation: u64,
+    recovery: u64,
+    again: u64,
+}
+
+struct Crash<'scenario> {
+    scenario: &'scenario Scenario,
+    before: Records,
+    after: Records,
+    answer: Answer,
+}
+
+impl<'scenario> Crash<'scenario> {
+    fn of(scenario: &'scenario Scenario) -> Self {
+        let (before, after, answer) = scenario.expected();
+        Self { scenario, before, after, answer }
+    }
+
+    /// The tree is sound and holds what it held before or after.
+    fn verify(&self, planted: &Tree, label: &str) {
+        check(planted);
+        let found = dump(&planted.tree);
+        let name = self.scenario.name;
+        assert!(
+            found == self.before || found == self.after,
+            "{name}, {label}: neither all nor nothing: {} records before, {} after, {} found",
+            self.before.len(),
+            self.after.len(),
+            found.len()
+        );
+    }
+
+    /// The tree serves: the operation can be finished, neighbours come and go.
+    fn use_it(&self, planted: &Tree, label: &str) {
+        let name = self.scenario.name;
+        if self.answer == Answer::Done && dump(&planted.tree) == self.before {
+            assert_eq!(self.scenario.act.run(&planted.tree), Answer::Done, "{name}, {label}");
+        }
+        assert!(dump(&planted.tree) == self.after, "{name}, {label}: after a second attempt");
+        let near = |key: &Vec<u8>| [key.as_slice(), b"~"].concat();
+        let sample = self.after.keys().step_by(self.after.len() / 12 + 1);
+        let acted = self.scenario.act.key().to_vec();
+        let keys: BTreeSet<_> = sample.chain([&acted]).map(near).collect();
+        for (index, key) in keys.iter().enumerate() {
+            let value = if index % 2 == 0 { scenario::inline(9) } else { scenario::pointed(9) };
+            assert_eq!(Op::Insert(key.clone(), value).run(&planted.tree), Answer::Done);
+        }
+        assert_eq!(dump(&planted.tree).len(), self.after.len() + keys.len(), "{name}, {label}");
+        for key in &keys {
+            assert_eq!(Op::Remove(key.clone()).run(&planted.tree), Answer::Done, "{name}, {label}");
+        }
+        assert!(dump(&planted.tree) == self.after, "{name}, {label}: after use");
+        check(planted);
+    }
+
+    /// Runs the operation on the pool at `path` and kills it after `writes`; whether it finished.
+    fn cut(&self, path: &Path, writes: u64) -> bool {
+        let planted = reopen::<CutShort>(path);
+        let ended = kill_after(writes, || self.scenario.act.run(&planted.tree));
+        abandon(planted);
+        match ended {
+            Some(answer) => {
+                assert_eq!(answer, self.answer, "{}: the operation's answer", self.scenario.name);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Opens copies of the pool at `crashed`, each killed before another write, and then one that
+    /// is killed again and again, each attempt finding what the last one left. How many writes
+    /// recovery has.
+    fn cut_recovery(&self, crashed: &Path, copy: &Path) -> u64 {
+        let mut writes = 0;
+        loop {
+            duplicate(crashed, copy);
+            let opened = kill_after(writes, || reopen::<CutShort>(copy));
+            let finished = opened.is_some();
+            if let Some(planted) = opened {
+                abandon(planted);
+            }
+            self.verify(&reopen(copy), &format!("recovery killed before write {writes}"));
+            if finished {
+                break;
+            }
+            writes += 1;
+        }
+        duplicate(crashed, copy);
+        for budget in 0..=writes {
+            if let Some(planted) = kill_after(budget, || reopen::<CutShort>(copy)) {
+                self.verify(&planted, "recovery killed again and again");
+                self.use_it(&planted, "recovery killed again and again");
+                return writes;
+            }
+        }
+        panic!("{}: a recovery that was cut short takes more than {writes} writes", self.scenario.name)
+    }
+}
+
+fn duplicate(from: &Path, to: &Path) {
+    std::fs::copy(from, to).expect("room in the temporary folder");
+}
+
+fn explore(scenario: &Scenario, random: &mut Random) -> Cuts {
+    let crash = Crash::of(scenario);
+    let folder = folder();
+    let prepared = folder.path().join("prepared");
+    let planted = create::<CutShort>(&prepared, MAX_BYTES, scenario.options);
+    scenario.prepare(&planted.tree);
+    check(&planted);
+    drop(planted);
+    let (path, copy) = (folder.path().join("crashed"), folder.path().join("copy"));
+    let mut cuts = Cuts::default();
+    for writes in 0.. {
+        duplicate(&prepared, &path);
+        let finished = crash.cut(&path, writes);
+        let label = format!("killed before write {writes}");
+        if writes % RECOVERY_EVERY == 0 {
+            cuts.recovery += crash.cut_recovery(&path, &copy);
+        }
+        if writes % AGAIN_EVERY == 1 && crash.answer == Answer::Done && !finished {
+            duplicate(&path, &copy);
+            let planted = reopen::<CutShort>(&copy);
+            let done = dump(&planted.tree) == crash.after;
+            let limit = random.below(writes + 20);
+            if !done {
+                let _ = kill_after(limit, || scenario.act.run(&planted.tree));
+                cuts.again += 1;
+            }
+            abandon(planted);
+            let planted = reopen::<CutShort>(&copy);
+            let label = format!("{label}, then before write {limit}");
+            crash.verify(&planted, &label);
+            crash.use_it(&planted, &label);
+        }
+        let planted = reopen::<CutShort>(&path);
+        crash.verify(&planted, &label);
+        if finished {
+            assert!(dump(&planted.tree) == crash.after, "{}: finished, and lost", scenario.name);
+        }
+        crash.use_it(&planted, &label);
+        if finished {
+            break;
+        }
+        cuts.operation += 1;
+    }
+    cuts
+}
+
+fn explore_all(test: &str, scenarios: &[Scenario]) {
+    let mut random = Random(seed(test));
+    let mut total = Cuts::default();
+    for scenario in scenarios {
+        let cuts = explore(scenario, &mut random);
+        println!(
+            "{:36} {:5} cuts, {:5} of recovery, {:4} second crashes",
+            scenario.name, cuts.operation, cuts.recovery, cuts.again
+        );
+        total.operation += cuts.operation;
+        total.recovery += cuts.recovery;
+        total.again += cuts.again;
+    }
+    println!(
+        "{test}: {} scenarios, {} cuts, {} of recovery, {} second crashes",
+        scenarios.len(),
+        total.operation,
+        total.recovery,
+        total.again
+    );
+}
+
+#[test]
+fn a_crash_at_every_write_of_every_operation() {
+    explore_all("operations", &scenario::operations());
+}
+
+#[test]
+fn a_crash_at_every_write_of_consolidation_leaf_split_and_leaf_merge() {
+    explore_all("leaf modifications", &scenario::leaf_modifications());
+}
+
+#[test]
+fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse() {
+    explore_all("inner modifications", &scenario::inner_modifications());
+}
+
+#[test]
+fn a_crash_at_every_write_with_giant_records_and_empty_leaves() {
+    explore_all("edges", &scenario::edges());
+}
+
+/// Trap 6: a crash while the map is created leaves the whole map or none.
+#[test]
+fn a_crash_at_every_write_of_creating_a_tree() {
+    let folder = folder();
+    let (empty, path) = (folder.path().join("empty"), folder.path().join("crashed"));
+    let options = pando_pmem::CreateOptions {
+        max_bytes: MAX_BYTES,
+        initial_bytes: 0,
+        huge_pages: false,
+    };
+    drop(pando_pmem::Pool::<CutShort>::create(&empty, &options).expect("a pool"));
+    let mut cuts = 0;
+    loop {
+        duplicate(&empty, &path);
+        let created = kill_after(cuts, || reopen::<CutShort>(&path));
+        let finished = created.is_some();
+        if let Some(planted) = created {
+            abandon(planted);
+        }
+        let planted = reopen::<CutShort>(&path);
+        check(&planted);
+        assert_eq!(dump(&planted.tree), Records::new());
+        assert_eq!(Op::Insert(b"key".into(), b"value".into()).run(&planted.tree), Answer::Done);
+        check(&planted);
+        if finished {
+            break;
+        }
+        cuts += 1;
+    }
+    println!("creating a tree: {cuts} cuts");
+}
+
+/// The harness itself: a kill after n writes leaves n writes.
+#[test]
+fn a_kill_comes_at_the_write_that_was_asked_for() {
+    let scenario = &scenario::operations()[0];
+    let planted = common::anonymous::<CutShort>(scenario.options);
+    scenario.prepare(&planted.tree);
+    let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&planted.tree)));
+    assert_eq!(killed, None);
+    assert!(writes >= 4, "three writes, and the one that did not take place: {writes}");
+}
