@@ -1,12 +1,14 @@
 //! New nodes: sorted, exactly as large as their content and free space want, written into a
 //! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
 
+use std::sync::atomic::Ordering;
+
 use pando_pmem::{Domain, Reservation};
 
 use crate::layout::{
     HEADER_BYTES, Header, Kind, LeafStatus, Meta, MIN_RECORD_BYTES, SHAPE_AT, STATUS_AT, Shape,
 };
-use crate::node::{Context, Inner, Leaf};
+use crate::node::{Context, Inner, Leaf, compare_keys};
 
 /// A live record of an existing leaf, to be copied.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +52,14 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     block.write_u64(STATUS_AT, LeafStatus::new(count, storage_bytes, 0).0);
     block.write_u64(SHAPE_AT, Shape { sorted_at, stride: uniform_stride(records) }.encode());
     let mut at = sorted_at;
-    for (slot, record) in records.iter().enumerate() {
-        let bytes = record.meta.padded_bytes();
-        if record.meta.is_pointer() {
-            // The word that names the value's block may be under a PMwCAS; the key is not.
-            block.write_u64(at, context.read(record.off));
-            block.write(at + 8, context.bytes(record.off + 8, bytes - 8));
-        } else {
-            block.write(at, context.bytes(record.off, bytes));
+    if let Some(metadata) = block.range_mut(HEADER_BYTES, count * 8) {
+        for (place, record) in metadata.as_chunks_mut::<8>().0.iter_mut().zip(records) {
+            *place = record.meta.moved_to(at).0.to_le_bytes();
+            at += record.meta.padded_bytes();
         }
-        block.write_u64(HEADER_BYTES + slot as u64 * 8, record.meta.moved_to(at).0);
-        at += bytes;
+    }
+    if let Some(storage) = block.range_mut(sorted_at, storage_bytes) {
+        copy_records(context, records, storage);
     }
     // Slots that inserts will claim read as unmarked, also after a crash. A slot takes its
     // metadata and a record, so there are at most that many.
@@ -70,6 +69,30 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     block.flush(0, metadata_end + slots * 8);
     block.flush(sorted_at, storage_bytes);
     Ok(block)
+}
+
+/// Copies the records one behind the other, word by word: they are short and padded to words.
+#[inline]
+fn copy_records<D: Domain>(
+    context: Context<'_, '_, D>,
+    records: &[LiveRecord<'_>],
+    storage: &mut [u8],
+) {
+    let mut places = storage.as_chunks_mut::<8>().0.iter_mut();
+    for record in records {
+        let count = record.meta.padded_bytes() / 8;
+        let words = context.pool().words(record.off, count);
+        for (index, place) in (0..count).zip(&mut places) {
+            // Relaxed: records never change. But the word that names a value's block may be under
+            // a PMwCAS.
+            let word = if index == 0 && record.meta.is_pointer() {
+                context.read(record.off)
+            } else {
+                words.load(index, Ordering::Relaxed)
+            };
+            *place = word.to_le_bytes();
+        }
+    }
 }
 
 /// Writes `value` into a block of its own and flushes it.
@@ -214,7 +237,9 @@ impl Leaf {
         let mut newer = unsorted.iter().peekable();
         for slot in 0..self.sorted() {
             let sorted = record(self.meta(context, slot));
-            while let Some(first) = newer.next_if(|first| first.key < sorted.key) {
+            while let Some(first) =
+                newer.next_if(|first| compare_keys(first.key, sorted.key).is_lt())
+            {
                 live.push(*first);
             }
             match newer.next_if(|first| first.key == sorted.key) {
@@ -244,7 +269,7 @@ impl Leaf {
             })
             .collect();
         // Stable, and from newest to oldest before: the first of equal keys is the newest.
-        newest.sort_by(|left, right| left.key.cmp(right.key));
+        newest.sort_by(|left, right| compare_keys(left.key, right.key));
         newest.dedup_by(|later, first| later.key == first.key);
         newest
     }

@@ -5,28 +5,31 @@
 //! an empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the
 //! batch's last key, in whatever leaf that lies by then.
 
+use std::cmp::Ordering as Compare;
 use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
 
-use crate::build::LiveRecord;
-use crate::node::{Context, Leaf, Probe, Side};
+use crate::layout::Meta;
+use crate::node::{Context, Leaf, Probe, Side, compare_keys, key_prefix};
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 16;
+/// Room for the first batch, in bytes; more is made as it is needed.
+const FIRST_BYTES: usize = 512;
 
 /// From where the next batch is to come.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// Nothing is left.
     End,
     /// From the first or last leaf on.
     Edge,
-    /// Forwards: from this key on. Backwards: from right before this key, or from the key itself
+    /// Forwards: from the cursor's key on. Backwards: from right before it. The key itself only
     /// if it is included.
-    Key { key: Vec<u8>, included: bool },
+    Key { included: bool },
 }
 
 /// Where one copied record stands in the batch's bytes.
@@ -37,6 +40,41 @@ struct Place {
     value_bytes: usize,
 }
 
+/// A settled record that the scan may come to.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    prefix: u64,
+    meta: Meta,
+}
+
+impl Candidate {
+    #[inline(always)]
+    fn new<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Self {
+        Self { prefix: key_prefix(leaf.key(context, meta)), meta }
+    }
+
+    #[inline(always)]
+    fn compare<D: Domain>(self, context: Context<'_, '_, D>, leaf: &Leaf, other: Self) -> Compare {
+        self.prefix.cmp(&other.prefix).then_with(|| {
+            if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
+                return Compare::Equal;
+            }
+            leaf.key(context, self.meta).cmp(leaf.key(context, other.meta))
+        })
+    }
+}
+
+/// How the copying of a leaf ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// The leaf has no more records.
+    LeafDone,
+    /// The range has no more records.
+    RangeDone,
+    /// The batch is full, or what was read is out of date: go on behind what was copied.
+    GoOn,
+}
+
 /// A scan of a tree.
 #[derive(Debug)]
 pub(crate) struct TreeCursor<'index, D: Domain> {
@@ -44,32 +82,39 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     range: KeyRange,
     order: Order,
     next: Next,
+    /// The key of [`Next::Key`].
+    key: Vec<u8>,
     batch: usize,
     bytes: Vec<u8>,
     places: Vec<Place>,
     position: usize,
+    /// Unsorted records of the leaf at hand; the room is kept from leaf to leaf.
+    unsorted: Vec<Candidate>,
 }
 
 impl<'index, D: Domain> TreeCursor<'index, D> {
-    pub fn new(tree: &'index BzTree<D>, range: KeyRange, order: Order) -> Self {
+    pub fn new(tree: &'index BzTree<D>, mut range: KeyRange, order: Order) -> Self {
+        // The end where the scan starts is not looked at again: its key serves as the first one.
         let start = match order {
-            Order::Ascending => &range.low,
-            Order::Descending => &range.high,
+            Order::Ascending => &mut range.low,
+            Order::Descending => &mut range.high,
         };
-        let next = match start {
-            Bound::Unbounded => Next::Edge,
-            Bound::Included(key) => Next::Key { key: key.clone(), included: true },
-            Bound::Excluded(key) => Next::Key { key: key.clone(), included: false },
+        let (next, key) = match std::mem::replace(start, Bound::Unbounded) {
+            Bound::Unbounded => (Next::Edge, Vec::new()),
+            Bound::Included(key) => (Next::Key { included: true }, key),
+            Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
         Self {
             tree,
             range,
             order,
             next,
+            key,
             batch: FIRST_BATCH,
-            bytes: Vec::new(),
-            places: Vec::new(),
+            bytes: Vec::with_capacity(FIRST_BYTES),
+            places: Vec::with_capacity(FIRST_BATCH),
             position: 0,
+            unsorted: Vec::with_capacity(FIRST_BATCH * 2),
         }
     }
 
@@ -77,7 +122,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         self.bytes.clear();
         self.places.clear();
         self.position = 0;
-        while self.places.is_empty() && !matches!(self.next, Next::End) {
+        while self.places.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
             self.fill_from_leaf(tree.context(&guard));
@@ -86,83 +131,102 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     }
 
     fn fill_from_leaf(&mut self, context: Context<'_, '_, D>) {
-        let next = std::mem::replace(&mut self.next, Next::End);
-        let (probe, side) = match (&next, self.order) {
-            (Next::Key { key, included }, Order::Descending) if !included => {
-                (Some(Probe::new(key)), Side::Before)
+        let key = std::mem::take(&mut self.key);
+        let (probe, side) = match (self.next, self.order) {
+            (Next::Key { included: false }, Order::Descending) => {
+                (Some(Probe::new(&key)), Side::Before)
             }
-            (Next::Key { key, .. }, _) => (Some(Probe::new(key)), Side::Holding),
+            (Next::Key { .. }, _) => (Some(Probe::new(&key)), Side::Holding),
             (_, Order::Ascending) => (None, Side::Holding),
             (_, Order::Descending) => (None, Side::Before),
         };
         let (leaf, fence) = self.tree.find_fenced(context, probe, side);
-        let (exhausted, out_of_range) = match self.order {
-            Order::Ascending => self.copy_ascending(context, &leaf, &next),
-            Order::Descending => self.copy_descending(context, &leaf, &next),
+        let stop = match self.order {
+            Order::Ascending => self.copy_ascending(context, &leaf, probe),
+            Order::Descending => self.copy_descending(context, &leaf, probe),
         };
         self.batch = self.batch.saturating_mul(2);
-        self.next = if out_of_range {
-            Next::End
-        } else if exhausted {
-            match (self.order, fence.low, fence.high) {
-                (Order::Ascending, _, Some(high)) => {
-                    Next::Key { key: high.to_vec(), included: true }
-                }
-                (Order::Descending, Some(low), _) => {
-                    Next::Key { key: low.to_vec(), included: false }
-                }
-                _ => Next::End,
-            }
-        } else {
-            match self.places.last() {
-                Some(last) => {
-                    let key = self.bytes[last.at..last.at + last.key_bytes].to_vec();
-                    Next::Key { key, included: false }
-                }
-                // A value vanished under the only record of the batch: look again.
-                None => next,
+        self.key = key;
+        let next = match (stop, self.order) {
+            (Stop::RangeDone, _) => None,
+            (Stop::LeafDone, Order::Ascending) => fence.high.map(|high| (high, true)),
+            (Stop::LeafDone, Order::Descending) => fence.low.map(|low| (low, false)),
+            (Stop::GoOn, _) => match self.places.last() {
+                Some(last) => Some((&self.bytes[last.at..last.at + last.key_bytes], false)),
+                // Nothing was copied before what was out of date: the same place again.
+                None => return,
+            },
+        };
+        self.next = match next {
+            None => Next::End,
+            Some((key, included)) => {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                Next::Key { included }
             }
         };
     }
 
-    /// Whether the leaf is exhausted, and whether the range is.
+    /// Gathers the newest settled record of each key among the unsorted ones that lie where the
+    /// scan still goes, in its order.
+    fn gather_unsorted(
+        &mut self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        probe: Option<Probe<'_>>,
+    ) {
+        let order = self.order;
+        self.unsorted.clear();
+        for slot in (leaf.sorted()..leaf.status.records()).rev() {
+            let meta = leaf.meta(context, slot);
+            if !meta.is_settled() {
+                continue;
+            }
+            let beyond = probe.is_some_and(|probe| {
+                let found = compare_keys(leaf.key(context, meta), probe.bytes);
+                found == if order == Order::Ascending { Compare::Less } else { Compare::Greater }
+            });
+            if !beyond {
+                self.unsorted.push(Candidate::new(context, leaf, meta));
+            }
+        }
+        // Stable, and from newest to oldest before: the first of equal keys is the newest.
+        self.unsorted.sort_by(|&left, &right| {
+            let found = left.compare(context, leaf, right);
+            if order == Order::Ascending { found } else { found.reverse() }
+        });
+        self.unsorted.dedup_by(|later, first| later.compare(context, leaf, *first).is_eq());
+    }
+
     fn copy_ascending(
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        next: &Next,
-    ) -> (bool, bool) {
-        let unsorted = leaf.newest_unsorted(context);
-        let (mut slot, mut newer) = match next {
-            Next::Key { key, .. } => {
-                let from = unsorted.partition_point(|record| record.key < key.as_slice());
-                (leaf.sorted_position(context, Probe::new(key)), from)
-            }
-            _ => (0, 0),
-        };
-        let after = match next {
-            Next::Key { key, included: false } => Some(key.as_slice()),
-            _ => None,
-        };
+        probe: Option<Probe<'_>>,
+    ) -> Stop {
+        leaf.prefetch(context);
+        let mut slot = probe.map_or(0, |probe| leaf.sorted_position(context, probe));
+        self.gather_unsorted(context, leaf, probe);
+        let mut newer = 0;
         loop {
-            let sorted = (slot < leaf.sorted()).then(|| record_at(context, leaf, slot));
-            let record = match (sorted, unsorted.get(newer)) {
-                (None, None) => return (true, false),
-                (Some(sorted), None) => {
-                    slot += 1;
-                    sorted
-                }
-                (Some(sorted), Some(first)) if sorted.key < first.key => {
-                    slot += 1;
-                    sorted
-                }
-                (sorted, Some(first)) => {
-                    newer += 1;
-                    slot += u64::from(sorted.is_some_and(|sorted| sorted.key == first.key));
-                    *first
+            let sorted = (slot < leaf.sorted())
+                .then(|| Candidate::new(context, leaf, leaf.meta(context, slot)));
+            let first = self.unsorted.get(newer).copied();
+            let taken = match (sorted, first) {
+                (None, None) => return Stop::LeafDone,
+                (Some(sorted), None) => (sorted, 1, 0),
+                (None, Some(first)) => (first, 0, 1),
+                (Some(sorted), Some(first)) => {
+                    match sorted.compare(context, leaf, first) {
+                        Compare::Less => (sorted, 1, 0),
+                        Compare::Equal => (first, 1, 1),
+                        Compare::Greater => (first, 0, 1),
+                    }
                 }
             };
-            if let Some(stop) = self.take(context, leaf, record, after) {
+            slot += taken.1;
+            newer += taken.2;
+            if let Some(stop) = self.take(context, leaf, taken.0.meta, probe) {
                 return stop;
             }
         }
@@ -172,100 +236,95 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        next: &Next,
-    ) -> (bool, bool) {
-        let unsorted = leaf.newest_unsorted(context);
-        let (mut slot, mut newer, before) = match next {
-            Next::Key { key, included } => {
-                let wanted =
-                    |found: &[u8]| if *included { found <= key.as_slice() } else { found < key };
-                let mut slot = leaf.sorted_position(context, Probe::new(key));
-                if slot < leaf.sorted() && wanted(record_at(context, leaf, slot).key) {
-                    slot += 1;
-                }
-                let newer = unsorted.partition_point(|record| wanted(record.key));
-                (slot, newer, (!included).then_some(key.as_slice()))
+        probe: Option<Probe<'_>>,
+    ) -> Stop {
+        let mut slot = leaf.sorted();
+        if let Some(probe) = probe {
+            slot = leaf.sorted_position(context, probe);
+            // The position is before the key itself, if it is there.
+            if slot < leaf.sorted() && leaf.has_key(context, leaf.meta(context, slot), probe) {
+                slot += 1;
             }
-            _ => (leaf.sorted(), unsorted.len(), None),
-        };
+        }
+        self.gather_unsorted(context, leaf, probe);
+        let mut newer = 0;
         loop {
-            let sorted = slot.checked_sub(1).map(|slot| record_at(context, leaf, slot));
-            let first = newer.checked_sub(1).map(|index| unsorted[index]);
-            let record = match (sorted, first) {
-                (None, None) => return (true, false),
-                (Some(sorted), None) => {
-                    slot -= 1;
-                    sorted
-                }
-                (Some(sorted), Some(first)) if sorted.key > first.key => {
-                    slot -= 1;
-                    sorted
-                }
-                (sorted, Some(first)) => {
-                    newer -= 1;
-                    slot -= u64::from(sorted.is_some_and(|sorted| sorted.key == first.key));
-                    first
+            let sorted = slot
+                .checked_sub(1)
+                .map(|slot| Candidate::new(context, leaf, leaf.meta(context, slot)));
+            let first = self.unsorted.get(newer).copied();
+            let taken = match (sorted, first) {
+                (None, None) => return Stop::LeafDone,
+                (Some(sorted), None) => (sorted, 1, 0),
+                (None, Some(first)) => (first, 0, 1),
+                (Some(sorted), Some(first)) => {
+                    match sorted.compare(context, leaf, first) {
+                        Compare::Greater => (sorted, 1, 0),
+                        Compare::Equal => (first, 1, 1),
+                        Compare::Less => (first, 0, 1),
+                    }
                 }
             };
-            if let Some(stop) = self.take(context, leaf, record, before) {
+            slot -= taken.1;
+            newer += taken.2;
+            if let Some(stop) = self.take(context, leaf, taken.0.meta, probe) {
                 return stop;
             }
         }
     }
 
     /// Copies a record into the batch if it counts; says how to stop if that is due.
+    #[inline]
     fn take(
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        record: LiveRecord<'_>,
-        excluded: Option<&[u8]>,
-    ) -> Option<(bool, bool)> {
-        if excluded == Some(record.key) {
+        meta: Meta,
+        probe: Option<Probe<'_>>,
+    ) -> Option<Stop> {
+        let key = leaf.key(context, meta);
+        if self.next == (Next::Key { included: false })
+            && probe.is_some_and(|probe| key == probe.bytes)
+        {
             return None;
         }
-        let beyond = match self.order {
-            Order::Ascending => match &self.range.high {
-                Bound::Included(high) => record.key > high.as_slice(),
-                Bound::Excluded(high) => record.key >= high.as_slice(),
-                Bound::Unbounded => false,
-            },
-            Order::Descending => match &self.range.low {
-                Bound::Included(low) => record.key < low.as_slice(),
-                Bound::Excluded(low) => record.key <= low.as_slice(),
-                Bound::Unbounded => false,
-            },
+        let (end, beyond) = match self.order {
+            Order::Ascending => (&self.range.high, Compare::Greater),
+            Order::Descending => (&self.range.low, Compare::Less),
         };
-        if beyond {
-            return Some((true, true));
+        let out_of_range = match end {
+            Bound::Unbounded => false,
+            Bound::Included(end) => compare_keys(key, end) == beyond,
+            Bound::Excluded(end) => matches!(
+                compare_keys(key, end),
+                found if found == beyond || found == Compare::Equal
+            ),
+        };
+        if out_of_range {
+            return Some(Stop::RangeDone);
         }
-        if !record.meta.is_visible() {
+        if !meta.is_visible() {
             return None;
         }
-        let Some(value) = leaf.value(context, record.meta) else {
-            // Superseded or deleted since its metadata was read: what is there now is found by
-            // looking again, from behind what was copied.
-            return Some((false, false));
-        };
+        // If it was superseded or deleted since its metadata was read, what is there now is found
+        // by looking again.
+        let Some(value) = leaf.value(context, meta) else { return Some(Stop::GoOn) };
         let at = self.bytes.len();
-        self.bytes.extend_from_slice(record.key);
-        self.bytes.extend_from_slice(value);
-        let place = Place { at, key_bytes: record.key.len(), value_bytes: value.len() };
-        self.places.push(place);
-        (self.places.len() >= self.batch).then_some((false, false))
+        if meta.is_pointer() {
+            self.bytes.extend_from_slice(key);
+            self.bytes.extend_from_slice(value);
+        } else {
+            // Key and value stand side by side.
+            let record = context.bytes(leaf.node.off + meta.offset(), meta.record_bytes());
+            self.bytes.extend_from_slice(record);
+        }
+        self.places.push(Place { at, key_bytes: key.len(), value_bytes: value.len() });
+        (self.places.len() >= self.batch).then_some(Stop::GoOn)
     }
 }
 
-fn record_at<'op, D: Domain>(
-    context: Context<'op, '_, D>,
-    leaf: &Leaf,
-    slot: u64,
-) -> LiveRecord<'op> {
-    let meta = leaf.meta(context, slot);
-    LiveRecord { key: leaf.key(context, meta), meta, off: leaf.node.off + meta.offset() }
-}
-
 impl<D: Domain> Cursor for TreeCursor<'_, D> {
+    #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
         if self.position == self.places.len() {
             self.fill()?;

@@ -122,6 +122,17 @@ impl LeafStatus {
         Self(self.0 | FROZEN)
     }
 
+    /// Frozen for good: the leaf is being replaced. The count of deleted bytes is full then.
+    pub fn replaced(self) -> Self {
+        Self(self.0 | FROZEN | SIZE_MASK)
+    }
+
+    /// Not frozen any more, and unlike any status that the leaf had before, which only rise: a
+    /// byte more counts as deleted. `None` if the leaf may have been replaced.
+    pub fn thawed(self) -> Option<Self> {
+        (self.deleted_bytes() < SIZE_MASK - 1).then(|| Self((self.0 & !FROZEN) + 1))
+    }
+
     #[inline(always)]
     pub fn records(self) -> u64 {
         (self.0 >> 44) & MAX_RECORDS
@@ -238,6 +249,12 @@ impl Meta {
         }
     }
 
+    /// Whether the slot is visible or deleted.
+    #[inline(always)]
+    pub fn is_settled(self) -> bool {
+        self.0 & RESERVED == 0 && self.offset() != 0
+    }
+
     /// Whether the slot is in progress and may turn out to be of a key with this length and hash.
     /// An operation of an earlier incarnation is dead and will not.
     pub fn may_become(self, incarnation: u32, hash: u16, key_bytes: u64) -> bool {
@@ -351,6 +368,10 @@ mod tests {
         assert!(reserved.may_become(7, 99, 8));
         assert!(!reserved.may_become(8, 99, 8) && !reserved.may_become(7, 98, 8));
         assert!(!reserved.may_become(7, 99, 9));
+        for meta in [visible, visible.deleted(), Meta::UNMARKED, Meta::ABORTED, reserved] {
+            let settled = matches!(meta.state(), SlotState::Visible | SlotState::Deleted);
+            assert_eq!(meta.is_settled(), settled);
+        }
     }
 
     #[test]
@@ -361,6 +382,10 @@ mod tests {
         assert_eq!(wide.with_record(8, u64::MAX), None);
         let deleted = LeafStatus::new(1, 2, SIZE_MASK - 4).with_deleted(100);
         assert_eq!((deleted.deleted_bytes(), deleted.records()), (SIZE_MASK, 1));
+        assert_eq!(deleted.thawed(), None);
+        let frozen = LeafStatus::new(1, 2, 3).frozen();
+        assert_eq!(frozen.thawed(), Some(LeafStatus::new(1, 2, 4)));
+        assert_eq!((frozen.replaced().thawed(), frozen.replaced().records()), (None, 1));
         let last = InnerStatus((1 << 60) - 1);
         assert_eq!(last.next(), InnerStatus(0));
     }

@@ -6,11 +6,11 @@
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Guard, Pool, Words};
+use pando_pmwcas::{CONTROL_BITS, Pmwcas};
 
 use crate::layout::{
-    HEADER_BYTES, Header, InnerStatus, Kind, LeafStatus, Meta, SHAPE_AT, STATUS_AT, Shape,
+    HEADER_BYTES, Header, InnerStatus, Kind, LeafStatus, Meta, STATUS_AT, Shape,
 };
 
 /// What an operation reads and writes with.
@@ -58,10 +58,19 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     /// The node at `off`.
     #[inline(always)]
     pub fn node(self, off: u64) -> Node {
-        let header = Header::decode(self.fixed(off));
+        let words = self.pool().words(off, HEADER_BYTES / 8);
+        // Relaxed: the node was published by the word that led here, which was read with acquire.
+        let header = Header::decode(words.load(0, Ordering::Relaxed));
         // A node that is reachable was written by this library; anything else is a damaged pool.
-        let header = header.unwrap_or(Header { kind: Kind::Leaf, count: 0, node_bytes: HEADER_BYTES });
-        Node { off, header, shape: Shape::decode(self.fixed(off + SHAPE_AT)) }
+        let header =
+            header.unwrap_or(Header { kind: Kind::Leaf, count: 0, node_bytes: HEADER_BYTES });
+        Node { off, header, shape: Shape::decode(words.load(2, Ordering::Relaxed)) }
+    }
+
+    /// All words of a node.
+    #[inline(always)]
+    pub fn words(self, node: &Node) -> Words<'op, D> {
+        self.pool().words(node.off, node.header.node_bytes / 8)
     }
 }
 
@@ -100,14 +109,39 @@ impl<'key> Probe<'key> {
     }
 }
 
-/// The first of `count` keys of 8 bytes, `stride` bytes apart in `keys`, that is not below
-/// `number` (`above`: that is above it).
+/// How two keys compare; as numbers where that is the same.
 #[inline(always)]
-fn search_numbers(keys: &[u8], stride: usize, count: usize, number: u64, above: bool) -> usize {
-    let key_at = |index: usize| {
-        let at = index * stride;
-        keys[at..].first_chunk::<8>().map_or(u64::MAX, |key| u64::from_be_bytes(*key))
-    };
+pub(crate) fn compare_keys(left: &[u8], right: &[u8]) -> Compare {
+    match (<[u8; 8]>::try_from(left), <[u8; 8]>::try_from(right)) {
+        (Ok(left), Ok(right)) => u64::from_be_bytes(left).cmp(&u64::from_be_bytes(right)),
+        _ => left.cmp(right),
+    }
+}
+
+/// The first eight bytes of a key as a number, padded with zeros. Unequal prefixes compare as
+/// their keys do.
+#[inline(always)]
+pub(crate) fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => key.iter().fold(0, |prefix, &byte| prefix << 8 | u64::from(byte))
+            << (8 * (8 - key.len()) % 64),
+    }
+}
+
+/// The first of `count` keys of 8 bytes that is not below `number` (`above`: that is above it).
+/// The keys stand `stride` words apart in `words`, from word `first`.
+#[inline(always)]
+fn search_numbers<D: Domain>(
+    words: Words<'_, D>,
+    first: u64,
+    stride: u64,
+    count: u64,
+    number: u64,
+    above: bool,
+) -> u64 {
+    // Relaxed: keys never change; whoever led here saw the node published.
+    let key_at = |index: u64| words.load(first + index * stride, Ordering::Relaxed).swap_bytes();
     let mut low = 0;
     let mut size = count;
     // Halving without a branch on the outcome: the comparison becomes a conditional move.
@@ -121,7 +155,7 @@ fn search_numbers(keys: &[u8], stride: usize, count: usize, number: u64, above: 
     if size == 1 {
         let key = key_at(low);
         let go_right = if above { key <= number } else { key < number };
-        low += usize::from(go_right);
+        low += u64::from(go_right);
     }
     low
 }
@@ -213,13 +247,25 @@ impl Leaf {
         meta: Meta,
         probe: Probe<'_>,
     ) -> bool {
-        if meta.key_bytes() != probe.bytes.len() as u64 {
-            return false;
-        }
-        let key = self.key(context, meta);
-        match (probe.number, key.first_chunk::<8>()) {
-            (Some(number), Some(key)) => u64::from_be_bytes(*key) == number,
-            _ => key == probe.bytes,
+        meta.key_bytes() == probe.bytes.len() as u64
+            && self.has_key_in(context.words(&self.node), context, meta, probe)
+    }
+
+    /// As [`has_key`](Self::has_key), for a key of the same length, in the node's `words`.
+    #[inline(always)]
+    fn has_key_in<D: Domain>(
+        &self,
+        words: Words<'_, D>,
+        context: Context<'_, '_, D>,
+        meta: Meta,
+        probe: Probe<'_>,
+    ) -> bool {
+        match probe.number {
+            // Relaxed: as in `search_numbers`.
+            Some(number) => {
+                words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes() == number
+            }
+            None => self.key(context, meta) == probe.bytes,
         }
     }
 
@@ -232,10 +278,9 @@ impl Leaf {
     ) -> u64 {
         let shape = self.node.shape;
         if let (true, Some(number)) = (shape.stride != 0, probe.number) {
-            let bytes = self.sorted() * shape.stride;
-            let keys = context.bytes(self.node.off + shape.sorted_at, bytes);
-            let count = self.sorted() as usize;
-            return search_numbers(keys, shape.stride as usize, count, number, false) as u64;
+            let words = context.words(&self.node);
+            let (first, stride) = (shape.sorted_at / 8, shape.stride / 8);
+            return search_numbers(words, first, stride, self.sorted(), number, false);
         }
         let (mut low, mut high) = (0, self.sorted());
         while low < high {
@@ -249,26 +294,27 @@ impl Leaf {
         low
     }
 
-    /// Asks for the lines that a search of this leaf will touch.
+    /// Asks for the lines that a search of this leaf will touch: those of the unsorted records,
+    /// and those where the search of the sorted ones turns first.
     #[inline(always)]
-    fn prefetch<D: Domain>(&self, context: Context<'_, '_, D>) {
+    pub fn prefetch<D: Domain>(&self, context: Context<'_, '_, D>) {
         let pool = context.pool();
+        let records = self.status.records();
+        if records > self.sorted() {
+            pool.prefetch(self.meta_off(records - 1));
+            pool.prefetch(self.meta_off(self.sorted()));
+            let newest = self.node.off + self.node.header.node_bytes - self.status.block_bytes();
+            pool.prefetch(newest);
+            pool.prefetch(newest + 64);
+            pool.prefetch(newest + 128);
+        }
         let shape = self.node.shape;
         if shape.stride != 0 {
             let start = self.node.off + shape.sorted_at;
-            let bytes = self.sorted() * shape.stride;
-            // The lines where the search turns first.
-            pool.prefetch(start + bytes / 2);
-            pool.prefetch(start + bytes / 4);
-            pool.prefetch(start + bytes / 4 * 3);
-        }
-        let records = self.status.records();
-        if records > self.sorted() {
-            pool.prefetch(self.meta_off(self.sorted()));
-            pool.prefetch(self.meta_off(records - 1));
-            let newest = self.node.header.node_bytes - self.status.block_bytes();
-            pool.prefetch(self.node.off + newest);
-            pool.prefetch(self.node.off + newest + 64);
+            let eighth = self.sorted() * shape.stride / 8;
+            for turn in [4, 2, 6, 1, 3, 5, 7] {
+                pool.prefetch(start + eighth * turn);
+            }
         }
     }
 
@@ -287,32 +333,28 @@ impl Leaf {
         doubt: Option<(u32, u16)>,
     ) -> Found {
         self.prefetch(context);
+        let words = context.words(&self.node);
+        let key_bytes = probe.bytes.len() as u64;
         let mut in_doubt = false;
         for slot in (self.sorted()..self.status.records()).rev() {
-            if skip == Some(slot) {
+            let found = words.load(HEADER_BYTES / 8 + slot, Ordering::Acquire);
+            let meta =
+                if found & CONTROL_BITS == 0 { Meta(found) } else { self.meta(context, slot) };
+            if meta.key_bytes() != key_bytes && meta != Meta::UNMARKED {
                 continue;
             }
-            let meta = self.meta(context, slot);
-            // Settled records have an offset and are not reserved; both states count.
-            match meta.state() {
-                crate::layout::SlotState::Visible | crate::layout::SlotState::Deleted => {
-                    if self.has_key(context, meta, probe) {
-                        return Found { newest: Some((slot, meta)), in_doubt };
-                    }
+            if meta.is_settled() {
+                if self.has_key_in(words, context, meta, probe) && skip != Some(slot) {
+                    return Found { newest: Some((slot, meta)), in_doubt };
                 }
-                crate::layout::SlotState::InProgress => {
-                    if let Some((incarnation, hash)) = doubt {
-                        in_doubt |=
-                            meta.may_become(incarnation, hash, probe.bytes.len() as u64);
-                    }
-                }
-                crate::layout::SlotState::Aborted => {}
+            } else if let Some((incarnation, hash)) = doubt {
+                in_doubt |= meta.may_become(incarnation, hash, key_bytes);
             }
         }
         let slot = self.sorted_position(context, probe);
         if slot < self.sorted() {
             let meta = self.meta(context, slot);
-            if self.has_key(context, meta, probe) {
+            if meta.key_bytes() == key_bytes && self.has_key_in(words, context, meta, probe) {
                 return Found { newest: Some((slot, meta)), in_doubt };
             }
         }
@@ -387,11 +429,9 @@ impl Inner {
         let shape = self.node.shape;
         let separators = self.children() - 1;
         if let (true, Some(number)) = (shape.stride != 0, probe.number) {
-            let bytes = separators * shape.stride;
-            let keys = context.bytes(self.node.off + shape.sorted_at, bytes);
+            let words = context.words(&self.node);
             let above = side == Side::Holding;
-            return search_numbers(keys, shape.stride as usize, separators as usize, number, above)
-                as u64;
+            return search_numbers(words, shape.sorted_at / 8, 1, separators, number, above);
         }
         let (mut low, mut high) = (0, separators);
         while low < high {

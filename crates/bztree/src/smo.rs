@@ -8,6 +8,11 @@
 //! in place by one PMwCAS; the first wins, the others look again. A crash between freezing and
 //! installing leaves a frozen leaf, or not even that; the next writer to come by replaces it.
 //!
+//! If there is no room to replace it, the leaf is *thawed*, so that a full pool still takes
+//! deletes and what fits its leaves. A thaw gives the status a value that it never had, and the
+//! PMwCAS that replaces a leaf takes its status as a word, from frozen to *replaced*, which nobody
+//! thaws. So of a thaw and an installation from the same freezing only one succeeds.
+//!
 //! An *inner node* changes in two ways: a child is replaced in place, which raises the version in
 //! its status; or the node is replaced, which freezes it. Both take its status as a word of the
 //! PMwCAS. So a copy of an inner node is exact if the status is, at installation, what it was
@@ -85,6 +90,21 @@ impl<D: Domain> BzTree<D> {
         Ok(())
     }
 
+    /// As `restructure`, for an operation that met `frozen`. Lack of room is none of its business
+    /// if the leaf could be thawed.
+    #[cold]
+    pub(crate) fn settle_frozen(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        needed: u64,
+        frozen: &Leaf,
+    ) -> Result<(), Error> {
+        let settled = self.restructure(context, probe, needed);
+        let still = || context.read(frozen.node.status_off()) == frozen.status.0;
+        if settled.is_err() && !still() { Ok(()) } else { settled }
+    }
+
     /// After a delete: gives back what the leaf no longer needs, if it is worth a copy. Whatever
     /// fails here is no failure of the delete.
     #[inline]
@@ -141,12 +161,43 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
+    /// Undoes `freeze`, unless the leaf was replaced or thawed since.
+    fn thaw(context: Context<'_, '_, D>, leaf: &Leaf) {
+        if let Some(thawed) = leaf.status.thawed() {
+            // A failure says that another thread has settled the matter.
+            let _ = context.pmwcas.compare_exchange_undurable(
+                context.guard,
+                leaf.node.status_off(),
+                leaf.status.0,
+                thawed.0,
+            );
+        }
+    }
+
+    /// Makes the operation replace the frozen `leaf`, and no other state of it.
+    fn seal(
+        operation: &mut Descriptor<'_, '_, D>,
+        leaf: &Leaf,
+    ) -> pando_pmwcas::Result<()> {
+        operation.add_word(leaf.node.status_off(), leaf.status.0, leaf.status.replaced().0)
+    }
+
     /// Freezes the leaf at the end of `path` and replaces it by one, by two, or together with a
-    /// neighbour by one, as its content wants.
+    /// neighbour by one, as its content wants. Thaws it if there is no room for that.
     fn rebuild(&self, context: Context<'_, '_, D>, path: &Path, needed: u64) -> Outcome {
-        let options = self.options();
         let mut leaf = Leaf::read(context, path.leaf);
         Self::freeze(context, &mut leaf);
+        self.replace(context, path, &leaf, needed).inspect_err(|_| Self::thaw(context, &leaf))
+    }
+
+    fn replace(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        leaf: &Leaf,
+        needed: u64,
+    ) -> Outcome {
+        let options = self.options();
         let records = leaf.live_records(context);
         let live = build::live_bytes(&records);
         let free = u64::from(options.free_bytes);
@@ -154,22 +205,23 @@ impl<D: Domain> BzTree<D> {
         // others apart: when it is there, the split finds its place.
         let room = free.max(needed + 8);
         if HEADER_BYTES + live + free > u64::from(options.leaf_bytes) && records.len() >= 2 {
-            return self.split_leaf(context, path, &records, needed);
+            return self.split_leaf(context, path, leaf, &records, needed);
         }
         if live < u64::from(options.merge_bytes)
             && needed == 0
-            && let Some(partner) = self.partner(context, path, &leaf)
-            && self.merge_leaves(context, path, &records, partner)? == Progress::Changed
+            && let Some(partner) = self.partner(context, path, leaf)
+            && self.merge_leaves(context, path, leaf, &records, partner)? == Progress::Changed
         {
             return Ok(Progress::Changed);
         }
-        self.consolidate(context, path, &records, room)
+        self.consolidate(context, path, leaf, &records, room)
     }
 
     fn consolidate(
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
+        leaf: &Leaf,
         records: &[LiveRecord<'_>],
         room: u64,
     ) -> Outcome {
@@ -179,6 +231,7 @@ impl<D: Domain> BzTree<D> {
         let block = build::leaf(context, records, room).map_err(storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
+            Self::seal(&mut operation, leaf)?;
             let entry = self.hang(&mut operation, anchor, path.leaf.off)?;
             operation.activate(entry, block);
             Ok(())
@@ -190,6 +243,7 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
+        leaf: &Leaf,
         records: &[LiveRecord<'_>],
         needed: u64,
     ) -> Outcome {
@@ -214,7 +268,7 @@ impl<D: Domain> BzTree<D> {
             path.leaf.off,
             parent,
             (left, first.key, right_block),
-            |_| Ok(()),
+            |operation| Self::seal(operation, leaf),
         )
     }
 
@@ -336,6 +390,7 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
+        leaf: &Leaf,
         records: &[LiveRecord<'_>],
         partner: u64,
     ) -> Outcome {
@@ -358,7 +413,9 @@ impl<D: Domain> BzTree<D> {
         if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
             return Ok(Progress::Nothing);
         }
-        let merged = build::leaf(context, &all, free).map_err(storage)?;
+        let merged = build::leaf(context, &all, free)
+            .inspect_err(|_| Self::thaw(context, &neighbour))
+            .map_err(storage)?;
         let left = parent.child.min(partner);
         parent.content.merge_children(left, merged.off());
         self.install_merge(
@@ -368,8 +425,12 @@ impl<D: Domain> BzTree<D> {
             parent,
             merged,
             [path.leaf.off, neighbour.node.off],
-            |_| Ok(()),
+            |operation| {
+                Self::seal(operation, leaf)?;
+                Self::seal(operation, &neighbour)
+            },
         )
+        .inspect_err(|_| Self::thaw(context, &neighbour))
     }
 
     /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the

@@ -179,7 +179,7 @@ impl<D: Domain> BzTree<D> {
         loop {
             let leaf = Leaf::read(context, node);
             if leaf.status.is_frozen() {
-                self.restructure(context, probe, needed)?;
+                self.settle_frozen(context, probe, needed, &leaf)?;
                 return Ok(Attempt::Again);
             }
             let found = leaf.find(context, probe, None, Some((incarnation, hash)));
@@ -463,7 +463,7 @@ impl<D: Domain> BzTree<D> {
             let mut leaf = self.find_leaf(context, probe);
             loop {
                 if leaf.status.is_frozen() {
-                    self.restructure(context, probe, 0)?;
+                    self.settle_frozen(context, probe, 0, &leaf)?;
                     break;
                 }
                 let found = leaf.find(context, probe, None, None);

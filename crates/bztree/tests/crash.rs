@@ -16,16 +16,18 @@ use std::path::Path;
 use common::scenario::{self, Answer, Op, Scenario};
 use common::watchdog::{Random, seed};
 use common::{Planted, Records, abandon, check, create, dump, folder, reopen};
+use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 
 /// Small, so that the chunk table and the process's caches are.
 const MAX_BYTES: u64 = 8 << 20;
 /// Of so many cuts of an operation, one also has its recovery cut at every write.
-const RECOVERY_EVERY: u64 = 4;
+const RECOVERY_EVERY: u64 = 8;
 /// Of so many, one is followed by a second crash in the operation's second attempt.
-const AGAIN_EVERY: u64 = 2;
+const AGAIN_EVERY: u64 = 3;
 
-type Tree = Planted<CutShort>;
+/// As `Adr`: with dirty bits in words that are not known to be durable.
+type WithWriteBack = CutShort<true>;
 
 /// How often a scenario was cut.
 #[derive(Default)]
@@ -49,7 +51,7 @@ impl<'scenario> Crash<'scenario> {
     }
 
     /// The tree is sound and holds what it held before or after.
-    fn verify(&self, planted: &Tree, label: &str) {
+    fn verify<D: Domain>(&self, planted: &Planted<D>, label: &str) {
         check(planted);
         let found = dump(&planted.tree);
         let name = self.scenario.name;
@@ -63,7 +65,7 @@ impl<'scenario> Crash<'scenario> {
     }
 
     /// The tree serves: the operation can be finished, neighbours come and go.
-    fn use_it(&self, planted: &Tree, label: &str) {
+    fn use_it<D: Domain>(&self, planted: &Planted<D>, label: &str) {
         let name = self.scenario.name;
         if self.answer == Answer::Done && dump(&planted.tree) == self.before {
             assert_eq!(self.scenario.act.run(&planted.tree), Answer::Done, "{name}, {label}");
@@ -86,8 +88,8 @@ impl<'scenario> Crash<'scenario> {
     }
 
     /// Runs the operation on the pool at `path` and kills it after `writes`; whether it finished.
-    fn cut(&self, path: &Path, writes: u64) -> bool {
-        let planted = reopen::<CutShort>(path);
+    fn cut<D: Domain>(&self, path: &Path, writes: u64) -> bool {
+        let planted = reopen::<D>(path);
         let ended = kill_after(writes, || self.scenario.act.run(&planted.tree));
         abandon(planted);
         match ended {
@@ -102,16 +104,16 @@ impl<'scenario> Crash<'scenario> {
     /// Opens copies of the pool at `crashed`, each killed before another write, and then one that
     /// is killed again and again, each attempt finding what the last one left. How many writes
     /// recovery has.
-    fn cut_recovery(&self, crashed: &Path, copy: &Path) -> u64 {
+    fn cut_recovery<D: Domain>(&self, crashed: &Path, copy: &Path) -> u64 {
         let mut writes = 0;
         loop {
             duplicate(crashed, copy);
-            let opened = kill_after(writes, || reopen::<CutShort>(copy));
+            let opened = kill_after(writes, || reopen::<D>(copy));
             let finished = opened.is_some();
             if let Some(planted) = opened {
                 abandon(planted);
             }
-            self.verify(&reopen(copy), &format!("recovery killed before write {writes}"));
+            self.verify(&reopen::<D>(copy), &format!("recovery killed before write {writes}"));
             if finished {
                 break;
             }
@@ -119,7 +121,7 @@ impl<'scenario> Crash<'scenario> {
         }
         duplicate(crashed, copy);
         for budget in 0..=writes {
-            if let Some(planted) = kill_after(budget, || reopen::<CutShort>(copy)) {
+            if let Some(planted) = kill_after(budget, || reopen::<D>(copy)) {
                 self.verify(&planted, "recovery killed again and again");
                 self.use_it(&planted, "recovery killed again and again");
                 return writes;
@@ -133,11 +135,11 @@ fn duplicate(from: &Path, to: &Path) {
     std::fs::copy(from, to).expect("room in the temporary folder");
 }
 
-fn explore(scenario: &Scenario, random: &mut Random) -> Cuts {
+fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
     let crash = Crash::of(scenario);
     let folder = folder();
     let prepared = folder.path().join("prepared");
-    let planted = create::<CutShort>(&prepared, MAX_BYTES, scenario.options);
+    let planted = create::<D>(&prepared, MAX_BYTES, scenario.options);
     scenario.prepare(&planted.tree);
     check(&planted);
     drop(planted);
@@ -145,14 +147,14 @@ fn explore(scenario: &Scenario, random: &mut Random) -> Cuts {
     let mut cuts = Cuts::default();
     for writes in 0.. {
         duplicate(&prepared, &path);
-        let finished = crash.cut(&path, writes);
+        let finished = crash.cut::<D>(&path, writes);
         let label = format!("killed before write {writes}");
         if writes % RECOVERY_EVERY == 0 {
-            cuts.recovery += crash.cut_recovery(&path, &copy);
+            cuts.recovery += crash.cut_recovery::<D>(&path, &copy);
         }
         if writes % AGAIN_EVERY == 1 && crash.answer == Answer::Done && !finished {
             duplicate(&path, &copy);
-            let planted = reopen::<CutShort>(&copy);
+            let planted = reopen::<D>(&copy);
             let done = dump(&planted.tree) == crash.after;
             let limit = random.below(writes + 20);
             if !done {
@@ -160,12 +162,12 @@ fn explore(scenario: &Scenario, random: &mut Random) -> Cuts {
                 cuts.again += 1;
             }
             abandon(planted);
-            let planted = reopen::<CutShort>(&copy);
+            let planted = reopen::<D>(&copy);
             let label = format!("{label}, then before write {limit}");
             crash.verify(&planted, &label);
             crash.use_it(&planted, &label);
         }
-        let planted = reopen::<CutShort>(&path);
+        let planted = reopen::<D>(&path);
         crash.verify(&planted, &label);
         if finished {
             assert!(dump(&planted.tree) == crash.after, "{}: finished, and lost", scenario.name);
@@ -179,11 +181,11 @@ fn explore(scenario: &Scenario, random: &mut Random) -> Cuts {
     cuts
 }
 
-fn explore_all(test: &str, scenarios: &[Scenario]) {
+fn explore_all<D: Domain>(test: &str, scenarios: &[Scenario]) {
     let mut random = Random(seed(test));
     let mut total = Cuts::default();
     for scenario in scenarios {
-        let cuts = explore(scenario, &mut random);
+        let cuts = explore::<D>(scenario, &mut random);
         println!(
             "{:36} {:5} cuts, {:5} of recovery, {:4} second crashes",
             scenario.name, cuts.operation, cuts.recovery, cuts.again
@@ -203,22 +205,26 @@ fn explore_all(test: &str, scenarios: &[Scenario]) {
 
 #[test]
 fn a_crash_at_every_write_of_every_operation() {
-    explore_all("operations", &scenario::operations());
+    explore_all::<CutShort>("operations", &scenario::operations());
+    explore_all::<WithWriteBack>("operations, with write-back", &scenario::operations());
 }
 
 #[test]
 fn a_crash_at_every_write_of_consolidation_leaf_split_and_leaf_merge() {
-    explore_all("leaf modifications", &scenario::leaf_modifications());
+    explore_all::<CutShort>("leaf modifications", &scenario::leaf_modifications());
+    explore_all::<WithWriteBack>("leaf modifications, with write-back", &scenario::leaf_modifications());
 }
 
 #[test]
 fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse() {
-    explore_all("inner modifications", &scenario::inner_modifications());
+    explore_all::<CutShort>("inner modifications", &scenario::inner_modifications());
+    explore_all::<WithWriteBack>("inner modifications, with write-back", &scenario::inner_modifications());
 }
 
 #[test]
 fn a_crash_at_every_write_with_giant_records_and_empty_leaves() {
-    explore_all("edges", &scenario::edges());
+    explore_all::<CutShort>("edges", &scenario::edges());
+    explore_all::<WithWriteBack>("edges, with write-back", &scenario::edges());
 }
 
 /// Trap 6: a crash while the map is created leaves the whole map or none.
@@ -251,6 +257,45 @@ fn a_crash_at_every_write_of_creating_a_tree() {
         cuts += 1;
     }
     println!("creating a tree: {cuts} cuts");
+}
+
+/// A crash while a tree is dropped leaves the map with some of its records, or no map.
+#[test]
+fn a_crash_at_every_write_of_dropping_a_tree() {
+    let folder = folder();
+    let (full, path) = (folder.path().join("full"), folder.path().join("crashed"));
+    let planted = create::<CutShort>(&full, MAX_BYTES, common::small_nodes());
+    for op in scenario::inserts_then_removes(30, scenario::long, scenario::pointed, true) {
+        if let Op::Insert(..) = op {
+            op.run(&planted.tree);
+        }
+    }
+    let before = dump(&planted.tree);
+    drop(planted);
+    let mut cuts = 0;
+    loop {
+        duplicate(&full, &path);
+        let planted = reopen::<CutShort>(&path);
+        let dropped = kill_after(cuts, || {
+            let guard = planted.pool.pin().expect("a slot");
+            let entry = planted.tree.pmwcas().find_map(&guard, "tree").expect("the map");
+            planted.tree.drop_map(&entry).expect("drops");
+        });
+        abandon(planted);
+        // The tree is made anew if it was dropped.
+        let planted = reopen::<CutShort>(&path);
+        check(&planted);
+        let left = dump(&planted.tree);
+        assert!(left.iter().all(|(key, value)| before.get(key) == Some(value)));
+        assert_eq!(Op::Upsert(b"key".into(), b"value".into()).run(&planted.tree), Answer::Done);
+        check(&planted);
+        if dropped.is_some() {
+            assert!(left.is_empty());
+            break;
+        }
+        cuts += 1;
+    }
+    println!("dropping a tree: {cuts} cuts");
 }
 
 /// The harness itself: a kill after n writes leaves n writes.

@@ -39,4 +39,4 @@ pub use epoch::{Guard, Participant};
 pub use error::{Error, Result};
 pub use medium::{Guarantee, Medium};
 pub use pool::{CreateOptions, OpenPool, Pool};
-pub use word::Word;
+pub use word::{Word, Words};

@@ -34,7 +34,7 @@ use crate::medium::{self, Guarantee, Medium};
 use crate::participant::Local;
 use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, Mapping};
-use crate::word::Word;
+use crate::word::{Word, Words};
 use crate::write_back::LINE_BYTES;
 
 /// First byte of the range of locks, far behind any data: one byte a process.
@@ -147,8 +147,9 @@ impl<D: Domain> Pool<D> {
                 size_bytes,
                 boot_id,
             };
-            extend(&file, &geometry, geometry.chunks_off, size_bytes)?;
-            sys::allocate(&file, 0, CHUNK_TABLE_OFF).map_err(|source| full(0, size_bytes, source))?;
+            extend(path, &file, &geometry, geometry.chunks_off, size_bytes)?;
+            sys::allocate(&file, 0, CHUNK_TABLE_OFF)
+                .map_err(|source| not_allocated(path, 0, size_bytes, source))?;
             let written = file.write_all_at(&block.encode(), 0);
             written.map_err(io_error(path, "write the superblock"))?;
             let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
@@ -322,7 +323,11 @@ impl<D: Domain> Pool<D> {
         }
     }
 
+    /// The threads of earlier incarnations are dead, and hold back no epoch any more.
     fn start_epochs(&self) {
+        for slot in 0..self.participants_high() {
+            self.slot_epoch(slot).store(0, Ordering::Release);
+        }
         self.word(EPOCH_OFF).store(1, Ordering::Release);
     }
 
@@ -334,6 +339,16 @@ impl<D: Domain> Pool<D> {
         // SAFETY: the address is in the mapping and aligned; words are only accessed atomically,
         // and the mapping lives as long as the pool.
         Word::new(unsafe { AtomicU64::from_ptr(address.cast()) })
+    }
+
+    /// The `count` words from `off`, which must be a multiple of 8, all within the pool.
+    #[inline(always)]
+    pub fn words(&self, off: u64, count: u64) -> Words<'_, D> {
+        let address = self.address(off, count * 8);
+        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
+        // SAFETY: in the mapping and aligned; words are only accessed atomically, and the mapping
+        // lives as long as the pool.
+        Words::new(unsafe { std::slice::from_raw_parts(address.cast(), count as usize) })
     }
 
     #[inline(always)]
@@ -410,10 +425,10 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Asks for the line at `off` ahead of its use; any offset within the pool will do.
+    /// Asks for the line at `off` ahead of its use; any offset will do.
     #[inline(always)]
     pub fn prefetch(&self, off: u64) {
-        let address = self.address(off, 1);
+        let address = self.mapping.base().wrapping_add(off as usize);
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch of any address is harmless.
         unsafe {
@@ -441,13 +456,13 @@ impl<D: Domain> Pool<D> {
             ) / CHUNK_BYTES * CHUNK_BYTES;
             let mut target = generous.max(to_bytes);
             if let Some(file) = &self.file
-                && let Err(error) = extend(file, &self.geometry, from_bytes, target)
+                && let Err(error) = extend(&self.path, file, &self.geometry, from_bytes, target)
             {
                 if target == to_bytes {
                     return Err(error);
                 }
                 target = to_bytes;
-                extend(file, &self.geometry, from_bytes, target)?;
+                extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
             let _ = size.compare_exchange(found, superblock::size_word(target));
             size.flush();
@@ -551,12 +566,16 @@ impl<D: Domain> Drop for Pool<D> {
     }
 }
 
-fn full(from_bytes: u64, to_bytes: u64, source: std::io::Error) -> Error {
-    Error::FileSystemFull { from_bytes, to_bytes, source }
+fn not_allocated(path: &Path, from_bytes: u64, to_bytes: u64, source: std::io::Error) -> Error {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    match source.kind() {
+        StorageFull | QuotaExceeded => Error::FileSystemFull { from_bytes, to_bytes, source },
+        _ => io_error(path, "allocate room in the file")(source),
+    }
 }
 
 /// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.
-fn extend(file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
+fn extend(path: &Path, file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
     let table_end = |bytes: u64| {
         let chunks = (bytes - geometry.chunks_off) / CHUNK_BYTES;
         geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
@@ -565,7 +584,7 @@ fn extend(file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
     let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
     sys::allocate(file, table_from, table_end(to).max(table_from))
         .and_then(|()| sys::allocate(file, from, to))
-        .map_err(|source| full(from, to, source))
+        .map_err(|source| not_allocated(path, from, to, source))
 }
 
 fn read_up_to(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -3,9 +3,11 @@
 //!
 //! *Killed*: the write and all later ones of that thread do not take place, and the thread
 //! unwinds with [`Killed`]. What is in the pool then is what a `kill -9` at that instruction
-//! leaves. *Stopped*: the thread sleeps for ever, and the others must go on.
+//! leaves. *Stopped*: the thread sleeps for ever, or until the test lets it go on, and the others
+//! must go on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::domain::{Domain, DomainKind};
 
@@ -24,15 +26,19 @@ enum Fate {
 thread_local! {
     static FATE: Cell<Fate> = const { Cell::new(Fate::Live) };
     static WRITES: Cell<u64> = const { Cell::new(0) };
+    /// Who waits to hear that this thread has stopped.
+    static WAITING: RefCell<Option<Sender<bool>>> = const { RefCell::new(None) };
+    /// By what this thread, when it has stopped, is let go on.
+    static GO_ON: RefCell<Option<Receiver<()>>> = const { RefCell::new(None) };
 }
 
-/// `Process` with a thread's end at a chosen write.
+/// `Process`, or `Adr` if it pays for write-backs, with a thread's end at a chosen write.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CutShort;
+pub struct CutShort<const WRITE_BACK: bool = false>;
 
-impl Domain for CutShort {
-    const KIND: DomainKind = DomainKind::Process;
-    const WRITE_BACK: bool = false;
+impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
+    const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
+    const WRITE_BACK: bool = WRITE_BACK;
 
     unsafe fn write_back(_address: *const u8) {}
 
@@ -49,9 +55,15 @@ impl Domain for CutShort {
                 FATE.set(Fate::Dead);
                 std::panic::resume_unwind(Box::new(Killed));
             }
-            Fate::StopAfter(0) => loop {
-                std::thread::park();
-            },
+            Fate::StopAfter(0) => {
+                // Nobody may be waiting, or the one that waited may have given up.
+                let _ = WAITING.take().map(|waiting| waiting.send(false));
+                FATE.set(Fate::Live);
+                while !GO_ON.take().is_some_and(|go_on| go_on.recv().is_ok()) {
+                    std::thread::park();
+                }
+                true
+            }
             Fate::KillAfter(left) => {
                 FATE.set(Fate::KillAfter(left - 1));
                 true
@@ -80,6 +92,38 @@ pub fn kill_after<R>(writes: u64, work: impl FnOnce() -> R) -> Option<R> {
 /// From now on this thread stops for ever before its `writes`-th pool write.
 pub fn stop_after(writes: u64) {
     FATE.set(Fate::StopAfter(writes));
+}
+
+/// Runs `work` in a thread of its own that stops for ever before its `writes`-th pool write.
+/// Returns when the thread has stopped, or is done: whether it is done.
+pub fn run_until_stopped(writes: u64, work: impl FnOnce() + Send + 'static) -> bool {
+    let (sender, receiver) = channel();
+    let spawned = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
+        WAITING.replace(Some(sender.clone()));
+        stop_after(writes);
+        work();
+        FATE.set(Fate::Live);
+        WAITING.take();
+        // As above.
+        let _ = sender.send(true);
+    });
+    // A thread that could not be spawned, or that panicked, has sent nothing.
+    spawned.is_ok() && receiver.recv().unwrap_or(true)
+}
+
+/// From now on this thread stops before its `writes`-th pool write and sends `false` by `stopped`;
+/// it goes on, never to be stopped again, when something comes by `go_on`.
+pub fn pause_after(writes: u64, stopped: Sender<bool>, go_on: Receiver<()>) {
+    WAITING.replace(Some(stopped));
+    GO_ON.replace(Some(go_on));
+    FATE.set(Fate::StopAfter(writes));
+}
+
+/// From now on this thread is not stopped.
+pub fn never_stop() {
+    FATE.set(Fate::Live);
+    WAITING.take();
+    GO_ON.take();
 }
 
 /// How many pool writes `work` makes.

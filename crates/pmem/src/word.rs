@@ -114,3 +114,32 @@ impl<'pool, D: Domain> Word<'pool, D> {
         (self.address() ^ other.address()) < crate::write_back::LINE_BYTES as usize
     }
 }
+
+/// Neighbouring words of a pool, to be read; checked once to lie in the pool.
+#[derive(Debug)]
+pub struct Words<'pool, D> {
+    words: &'pool [AtomicU64],
+    domain: PhantomData<D>,
+}
+
+impl<D> Clone for Words<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Words<'_, D> {}
+
+impl<'pool, D: Domain> Words<'pool, D> {
+    pub(crate) fn new(words: &'pool [AtomicU64]) -> Self {
+        Self { words, domain: PhantomData }
+    }
+
+    /// Loads word `index`; panics beyond the end, as a slice does.
+    #[inline(always)]
+    pub fn load(self, index: u64, order: Ordering) -> u64 {
+        let word = &self.words[index as usize];
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        word.load(order)
+    }
+}

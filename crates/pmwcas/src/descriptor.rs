@@ -192,6 +192,8 @@ pub struct Descriptor<'op, 'pool, D: Domain> {
     pub(crate) life: Life,
     pub(crate) entries: Entries,
     pub(crate) callback: Option<usize>,
+    /// The operation was executed: the descriptor is no longer this object's.
+    pub(crate) executed: bool,
 }
 
 /// An entry whose new value is still to come, from [`Descriptor::reserve_entry`].
@@ -272,9 +274,9 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     /// Executes the operation. True if every word held its expected value and now, durably, all
     /// hold their new ones; false if none was changed.
     #[inline]
-    pub fn execute(self) -> bool {
-        let this = std::mem::ManuallyDrop::new(self);
-        this.pmwcas.execute(this.guard, this.life, &this.entries, this.callback)
+    pub fn execute(mut self) -> bool {
+        self.executed = true;
+        self.pmwcas.execute(self.guard, self.life, &self.entries, self.callback)
     }
 
     /// Gives the descriptor back; no word is changed, and blocks that it was given are free.
@@ -284,7 +286,11 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
 }
 
 impl<D: Domain> Drop for Descriptor<'_, '_, D> {
+    #[inline]
     fn drop(&mut self) {
+        if self.executed {
+            return;
+        }
         for entry in self.entries.all() {
             if entry.policy.owns_new() && entry.new != 0 {
                 // Never activated: only the reservation is to be undone.

@@ -168,7 +168,14 @@ impl<D: Domain> Pmwcas<D> {
         guard: &'op Guard<'pool, D>,
     ) -> Result<Descriptor<'op, 'pool, D>> {
         let life = self.claim_descriptor(guard)?;
-        Ok(Descriptor { pmwcas: self, guard, life, entries: Entries::EMPTY, callback: None })
+        Ok(Descriptor {
+            pmwcas: self,
+            guard,
+            life,
+            entries: Entries::EMPTY,
+            callback: None,
+            executed: false,
+        })
     }
 
     /// Allocates a descriptor whose end runs the callback at `callback` of the table.

@@ -184,7 +184,8 @@ pub fn inserts_then_removes(
 
 /// Every single operation, by the kind of value before and after.
 pub fn operations() -> Vec<Scenario> {
-    let options = small_nodes();
+    // Room in the leaf, so that the operation is all that happens.
+    let options = Options { leaf_bytes: 1024, free_bytes: 512, ..small_nodes() };
     let pointers = Options { value_mode: ValueMode::Pointer, ..options };
     let with = |value: Vec<u8>| {
         let mut prepare = inserts(6, short, inline);
@@ -282,7 +283,7 @@ pub fn inner_modifications() -> Vec<Scenario> {
 /// Records that no node was made for, and none at all.
 pub fn edges() -> Vec<Scenario> {
     let options = small_nodes();
-    let giant_key = |tag: u8| vec![tag; 20_000];
+    let giant_key = |tag: u8| vec![tag; 2_000];
     let mut one_each = inserts(8, long, inline);
     one_each.push(Op::Insert(giant_key(b'm'), inline(1)));
     let last_of = |value: Vec<u8>| vec![Op::Insert(short(7), value)];

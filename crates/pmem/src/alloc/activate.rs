@@ -18,7 +18,7 @@
 //!
 //! The deciding word is the caller's: a recovery that finds the log standing keeps the block if
 //! the word names it, and deactivates it otherwise. That is idempotent, so recovery may be cut
-//! short and run again.
+//! short and run again. The block is free for reuse once the log is gone.
 
 use std::sync::atomic::Ordering;
 
@@ -26,6 +26,7 @@ use super::Reservation;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;
+use crate::layout::CONTROL_OFF;
 use crate::pool::Pool;
 
 const KIND: u64 = 0;
@@ -85,6 +86,11 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
+    /// Whether a word of the pool is at `off`: a log that rotted may say anything.
+    fn is_word(&self, off: u64) -> bool {
+        off.is_multiple_of(8) && (CONTROL_OFF..self.size_bytes()).contains(&off)
+    }
+
     /// Settles the activations and deactivations that a crash cut short.
     pub(crate) fn recover_activations(&self) {
         for slot in 0..self.participants_high() {
@@ -93,11 +99,16 @@ impl<D: Domain> Pool<D> {
             }
             let block = self.slot_log(slot, BLOCK).load(Ordering::Acquire);
             let word_off = self.slot_log(slot, WORD).load(Ordering::Acquire);
-            if self.word(word_off).load(Ordering::Acquire) != block {
+            let owned = self.is_word(word_off)
+                && self.word(word_off).load(Ordering::Acquire) == block;
+            if !owned {
                 self.recover_deactivate(block);
             }
             D::fence();
             self.clear_log(slot);
+            if !owned {
+                self.recover_reuse(block);
+            }
         }
     }
 }

@@ -7,7 +7,8 @@
 //! taken off the stack on which it may still stand, so that no chunk stands on two.
 //!
 //! Slabs of earlier incarnations are unknown at first. A cursor passes once over the chunks that
-//! were there at opening, a few at each shortage, and lists the slabs with room that it finds.
+//! were there at opening, a few at each shortage; it lists the slabs with room that it finds, and
+//! dissolves the empty ones.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use super::chunks::Chunk;
 use super::{CLASS_COUNT, slab};
 use crate::domain::Domain;
+use crate::epoch::Guard;
 use crate::layout::Geometry;
 use crate::pool::Pool;
 
@@ -110,6 +112,11 @@ impl Cache {
         self.freed.fetch_add(chunks, Ordering::Relaxed);
     }
 
+    /// A search found none free, and `known` were said to be; unless more have come since.
+    pub fn forget_freed(&self, known: u64) {
+        let _ = self.freed.compare_exchange(known, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     pub fn note_claimed(&self, first: u64, chunks: u64) {
         // A hint that only steers the search, so it may be off; it must not wrap below zero.
         let _ = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |freed| {
@@ -178,7 +185,7 @@ impl Cache {
 
 impl<D: Domain> Pool<D> {
     /// A slab of `class` with room, now this participant's.
-    pub(crate) fn find_slab(&self, class: usize) -> Option<u64> {
+    pub(crate) fn find_slab(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
         loop {
             while let Some(chunk) = self.pop_listed(class) {
                 if self.chunk(chunk) == (Chunk::Slab { class }) && !self.cache.is_current(chunk) {
@@ -186,7 +193,7 @@ impl<D: Domain> Pool<D> {
                     return Some(chunk);
                 }
             }
-            if !self.discover() {
+            if !self.discover(guard, class) {
                 return None;
             }
         }
@@ -220,9 +227,16 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Looks at the next few chunks of earlier incarnations; false when a slab with room is not
-    /// to be expected from looking further now.
-    fn discover(&self) -> bool {
+    /// Looks at all chunks that nobody has looked at since the pool was opened.
+    pub(crate) fn discover_all(&self, guard: &Guard<'_, D>) {
+        while self.cache.discovered.load(Ordering::Relaxed) < self.frontier() {
+            self.discover(guard, CLASS_COUNT);
+        }
+    }
+
+    /// Looks at the next few chunks of earlier incarnations; whether a slab of `wanted` with room
+    /// was among them. Empty slabs of other classes dissolve.
+    fn discover(&self, guard: &Guard<'_, D>, wanted: usize) -> bool {
         let mut listed = false;
         for _ in 0..DISCOVER_AT_ONCE {
             let frontier = self.frontier();
@@ -236,8 +250,13 @@ impl<D: Domain> Pool<D> {
             match self.chunk(chunk) {
                 Chunk::Free => self.cache.note_freed(1),
                 Chunk::Slab { class } if self.has_room(chunk, class) => {
-                    self.cache.list(chunk, class);
-                    listed = true;
+                    let useless = class != wanted
+                        && !self.cache.is_current(chunk)
+                        && self.is_empty(chunk, class);
+                    if !(useless && self.dissolve_slab(guard, chunk, class)) {
+                        self.cache.list(chunk, class);
+                        listed |= class == wanted;
+                    }
                 }
                 _ => {}
             }

@@ -94,7 +94,7 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn claim_chunks(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
         if chunks > MAX_SPAN_CHUNKS {
             return Err(Error::BlockTooLarge {
-                requested_bytes: chunks * CHUNK_BYTES,
+                requested_bytes: chunks.saturating_mul(CHUNK_BYTES),
                 max_bytes: MAX_SPAN_CHUNKS * CHUNK_BYTES,
             });
         }
@@ -103,7 +103,9 @@ impl<D: Domain> Pool<D> {
         }
         let extended = self.claim_beyond_frontier(chunks);
         let Err(error) = extended else { return extended };
-        // The last resort: whatever is free anywhere, also what only now comes out of limbo.
+        // The last resort: whatever is free anywhere, also what only now comes out of limbo, and
+        // soon the empty slabs that this thread kept for sizes that it does not ask for now.
+        self.let_go_of_empty_slabs(guard);
         for _ in 0..3 {
             guard.collect();
         }
@@ -112,9 +114,16 @@ impl<D: Domain> Pool<D> {
 
     /// Claims freed chunks below the frontier, if enough are known to be there.
     fn claim_freed(&self, chunks: u64, search_all: bool) -> Option<u64> {
-        if !search_all && self.cache.freed_chunks() < chunks {
+        let known = self.cache.freed_chunks();
+        if !search_all && known < chunks {
             return None;
         }
+        // Chunks are counted twice if they are freed before the cursor of `discover` has passed.
+        let nothing_found = || {
+            if chunks == 1 {
+                self.cache.forget_freed(known);
+            }
+        };
         let frontier = self.frontier();
         let start = if chunks == 1 && !search_all { self.cache.search_from(frontier) } else { 0 };
         let mut first = start;
@@ -122,6 +131,7 @@ impl<D: Domain> Pool<D> {
         loop {
             if first + chunks > frontier {
                 if wrapped {
+                    nothing_found();
                     return None;
                 }
                 wrapped = true;
@@ -129,6 +139,7 @@ impl<D: Domain> Pool<D> {
                 continue;
             }
             if wrapped && start != 0 && first >= start {
+                nothing_found();
                 return None;
             }
             match self.claim_exactly(first, chunks) {
@@ -219,8 +230,10 @@ impl<D: Domain> Pool<D> {
         self.set_chunk(first, Chunk::Head { chunks });
     }
 
-    /// Takes an active span, or one whose activation was cut short, out of durable use.
-    pub(crate) fn deactivate_span(&self, off: u64) -> Result<(), ()> {
+    /// Takes an active span out of durable use; in recovery, with a log that names it, also one
+    /// whose activation was cut short. Otherwise the words of such a one mean nothing any more:
+    /// its chunks may be others' by now.
+    pub(crate) fn deactivate_span(&self, off: u64, in_recovery: bool) -> Result<(), ()> {
         // After a crash a claim is void, but here its length still counts.
         let first = self.geometry().chunk_of(off).ok_or(())?;
         if self.geometry().chunk_off(first) != off || first >= self.frontier() {
@@ -230,7 +243,7 @@ impl<D: Domain> Pool<D> {
         let chunks = word & ARGUMENT_MASK;
         let kind = (word >> 24) & 0xFF;
         let active = kind == 3;
-        let cut_short = kind == 1 && (word >> 32) as u32 != self.incarnation();
+        let cut_short = in_recovery && kind == 1 && (word >> 32) as u32 != self.incarnation();
         if !(active || cut_short) || chunks == 0 || first + chunks > self.geometry().max_chunks {
             return Err(());
         }

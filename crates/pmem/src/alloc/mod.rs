@@ -82,7 +82,7 @@ pub(crate) fn class_of(bytes: u64) -> Option<usize> {
 pub fn block_bytes(bytes: u64) -> u64 {
     match class_of(bytes) {
         Some(class) => CLASS_BYTES[class],
-        None => bytes.next_multiple_of(CHUNK_BYTES),
+        None => bytes.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX),
     }
 }
 
@@ -130,6 +130,14 @@ impl<D: Domain> Reservation<'_, '_, D> {
         if let Some(target) = target {
             target.copy_from_slice(source);
         }
+    }
+
+    /// The range, to be written; `None` for a thread that a test has killed.
+    #[inline]
+    pub fn range_mut(&mut self, at: u64, bytes: u64) -> Option<&mut [u8]> {
+        self.check(at, bytes);
+        // SAFETY: as in `write`; the borrow of this object covers the slice.
+        unsafe { self.guard.pool().exclusive_bytes(self.off + at, bytes) }
     }
 
     /// Writes `value`, little-endian, to byte `at` of the block.
@@ -200,15 +208,26 @@ impl<D: Domain> Pool<D> {
                     Err(Error::BadFree { off, reason: "the block there is not allocated" })
                 }
             }
-            Err(not_in_slab) => self.deactivate_span(off).map_err(|_| not_in_slab),
+            Err(not_in_slab) => self.deactivate_span(off, false).map_err(|_| not_in_slab),
         }
     }
 
     /// As [`deactivate`](Self::deactivate), for recovery: whether the bit was set already cleared
     /// does not matter, and an offset that is no block's is passed over.
     pub fn recover_deactivate(&self, off: u64) {
-        if off != 0 {
-            let _ = self.deactivate(off);
+        match self.slab_place(off) {
+            Ok(place) => drop(self.clear_active(&place)),
+            Err(_) => drop(self.deactivate_span(off, true)),
+        }
+    }
+
+    /// Gives back for reuse what [`recover_deactivate`](Self::recover_deactivate) took out of
+    /// use, once the log that named it is, durably, no more. Only in recovery.
+    pub fn recover_reuse(&self, off: u64) {
+        match self.slab_place(off) {
+            Ok(place) if !self.is_active(&place) => self.recover_release_in_slab(&place),
+            Ok(_) => {}
+            Err(_) => self.release_chunks(off),
         }
     }
 

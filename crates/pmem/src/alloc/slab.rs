@@ -135,9 +135,13 @@ impl<D: Domain> Pool<D> {
                 own.clear(class);
                 self.retire_current(chunk, class);
             }
-            let chunk = match self.find_slab(class) {
+            let chunk = match self.find_slab(guard, class) {
                 Some(chunk) => chunk,
-                None => self.new_slab(guard, class)?,
+                None => match self.new_slab(guard, class) {
+                    Ok(chunk) => chunk,
+                    // The search for room may have given back blocks that waited.
+                    Err(error) => self.find_slab(guard, class).ok_or(error)?,
+                },
             };
             own.set_current(class, chunk);
         }
@@ -249,14 +253,43 @@ impl<D: Domain> Pool<D> {
         self.cache.list(place.chunk, place.class);
     }
 
-    /// Turns an empty slab into free chunks, if no block of it is taken.
-    fn dissolve_slab(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) -> bool {
-        let words = blocks_of(class).div_ceil(32);
-        let empty = |index| {
+    /// Dissolves the slabs that hold nothing and that only this thread, or nobody yet, allocates
+    /// from.
+    pub(crate) fn let_go_of_empty_slabs(&self, guard: &Guard<'_, D>) {
+        let own = &self.local(guard.slot()).slabs;
+        for class in 0..CLASS_COUNT {
+            let Some(chunk) = own.current(class) else { continue };
+            if self.chunk(chunk) == (Chunk::Slab { class }) && self.is_empty(chunk, class) {
+                own.clear(class);
+                self.cache.clear_current(chunk);
+                if !self.dissolve_slab(guard, chunk, class) {
+                    self.cache.list(chunk, class);
+                }
+            }
+        }
+        self.discover_all(guard);
+    }
+
+    pub(crate) fn is_empty(&self, chunk: u64, class: usize) -> bool {
+        (0..blocks_of(class).div_ceil(32)).all(|index| {
             let word = self.taken_word(chunk, index).load(Ordering::Acquire);
             self.taken_bits(chunk, index, word) == 0
-        };
-        if !(0..words).all(empty) {
+        })
+    }
+
+    /// Clears the taken bit, in recovery: the slab is found by whoever looks for room later.
+    pub(crate) fn recover_release_in_slab(&self, place: &Place) {
+        let taken = self.taken_word(place.chunk, place.block / 32);
+        let found = taken.load(Ordering::Acquire);
+        if (found >> 32) as u32 == self.incarnation() {
+            taken.fetch_and(!(1 << (place.block % 32)));
+        }
+    }
+
+    /// Turns an empty slab into free chunks, if no block of it is taken.
+    pub(crate) fn dissolve_slab(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) -> bool {
+        let words = blocks_of(class).div_ceil(32);
+        if !self.is_empty(chunk, class) {
             return false;
         }
         for index in 0..words {

@@ -1,0 +1,219 @@
+//! A pool that is full (trap 10; BzTree: the abort path of a split leaking its new nodes).
+//!
+//! Pools of many sizes are filled with records of several shapes until they take no more, so that
+//! the allocation which fails is now a leaf's, now a parent's, now a value's, the first or the last
+//! of a split. The caller gets an error, nothing is changed, nothing leaks; deleting works in a
+//! full pool, and makes room again.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::scenario::{Answer, Op, inline, long, pointed, short};
+use common::watchdog::{Random, seed, within_bounds};
+use common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
+use pando_bztree::Options;
+use pando_index::{Error, RangeIndex};
+use pando_pmem::Process;
+
+/// Smallest pool; the others have a chunk more each.
+const LEAST_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// How the records of one fill look.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    options: Options,
+    key: fn(u64) -> Vec<u8>,
+    value: fn(u8) -> Vec<u8>,
+}
+
+fn shapes() -> [Shape; 4] {
+    let (small, default) = (small_nodes(), Options::default());
+    let large: fn(u8) -> Vec<u8> = |tag| vec![tag; 40_000];
+    [
+        Shape { options: default, key: short, value: inline },
+        Shape { options: small, key: long, value: inline },
+        Shape { options: small, key: short, value: pointed },
+        Shape { options: default, key: long, value: large },
+    ]
+}
+
+/// What is asked of a pool after deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expect {
+    /// Every delete is carried out, the tree is sound.
+    Sound,
+    /// There is room again, too.
+    Room,
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Storage(_)) && error.to_string().contains("the pool is full")
+}
+
+/// Does `op` to tree and model; whether the pool had room.
+fn attempt(planted: &Planted<Process>, records: &mut Records, op: &Op, label: &str) -> bool {
+    match op.try_run(&planted.tree) {
+        Ok(answer) => {
+            assert_eq!(answer, op.apply(records), "{label}: {op:?}");
+            true
+        }
+        Err(error) => {
+            assert!(is_full(&error), "{label}: {error}");
+            false
+        }
+    }
+}
+
+/// A key that is spread over the tree by `index`.
+fn scattered(index: u64) -> u64 {
+    index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40
+}
+
+fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape, label: &str) -> u64 {
+    let mut refused = 0;
+    let mut index = 0;
+    while refused < 40 {
+        let op = Op::Insert((shape.key)(scattered(index)), (shape.value)(index as u8));
+        index += 1;
+        refused += u64::from(!attempt(planted, records, &op, label));
+        assert!(index < 1_000_000, "{label}: the pool never fills");
+    }
+    records.len() as u64
+}
+
+fn verify(planted: &Planted<Process>, records: &Records, label: &str) {
+    check(planted);
+    assert!(dump(&planted.tree) == *records, "{label}: the records differ");
+}
+
+fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
+    let label = format!("a pool of {max_bytes} bytes, {:?}", shape.options);
+    let planted = create::<Process>(path, max_bytes, shape.options);
+    let mut records = Records::new();
+    let filled = fill(&planted, &mut records, shape, &label);
+    verify(&planted, &records, &label);
+    // Updates and exchanges may or may not find room; nothing may break.
+    let keys: Vec<_> = records.keys().cloned().collect();
+    for key in keys.iter().step_by(7) {
+        attempt(&planted, &mut records, &Op::Update(key.clone(), (shape.value)(0xAA)), &label);
+        attempt(&planted, &mut records, &Op::Upsert(key.clone(), inline(0xBB)), &label);
+    }
+    verify(&planted, &records, &label);
+    drop(planted);
+    // What is full stays full, and whole, over a restart.
+    let planted = reopen::<Process>(path);
+    verify(&planted, &records, &label);
+    // Every second record goes; each remove must be carried out.
+    for key in keys.iter().step_by(2) {
+        let answer = Op::Remove(key.clone()).try_run(&planted.tree);
+        let answer = answer.unwrap_or_else(|error| panic!("{label}: a remove failed: {error}"));
+        assert_eq!(answer, Answer::Done, "{label}");
+        records.remove(key);
+    }
+    verify(&planted, &records, &label);
+    let left = records.len() as u64;
+    let refilled = fill(&planted, &mut records, shape, &label);
+    verify(&planted, &records, &label);
+    if expect == Expect::Sound {
+        return;
+    }
+    assert!(refilled > left + filled / 8, "{label}: {filled} records, {left} left, {refilled} again");
+    // All goes, and the pool is as good as new.
+    for key in records.keys() {
+        assert!(planted.tree.remove(key).expect("a remove in a full pool"), "{label}");
+    }
+    verify(&planted, &Records::new(), &label);
+    let mut records = Records::new();
+    let again = fill(&planted, &mut records, shape, &label);
+    assert!(again > filled / 2, "{label}: {filled} records at first, {again} after emptying");
+    println!("{label}: {filled}, {left} left, {refilled}; emptied: {again}");
+}
+
+fn fill_pools_of_many_sizes(shape: Shape, expect: Expect) {
+    for chunks in 0..12 {
+        let folder = folder();
+        fill_and_empty(&folder.path().join("pool"), LEAST_BYTES + chunks * CHUNK_BYTES, shape, expect);
+    }
+}
+
+#[test]
+fn a_full_pool_refuses_inline_records_and_recovers() {
+    fill_pools_of_many_sizes(shapes()[0], Expect::Sound);
+}
+
+#[test]
+fn a_full_pool_refuses_long_keys_in_small_nodes_and_recovers() {
+    fill_pools_of_many_sizes(shapes()[1], Expect::Sound);
+}
+
+#[test]
+fn a_full_pool_refuses_value_blocks_and_recovers() {
+    fill_pools_of_many_sizes(shapes()[2], Expect::Room);
+}
+
+#[test]
+fn a_full_pool_refuses_large_values_and_recovers() {
+    fill_pools_of_many_sizes(shapes()[3], Expect::Room);
+}
+
+/// Four threads in a pool that is full all the time: each key has one owner, who knows whether it
+/// is there, whatever was refused. Leaves are frozen and thawed under the others' writes.
+#[test]
+fn threads_in_a_full_pool_lose_nothing() {
+    let seed = seed("threads in a full pool");
+    for round in 0..40 {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let shape = shapes()[(round % 3) as usize];
+        let label = format!("PANDO_SEED={seed}, round {round}");
+        within_bounds(&label.clone(), move || {
+            let planted = create::<Process>(&path, LEAST_BYTES, shape.options);
+            let mut records = Records::new();
+            fill(&planted, &mut records, shape, &label);
+            let refused = AtomicU64::new(0);
+            let work = |thread: u64| {
+                let part = records.iter().skip(thread as usize).step_by(4);
+                let mut part: Records = part.map(|(k, v)| (k.clone(), v.clone())).collect();
+                let keys: Vec<_> = part.keys().cloned().collect();
+                let mut random = Random(seed ^ round << 8 ^ thread);
+                for turn in 0..1_500 {
+                    let key = keys[random.below(keys.len() as u64) as usize].clone();
+                    let value = (shape.value)(turn as u8);
+                    let op = match random.below(4) {
+                        0 => Op::Insert(key, value),
+                        1 => Op::Update(key, value),
+                        2 => Op::Upsert(key, value),
+                        _ => Op::Remove(key),
+                    };
+                    let done = attempt(&planted, &mut part, &op, &label);
+                    assert!(done || !matches!(op, Op::Remove(_)), "{label}: {op:?}");
+                    refused.fetch_add(u64::from(!done), Ordering::Relaxed);
+                }
+                part
+            };
+            let parts: Vec<Records> = std::thread::scope(|scope| {
+                let work = &work;
+                let threads: Vec<_> = (0..4).map(|one| scope.spawn(move || work(one))).collect();
+                threads.into_iter().map(|one| one.join().expect("works")).collect()
+            });
+            let all: Records = parts.into_iter().flatten().collect();
+            verify(&planted, &all, &label);
+            drop(planted);
+            verify(&reopen(&path), &all, &label);
+            let refused = refused.into_inner();
+            println!("{label}: {refused} of 6000 operations refused");
+        });
+    }
+}
+
+/// Merging leaves takes a block for the new leaf and one for its parent. If none of their classes
+/// has one, nothing can be merged, and what was deleted is not given back.
+#[test]
+#[ignore = "open: the allocator keeps no reserve for modifications that give back room"]
+fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
+    fill_pools_of_many_sizes(shapes()[0], Expect::Room);
+    fill_pools_of_many_sizes(shapes()[1], Expect::Room);
+}

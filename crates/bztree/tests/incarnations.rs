@@ -1,0 +1,98 @@
+//! Reservations that a dead process left in leaves (traps 7 and 11; BzTree: an insert that waits
+//! for ever on a reservation whose owner is dead).
+
+mod common;
+
+use common::scenario::{Answer, Op, inline, short};
+use common::{Planted, abandon, check, create, dump, folder, reopen, small_nodes};
+use pando_bztree::Options;
+use pando_pmem::testing::{CutShort, count_writes, kill_after};
+
+const MAX_BYTES: u64 = 8 << 20;
+/// More writes than an insert makes that only passes dead reservations.
+const BOUND_WRITES: u64 = 100;
+
+fn roomy() -> Options {
+    Options { leaf_bytes: 4096, free_bytes: 2048, ..small_nodes() }
+}
+
+/// Begins an insert of `key` and dies before its write `writes`; whether it had ended before.
+fn die_inserting(path: &std::path::Path, key: &[u8], writes: u64) -> bool {
+    let planted = reopen::<CutShort>(path);
+    let insert = Op::Insert(key.to_vec(), inline(1));
+    let ended = kill_after(writes, || insert.run(&planted.tree)).is_some();
+    abandon(planted);
+    ended
+}
+
+fn insert_at_once(planted: &Planted<CutShort>, key: &[u8]) {
+    let insert = Op::Insert(key.to_vec(), inline(2));
+    let (answer, writes) = count_writes(|| insert.run(&planted.tree));
+    assert_eq!(answer, Answer::Done);
+    assert!(writes < BOUND_WRITES, "{writes} writes: it did not just go past the dead");
+    assert_eq!(Op::Insert(key.to_vec(), inline(2)).run(&planted.tree), Answer::Exists);
+}
+
+#[test]
+fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
+    for writes in 0.. {
+        let ended = die_inserting(&path, &short(7), writes);
+        let planted = reopen::<CutShort>(&path);
+        if dump(&planted.tree).is_empty() {
+            insert_at_once(&planted, &short(7));
+        }
+        check(&planted);
+        assert_eq!(Op::Remove(short(7)).run(&planted.tree), Answer::Done);
+        if ended {
+            break;
+        }
+    }
+}
+
+/// More dead reservations of one key than a completion can abort, of as many incarnations.
+#[test]
+fn reservations_of_many_earlier_incarnations_pile_up_in_one_leaf() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
+    for turn in 0..40 {
+        // After the first writes of an insert its slot is claimed and marked.
+        die_inserting(&path, &short(7), 2 + turn % 6);
+    }
+    let planted = reopen::<CutShort>(&path);
+    assert!(dump(&planted.tree).is_empty());
+    insert_at_once(&planted, &short(7));
+    insert_at_once(&planted, &short(8));
+    check(&planted);
+}
+
+/// The mark of a reservation has ten bits of the incarnation: after 1,024 openings a dead one
+/// looks like one of today.
+#[test]
+fn a_dead_reservation_is_harmless_when_its_incarnation_comes_again() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
+    for writes in 2..8 {
+        die_inserting(&path, &short(7), writes);
+    }
+    let first = reopen::<CutShort>(&path);
+    let incarnation = first.pool.incarnation();
+    abandon(first);
+    for _ in 0..1_012 {
+        abandon(reopen::<CutShort>(&path));
+    }
+    // The tags of the six dead inserts come by again, and some beside them.
+    for _ in 0..20 {
+        let planted = reopen::<CutShort>(&path);
+        insert_at_once(&planted, &short(7));
+        assert_eq!(Op::Remove(short(7)).run(&planted.tree), Answer::Done);
+        check(&planted);
+        abandon(planted);
+    }
+    let last = reopen::<CutShort>(&path);
+    assert!(last.pool.incarnation() > incarnation + 1_024);
+}

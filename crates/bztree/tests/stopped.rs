@@ -1,0 +1,139 @@
+//! A thread that stops for ever before any write of any operation or structure modification holds
+//! nobody up (design section 5; traps: waiting for a dead owner's reservation, a merge with a
+//! frozen sibling).
+//!
+//! For each scenario and each n a thread does the operation and stops before its n-th write. Two
+//! others then do a bounded number of operations on the same key, on the same leaf, over splits
+//! and merges around it, and scans both ways. All must return, within a time that a watchdog
+//! bounds, and leave the records that nobody touched as they were. Each n has a pool of its own,
+//! which is leaked with the thread that holds it.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::scenario::{self, Answer, Op, Scenario};
+use common::watchdog::within_bounds;
+use common::{Planted, Records, dump, plant};
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::testing::{CutShort, run_until_stopped};
+use pando_pmem::{CreateOptions, Domain, Pool};
+
+/// Neighbours that each of the others inserts and removes: enough to split the leaf and merge it.
+const NEIGHBOURS: u8 = 40;
+
+/// As `Adr`: with dirty bits that helpers must clear.
+type WithWriteBack = CutShort<true>;
+
+fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
+    let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
+    let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
+    scenario.prepare(&planted.tree);
+    planted
+}
+
+/// Keys right behind `key`, of one of the two threads.
+fn neighbours(key: &[u8], thread: u8) -> impl Iterator<Item = Vec<u8>> {
+    let key = key.to_vec();
+    (0..NEIGHBOURS).map(move |index| [key.as_slice(), &[index, thread]].concat())
+}
+
+/// What the others do, each of them all of it.
+fn meddle<D: Domain>(tree: &Planted<D>, key: &[u8], thread: u8) {
+    let tree = &tree.tree;
+    let value = |tag| if thread == 0 { scenario::inline(tag) } else { scenario::pointed(tag) };
+    for tag in [1, 2] {
+        let _ = Op::Insert(key.to_vec(), value(tag)).run(tree);
+        let _ = Op::Update(key.to_vec(), value(tag ^ 0x10)).run(tree);
+        let _ = Op::Exchange(key.to_vec(), value(tag ^ 0x10), value(tag)).run(tree);
+        tree.get(key).expect("reads");
+        let _ = Op::Remove(key.to_vec()).run(tree);
+        let _ = Op::Upsert(key.to_vec(), value(tag)).run(tree);
+    }
+    for near in neighbours(key, thread) {
+        assert_eq!(Op::Insert(near, value(3)).run(tree), Answer::Done);
+    }
+    for order in [Order::Ascending, Order::Descending] {
+        let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+        while cursor.next().expect("the next record").is_some() {}
+    }
+    for near in neighbours(key, thread) {
+        assert_eq!(tree.get(&near).expect("reads"), Some(value(3)));
+        assert_eq!(Op::Remove(near).run(tree), Answer::Done);
+    }
+    let _ = Op::Remove(key.to_vec()).run(tree);
+}
+
+/// Stops the operation before its write `writes`; whether it was done before.
+fn stop<D: Domain>(scenario: &Scenario, before: &Records, writes: u64) -> bool {
+    let name = scenario.name;
+    let tree = Arc::new(prepared::<D>(scenario));
+    let victim = (tree.clone(), scenario.act.clone());
+    let done = run_until_stopped(writes, move || {
+        victim.1.run(&victim.0.tree);
+    });
+    let label = format!("{name}, a thread stopped before write {writes}");
+    let others: Vec<_> = (0..2)
+        .map(|thread| {
+            let (tree, key) = (tree.clone(), scenario.act.key().to_vec());
+            std::thread::spawn(move || meddle(&tree, &key, thread))
+        })
+        .collect();
+    let records = within_bounds(&label, move || {
+        for other in others {
+            other.join().expect("the others go on");
+        }
+        let audit = tree.tree.audit().expect("audits");
+        assert_eq!(audit.problems, [], "violated invariants");
+        dump(&tree.tree)
+    });
+    let untouched = |records: &Records| {
+        let mut records = records.clone();
+        records.remove(scenario.act.key());
+        records
+    };
+    assert!(untouched(&records) == untouched(before), "{label}: other records changed");
+    // The stopped operation came before the others' remove, or never took place: helped after
+    // it, it would find other words than it expects.
+    assert!(!records.contains_key(scenario.act.key()), "{label}: a removed key came back");
+    done
+}
+
+fn explore<D: Domain>(test: &str, scenarios: &[Scenario]) {
+    let mut total = 0;
+    for scenario in scenarios {
+        let (before, ..) = scenario.expected();
+        let stops = (0..).find(|&writes| stop::<D>(scenario, &before, writes)).unwrap_or_default();
+        println!("{:36} {stops:5} stops", scenario.name);
+        total += stops;
+    }
+    println!("{test}: {} scenarios, {total} stops", scenarios.len());
+}
+
+#[test]
+fn a_thread_stopped_in_any_operation_holds_nobody_up() {
+    explore::<CutShort>("operations", &scenario::operations());
+    explore::<WithWriteBack>("operations, with write-back", &scenario::operations());
+}
+
+#[test]
+fn a_thread_stopped_in_a_leaf_modification_holds_nobody_up() {
+    explore::<CutShort>("leaf modifications", &scenario::leaf_modifications());
+    explore::<WithWriteBack>("leaf modifications, with write-back", &scenario::leaf_modifications());
+}
+
+#[test]
+fn a_thread_stopped_in_an_inner_modification_holds_nobody_up() {
+    explore::<CutShort>("inner modifications", &scenario::inner_modifications());
+    explore::<WithWriteBack>("inner modifications, with write-back", &scenario::inner_modifications());
+}
+
+#[test]
+fn a_thread_stopped_with_giant_records_or_an_empty_leaf_holds_nobody_up() {
+    let edges = scenario::edges();
+    // Copying a long key takes a write a word; nobody sees those.
+    let seen = edges.iter().filter(|edge| !edge.name.contains("second giant"));
+    let seen: Vec<_> = seen.cloned().collect();
+    explore::<CutShort>("edges", &seen);
+    explore::<WithWriteBack>("edges, with write-back", &seen);
+}

@@ -1,0 +1,356 @@
+//! Traps of `traps.md` that take one or a few threads and no crash to test; each test's name says
+//! which. Crashes are in `crash.rs` and `kill.rs`, stopped threads in `stopped.rs`, full pools in
+//! `exhaustion.rs`, dead reservations in `incarnations.rs`.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use common::scenario::{Answer, Op, inline, long, pointed, short};
+use common::watchdog::{Random, seed, within_bounds};
+use common::{Planted, Records, anonymous, check, dump, in_file, small_nodes};
+use pando_bztree::Options;
+use pando_index::{Error, KeyRange, Order, RangeIndex};
+use pando_pmem::{Process, Volatile};
+
+/// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
+/// each key, successful inserts and removes must balance.
+#[test]
+fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
+    let seed = seed("racing inserts");
+    for round in 0..60 {
+        within_bounds("racing inserts", move || {
+            let planted = anonymous::<Volatile>(small_nodes());
+            let balance: Vec<_> = (0..6).map(|_| AtomicI64::new(0)).collect();
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (tree, balance) = (&planted.tree, &balance);
+                    let mut random = Random(seed ^ round << 8 ^ thread);
+                    scope.spawn(move || {
+                        for _ in 0..2_000 {
+                            let index = random.below(6);
+                            let key = if round % 2 == 0 { short(index) } else { long(index) };
+                            let value = if random.below(4) == 0 { pointed(1) } else { inline(1) };
+                            let (op, change) = match random.below(3) {
+                                0 => (Op::Remove(key), -1),
+                                _ => (Op::Insert(key, value), 1),
+                            };
+                            if op.run(tree) == Answer::Done {
+                                // Only the sum counts, when all have ended.
+                                balance[index as usize].fetch_add(change, Ordering::Relaxed);
+                            }
+                        }
+                    });
+                }
+            });
+            check(&planted);
+            let found = dump(&planted.tree);
+            for (index, balance) in balance.iter().enumerate() {
+                let index = index as u64;
+                let key = if round % 2 == 0 { short(index) } else { long(index) };
+                let there = i64::from(found.contains_key(&key));
+                assert_eq!(balance.load(Ordering::Relaxed), there, "key {index}, seed {seed}");
+            }
+        });
+    }
+}
+
+/// BzTree: repeated insert and delete of one key (a public implementation trips an assertion), and
+/// no growth from it.
+#[test]
+fn insert_and_delete_of_one_key_may_repeat_for_ever() {
+    let planted = in_file::<Process>(small_nodes());
+    let key = short(1);
+    let mut size_bytes = 0;
+    for turn in 0..30_000 {
+        let value = if turn % 3 == 0 { pointed(1) } else { inline(2) };
+        assert_eq!(Op::Insert(key.clone(), value).run(&planted.tree), Answer::Done);
+        assert_eq!(Op::Remove(key.clone()).run(&planted.tree), Answer::Done);
+        if turn == 3_000 {
+            size_bytes = planted.pool.size_bytes();
+        }
+    }
+    check(&planted);
+    assert_eq!(planted.pool.size_bytes(), size_bytes, "the pool grew");
+}
+
+/// Four threads, each in waves of inserts and removes of its own keys between the others'.
+fn waves(planted: &Planted<Volatile>, count: u64, rounds: u64, keep: bool) {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tree = &planted.tree;
+            scope.spawn(move || {
+                // Regions that touch: one is shrinking while its neighbour is growing.
+                let key = |index: u64| long((index / 8 * 4 + thread) * 8 + index % 8);
+                for round in 0..rounds {
+                    for index in 0..count {
+                        let op = Op::Insert(key(index), inline(thread as u8));
+                        assert_eq!(op.run(tree), Answer::Done);
+                    }
+                    for index in 0..count {
+                        let found = tree.get(&key(index)).expect("reads");
+                        assert_eq!(found, Some(inline(thread as u8)), "round {round}, {index}");
+                    }
+                    if keep && round + 1 == rounds {
+                        return;
+                    }
+                    for index in 0..count {
+                        let at = if round % 2 == 0 { index } else { count - 1 - index };
+                        assert_eq!(Op::Remove(key(at)).run(tree), Answer::Done);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// BzTree: merge racing split of the same parent.
+#[test]
+fn merges_race_splits_under_one_parent() {
+    for _ in 0..5 {
+        within_bounds("merges and splits", || {
+            let planted = anonymous::<Volatile>(small_nodes());
+            waves(&planted, 200, 10, true);
+            check(&planted);
+            assert_eq!(dump(&planted.tree).len(), 800);
+        });
+    }
+}
+
+/// BzTree: merge of the last two leaves, and root collapse, while others grow the tree again.
+#[test]
+fn root_growth_races_root_collapse() {
+    for _ in 0..5 {
+        within_bounds("growth and collapse", || {
+            let planted = anonymous::<Volatile>(small_nodes());
+            waves(&planted, 8, 200, false);
+            check(&planted);
+            assert_eq!(dump(&planted.tree), Records::new());
+            waves(&planted, 60, 30, false);
+            check(&planted);
+            assert_eq!(dump(&planted.tree), Records::new());
+        });
+    }
+}
+
+/// BzTree: `delete_size` and `record_count` after a failed insert.
+#[test]
+fn a_failed_operation_leaves_the_counters_alone() {
+    let planted = anonymous::<Volatile>(small_nodes());
+    for index in 0..50 {
+        planted.tree.insert(&short(index), &inline(1)).expect("inserts");
+    }
+    let before = planted.tree.stat().expect("audits");
+    for index in 0..50 {
+        let key = short(index);
+        assert_eq!(Op::Insert(key.clone(), pointed(2)).run(&planted.tree), Answer::Exists);
+        let wrong = Op::Exchange(key, inline(9), inline(2));
+        assert_eq!(wrong.run(&planted.tree), Answer::Mismatch);
+        assert_eq!(Op::Update(long(index), inline(2)).run(&planted.tree), Answer::Missing);
+        assert_eq!(Op::Remove(long(index)).run(&planted.tree), Answer::Missing);
+    }
+    assert_eq!(planted.tree.stat().expect("audits"), before);
+    check(&planted);
+}
+
+/// BzTree: a leaf whose live records cannot be split in two; keys that share 30 KiB.
+#[test]
+fn giant_records_and_long_shared_prefixes_find_their_place() {
+    for options in [small_nodes(), Options::default()] {
+        let planted = anonymous::<Volatile>(options);
+        let mut records = Records::new();
+        let giant = |index: u64| [vec![b'p'; 30_000].as_slice(), &short(index)].concat();
+        for index in 0..40_u64 {
+            for key in [giant(index * 7 % 40), short(index), vec![b'p'; index as usize * 800]] {
+                let value = if index % 2 == 0 { inline(1) } else { vec![2; 900] };
+                Op::Upsert(key.clone(), value.clone()).run(&planted.tree);
+                records.insert(key, value);
+            }
+        }
+        check(&planted);
+        assert!(dump(&planted.tree) == records);
+        for (index, key) in records.keys().enumerate() {
+            if index % 3 != 0 {
+                assert_eq!(Op::Remove(key.clone()).run(&planted.tree), Answer::Done);
+            }
+        }
+        check(&planted);
+        let left: Records = records.into_iter().step_by(3).collect();
+        assert!(dump(&planted.tree) == left);
+    }
+}
+
+/// Trap 11: lengths at the ends of their fields.
+#[test]
+fn keys_and_values_at_the_ends_of_their_fields() {
+    let planted = anonymous::<Volatile>(Options { inline_bytes: 16_384, ..Options::default() });
+    let limits = planted.tree.limits();
+    let mut records = Records::new();
+    for key_bytes in [0, 1, 7, 8, 9, limits.max_key_bytes - 1, limits.max_key_bytes] {
+        for (tag, value_bytes) in [0, 1, 8, 16_384, 16_385, 32_767, 65_536].into_iter().enumerate() {
+            let key = vec![b'k'; key_bytes];
+            Op::Upsert(key.clone(), vec![tag as u8; value_bytes]).run(&planted.tree);
+            records.insert(key.clone(), vec![tag as u8; value_bytes]);
+            assert!(dump(&planted.tree) == records, "{key_bytes}, {value_bytes}");
+        }
+    }
+    let long = planted.tree.insert(&vec![0; limits.max_key_bytes + 1], b"");
+    assert!(matches!(long, Err(Error::KeyTooLong { .. })), "{long:?}");
+    check(&planted);
+}
+
+/// BzTree: short keys compared as signed bytes, so that 0x80 sorts before 0x00.
+#[test]
+fn keys_compare_as_unsigned_bytes() {
+    let planted = anonymous::<Volatile>(small_nodes());
+    let mut records = Records::new();
+    for length in [1, 2, 7, 8, 9, 16] {
+        for first in [0x00, 0x01, 0x7F, 0x80, 0x81, 0xFE, 0xFF] {
+            for last in [0x00, 0x7F, 0x80, 0xFF] {
+                let mut key = vec![first; length];
+                key[length - 1] = last;
+                records.insert(key.clone(), inline(first));
+                Op::Upsert(key, inline(first)).run(&planted.tree);
+            }
+        }
+    }
+    check(&planted);
+    assert!(dump(&planted.tree) == records);
+    for key in records.keys() {
+        let mut cursor = planted.tree.scan(KeyRange::from(key), Order::Ascending).expect("a scan");
+        let first = cursor.next().expect("the next record").expect("a record");
+        assert_eq!(first.0, key.as_slice());
+    }
+}
+
+/// How the tree changes while a cursor rests.
+type Change = fn(&Planted<Volatile>, &mut BTreeMap<Vec<u8>, Vec<u8>>);
+
+/// Trap 9; BzTree: a scan across a leaf that split, merged or became empty after its snapshot. For
+/// each place where the cursor may rest: keys go on in order, none of those that stay is missing,
+/// none that never was appears, the bounds hold.
+#[test]
+fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
+    let split: Change = |planted, _| {
+        for index in 0..600 {
+            planted.tree.upsert(&short(index * 4 + 1), &inline(2)).expect("inserts");
+        }
+    };
+    let merge: Change = |planted, stays| {
+        for index in (0..150).filter(|index| index % 10 != 0) {
+            planted.tree.remove(&short(index * 16)).expect("removes");
+            stays.remove(&short(index * 16));
+        }
+    };
+    let empty: Change = |planted, stays| {
+        for index in 20..130 {
+            planted.tree.remove(&short(index * 16)).expect("removes");
+            stays.remove(&short(index * 16));
+        }
+    };
+    // Without merges, leaves that become empty stay.
+    let unmerged = Options { merge_bytes: 0, ..small_nodes() };
+    for (options, change) in [
+        (small_nodes(), split),
+        (small_nodes(), merge),
+        (small_nodes(), empty),
+        (unmerged, empty),
+        (unmerged, merge),
+    ] {
+        for (order, rest) in (0..150).step_by(7).flat_map(|rest| {
+            [(Order::Ascending, rest), (Order::Descending, rest)]
+        }) {
+            let planted = anonymous::<Volatile>(options);
+            let mut stays = Records::new();
+            for index in 0..150 {
+                planted.tree.insert(&short(index * 16), &inline(1)).expect("inserts");
+                stays.insert(short(index * 16), inline(1));
+            }
+            let (low, high) = (short(3 * 16), short(147 * 16));
+            let range = KeyRange {
+                low: Bound::Excluded(low.clone()),
+                high: Bound::Included(high.clone()),
+            };
+            let mut cursor = planted.tree.scan(range.clone(), order).expect("a scan");
+            let mut seen: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..rest {
+                let record = cursor.next().expect("the next record");
+                seen.extend(record.map(|(key, _)| key.to_vec()));
+            }
+            change(&planted, &mut stays);
+            while let Some((key, _)) = cursor.next().expect("the next record") {
+                seen.push(key.to_vec());
+            }
+            let ordered = |pair: &[Vec<u8>]| match order {
+                Order::Ascending => pair[0] < pair[1],
+                Order::Descending => pair[0] > pair[1],
+            };
+            assert!(seen.windows(2).all(ordered), "{order:?}, resting after {rest}");
+            assert!(seen.iter().all(|key| range.contains(key)), "{order:?}, after {rest}");
+            let missing = |key: &&Vec<u8>| range.contains(key) && !seen.contains(key);
+            let missing: Vec<_> = stays.keys().filter(missing).collect();
+            assert_eq!(missing, [] as [&Vec<u8>; 0], "{order:?}, resting after {rest}");
+            check(&planted);
+        }
+    }
+}
+
+/// Trap 8: a reader that stalls holds back reclamation, not the writers; it still reads what it
+/// read; and the memory comes back when it goes on.
+#[test]
+fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
+    let planted = anonymous::<Volatile>(small_nodes());
+    for index in 0..20 {
+        planted.tree.insert(&short(index), &pointed(1)).expect("inserts");
+    }
+    let churn = |turns: u64| {
+        for turn in 0..turns {
+            planted.tree.update(&short(turn % 20), &pointed(turn as u8)).expect("updates");
+        }
+    };
+    churn(10_000);
+    let settled_bytes = planted.pool.size_bytes();
+    let before = planted.tree.get(&short(3)).expect("reads").expect("there");
+    let stalled = planted.tree.read_with(&short(3), |value| {
+        std::thread::scope(|scope| {
+            let churning = scope.spawn(|| churn(20_000));
+            churning.join().expect("writers go on");
+        });
+        let lags = planted.pool.participants().iter().filter_map(|one| one.pinned_for_epochs).max();
+        assert!(lags >= Some(1), "the stalled reader shows: {lags:?}");
+        assert_eq!(value, before, "the value changed under its reader");
+    });
+    assert_eq!(stalled.expect("reads"), Some(()));
+    let stalled_bytes = planted.pool.size_bytes();
+    assert!(stalled_bytes > settled_bytes, "nothing was held back: the test tests nothing");
+    churn(60_000);
+    assert_eq!(planted.pool.size_bytes(), stalled_bytes, "what was held back is not reused");
+    check(&planted);
+}
+
+/// Trap 12: no recursion whose depth grows with the data, no loop over what is empty or deleted.
+#[test]
+fn a_tall_tree_needs_little_stack() {
+    let work = || {
+        let options = Options { leaf_bytes: 256, inner_bytes: 256, free_bytes: 32, ..small_nodes() };
+        let planted = anonymous::<Volatile>(Options { merge_bytes: 0, ..options });
+        let key = |index: u64| [vec![b'k'; 100].as_slice(), &index.to_be_bytes()].concat();
+        let count = 20_000;
+        for index in 0..count {
+            planted.tree.insert(&key(index), b"value").expect("inserts");
+        }
+        let height = planted.tree.stat().expect("audits").height;
+        assert!(height >= 8, "the tree has only {height} levels");
+        for index in 1..count - 1 {
+            assert!(planted.tree.remove(&key(index)).expect("removes"));
+        }
+        // Thousands of empty leaves lie between the two that are left.
+        assert_eq!(dump(&planted.tree).len(), 2);
+        assert_eq!(planted.tree.len().expect("counts"), 2);
+        check(&planted);
+    };
+    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(work).expect("starts");
+    thread.join().expect("a stack of 256 KiB is enough");
+}

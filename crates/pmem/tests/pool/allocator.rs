@@ -1,0 +1,199 @@
+//! The three stages of the allocator, one at a time: who owns a block when, and what is refused.
+
+use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
+
+use crate::common::{
+    active, create, folder, free, give, holds, named, open, options, room, root,
+};
+
+const SIZES: [u64; 8] = [1, 64, 65, 1000, 4096, 32_512, 32_513, 200_000];
+
+#[test]
+fn a_dropped_reservation_is_free_again() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    for bytes in SIZES {
+        let before = room(&pool, bytes);
+        assert!(before > 0, "{bytes} bytes");
+        for _ in 0..3 * before {
+            let guard = pool.pin().unwrap();
+            let block = guard.reserve(bytes).unwrap();
+            assert!(block.bytes() >= bytes && block.off().is_multiple_of(BLOCK_ALIGN));
+        }
+        assert_eq!(room(&pool, bytes), before, "{bytes} bytes");
+        assert_eq!(active(&pool), []);
+    }
+}
+
+#[test]
+fn an_activated_block_belongs_to_its_word_and_a_freed_one_to_nobody() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    for bytes in SIZES {
+        let pool = create::<Process>(&path, 1);
+        let off = give(&pool, 3, bytes, 9);
+        assert_eq!(named(&pool, 3), off);
+        assert_eq!(active(&pool).len(), 1);
+        assert!(pool.active_block(off).unwrap() >= bytes);
+        pool.abandon();
+        let pool = open::<Process>(&path);
+        assert_eq!(named(&pool, 3), off);
+        assert!(holds(&pool, off, bytes, 9), "{bytes} bytes");
+        let before = room(&pool, bytes);
+        free(&pool, 3);
+        assert_eq!((named(&pool, 3), pool.active_block(off)), (0, None));
+        assert_eq!(room(&pool, bytes), before + 1, "{bytes} bytes");
+        drop(pool);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn reserved_and_waiting_blocks_are_free_after_a_crash() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    for bytes in [1, 64, 4096, 32_512, 32_513, 150_000] {
+        let pool = create::<Process>(&path, 1);
+        let most = room(&pool, bytes);
+        give(&pool, 0, bytes, 1);
+        give(&pool, 1, bytes, 1);
+        // One reserved and one in limbo when the image of the crash is taken.
+        let guard = pool.pin().unwrap();
+        let _reserved = guard.reserve(bytes).unwrap();
+        guard.free(root(0)).unwrap();
+        let image = folder.path().join("image");
+        std::fs::copy(&path, &image).unwrap();
+        let after = open::<Process>(&image);
+        assert_eq!(active(&after).len(), 1);
+        assert_eq!(room(&after, bytes), most - 1, "{bytes} bytes");
+        std::fs::remove_file(&image).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn freeing_what_is_not_allocated_is_refused_and_changes_nothing() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let small = give(&pool, 0, 1000, 1);
+    let large = give(&pool, 1, 200_000, 2);
+    let freed = give(&pool, 2, 1000, 3);
+    let freed_large = give(&pool, 3, 100_000, 3);
+    free(&pool, 2);
+    free(&pool, 3);
+    let chunk = pool.geometry().chunk_off(0);
+    let wrong = [
+        freed,
+        freed_large,
+        small + 8,
+        small + 64,
+        small + 1024 * 40,
+        large + 64,
+        large + 65_536,
+        chunk,
+        chunk + 448,
+        pool.geometry().chunk_off(9),
+        pool.geometry().chunk_off(1000),
+        64,
+        8192,
+        1 << 47,
+        u64::MAX,
+        0,
+    ];
+    let before = active(&pool);
+    for off in wrong {
+        // A word that names it, as a bug of an index might.
+        pool.word(root(9)).store(off, std::sync::atomic::Ordering::Release);
+        let error = pool.pin().unwrap().free(root(9)).unwrap_err();
+        assert!(matches!(error, Error::BadFree { off: found, .. } if found == off), "{error}");
+        assert_eq!(named(&pool, 9), off);
+        let error = pool.deactivate(off).unwrap_err();
+        assert!(matches!(error, Error::BadFree { .. }), "{off:#x}: {error}");
+        assert_eq!(active(&pool), before, "{off:#x}");
+    }
+    let reserved = pool.pin().unwrap();
+    let block = reserved.reserve(1000).unwrap();
+    assert!(pool.deactivate(block.off()).is_err(), "a reservation was freed as a block");
+    assert!(holds(&pool, small, 1000, 1) && holds(&pool, large, 200_000, 2));
+}
+
+/// A reservation of three chunks that a crash cut short, whose chunks are others' by now.
+#[test]
+fn freeing_a_span_of_a_former_life_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = create::<Process>(&path, 1);
+    let guard = pool.pin().unwrap();
+    let span = guard.reserve(3 * 65_536).unwrap();
+    let stale = span.off();
+    let image = folder.path().join("image");
+    std::fs::copy(&path, &image).unwrap();
+
+    let pool = open::<Process>(&image);
+    for index in 0..40 {
+        give(&pool, index, 30_000, index as u8);
+        if active(&pool).iter().any(|block| block.off > stale + 65_536) {
+            break;
+        }
+    }
+    let before = active(&pool);
+    for off in [stale, stale + 65_536] {
+        assert!(pool.deactivate(off).is_err(), "{off:#x} was freed");
+    }
+    assert_eq!(active(&pool), before);
+}
+
+#[test]
+fn an_empty_slab_dissolves_and_serves_spans_and_other_sizes() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    for round in 0..5 {
+        for bytes in [64, 700, 4096, 16_000, 32_000] {
+            let count = room(&pool, bytes).min(1000) as u64;
+            for index in 0..count {
+                give(&pool, index, bytes, index as u8);
+            }
+            for index in 0..count {
+                assert!(holds(&pool, named(&pool, index), bytes, index as u8));
+                free(&pool, index);
+            }
+            assert!(room(&pool, 4 * 65_536) >= 1, "round {round}: no span after {bytes} bytes");
+        }
+    }
+    assert_eq!(active(&pool), []);
+}
+
+#[test]
+fn a_span_of_many_chunks_fits_where_slabs_were() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    for index in 0..20 {
+        give(&pool, index, 32_000, 1);
+    }
+    for index in 0..20 {
+        free(&pool, index);
+    }
+    // At most one slab stays the current one of this thread; it is the first or the last.
+    let longest = (1..=10).rev().find(|&chunks| room(&pool, chunks * 65_536) > 0).unwrap();
+    assert!(longest >= 9, "{longest} chunks");
+}
+
+#[test]
+fn a_shortage_does_not_search_the_whole_table_again_and_again() {
+    use pando_pmem::counting::{Counting, measure};
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = create::<Counting>(&path, 256);
+    for index in 0..500 {
+        give(&pool, index, 65_536, 1);
+    }
+    free(&pool, 499);
+    drop(pool);
+    let pool = open::<Counting>(&path);
+    // Looks at all chunks of the past, one of them free; then takes that one.
+    for index in 500..800 {
+        give(&pool, index, 32_000, 1);
+    }
+    let (_, counts) = measure(|| {
+        for index in 800..810 {
+            give(&pool, index, 32_000, 1);
+        }
+    });
+    assert!(counts.lines_read < 60, "{counts:?}: each new slab searched the chunk table");
+}

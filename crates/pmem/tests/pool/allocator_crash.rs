@@ -1,0 +1,204 @@
+//! A crash at every write of the allocator, and at every write of the recovery after it: the block
+//! belongs to its word or to nobody, nothing leaks, and a second recovery finds the same.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pando_pmem::testing::{CutShort, kill_after};
+use pando_pmem::{CreateOptions, OpenPool, Pool};
+
+use crate::common::{active, create, folder, free, give, holds, named, open, room, root};
+
+type Cut = Pool<CutShort>;
+
+/// Every active block is named by one root, and nothing else keeps a chunk or a block.
+fn check(pool: &Cut, bytes: u64, most: usize, told: &str) {
+    let mut owned: Vec<u64> = (0..16).map(|index| named(pool, index)).filter(|&off| off != 0).collect();
+    owned.sort_unstable();
+    let found: Vec<u64> = active(pool).iter().map(|block| block.off).collect();
+    assert_eq!(found, owned, "{told}: allocated against named");
+    for index in 0..16 {
+        let off = named(pool, index);
+        assert!(off == 0 || holds(pool, off, bytes, index as u8), "{told}: content of {index}");
+    }
+    assert_eq!(pool.usage().claimed_chunks, 0, "{told}: chunks that nobody owns");
+    assert_eq!(room(pool, bytes), most - owned.len(), "{told}: room");
+}
+
+fn cut_open(path: &Path, writes: u64) -> bool {
+    match kill_after(writes, || Pool::<CutShort>::open(path, &OpenPool::default()).unwrap()) {
+        Some(pool) => {
+            pool.abandon();
+            false
+        }
+        None => true,
+    }
+}
+
+/// Kills `work` before every one of its writes, and the recovery from each of these crashes too.
+fn crash_everywhere(
+    what: &str,
+    bytes: u64,
+    prepare: impl Fn(&Arc<Cut>),
+    work: impl Fn(&Arc<Cut>),
+    done: impl Fn(&Cut) -> bool,
+) {
+    let folder = folder();
+    let most = room(&create::<CutShort>(&folder.path().join("empty"), 1), bytes);
+    let mut recoveries = 0;
+    let mut finished = false;
+    let mut writes = 0;
+    while !finished {
+        let path = folder.path().join("pool");
+        let pool = create::<CutShort>(&path, 1);
+        prepare(&pool);
+        finished = kill_after(writes, || work(&pool)).is_some();
+        pool.abandon();
+        let mut cut = true;
+        let mut recovery_writes = 0;
+        while cut {
+            let image = folder.path().join("image");
+            std::fs::copy(&path, &image).unwrap();
+            cut = cut_open(&image, recovery_writes);
+            let told = format!("{what}, killed at {writes}, recovery killed at {recovery_writes}");
+            for _ in 0..2 {
+                let pool = open::<CutShort>(&image);
+                check(&pool, bytes, most, &told);
+                assert!(!finished || done(&pool), "{told}: a finished operation was undone");
+                pool.abandon();
+            }
+            std::fs::remove_file(&image).unwrap();
+            recovery_writes += 1;
+            recoveries += 1;
+        }
+        std::fs::remove_file(&path).unwrap();
+        writes += 1;
+    }
+    println!("{what}: {} writes, {recoveries} recoveries", writes - 1);
+    assert!(writes > 5);
+}
+
+const SIZES: [u64; 3] = [64, 30_000, 150_000];
+
+#[test]
+fn a_crash_at_every_write_of_the_first_activation() {
+    for bytes in SIZES {
+        let what = format!("activate the first {bytes} bytes");
+        let work = |pool: &Arc<Cut>| { give(pool, 0, bytes, 0); };
+        crash_everywhere(&what, bytes, |_| {}, work, |pool| named(pool, 0) != 0);
+    }
+}
+
+#[test]
+fn a_crash_at_every_write_of_a_later_activation() {
+    for bytes in SIZES {
+        let what = format!("activate {bytes} bytes more");
+        let prepare = |pool: &Arc<Cut>| { give(pool, 1, bytes, 1); };
+        let work = |pool: &Arc<Cut>| { give(pool, 2, bytes, 2); };
+        crash_everywhere(&what, bytes, prepare, work, |pool| named(pool, 2) != 0);
+    }
+}
+
+#[test]
+fn a_crash_at_every_write_of_a_free() {
+    for bytes in SIZES {
+        let what = format!("free {bytes} bytes");
+        let prepare = |pool: &Arc<Cut>| {
+            give(pool, 1, bytes, 1);
+            give(pool, 2, bytes, 2);
+        };
+        let work = |pool: &Arc<Cut>| free(pool, 1);
+        crash_everywhere(&what, bytes, prepare, work, |pool| named(pool, 1) == 0);
+    }
+}
+
+#[test]
+fn a_crash_at_every_write_of_a_free_in_a_later_incarnation() {
+    let folder = folder();
+    for bytes in SIZES {
+        let what = format!("free {bytes} bytes that are older than the crash");
+        let older = folder.path().join("older");
+        let pool = create::<CutShort>(&older, 1);
+        give(&pool, 1, bytes, 1);
+        give(&pool, 2, bytes, 2);
+        pool.abandon();
+        let most = room(&create::<CutShort>(&folder.path().join("empty"), 1), bytes);
+        for writes in 0.. {
+            let image = folder.path().join("image");
+            std::fs::copy(&older, &image).unwrap();
+            let pool = open::<CutShort>(&image);
+            let finished = kill_after(writes, || {
+                free(&pool, 1);
+                give(&pool, 3, bytes, 3);
+            });
+            pool.abandon();
+            let pool = open::<CutShort>(&image);
+            check(&pool, bytes, most, &format!("{what}, killed at {writes}"));
+            drop(pool);
+            std::fs::remove_file(&image).unwrap();
+            if finished.is_some() {
+                break;
+            }
+        }
+        std::fs::remove_file(folder.path().join("empty")).unwrap();
+        std::fs::remove_file(&older).unwrap();
+    }
+}
+
+/// Two blocks fill a slab; freed, with another slab current, their slab dissolves and its chunk
+/// becomes part of a span.
+#[test]
+fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
+    let bytes = 32_000;
+    let prepare = |pool: &Arc<Cut>| (1..=3).for_each(|index| { give(pool, index, bytes, index as u8); });
+    let work = |pool: &Arc<Cut>| {
+        free(pool, 1);
+        free(pool, 2);
+        for _ in 0..8 {
+            pool.pin().unwrap().collect();
+        }
+        // As the chunk at the front is free again, this takes it.
+        let guard = pool.pin().unwrap();
+        let mut block = guard.reserve(bytes).unwrap();
+        block.write(0, &[4; 32_000]);
+        block.activate(root(4));
+        let mut span = guard.reserve(65_536).unwrap();
+        span.write(0, &[5; 32_000]);
+        drop(span);
+    };
+    crash_everywhere("dissolve", bytes, prepare, work, |pool| named(pool, 4) != 0);
+}
+
+#[test]
+fn a_crash_at_every_write_of_growth() {
+    let bytes = 30_000;
+    let prepare = |_: &Arc<Cut>| {};
+    let work = |pool: &Arc<Cut>| (0..8).for_each(|index| { give(pool, index, bytes, index as u8); });
+    crash_everywhere("grow by eight", bytes, prepare, work, |pool| named(pool, 7) != 0);
+}
+
+#[test]
+fn a_crash_at_every_write_of_create() {
+    let folder = folder();
+    let options = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false };
+    for writes in 0.. {
+        let path = folder.path().join("pool");
+        let created = kill_after(writes, || Pool::<CutShort>::create(&path, &options).unwrap());
+        let finished = created.is_some();
+        if let Some(pool) = created {
+            pool.abandon();
+        }
+        // Absent, or a whole pool; no stray file.
+        assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 1);
+        if path.exists() {
+            let pool = open::<CutShort>(&path);
+            give(&pool, 0, 64, 0);
+            check(&pool, 64, 10 * 1016, "created");
+            drop(pool);
+            std::fs::remove_file(&path).unwrap();
+        }
+        if finished {
+            break;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the tests share: pools in memory, seeded randomness, crash images.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pando_pmem::layout::CATALOG_OFF;
+use pando_pmem::{Block, CreateOptions, Domain, Error, OpenPool, Pool};
+
+/// A folder in memory where the system has one, so that a pool costs no disk.
+pub fn folder() -> tempfile::TempDir {
+    let mut named = tempfile::Builder::new();
+    named.prefix("pando-test-");
+    named.tempdir_in("/dev/shm").or_else(|_| named.tempdir()).unwrap()
+}
+
+/// A pool that may grow to `mib` MiB.
+pub fn options(mib: u64) -> CreateOptions {
+    CreateOptions { max_bytes: mib << 20, initial_bytes: 0, huge_pages: false }
+}
+
+pub fn create<D: Domain>(path: &Path, mib: u64) -> Arc<Pool<D>> {
+    Pool::create(path, &options(mib)).unwrap()
+}
+
+pub fn open<D: Domain>(path: &Path) -> Arc<Pool<D>> {
+    for _ in 0..1000 {
+        match Pool::open(path, &OpenPool::default()) {
+            // A process that another test is just starting still holds copies of our files.
+            Err(Error::AlreadyOpen(_)) => std::thread::sleep(Duration::from_millis(1)),
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("{} stays open", path.display());
+}
+
+/// The word by which test number `index` owns a block: one of the catalog's.
+pub const fn root(index: u64) -> u64 {
+    CATALOG_OFF + index * 8
+}
+
+/// What `root(index)` names.
+pub fn named<D: Domain>(pool: &Pool<D>, index: u64) -> u64 {
+    pool.word(root(index)).load(std::sync::atomic::Ordering::Acquire)
+}
+
+pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    pool.visit_active(&mut |block| {
+        blocks.push(block);
+        ControlFlow::Continue(())
+    });
+    blocks
+}
+
+/// How many more blocks of `bytes` the pool can give.
+pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
+    // What waits for its epoch comes back as guards come and go.
+    let attempt = |_| {
+        pool.pin().unwrap().collect();
+        let guard = pool.pin().unwrap();
+        std::iter::from_fn(|| guard.reserve(bytes).ok()).collect::<Vec<_>>().len()
+    };
+    (0..12).map(attempt).max().unwrap_or(0)
+}
+
+/// Allocates `bytes` bytes full of `stamp`, owned by `root(index)`; the offset.
+pub fn give<D: Domain>(pool: &Pool<D>, index: u64, bytes: u64, stamp: u8) -> u64 {
+    let guard = pool.pin().unwrap();
+    let mut block = guard.reserve(bytes).unwrap();
+    block.write(0, &vec![stamp; bytes as usize]);
+    block.flush(0, bytes);
+    let off = block.off();
+    block.activate(root(index));
+    off
+}
+
+pub fn free<D: Domain>(pool: &Pool<D>, index: u64) {
+    pool.pin().unwrap().free(root(index)).unwrap();
+}
+
+/// Whether the first `bytes` bytes at `off` all are `stamp`.
+pub fn holds<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64, stamp: u8) -> bool {
+    // SAFETY: the caller's block is active and nobody writes to it meanwhile.
+    unsafe { pool.bytes(off, bytes) }.iter().all(|&byte| byte == stamp)
+}
+
+/// SplitMix64: the seed is printed, and the same seed gives the same run.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        println!("seed {seed:#x}");
+        Self(seed)
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
+    }
+}
+
+/// A file system of its own for one test, unmounted at its end; `None`, with a note, where this
+/// process may not mount.
+pub struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    pub fn new(kind: &str, options: &str) -> Option<Self> {
+        let folder = folder();
+        let status = std::process::Command::new("mount")
+            .args(["-t", kind, "-o", options, kind])
+            .arg(folder.path())
+            .stderr(std::process::Stdio::null())
+            .status();
+        if status.is_ok_and(|status| status.success()) {
+            return Some(Self(folder));
+        }
+        println!("note: skipped, this process may not mount a {kind}");
+        None
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn remount(&self, options: &str) -> bool {
+        let mut command = std::process::Command::new("mount");
+        command.args(["-o", &format!("remount,{options}")]).arg(self.path());
+        command.status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}

@@ -1,0 +1,180 @@
+//! Reclamation: what a participant may still see is not reused, whoever stalls, ends or dies.
+
+use std::sync::{Arc, Barrier, mpsc};
+
+use pando_pmem::{Pool, Process, Volatile};
+
+use crate::common::{active, create, folder, free, give, open, options, root};
+
+/// Frees and allocates until `off` is given out again; false if that takes more than `rounds`.
+fn comes_back(pool: &Pool<Volatile>, off: u64, bytes: u64, rounds: u64) -> bool {
+    (0..rounds).any(|_| {
+        let guard = pool.pin().unwrap();
+        guard.collect();
+        let block = guard.reserve(bytes).unwrap();
+        let found = block.off() == off;
+        block.activate(root(50));
+        guard.free(root(50)).unwrap();
+        found
+    })
+}
+
+#[test]
+fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() {
+    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let off = give(&pool, 0, 32_000, 1);
+    let (pinned, wait_pinned) = mpsc::channel();
+    let (go_on, wait_go_on) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let pool = &pool;
+        let stalled = scope.spawn(move || {
+            let guard = pool.pin().unwrap();
+            pinned.send(guard.slot()).unwrap();
+            let _ = wait_go_on.recv();
+        });
+        let slot = wait_pinned.recv().unwrap();
+        free(pool, 0);
+        // Far more than the block would need to come back; each of these waits as well.
+        assert!(!comes_back(pool, off, 32_000, 500), "a block came back under a pinned reader");
+        let shown = pool.participants();
+        let shown = shown.iter().find(|found| found.slot == slot).unwrap();
+        assert_eq!(shown.pinned_for_epochs, Some(1), "the epoch stands one ahead of it");
+        assert!(pool.pin().unwrap().waiting() >= 500);
+        drop(go_on);
+        stalled.join().unwrap();
+        assert!(comes_back(pool, off, 32_000, 500), "the block never came back");
+        for _ in 0..100 {
+            pool.pin().unwrap().collect();
+        }
+        assert_eq!(pool.pin().unwrap().waiting(), 0);
+    });
+    assert_eq!(active(&pool), []);
+}
+
+#[test]
+fn a_nested_guard_does_not_unpin() {
+    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let off = give(&pool, 0, 32_000, 1);
+    let outer = pool.pin().unwrap();
+    drop(pool.pin().unwrap());
+    std::thread::scope(|scope| {
+        let freed = scope.spawn(|| {
+            free(&pool, 0);
+            comes_back(&pool, off, 32_000, 200)
+        });
+        assert!(!freed.join().unwrap(), "the outer guard did not hold");
+    });
+    drop(outer);
+    let shown = pool.participants();
+    assert!(shown.iter().all(|found| found.pinned_for_epochs.is_none()), "{shown:?}");
+}
+
+#[test]
+fn threads_that_end_give_their_slots_and_their_blocks_back() {
+    // A sixth of what the threads ask for together.
+    let pool = Pool::<Volatile>::anonymous(&options(16)).unwrap();
+    for round in 0..400 {
+        std::thread::scope(|scope| {
+            let ends = scope.spawn(|| {
+                for _ in 0..10 {
+                    give(&pool, 0, 30_000, round as u8);
+                    free(&pool, 0);
+                }
+            });
+            // Returns when the thread is gone, and with it its slot.
+            ends.join().unwrap();
+        });
+    }
+    assert_eq!(pool.participants_claimed(), 0);
+    assert_eq!(pool.participants().len(), 1, "one slot served all");
+}
+
+#[test]
+fn a_thread_that_ends_with_a_leaked_guard_holds_nothing_back() {
+    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::mem::forget(pool.pin().unwrap())).join().unwrap();
+    });
+    let off = give(&pool, 0, 32_000, 1);
+    free(&pool, 0);
+    assert!(comes_back(&pool, off, 32_000, 200));
+}
+
+#[test]
+fn two_pools_in_one_process_keep_their_epochs_apart() {
+    let stalled = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let moving = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let held = stalled.pin().unwrap();
+    let off = give(&moving, 0, 32_000, 1);
+    free(&moving, 0);
+    assert!(comes_back(&moving, off, 32_000, 200), "another pool's guard held the block");
+    let off = give(&stalled, 0, 32_000, 1);
+    free(&stalled, 0);
+    assert!(!comes_back(&stalled, off, 32_000, 200));
+    drop(held);
+    assert!(comes_back(&stalled, off, 32_000, 200));
+}
+
+#[test]
+fn a_thread_outlives_its_pools() {
+    for _ in 0..300 {
+        let pools: Vec<_> =
+            (0..4).map(|_| Pool::<Volatile>::anonymous(&options(1)).unwrap()).collect();
+        for pool in pools.iter().chain(&pools) {
+            give(pool, 0, 64, 1);
+            free(pool, 0);
+            assert_eq!(pool.participants_claimed(), 1);
+        }
+    }
+}
+
+/// A thread dies pinned (an image of the pool is taken meanwhile); after that nobody has its slot.
+#[test]
+fn a_participant_that_died_pinned_does_not_hold_back_reclamation() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let image = folder.path().join("image");
+    let pool = create::<Process>(&path, 64);
+    let others = 3;
+    let all_pinned = Barrier::new(others + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..others {
+            scope.spawn(|| {
+                let _guard = pool.pin().unwrap();
+                all_pinned.wait();
+                all_pinned.wait();
+            });
+        }
+        all_pinned.wait();
+        std::fs::copy(&path, &image).unwrap();
+        all_pinned.wait();
+    });
+    let pool = open::<Process>(&image);
+    give(&pool, 0, 32_000, 1);
+    free(&pool, 0);
+    for _ in 0..10 {
+        pool.pin().unwrap().collect();
+    }
+    assert_eq!(pool.pin().unwrap().waiting(), 0, "the dead hold the epoch");
+}
+
+/// The thread that frees ends at once: its blocks wait with its slot, and the next to have the
+/// slot gives them back.
+#[test]
+fn blocks_that_wait_with_an_ended_thread_are_not_lost() {
+    let pool: Arc<Pool<Volatile>> = Pool::anonymous(&options(64)).unwrap();
+    let off = give(&pool, 0, 32_000, 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| free(&pool, 0)).join().unwrap();
+    });
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            for _ in 0..10 {
+                pool.pin().unwrap().collect();
+            }
+            pool.pin().unwrap().waiting()
+        });
+        assert_eq!(next.join().unwrap(), 0);
+    });
+    assert!(comes_back(&pool, off, 32_000, 10));
+}

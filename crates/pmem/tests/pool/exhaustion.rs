@@ -1,0 +1,147 @@
+//! Every resource runs out once: one caller gets a clean error, and there is room again afterwards.
+
+use std::fs;
+use std::sync::{Arc, Barrier, mpsc};
+
+use pando_pmem::layout::PARTICIPANT_COUNT;
+use pando_pmem::{Error, Pool, Process, Volatile};
+
+use crate::common::{
+    Mounted, active, create, folder, free, give, holds, open, options, room, root,
+};
+
+/// Fills the pool with blocks of `bytes`, each stamped; the error that ended it, and how many.
+fn fill(pool: &Arc<Pool<Process>>, bytes: u64) -> (Error, u64) {
+    for index in 0.. {
+        let guard = pool.pin().unwrap();
+        let mut block = match guard.reserve(bytes) {
+            Ok(block) => block,
+            Err(error) => return (error, index),
+        };
+        block.write(0, &vec![index as u8; bytes as usize]);
+        block.activate(root(index));
+    }
+    unreachable!()
+}
+
+fn all_hold(pool: &Pool<Process>, count: u64, bytes: u64) {
+    for index in 0..count {
+        let off = crate::common::named(pool, index);
+        assert!(holds(pool, off, bytes, index as u8), "block {index} changed");
+    }
+}
+
+/// Reserves, after at most a few epochs.
+fn reserve_soon(pool: &Pool<Process>, bytes: u64) {
+    let given = (0..8).any(|_| pool.pin().unwrap().reserve(bytes).is_ok());
+    assert!(given, "no room for {bytes} bytes although some were freed");
+}
+
+#[test]
+fn a_full_pool_says_so_keeps_its_blocks_and_has_room_again_after_a_free() {
+    for (bytes, most) in [(4000, 160), (30_000, 20), (65_536, 10), (200_000, 2)] {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let pool = create::<Process>(&path, 1);
+        let (error, count) = fill(&pool, bytes);
+        assert!(matches!(error, Error::PoolFull { max_bytes, .. } if max_bytes == 1 << 20));
+        assert!(count > 0 && count <= most, "{count} blocks of {bytes}");
+        all_hold(&pool, count, bytes);
+        // Other sizes fail as cleanly; what is free within a slab is none of theirs.
+        assert!(matches!(pool.pin().unwrap().reserve(262_145), Err(Error::PoolFull { .. })));
+        free(&pool, count - 1);
+        reserve_soon(&pool, bytes);
+        all_hold(&pool, count - 1, bytes);
+        assert_eq!(active(&pool).len() as u64, count - 1);
+        for index in 0..count - 1 {
+            free(&pool, index);
+        }
+        // All of it is one size's, then all of it another's.
+        assert_eq!(room(&pool, 65_536), 10);
+        assert_eq!(room(&pool, 30_000), 20);
+        drop(pool);
+        assert_eq!(room(&open::<Process>(&path), bytes) as u64, count);
+    }
+}
+
+#[test]
+fn a_full_file_system_refuses_a_new_pool_and_leaves_no_file() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=2m") else { return };
+    let filler = mounted.path().join("filler");
+    for left_kib in [0, 4, 100, 300, 340] {
+        fs::write(&filler, vec![1; 2048 * 1024 - left_kib * 1024]).unwrap();
+        let path = mounted.path().join("pool");
+        let error = Pool::<Process>::create(&path, &options(64)).unwrap_err();
+        assert!(matches!(error, Error::FileSystemFull { .. }), "{left_kib} KiB left: {error}");
+        assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 1, "{left_kib} KiB left");
+        fs::remove_file(&filler).unwrap();
+    }
+    drop(create::<Process>(&mounted.path().join("pool"), 64));
+}
+
+#[test]
+fn a_full_file_system_refuses_growth_and_the_pool_goes_on() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=2m") else { return };
+    let filler = mounted.path().join("filler");
+    fs::write(&filler, vec![1; 1 << 20]).unwrap();
+    let path = mounted.path().join("pool");
+    let pool = create::<Process>(&path, 64);
+    let (error, count) = fill(&pool, 30_000);
+    assert!(matches!(error, Error::FileSystemFull { .. }), "{error}");
+    assert!(error.to_string().contains("file system is full"), "{error}");
+    all_hold(&pool, count, 30_000);
+    // A free makes room within the pool, and other files' going makes room for it to grow.
+    free(&pool, count - 1);
+    reserve_soon(&pool, 30_000);
+    fs::remove_file(&filler).unwrap();
+    give(&pool, 500, 300_000, 5);
+    all_hold(&pool, count - 1, 30_000);
+    pool.abandon();
+    let pool = open::<Process>(&path);
+    all_hold(&pool, count - 1, 30_000);
+    assert_eq!(active(&pool).len() as u64, count);
+}
+
+#[test]
+fn a_file_system_that_cannot_allocate_is_not_called_full() {
+    let Some(mounted) = Mounted::new("ramfs", "mode=700") else { return };
+    let path = mounted.path().join("pool");
+    let error = Pool::<Process>::create(&path, &options(64)).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_slots_of_participants_run_out_and_come_back_when_a_thread_ends() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let all_pinned = Barrier::new(PARTICIPANT_COUNT + 1);
+    let (first_may_end, wait_first) = mpsc::channel::<()>();
+    let (rest_may_end, wait_rest) = mpsc::channel::<()>();
+    let wait_rest = std::sync::Mutex::new(wait_rest);
+    std::thread::scope(|scope| {
+        let hold = |gate: Option<mpsc::Receiver<()>>| {
+            let (pool, all_pinned, wait_rest) = (&pool, &all_pinned, &wait_rest);
+            scope.spawn(move || {
+                let guard = pool.pin().unwrap();
+                all_pinned.wait();
+                let _ = match gate {
+                    Some(gate) => gate.recv(),
+                    None => wait_rest.lock().unwrap().recv(),
+                };
+                drop(guard);
+            })
+        };
+        let first = hold(Some(wait_first));
+        let _rest: Vec<_> = (1..PARTICIPANT_COUNT).map(|_| hold(None)).collect();
+        all_pinned.wait();
+        assert_eq!(pool.participants_claimed(), PARTICIPANT_COUNT);
+        assert!(matches!(pool.pin(), Err(Error::NoParticipantSlot)));
+        drop(first_may_end);
+        first.join().unwrap();
+        drop(pool.pin().unwrap());
+        assert_eq!(pool.participants().len(), PARTICIPANT_COUNT);
+        drop(rest_may_end);
+    });
+    let again = std::thread::scope(|scope| scope.spawn(|| pool.pin().is_ok()).join().unwrap());
+    assert!(again);
+}

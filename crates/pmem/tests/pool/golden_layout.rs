@@ -1,0 +1,63 @@
+//! Fixed places of what other processes and later versions must find: fails on any change of the
+//! persistent format, and the version must change with it.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Process, layout};
+
+use crate::common::{create, folder, give, options, root};
+
+fn word(pool: &pando_pmem::Pool<Process>, off: u64) -> u64 {
+    pool.word(off).load(Ordering::Acquire)
+}
+
+#[test]
+fn golden_participant_slot() {
+    let folder = folder();
+    let pool = create::<Process>(&folder.path().join("pool"), 1);
+    let guard = pool.pin().unwrap();
+    assert_eq!(word(&pool, 4096), 1, "global epoch");
+    assert_eq!(word(&pool, 4096 + 64), 1, "slots ever claimed");
+    assert_eq!(word(&pool, 8192), 1 << 32 | 1, "claimed in incarnation 1");
+    assert_eq!(word(&pool, 8192 + 8), 1, "pinned in epoch 1");
+    drop(guard);
+    assert_eq!(word(&pool, 8192 + 8), 0, "not pinned");
+    let off = give(&pool, 0, 64, 1);
+    let log: Vec<u64> = [64, 72, 80].iter().map(|at| word(&pool, 8192 + at)).collect();
+    assert_eq!(log, [0, off, root(0)], "the log's kind, block and word");
+}
+
+#[test]
+fn golden_slab() {
+    let folder = folder();
+    let pool = create::<Process>(&folder.path().join("pool"), 1);
+    let chunk = 327_680;
+    assert_eq!(pool.geometry().chunk_off(0), chunk);
+    assert_eq!(give(&pool, 0, 128, 1), chunk + 512);
+    assert_eq!(give(&pool, 1, 128, 1), chunk + 512 + 128);
+    assert_eq!(word(&pool, 4096 + 128), 1, "chunks ever used");
+    assert_eq!(word(&pool, layout::CHUNK_TABLE_OFF), 2 << 24 | 1, "a slab of class 1");
+    assert_eq!(word(&pool, chunk), 0x5AB0 << 48 | 1, "the slab's class");
+    assert_eq!(word(&pool, chunk + 64), 0b11, "active bits");
+    assert_eq!(word(&pool, chunk + 192), 1 << 32 | 0b11, "taken bits of incarnation 1");
+}
+
+#[test]
+fn golden_span() {
+    let folder = folder();
+    let pool = create::<Process>(&folder.path().join("pool"), 1);
+    assert_eq!(give(&pool, 0, 65_537, 1), 327_680);
+    let table = [0, 8].map(|at| word(&pool, layout::CHUNK_TABLE_OFF + at));
+    assert_eq!(table, [3 << 24 | 2, 4 << 24], "head of two chunks, and its body");
+}
+
+#[test]
+fn golden_file_length_and_first_chunk_by_size() {
+    let folder = folder();
+    for (mib, chunks_off) in [(1, 327_680), (64, 327_680), (4096, 851_968)] {
+        let path = folder.path().join(format!("pool-{mib}"));
+        let pool = pando_pmem::Pool::<Process>::create(&path, &options(mib)).unwrap();
+        assert_eq!(pool.geometry().chunks_off, chunks_off, "{mib} MiB");
+        assert_eq!(path.metadata().unwrap().len(), chunks_off + 65_536);
+    }
+}

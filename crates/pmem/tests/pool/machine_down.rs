@@ -1,0 +1,90 @@
+//! What the superblock says of the past: incarnation, clean flag, boot id.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use pando_pmem::superblock::{self, BootId};
+use pando_pmem::{Error, OpenPool, Pool, Process};
+
+use crate::common::{active, create, folder, give, open};
+
+fn write_words(path: &Path, off: u64, words: &[u64]) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    for (index, word) in words.iter().enumerate() {
+        file.write_all_at(&word.to_le_bytes(), off + index as u64 * 8).unwrap();
+    }
+}
+
+/// Makes the pool one that was opened last under another boot.
+fn boot_another(path: &Path) {
+    let other = superblock::boot_words(BootId(0x1234_5678_9ABC_DEF0_1122_3344_5566_7788));
+    write_words(path, superblock::BOOT_OFF, &other);
+}
+
+#[test]
+fn an_unclean_pool_of_another_boot_is_not_trusted_but_salvaged() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = create::<Process>(&path, 1);
+    give(&pool, 0, 100, 7);
+    pool.abandon();
+    boot_another(&path);
+    let before = std::fs::read(&path).unwrap();
+    let error = Pool::<Process>::open(&path, &OpenPool::default()).unwrap_err();
+    assert!(matches!(error, Error::NotTrusted { .. }), "{error}");
+    assert!(error.to_string().contains("salvage"), "{error}");
+    assert!(std::fs::read(&path).unwrap() == before);
+    let pool = Pool::<Process>::open(&path, &OpenPool { salvage: true }).unwrap();
+    assert!(!pool.was_clean());
+    assert_eq!(active(&pool).len(), 1);
+    drop(pool);
+    // Closed in order, it is trusted again.
+    assert!(open::<Process>(&path).was_clean());
+}
+
+#[test]
+fn a_clean_pool_of_another_boot_opens() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(create::<Process>(&path, 1));
+    boot_another(&path);
+    let pool = open::<Process>(&path);
+    assert!(pool.was_clean());
+    pool.abandon();
+    // The boot id was renewed, so a crash under this boot is only a crash.
+    assert!(!open::<Process>(&path).was_clean());
+}
+
+#[test]
+fn each_opening_raises_the_incarnation() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    assert_eq!(create::<Process>(&path, 1).incarnation(), 1);
+    assert_eq!(open::<Process>(&path).incarnation(), 2);
+    open::<Process>(&path).abandon();
+    assert_eq!(open::<Process>(&path).incarnation(), 4);
+}
+
+#[test]
+fn the_incarnation_does_not_wrap() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(create::<Process>(&path, 1));
+    write_words(&path, superblock::STATE_OFF, &[superblock::state_word(u32::MAX - 1, true)]);
+    assert_eq!(open::<Process>(&path).incarnation(), u32::MAX);
+    let before = std::fs::read(&path).unwrap();
+    let error = Pool::<Process>::open(&path, &OpenPool::default()).unwrap_err();
+    assert!(matches!(error, Error::BadField { field: "the incarnation", .. }), "{error}");
+    assert!(std::fs::read(&path).unwrap() == before);
+}
+
+#[test]
+fn a_stray_file_of_a_create_cut_short_is_in_nobodys_way() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    std::fs::write(folder.path().join("pool.new-0123456789abcdef"), [0; 100]).unwrap();
+    drop(create::<Process>(&path, 1));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert!(open::<Process>(&path).was_clean());
+}

@@ -1,0 +1,12 @@
+//! The pool from outside: bad input, exhaustion, the allocator, epochs, and a crash at every write.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod allocator;
+mod allocator_crash;
+mod allocator_random;
+mod bad_input;
+mod common;
+mod epochs;
+mod exhaustion;
+mod golden_layout;
+mod machine_down;

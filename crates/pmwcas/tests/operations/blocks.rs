@@ -1,0 +1,143 @@
+//! What becomes of the blocks behind an operation's words, by policy and by outcome.
+
+use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmwcas::{Pmwcas, Policy};
+
+use crate::common::{active, give, holds, in_memory, raw, room, stamped, word};
+
+const BYTES: u64 = 5000;
+
+/// One word from an old block to a new one, beside a plain word that decides over success.
+fn replace<D: Domain>(pmwcas: &Pmwcas<D>, policy: Policy, succeed: bool) -> (u64, u64) {
+    let old = give(pmwcas, 0, BYTES, 1);
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    let entry = operation.reserve_entry(word(0), old, policy).unwrap();
+    operation.add_word(word(1), if succeed { 0 } else { 1 }, 0).unwrap();
+    let new = operation.activate(entry, stamped(&guard, BYTES, 2));
+    assert_eq!(operation.execute(), succeed);
+    (old, new)
+}
+
+fn check<D: Domain>(policy: Policy, succeed: bool, old_stays: bool, new_stays: bool) {
+    let pmwcas = in_memory::<D>(1, &[]);
+    let pool = pmwcas.pool();
+    let most = room(pool, BYTES);
+    let (old, new) = replace(&pmwcas, policy, succeed);
+    let told = format!("{policy:?} in {:?}, success {succeed}", D::KIND);
+    assert_eq!(raw(&pmwcas, 0), if succeed { new } else { old }, "{told}");
+    assert_eq!(pool.active_block(old).is_some(), old_stays, "{told}: the old block");
+    assert_eq!(pool.active_block(new).is_some(), new_stays, "{told}: the new block");
+    let stay = usize::from(old_stays) + usize::from(new_stays);
+    assert_eq!(active(pool).len(), stay, "{told}");
+    // What was freed really comes back, and what stays is not given out.
+    assert_eq!(room(pool, BYTES), most - stay, "{told}");
+    assert!(!old_stays || holds(pool, old, BYTES, 1), "{told}");
+    assert!(!new_stays || holds(pool, new, BYTES, 2), "{told}");
+}
+
+fn policies<D: Domain>() {
+    check::<D>(Policy::FreeOne, true, false, true);
+    check::<D>(Policy::FreeOne, false, true, false);
+    check::<D>(Policy::FreeNewOnFailure, true, true, true);
+    check::<D>(Policy::FreeNewOnFailure, false, true, false);
+    // The new block belongs to nobody after a failure, and stays, as the policy says.
+    check::<D>(Policy::FreeOldOnSuccess, true, false, true);
+    check::<D>(Policy::FreeOldOnSuccess, false, true, true);
+    check::<D>(Policy::None, true, true, true);
+    check::<D>(Policy::None, false, true, true);
+}
+
+#[test]
+fn each_policy_frees_what_it_says_in_each_outcome() {
+    policies::<Volatile>();
+    policies::<Process>();
+    policies::<Adr>();
+}
+
+#[test]
+fn a_delete_frees_the_old_block_on_success_only() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let old = give(&pmwcas, 0, BYTES, 1);
+    let guard = pmwcas.pool().pin().unwrap();
+    for (expected, succeeds) in [(1, false), (0, true)] {
+        let mut operation = pmwcas.allocate(&guard).unwrap();
+        operation.reserve_entry(word(0), old, Policy::FreeOldOnSuccess).unwrap();
+        operation.add_word(word(1), expected, 0).unwrap();
+        assert_eq!(operation.execute(), succeeds);
+        assert_eq!(pmwcas.pool().active_block(old).is_none(), succeeds);
+    }
+    assert_eq!(raw(&pmwcas, 0), 0);
+}
+
+#[test]
+fn owned_blocks_share_the_fate_of_the_operation() {
+    for succeed in [false, true] {
+        let pmwcas = in_memory::<Process>(1, &[]);
+        let old = give(&pmwcas, 0, BYTES, 1);
+        let guard = pmwcas.pool().pin().unwrap();
+        let mut operation = pmwcas.allocate(&guard).unwrap();
+        let both = operation.own_block(old, Policy::FreeOne).unwrap();
+        let first = operation.own_block(0, Policy::FreeNewOnFailure).unwrap();
+        let second = operation.own_block(0, Policy::FreeNewOnFailure).unwrap();
+        // Words may come after; they stand before the blocks all the same.
+        operation.add_word(word(1), u64::from(!succeed), 5).unwrap();
+        let new: Vec<u64> = [both, first, second]
+            .map(|entry| operation.activate(entry, stamped(&guard, BYTES, 2)))
+            .into();
+        assert_eq!(operation.execute(), succeed);
+        let mut expected = if succeed { new } else { vec![old] };
+        expected.sort_unstable();
+        assert_eq!(active(pmwcas.pool()), expected);
+        assert_eq!(raw(&pmwcas, 1), if succeed { 5 } else { 0 });
+    }
+}
+
+#[test]
+fn blocks_of_discarded_operations_and_removed_words_are_free_again() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let most = room(pmwcas.pool(), BYTES);
+    for remove in [false, true] {
+        for _ in 0..2 * most {
+            let guard = pmwcas.pool().pin().unwrap();
+            let mut operation = pmwcas.allocate(&guard).unwrap();
+            let entry = operation.reserve_entry(word(0), 0, Policy::FreeNewOnFailure).unwrap();
+            let owned = operation.own_block(0, Policy::FreeOne).unwrap();
+            operation.activate(entry, stamped(&guard, BYTES, 2));
+            operation.activate(owned, stamped(&guard, BYTES, 2));
+            if remove {
+                operation.remove_word(word(0)).unwrap();
+            }
+            operation.discard();
+        }
+        assert_eq!((active(pmwcas.pool()), room(pmwcas.pool(), BYTES)), (vec![], most));
+    }
+}
+
+/// An index that frees one block twice, the second time when it is another's reservation: the
+/// reservation must stay its owner's alone.
+#[test]
+fn an_old_block_that_is_not_allocated_is_not_freed() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let pool = pmwcas.pool();
+    let most = room(pool, BYTES);
+    let guard = pool.pin().unwrap();
+    let reserved = guard.reserve(BYTES).unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    operation.own_block(reserved.off(), Policy::FreeOldOnSuccess).unwrap();
+    assert!(operation.execute());
+    drop(guard.reserve(BYTES).unwrap());
+    let reserve_all = || {
+        let guard = pool.pin().unwrap();
+        guard.collect();
+        std::iter::from_fn(|| guard.reserve(BYTES).ok().map(|block| block.into_logged()))
+            .collect::<Vec<_>>()
+    };
+    let off = reserved.off();
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(move || (0..8).flat_map(|_| reserve_all()).collect::<Vec<_>>());
+        let taken = taken.join().unwrap();
+        assert!(!taken.contains(&off), "a reserved block was given out again");
+        assert_eq!(taken.len(), most - 1);
+    });
+}

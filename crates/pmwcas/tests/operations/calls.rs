@@ -1,0 +1,176 @@
+//! What the calls accept, refuse and return, with one thread.
+
+use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmwcas::{CONTROL_BITS, Error, MAX_VALUE, MAX_WORDS, Policy};
+
+use crate::common::{change, in_memory, raw, read, word};
+
+fn succeeds_and_fails_as_a_whole<D: Domain>() {
+    let pmwcas = in_memory::<D>(1, &[]);
+    for count in 1..=MAX_WORDS as u64 {
+        let words = |from: u64, to: u64| (0..count).map(|index| (index, from, to)).collect::<Vec<_>>();
+        let base = read(&pmwcas, 0);
+        assert!((0..count).all(|index| base == 0 || read(&pmwcas, index) == base));
+        assert!(change(&pmwcas, &words(base, count * 10)));
+        for wrong in 0..count as usize {
+            let mut one_wrong = words(count * 10, 7);
+            one_wrong[wrong].1 += 1;
+            assert!(!change(&pmwcas, &one_wrong), "word {wrong} of {count} did not match");
+            assert!((0..count).all(|index| raw(&pmwcas, index) == count * 10));
+        }
+        assert!(change(&pmwcas, &words(count * 10, 0)));
+    }
+}
+
+#[test]
+fn an_operation_succeeds_and_fails_as_a_whole() {
+    succeeds_and_fails_as_a_whole::<Volatile>();
+    succeeds_and_fails_as_a_whole::<Process>();
+    succeeds_and_fails_as_a_whole::<Adr>();
+}
+
+fn plain_words_stay<D: Domain>() {
+    let pmwcas = in_memory::<D>(1, &[]);
+    assert!(change(&pmwcas, &[(0, 0, MAX_VALUE), (1, 0, 5)]));
+    assert!(change(&pmwcas, &[(0, MAX_VALUE, MAX_VALUE), (1, 5, 6)]));
+    assert!(!change(&pmwcas, &[(0, 1, 1), (1, 6, 7)]));
+    // No control bit is left behind.
+    assert_eq!((raw(&pmwcas, 0), raw(&pmwcas, 1)), (MAX_VALUE, 6));
+}
+
+#[test]
+fn a_word_may_only_be_compared_and_no_control_bit_stays() {
+    plain_words_stay::<Volatile>();
+    plain_words_stay::<Process>();
+    plain_words_stay::<Adr>();
+}
+
+#[test]
+fn an_operation_without_words_succeeds() {
+    assert!(change(&in_memory::<Process>(1, &[]), &[]));
+}
+
+fn single_word<D: Domain>() {
+    let pmwcas = in_memory::<D>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    assert_eq!(pmwcas.compare_exchange(&guard, word(0), 0, 5), Ok(()));
+    assert_eq!(pmwcas.compare_exchange(&guard, word(0), 4, 6), Err(5));
+    assert_eq!(pmwcas.compare_exchange(&guard, word(0), 5, MAX_VALUE), Ok(()));
+    assert_eq!(raw(&pmwcas, 0), MAX_VALUE);
+    assert_eq!(pmwcas.compare_exchange_undurable(&guard, word(0), MAX_VALUE, 3), Ok(()));
+    assert_eq!(pmwcas.compare_exchange_undurable(&guard, word(0), 4, 3), Err(3));
+    assert!(change(&pmwcas, &[(0, 3, 4)]));
+}
+
+#[test]
+fn a_single_word_is_compared_and_exchanged() {
+    single_word::<Volatile>();
+    single_word::<Process>();
+    single_word::<Adr>();
+}
+
+#[test]
+fn an_address_may_stand_once() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    for index in [5, 1, 9, 3] {
+        operation.add_word(word(index), 0, 1).unwrap();
+    }
+    for index in [5, 1, 9, 3] {
+        let again = operation.add_word(word(index), 0, 2).unwrap_err();
+        assert!(matches!(again, Error::DuplicateAddress { off } if off == word(index)));
+        let again = operation.reserve_entry(word(index), 0, Policy::None).unwrap_err();
+        assert!(matches!(again, Error::DuplicateAddress { .. }), "{again}");
+    }
+    assert!(operation.execute());
+    assert!([5, 1, 9, 3].iter().all(|&index| raw(&pmwcas, index) == 1));
+}
+
+#[test]
+fn too_many_words_are_refused_and_the_others_stay() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    for index in (0..MAX_WORDS as u64).rev() {
+        operation.add_word(word(index), 0, index + 1).unwrap();
+    }
+    assert!(matches!(operation.add_word(word(50), 0, 1), Err(Error::TooManyWords)));
+    assert!(matches!(operation.own_block(0, Policy::None), Err(Error::TooManyWords)));
+    assert!(operation.execute());
+    for index in 0..MAX_WORDS as u64 {
+        assert_eq!(raw(&pmwcas, index), index + 1, "the order of words mixed up their values");
+    }
+    assert_eq!(raw(&pmwcas, 50), 0);
+}
+
+#[test]
+fn values_that_need_control_bits_are_refused() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    for bit in (0..64).map(|bit| 1_u64 << bit).filter(|bit| bit & CONTROL_BITS != 0) {
+        for value in [bit, bit | 5, u64::MAX] {
+            let refused = [
+                operation.add_word(word(0), value, 1).unwrap_err(),
+                operation.add_word(word(0), 1, value).unwrap_err(),
+                operation.reserve_entry(word(0), value, Policy::None).unwrap_err(),
+                operation.own_block(value, Policy::None).unwrap_err(),
+            ];
+            for error in refused {
+                assert!(matches!(error, Error::ControlBits { value: found } if found == value));
+            }
+        }
+    }
+    assert!(operation.execute());
+    assert_eq!(raw(&pmwcas, 0), 0);
+}
+
+#[test]
+fn addresses_that_are_no_words_are_refused() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    for off in [0, 1, word(0) + 4, u64::MAX] {
+        assert!(matches!(operation.add_word(off, 0, 1), Err(Error::NotAWord { .. })), "{off}");
+        let error = operation.reserve_entry(off, 0, Policy::None).unwrap_err();
+        assert!(matches!(error, Error::NotAWord { .. }), "{off}");
+    }
+}
+
+#[test]
+fn a_removed_word_is_left_alone() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    for index in 0..4 {
+        operation.add_word(word(index), 0, 9).unwrap();
+    }
+    operation.remove_word(word(2)).unwrap();
+    operation.remove_word(word(0)).unwrap();
+    assert!(matches!(operation.remove_word(word(2)), Err(Error::NoSuchWord { .. })));
+    assert!(matches!(operation.remove_word(0), Err(Error::NoSuchWord { .. })));
+    operation.add_word(word(2), 0, 8).unwrap();
+    assert!(operation.execute());
+    assert_eq!([0, 1, 2, 3].map(|index| raw(&pmwcas, index)), [0, 9, 8, 9]);
+}
+
+#[test]
+fn a_discarded_operation_changes_nothing_and_gives_its_descriptor_back() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    for _ in 0..10_000 {
+        let mut operation = pmwcas.allocate(&guard).unwrap();
+        operation.add_word(word(0), 0, 9).unwrap();
+        operation.discard();
+    }
+    assert_eq!(raw(&pmwcas, 0), 0);
+}
+
+#[test]
+fn a_callback_that_is_not_in_the_table_is_refused() {
+    let pmwcas = in_memory::<Process>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let error = pmwcas.allocate_with_callback(&guard, 0).unwrap_err();
+    assert!(matches!(error, Error::NoSuchCallback { found: 0, known: 0 }), "{error}");
+}

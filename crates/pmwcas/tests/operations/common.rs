@@ -1,0 +1,160 @@
+//! What the tests share: pools, words to work on, seeded randomness, a watchdog.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pando_pmem::layout::CATALOG_OFF;
+use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
+use pando_pmwcas::{Finalize, Pmwcas};
+
+/// A folder in memory where the system has one, so that a pool costs no disk.
+pub fn folder() -> tempfile::TempDir {
+    let mut named = tempfile::Builder::new();
+    named.prefix("pando-test-");
+    named.tempdir_in("/dev/shm").or_else(|_| named.tempdir()).unwrap()
+}
+
+pub fn options() -> CreateOptions {
+    CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false }
+}
+
+/// A pool of `mib` MiB in anonymous memory.
+pub fn in_memory<D: Domain>(mib: u64, callbacks: &[Finalize<D>]) -> Arc<Pmwcas<D>> {
+    let pool = Pool::anonymous(&CreateOptions { max_bytes: mib << 20, ..options() }).unwrap();
+    Arc::new(Pmwcas::open(pool, callbacks).unwrap())
+}
+
+pub fn create<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
+    Pmwcas::open(Pool::create(path, &options()).unwrap(), callbacks).unwrap()
+}
+
+pub fn open<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
+    Pmwcas::open(Pool::open(path, &OpenPool::default()).unwrap(), callbacks).unwrap()
+}
+
+/// Drops the handle as a crash would.
+pub fn crash<D: Domain>(pmwcas: Pmwcas<D>) {
+    let pool = Arc::clone(pmwcas.pool_handle());
+    drop(pmwcas);
+    pool.abandon();
+}
+
+/// Word number `index` for tests: one of the catalog's, zero in a new pool.
+pub const fn word(index: u64) -> u64 {
+    CATALOG_OFF + index * 8
+}
+
+pub fn read<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
+    pmwcas.read(&pmwcas.pool().pin().unwrap(), word(index))
+}
+
+/// What the word holds, control bits and all.
+pub fn raw<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
+    pmwcas.pool().word(word(index)).load(std::sync::atomic::Ordering::Acquire)
+}
+
+/// One operation: (word, expected, new) for each.
+pub fn change<D: Domain>(pmwcas: &Pmwcas<D>, words: &[(u64, u64, u64)]) -> bool {
+    let guard = pmwcas.pool().pin().unwrap();
+    let mut operation = pmwcas.allocate(&guard).unwrap();
+    for &(index, expected, new) in words {
+        operation.add_word(word(index), expected, new).unwrap();
+    }
+    operation.execute()
+}
+
+/// Gives word `index`, which holds zero, a block of `bytes` full of `stamp`; the block's offset.
+pub fn give<D: Domain>(pmwcas: &Pmwcas<D>, index: u64, bytes: u64, stamp: u8) -> u64 {
+    let guard = pmwcas.pool().pin().unwrap();
+    let block = stamped(&guard, bytes, stamp);
+    let off = block.off();
+    block.activate(word(index));
+    off
+}
+
+pub fn stamped<'guard, 'pool, D: Domain>(
+    guard: &'guard pando_pmem::Guard<'pool, D>,
+    bytes: u64,
+    stamp: u8,
+) -> pando_pmem::Reservation<'guard, 'pool, D> {
+    let mut block = guard.reserve(bytes).unwrap();
+    block.write(0, &vec![stamp; bytes as usize]);
+    block.flush(0, bytes);
+    block
+}
+
+pub fn holds<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64, stamp: u8) -> bool {
+    // SAFETY: the caller's block is active and nobody writes to it meanwhile.
+    unsafe { pool.bytes(off, bytes) }.iter().all(|&byte| byte == stamp)
+}
+
+/// Offsets of the active blocks, in order.
+pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<u64> {
+    let mut blocks = Vec::new();
+    pool.visit_active(&mut |block| {
+        blocks.push(block.off);
+        ControlFlow::Continue(())
+    });
+    blocks
+}
+
+/// How many more blocks of `bytes` the pool can give.
+pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
+    let attempt = |_| {
+        pool.pin().unwrap().collect();
+        let guard = pool.pin().unwrap();
+        std::iter::from_fn(|| guard.reserve(bytes).ok()).collect::<Vec<_>>().len()
+    };
+    (0..12).map(attempt).max().unwrap_or(0)
+}
+
+/// SplitMix64: the seed is printed, and the same seed gives the same run.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        println!("seed {seed:#x}");
+        Self(seed)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// `count` different numbers below `bound`.
+    pub fn distinct(&mut self, count: usize, bound: u64) -> Vec<u64> {
+        let mut drawn = Vec::with_capacity(count);
+        while drawn.len() < count {
+            let next = self.below(bound);
+            if !drawn.contains(&next) {
+                drawn.push(next);
+            }
+        }
+        drawn
+    }
+}
+
+/// Runs `work`; fails, and does not hang, if it takes longer than any machine should.
+pub fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || sender.send(work()));
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(result) => result,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: waits for ever"),
+        Err(_) => match worker.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(_) => panic!("{what}: no result"),
+        },
+    }
+}
+
+/// Whether `error` only says that the pool has no room now.
+pub fn is_full(error: &Error) -> bool {
+    matches!(error, Error::PoolFull { .. })
+}

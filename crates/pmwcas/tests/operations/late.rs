@@ -1,0 +1,178 @@
+//! Threads that pause at any write while others finish, reuse descriptors and bring old values
+//! back, and then go on: what they still do must come to nothing.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use pando_pmem::Domain;
+use pando_pmem::testing::{CutShort, never_stop, pause_after};
+use pando_pmwcas::Pmwcas;
+
+use crate::common::{change, in_memory, in_time, raw, read};
+
+/// A thread that pauses before its `writes`-th pool write.
+struct Paused<R> {
+    thread: JoinHandle<R>,
+    go_on: Sender<()>,
+    stopped: Receiver<bool>,
+}
+
+impl<R: Send + 'static> Paused<R> {
+    fn start(writes: u64, work: impl FnOnce() -> R + Send + 'static) -> Self {
+        let (tell, stopped) = channel();
+        let (go_on, wait) = channel();
+        let thread = std::thread::spawn(move || {
+            pause_after(writes, tell.clone(), wait);
+            let result = work();
+            never_stop();
+            let _ = tell.send(true);
+            result
+        });
+        Self { thread, go_on, stopped }
+    }
+
+    /// Waits until it pauses or is done; whether it is done.
+    fn is_done(&self) -> bool {
+        self.stopped.recv().unwrap()
+    }
+
+    fn resume(self) -> R {
+        let _ = self.go_on.send(());
+        self.thread.join().unwrap()
+    }
+}
+
+type Words = &'static [(u64, u64, u64)];
+const THREE: Words = &[(0, 0, 5), (1, 0, 5), (2, 0, 5)];
+
+/// Pauses an operation everywhere; `meanwhile` says what the operation must return if that can
+/// be told from outside.
+fn pause_everywhere<D: Domain>(meanwhile: fn(&Pmwcas<D>) -> Option<bool>, after: fn(&Pmwcas<D>)) {
+    for writes in 0.. {
+        let pmwcas = in_memory::<D>(1, &[]);
+        let victim = Arc::clone(&pmwcas);
+        let paused = Paused::start(writes, move || change(&victim, THREE));
+        if paused.is_done() {
+            assert!(paused.resume());
+            assert!(writes > 8);
+            return;
+        }
+        in_time("meanwhile", move || {
+            let expected = meanwhile(&pmwcas);
+            let result = paused.resume();
+            assert!(expected.is_none_or(|expected| expected == result), "paused at {writes}");
+            after(&pmwcas);
+        });
+    }
+}
+
+fn all_domains(
+    process: (fn(&Pmwcas<CutShort>) -> Option<bool>, fn(&Pmwcas<CutShort>)),
+    adr: (fn(&Pmwcas<CutShort<true>>) -> Option<bool>, fn(&Pmwcas<CutShort<true>>)),
+) {
+    pause_everywhere(process.0, process.1);
+    pause_everywhere(adr.0, adr.1);
+}
+
+fn only_read<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
+    let found = [2, 0, 1].map(|at| read(pmwcas, at));
+    assert!(found == [0; 3] || found == [5; 3], "{found:?}");
+    // Nobody changes anything, so it has to succeed.
+    Some(true)
+}
+
+fn all_are_five<D: Domain>(pmwcas: &Pmwcas<D>) {
+    assert_eq!([0, 1, 2].map(|at| raw(pmwcas, at)), [5; 3]);
+}
+
+#[test]
+fn an_operation_paused_anywhere_among_readers_succeeds() {
+    all_domains((only_read, all_are_five), (only_read, all_are_five));
+}
+
+fn change_one<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
+    let found = read(pmwcas, 1);
+    assert!(change(pmwcas, &[(1, found, 9)]));
+    // If its new value was seen, it has succeeded; else its word was changed before it.
+    Some(found == 5)
+}
+
+fn nine_in_the_middle<D: Domain>(pmwcas: &Pmwcas<D>) {
+    let found = [0, 1, 2].map(|at| raw(pmwcas, at));
+    assert!(found == [0, 9, 0] || found == [5, 9, 5], "{found:?}");
+}
+
+#[test]
+fn an_operation_paused_anywhere_and_overtaken_tells_the_truth() {
+    all_domains((change_one, nine_in_the_middle), (change_one, nine_in_the_middle));
+}
+
+/// Away and back: many operations on the same words, and in the end the old values again.
+fn away_and_back<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
+    let start = read(pmwcas, 0);
+    for round in 0..20 {
+        let from = if round == 0 { start } else { 100 + round };
+        assert!(change(pmwcas, &[0, 1, 2].map(|at| (at, from, 101 + round))));
+    }
+    assert!(change(pmwcas, &[0, 1, 2].map(|at| (at, 120, 0))));
+    // Whenever it looked, it found the old values or was helped: it cannot have failed.
+    Some(true)
+}
+
+fn not_torn<D: Domain>(pmwcas: &Pmwcas<D>) {
+    let found = [0, 1, 2].map(|at| raw(pmwcas, at));
+    // 0 if it had succeeded before the others went away and back, 5 if it did so after.
+    assert!(found == [0; 3] || found == [5; 3], "{found:?}");
+}
+
+#[test]
+fn an_operation_paused_anywhere_while_its_old_values_go_and_come_back_is_whole() {
+    all_domains((away_and_back, not_torn), (away_and_back, not_torn));
+}
+
+/// The owner pauses at one write, a helper at another; the owner goes on, finishes, reuses its
+/// descriptor many times with the same words and the same old values; then the helper goes on.
+#[test]
+fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
+    let mut pairs = 0;
+    for owner_writes in 0.. {
+        for helper_writes in 0.. {
+            let pmwcas = in_memory::<CutShort<true>>(1, &[]);
+            let own = Arc::clone(&pmwcas);
+            let owner = Paused::start(owner_writes, move || {
+                let first = change(&own, THREE);
+                // One descriptor after the other, so the first is in use again at once.
+                for _ in 0..9 {
+                    assert!(change(&own, &[(0, 5, 0), (1, 5, 0), (2, 5, 0)]));
+                    assert!(change(&own, THREE));
+                }
+                assert!(change(&own, &[(0, 5, 0), (1, 5, 0), (2, 5, 0)]));
+                first
+            });
+            let owner_done = owner.is_done();
+            let help = Arc::clone(&pmwcas);
+            let helper = Paused::start(helper_writes, move || {
+                (read(&help, 0), read(&help, 1), read(&help, 2))
+            });
+            let helper_done = helper.is_done();
+            in_time("late", move || {
+                assert!(owner.resume(), "the owner failed, spuriously");
+                let (first, second, third) = helper.resume();
+                assert!([first, second, third].iter().all(|&seen| seen == 0 || seen == 5));
+                assert_eq!([0, 1, 2].map(|at| raw(&pmwcas, at)), [0; 3], "a late install stayed");
+                assert!(change(&pmwcas, THREE));
+            });
+            pairs += 1;
+            if helper_done {
+                break;
+            }
+            assert!(!owner_done || helper_writes == 0, "nothing was in the way of the reader");
+        }
+        if owner_writes > 45 {
+            break;
+        }
+    }
+    println!("{pairs} pairs of pauses");
+    assert!(pairs > 100, "{pairs}");
+}
