@@ -4,7 +4,7 @@
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 
-use crate::layout::HEADER_BYTES;
+use crate::layout::{HEADER_BYTES, Link};
 use crate::node::{Context, Inner, Leaf};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
@@ -87,7 +87,7 @@ impl<D: Domain> BzTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut audit = Audit::default();
-        let root = context.read(self.root_off());
+        let root = context.link(self.root_off());
         walk(context, &mut audit, root, 1, None, None, &mut None);
         Ok(audit)
     }
@@ -101,27 +101,40 @@ impl<D: Domain> BzTree<D> {
 fn walk<'op, D: Domain>(
     context: Context<'op, '_, D>,
     audit: &mut Audit,
-    off: u64,
+    link: Link,
     depth: u64,
     low: Option<&'op [u8]>,
     high: Option<&'op [u8]>,
     leaf_depth: &mut Option<u64>,
 ) {
+    let off = link.off();
     let Some(bytes) = context.pool().active_block(off) else {
-        audit.problem(ProblemClass::Block, off, "the node is reachable, but its block is not allocated");
+        audit.problem(
+            ProblemClass::Block,
+            off,
+            "the node is reachable, but its block is not allocated",
+        );
         return;
     };
     audit.blocks.push(Block { off, bytes });
-    let node = context.node(off);
+    let node = context.node(link);
     if node.header.node_bytes != bytes {
         let found = node.header.node_bytes;
-        audit.problem(ProblemClass::Block, off, format!("the node says {found} bytes, its block has {bytes}"));
+        audit.problem(
+            ProblemClass::Block,
+            off,
+            format!("the node says {found} bytes, its block has {bytes}"),
+        );
         return;
     }
     if node.is_leaf() {
         audit.stat.height = audit.stat.height.max(depth);
         if *leaf_depth.get_or_insert(depth) != depth {
-            audit.problem(ProblemClass::Structure, off, format!("the leaf is at level {depth}, others are not"));
+            audit.problem(
+                ProblemClass::Structure,
+                off,
+                format!("the leaf is at level {depth}, others are not"),
+            );
         }
         walk_leaf(context, audit, Leaf::read(context, node), low, high);
         return;
@@ -141,10 +154,18 @@ fn walk<'op, D: Domain>(
         let to = if index + 1 < inner.children() {
             let separator = inner.separator(context, index);
             if from.is_some_and(|from| from >= separator) {
-                audit.problem(ProblemClass::Separator, off, format!("separator {index} does not ascend"));
+                audit.problem(
+                    ProblemClass::Separator,
+                    off,
+                    format!("separator {index} does not ascend"),
+                );
             }
             if high.is_some_and(|high| separator >= high) {
-                audit.problem(ProblemClass::Separator, off, format!("separator {index} is beyond the node's range"));
+                audit.problem(
+                    ProblemClass::Separator,
+                    off,
+                    format!("separator {index} is beyond the node's range"),
+                );
             }
             Some(separator)
         } else {
@@ -184,7 +205,11 @@ fn walk_leaf<D: Domain>(
         }
         let key = leaf.key(context, meta);
         if last.is_some_and(|last| last >= key) {
-            audit.problem(ProblemClass::Order, off, format!("sorted record {slot} does not ascend"));
+            audit.problem(
+                ProblemClass::Order,
+                off,
+                format!("sorted record {slot} does not ascend"),
+            );
         }
         last = Some(key);
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Reservation};
 
 use crate::layout::{
-    HEADER_BYTES, Header, Kind, LeafStatus, Meta, MIN_RECORD_BYTES, SHAPE_AT, STATUS_AT, Shape,
+    HEADER_BYTES, Header, Hint, Kind, LeafStatus, Link, MIN_RECORD_BYTES, Meta, SHAPE_AT,
+    STATUS_AT, Shape,
 };
 use crate::node::{Context, Inner, Leaf, compare_keys};
 
@@ -24,14 +25,22 @@ pub(crate) fn live_bytes(records: &[LiveRecord<'_>]) -> u64 {
     records.iter().map(|record| record.meta.padded_bytes() + 8).sum()
 }
 
-fn uniform_stride(records: &[LiveRecord<'_>]) -> u64 {
+fn uniform_bytes(records: &[LiveRecord<'_>]) -> u64 {
     let Some(first) = records.first() else { return 0 };
     let alike = |record: &LiveRecord<'_>| {
         record.meta.key_bytes() == 8
             && !record.meta.is_pointer()
             && record.meta.record_bytes() == first.meta.record_bytes()
     };
-    if records.iter().all(alike) { first.meta.padded_bytes() } else { 0 }
+    if records.iter().all(alike) { first.meta.record_bytes() } else { 0 }
+}
+
+/// A node that is not linked yet.
+#[derive(Debug)]
+pub(crate) struct NewNode<'op, 'pool, D: Domain> {
+    pub block: Reservation<'op, 'pool, D>,
+    /// The word that will name it.
+    pub link: Link,
 }
 
 /// Builds a leaf of `records`, which ascend, with at least `free_bytes` of room.
@@ -39,7 +48,7 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
     records: &[LiveRecord<'_>],
     free_bytes: u64,
-) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
     let count = records.len() as u64;
     let storage_bytes: u64 = records.iter().map(|record| record.meta.padded_bytes()).sum();
     let metadata_end = HEADER_BYTES + count * 8;
@@ -50,7 +59,7 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     let header = Header { kind: Kind::Leaf, count, node_bytes };
     block.write_u64(0, header.encode());
     block.write_u64(STATUS_AT, LeafStatus::new(count, storage_bytes, 0).0);
-    block.write_u64(SHAPE_AT, Shape { sorted_at, stride: uniform_stride(records) }.encode());
+    block.write_u64(SHAPE_AT, Shape { sorted_at, record_bytes: uniform_bytes(records) }.encode());
     let mut at = sorted_at;
     if let Some(metadata) = block.range_mut(HEADER_BYTES, count * 8) {
         for (place, record) in metadata.as_chunks_mut::<8>().0.iter_mut().zip(records) {
@@ -68,7 +77,9 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     block.zero(metadata_end, slots * 8);
     block.flush(0, metadata_end + slots * 8);
     block.flush(sorted_at, storage_bytes);
-    Ok(block)
+    let hint = Hint::Leaf { metadata_at: metadata_end, sorted_at };
+    let link = Link::new(block.off(), hint);
+    Ok(NewNode { block, link })
 }
 
 /// Copies the records one behind the other, word by word: they are short and padded to words.
@@ -110,7 +121,7 @@ pub(crate) fn value<'op, 'pool, D: Domain>(
 /// The content of an inner node: children, and the separators between them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InnerContent<'op> {
-    pub children: Vec<u64>,
+    pub children: Vec<Link>,
     pub separators: Vec<&'op [u8]>,
 }
 
@@ -174,14 +185,14 @@ impl<'op> InnerContent<'op> {
     }
 
     /// Replaces child `index` by two, with `separator` between them.
-    pub fn split_child(&mut self, index: usize, left: u64, separator: &'op [u8], right: u64) {
+    pub fn split_child(&mut self, index: usize, left: Link, separator: &'op [u8], right: Link) {
         self.children[index] = left;
         self.children.insert(index + 1, right);
         self.separators.insert(index, separator);
     }
 
     /// Replaces the children `left` and `left + 1` by one.
-    pub fn merge_children(&mut self, left: usize, merged: u64) {
+    pub fn merge_children(&mut self, left: usize, merged: Link) {
         self.children[left] = merged;
         self.children.remove(left + 1);
         self.separators.remove(left);
@@ -191,7 +202,7 @@ impl<'op> InnerContent<'op> {
     pub fn build<'pool, D: Domain>(
         &self,
         context: Context<'op, 'pool, D>,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
         let bytes = self.bytes();
         let mut block = context.guard.reserve(bytes)?;
         let count = self.children.len() as u64;
@@ -202,9 +213,9 @@ impl<'op> InnerContent<'op> {
         let header = Header { kind: Kind::Inner, count, node_bytes: block.bytes() };
         block.write_u64(0, header.encode());
         block.write_u64(STATUS_AT, 0);
-        block.write_u64(SHAPE_AT, Shape { sorted_at: at, stride }.encode());
+        block.write_u64(SHAPE_AT, Shape { sorted_at: at, record_bytes: stride }.encode());
         for (index, child) in self.children.iter().enumerate() {
-            block.write_u64(HEADER_BYTES + index as u64 * 8, *child);
+            block.write_u64(HEADER_BYTES + index as u64 * 8, child.0);
         }
         for (index, separator) in self.separators.iter().enumerate() {
             if stride != 8 {
@@ -215,7 +226,9 @@ impl<'op> InnerContent<'op> {
             at += separator.len() as u64;
         }
         block.flush(0, bytes);
-        Ok(block)
+        let hint = if stride == 8 { Hint::Inner { children: count } } else { Hint::None };
+        let link = Link::new(block.off(), hint);
+        Ok(NewNode { block, link })
     }
 }
 
@@ -274,4 +287,3 @@ impl Leaf {
         newest
     }
 }
-

@@ -16,7 +16,7 @@ use crate::node::{Context, Leaf, Probe, Side, compare_keys, key_prefix};
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
-const FIRST_BATCH: usize = 16;
+const FIRST_BATCH: usize = 12;
 /// Room for the first batch, in bytes; more is made as it is needed.
 const FIRST_BYTES: usize = 512;
 
@@ -50,7 +50,12 @@ struct Candidate {
 impl Candidate {
     #[inline(always)]
     fn new<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Self {
-        Self { prefix: key_prefix(leaf.key(context, meta)), meta }
+        let prefix = if meta.key_bytes() == 8 {
+            leaf.key_number(context, meta)
+        } else {
+            key_prefix(leaf.key(context, meta))
+        };
+        Self { prefix, meta }
     }
 
     #[inline(always)]
@@ -61,6 +66,21 @@ impl Candidate {
             }
             leaf.key(context, self.meta).cmp(leaf.key(context, other.meta))
         })
+    }
+}
+
+impl Candidate {
+    #[inline(always)]
+    fn compare_probe<D: Domain>(
+        self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        probe: Probe<'_>,
+    ) -> Compare {
+        match probe.number {
+            Some(number) if self.meta.key_bytes() == 8 => self.prefix.cmp(&number),
+            _ => leaf.key(context, self.meta).cmp(probe.bytes),
+        }
     }
 }
 
@@ -182,12 +202,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             if !meta.is_settled() {
                 continue;
             }
+            let candidate = Candidate::new(context, leaf, meta);
             let beyond = probe.is_some_and(|probe| {
-                let found = compare_keys(leaf.key(context, meta), probe.bytes);
+                let found = candidate.compare_probe(context, leaf, probe);
                 found == if order == Order::Ascending { Compare::Less } else { Compare::Greater }
             });
             if !beyond {
-                self.unsorted.push(Candidate::new(context, leaf, meta));
+                self.unsorted.push(candidate);
             }
         }
         // Stable, and from newest to oldest before: the first of equal keys is the newest.
@@ -204,7 +225,6 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         leaf: &Leaf,
         probe: Option<Probe<'_>>,
     ) -> Stop {
-        leaf.prefetch(context);
         let mut slot = probe.map_or(0, |probe| leaf.sorted_position(context, probe));
         self.gather_unsorted(context, leaf, probe);
         let mut newer = 0;
@@ -216,17 +236,15 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 (None, None) => return Stop::LeafDone,
                 (Some(sorted), None) => (sorted, 1, 0),
                 (None, Some(first)) => (first, 0, 1),
-                (Some(sorted), Some(first)) => {
-                    match sorted.compare(context, leaf, first) {
-                        Compare::Less => (sorted, 1, 0),
-                        Compare::Equal => (first, 1, 1),
-                        Compare::Greater => (first, 0, 1),
-                    }
-                }
+                (Some(sorted), Some(first)) => match sorted.compare(context, leaf, first) {
+                    Compare::Less => (sorted, 1, 0),
+                    Compare::Equal => (first, 1, 1),
+                    Compare::Greater => (first, 0, 1),
+                },
             };
             slot += taken.1;
             newer += taken.2;
-            if let Some(stop) = self.take(context, leaf, taken.0.meta, probe) {
+            if let Some(stop) = self.take(context, leaf, taken.0, probe) {
                 return stop;
             }
         }
@@ -257,69 +275,74 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 (None, None) => return Stop::LeafDone,
                 (Some(sorted), None) => (sorted, 1, 0),
                 (None, Some(first)) => (first, 0, 1),
-                (Some(sorted), Some(first)) => {
-                    match sorted.compare(context, leaf, first) {
-                        Compare::Greater => (sorted, 1, 0),
-                        Compare::Equal => (first, 1, 1),
-                        Compare::Less => (first, 0, 1),
-                    }
-                }
+                (Some(sorted), Some(first)) => match sorted.compare(context, leaf, first) {
+                    Compare::Greater => (sorted, 1, 0),
+                    Compare::Equal => (first, 1, 1),
+                    Compare::Less => (first, 0, 1),
+                },
             };
             slot -= taken.1;
             newer += taken.2;
-            if let Some(stop) = self.take(context, leaf, taken.0.meta, probe) {
+            if let Some(stop) = self.take(context, leaf, taken.0, probe) {
                 return stop;
             }
         }
     }
 
     /// Copies a record into the batch if it counts; says how to stop if that is due.
-    #[inline]
+    #[inline(always)]
     fn take(
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        meta: Meta,
+        candidate: Candidate,
         probe: Option<Probe<'_>>,
     ) -> Option<Stop> {
-        let key = leaf.key(context, meta);
+        let meta = candidate.meta;
         if self.next == (Next::Key { included: false })
-            && probe.is_some_and(|probe| key == probe.bytes)
+            && probe.is_some_and(|probe| candidate.compare_probe(context, leaf, probe).is_eq())
         {
             return None;
         }
-        let (end, beyond) = match self.order {
-            Order::Ascending => (&self.range.high, Compare::Greater),
-            Order::Descending => (&self.range.low, Compare::Less),
-        };
-        let out_of_range = match end {
-            Bound::Unbounded => false,
-            Bound::Included(end) => compare_keys(key, end) == beyond,
-            Bound::Excluded(end) => matches!(
-                compare_keys(key, end),
-                found if found == beyond || found == Compare::Equal
-            ),
-        };
-        if out_of_range {
+        if self.is_out_of_range(context, leaf, meta) {
             return Some(Stop::RangeDone);
         }
         if !meta.is_visible() {
             return None;
         }
-        // If it was superseded or deleted since its metadata was read, what is there now is found
-        // by looking again.
-        let Some(value) = leaf.value(context, meta) else { return Some(Stop::GoOn) };
         let at = self.bytes.len();
-        if meta.is_pointer() {
-            self.bytes.extend_from_slice(key);
+        let key_bytes = meta.key_bytes() as usize;
+        let value_bytes = if meta.is_pointer() {
+            // If it was superseded or deleted since its metadata was read, what is there now is
+            // found by looking again.
+            let Some(value) = leaf.value(context, meta) else { return Some(Stop::GoOn) };
+            self.bytes.extend_from_slice(leaf.key(context, meta));
             self.bytes.extend_from_slice(value);
+            value.len()
         } else {
             // Key and value stand side by side.
             let record = context.bytes(leaf.node.off + meta.offset(), meta.record_bytes());
             self.bytes.extend_from_slice(record);
-        }
-        self.places.push(Place { at, key_bytes: key.len(), value_bytes: value.len() });
+            record.len() - key_bytes
+        };
+        self.places.push(Place { at, key_bytes, value_bytes });
         (self.places.len() >= self.batch).then_some(Stop::GoOn)
+    }
+
+    #[inline(always)]
+    fn is_out_of_range(&self, context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> bool {
+        let (end, beyond) = match self.order {
+            Order::Ascending => (&self.range.high, Compare::Greater),
+            Order::Descending => (&self.range.low, Compare::Less),
+        };
+        match end {
+            Bound::Unbounded => false,
+            Bound::Included(end) => compare_keys(leaf.key(context, meta), end) == beyond,
+            Bound::Excluded(end) => {
+                let found = compare_keys(leaf.key(context, meta), end);
+                found == beyond || found.is_eq()
+            }
+        }
     }
 }
 

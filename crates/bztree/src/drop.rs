@@ -22,7 +22,7 @@ impl<D: Domain> BzTree<D> {
             self.remove_all()?;
             let guard = self.pin()?;
             let context = self.context(&guard);
-            let root = context.node(context.read(self.root_off()));
+            let root = context.node(context.link(self.root_off()));
             if !root.is_leaf() {
                 // Leaves that found no neighbour to merge with when they became empty.
                 self.tidy_empty(context, Probe::new(&[]))?;
@@ -31,7 +31,7 @@ impl<D: Domain> BzTree<D> {
             let status_off = root.off + STATUS_AT;
             let status = LeafStatus(context.read(status_off));
             let seal = (status_off, status.0, status.frozen().0);
-            match self.pmwcas().drop_map(&guard, entry, root.off, seal) {
+            match self.pmwcas().drop_map(&guard, entry, root.link.0, seal) {
                 Err(MapError::Busy) => {}
                 result => return result.map_err(storage),
             }

@@ -5,7 +5,7 @@ use pando_pmem::Domain;
 
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::node::{Probe, Side};
+use crate::node::{Probe, Side, Superseded};
 use crate::tree::BzTree;
 use crate::write::Intent;
 
@@ -23,14 +23,9 @@ impl<D: Domain> BzTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         loop {
-            let leaf = self.find_leaf(context, probe);
-            let Some((_, meta)) = leaf.find(context, probe, None, None).visible() else {
-                return Ok(None);
-            };
+            let found = self.find_leaf(context, probe).get(context, probe);
             // A block that is gone was superseded or deleted meanwhile: look again.
-            if let Some(value) = leaf.value(context, meta) {
-                return Ok(Some(visit(value)));
-            }
+            let Err(Superseded) = found else { return Ok(found.ok().flatten().map(visit)) };
         }
     }
 

@@ -11,12 +11,15 @@
 //!      header   status   shape    n children  n - 1 keys                  (all keys of 8 bytes)
 //!
 //! header       63..56 kind   55..48 zero      47..32 sorted records, or children   31..0 node_bytes
-//! shape        63..48 zero   47..16 offset of the sorted records or keys  15..0 their stride, or 0
+//! shape        63..48 zero   47..16 offset of the sorted records or keys  15..0 length of each, or 0
 //! key place    63..32 offset                31..0 length
 //! leaf status  63..61 control  60 frozen  59..44 records  43..22 bytes of records  21..0 deleted bytes
 //! inner status 63..61 control  60 frozen  59..0 version, raised by every change of a child
 //! metadata     63..61 control  60 visible  59 reserved  58 pointer  57..32 offset  31..16 key length
 //!              15..0 record length
+//! link         63..61 control  60 zero  59..48 hint  47..0 offset of a node
+//! hint         of a leaf: 11 one  10..6 line of the first unsorted metadata  5..0 line of the
+//!              first sorted record; of an inner node: 11 zero  10..0 children; zero if unknown
 //! reserved     63..61 control  60 zero  59 one  58 zero  57..48 incarnation  47..32 hash of the key
 //!              31..16 key length  15..0 record length
 //! ```
@@ -29,8 +32,11 @@
 //! value's block: length (a word), bytes
 //! ```
 //!
+//! Links are what children and the entry word hold. The hint tells a descent which lines of a leaf
+//! to ask for before it has seen the leaf's header; it is never more than a hint.
+//!
 //! A leaf's sorted records whose keys have 8 bytes, and which are equally long and inline, stand
-//! in order, one `stride` apart, so that a search needs no metadata. An inner node whose keys all
+//! in order, one length (padded) apart, so that a search needs no metadata. An inner node whose keys all
 //! have 8 bytes keeps them side by side, without key places.
 
 /// Bytes before the metadata of a leaf and the children of an inner node.
@@ -82,18 +88,90 @@ impl Header {
 pub(crate) struct Shape {
     /// Offset of the first sorted record, or the first key.
     pub sorted_at: u64,
-    /// Distance of sorted records or keys, if keys have 8 bytes and all are alike; else zero.
-    pub stride: u64,
+    /// Length of each sorted record or key, if keys have 8 bytes and all are alike; else zero.
+    pub record_bytes: u64,
 }
 
 impl Shape {
     pub fn encode(self) -> u64 {
-        self.sorted_at << 16 | self.stride
+        self.sorted_at << 16 | self.record_bytes
     }
 
     #[inline(always)]
     pub fn decode(word: u64) -> Self {
-        Self { sorted_at: (word >> 16) & 0xFFFF_FFFF, stride: word & 0xFFFF }
+        Self { sorted_at: (word >> 16) & 0xFFFF_FFFF, record_bytes: word & 0xFFFF }
+    }
+
+    /// Whether all sorted records or keys are alike, with keys of 8 bytes.
+    #[inline(always)]
+    pub fn is_uniform(self) -> bool {
+        self.record_bytes != 0
+    }
+
+    /// Distance of one sorted record or key from the next, if they are alike.
+    #[inline(always)]
+    pub fn stride(self) -> u64 {
+        padded(self.record_bytes)
+    }
+}
+
+/// The word that names a node: its offset, and a hint of its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link(pub u64);
+
+const LEAF_HINT: u16 = 1 << 11;
+
+/// What a link tells of the node's shape; offsets in the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// Nothing is known.
+    None,
+    /// A leaf: the lines of the first unsorted metadata and of the first sorted record.
+    Leaf { metadata_at: u64, sorted_at: u64 },
+    /// An inner node with so many children.
+    Inner { children: u64 },
+}
+
+impl Hint {
+    pub fn encode(self) -> u16 {
+        match self {
+            Self::Leaf { metadata_at, sorted_at } if metadata_at < 2048 && sorted_at < 4096 => {
+                LEAF_HINT | ((metadata_at / 64) as u16) << 6 | (sorted_at / 64) as u16
+            }
+            Self::Inner { children } if children < 2048 => children as u16,
+            _ => 0,
+        }
+    }
+}
+
+impl Link {
+    pub fn new(off: u64, hint: Hint) -> Self {
+        Self(off | u64::from(hint.encode()) << 48)
+    }
+
+    #[inline(always)]
+    pub fn off(self) -> u64 {
+        self.0 & ((1 << 48) - 1)
+    }
+
+    #[inline(always)]
+    pub fn hint_bits(self) -> u16 {
+        (self.0 >> 48) as u16 & 0xFFF
+    }
+
+    #[inline(always)]
+    pub fn hint(self) -> Hint {
+        let bits = self.hint_bits();
+        if bits & LEAF_HINT != 0 {
+            Hint::Leaf {
+                metadata_at: u64::from((bits >> 6) & 0x1F) * 64,
+                sorted_at: u64::from(bits & 0x3F) * 64,
+            }
+        } else if bits != 0 {
+            Hint::Inner { children: u64::from(bits) }
+        } else {
+            Hint::None
+        }
     }
 }
 
@@ -163,7 +241,9 @@ impl LeafStatus {
         let fits = HEADER_BYTES + records * 8 + block_bytes <= node_bytes
             && records <= MAX_RECORDS
             && block_bytes <= SIZE_MASK;
-        fits.then(|| Self((self.0 & FROZEN) | Self::new(records, block_bytes, self.deleted_bytes()).0))
+        fits.then(|| {
+            Self((self.0 & FROZEN) | Self::new(records, block_bytes, self.deleted_bytes()).0)
+        })
     }
 
     /// With a record of `bytes` bytes, and its metadata, deleted.
@@ -348,12 +428,25 @@ mod tests {
         assert_eq!(header.encode(), 0x0100_0012_0000_0800);
         assert_eq!(Header::decode(header.encode()), Some(header));
         assert_eq!(Header::decode(0x0300_0000_0000_0000), None);
-        assert_eq!(Shape { sorted_at: 0x123, stride: 16 }.encode(), 0x0000_0000_0123_0010);
+        assert_eq!(Shape { sorted_at: 0x123, record_bytes: 16 }.encode(), 0x0000_0000_0123_0010);
         assert_eq!(LeafStatus::new(2, 3, 4).0, 2 << 44 | 3 << 22 | 4);
         assert_eq!(LeafStatus::new(2, 3, 4).frozen().0, 1 << 60 | 2 << 44 | 3 << 22 | 4);
         assert_eq!(Meta::visible(0x10, 8, 16, false).0, 0x1000_0010_0008_0010);
         assert_eq!(Meta::visible(0x10, 8, 16, true).0, 0x1400_0010_0008_0010);
         assert_eq!(Meta::reserved(0x401, 0xABCD, 8, 16).0, 0x0801_ABCD_0008_0010);
+    }
+
+    #[test]
+    fn links_carry_an_offset_and_a_hint() {
+        let leaf = Link::new(0x1234_5678_9ABC, Hint::Leaf { metadata_at: 424, sorted_at: 1000 });
+        assert_eq!(leaf.0, 0x098F_1234_5678_9ABC);
+        assert_eq!(leaf.off(), 0x1234_5678_9ABC);
+        assert_eq!(leaf.hint(), Hint::Leaf { metadata_at: 384, sorted_at: 960 });
+        let inner = Link::new(64, Hint::Inner { children: 253 });
+        assert_eq!((inner.0, inner.hint()), (0x00FD_0000_0000_0040, Hint::Inner { children: 253 }));
+        let wide = Hint::Leaf { metadata_at: 2048, sorted_at: 64 };
+        assert_eq!(Link::new(64, wide).hint(), Hint::None);
+        assert_eq!(Link::new(64, Hint::Inner { children: 2048 }).hint(), Hint::None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pando_pmem::{Domain, Guard, Pool, Words};
 use pando_pmwcas::{CONTROL_BITS, Pmwcas};
 
 use crate::layout::{
-    HEADER_BYTES, Header, InnerStatus, Kind, LeafStatus, Meta, STATUS_AT, Shape,
+    HEADER_BYTES, Header, Hint, InnerStatus, Kind, LeafStatus, Link, Meta, STATUS_AT, Shape,
 };
 
 /// What an operation reads and writes with.
@@ -55,16 +55,50 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         unsafe { self.pool().bytes(off, bytes) }
     }
 
-    /// The node at `off`.
+    /// The link in the word at `off`.
     #[inline(always)]
-    pub fn node(self, off: u64) -> Node {
+    pub fn link(self, off: u64) -> Link {
+        Link(self.read(off))
+    }
+
+    /// Asks for the lines of a node ahead, all at once: the first, those of a leaf's unsorted
+    /// records, and those where the search of the sorted ones, or of the separators, turns first.
+    #[inline(always)]
+    pub fn prefetch(self, link: Link) {
+        let (pool, off) = (self.pool(), link.off());
+        pool.prefetch(off);
+        let (start, eighth) = match link.hint() {
+            Hint::None => {
+                pool.prefetch(off + 64);
+                return;
+            }
+            Hint::Leaf { metadata_at, sorted_at } => {
+                pool.prefetch(off + metadata_at);
+                pool.prefetch(off + metadata_at + 64);
+                for line in 1..4 {
+                    pool.prefetch((off + sorted_at).wrapping_sub(line * 64));
+                }
+                // A record of eight and eight bytes takes twice what its metadata takes.
+                (off + sorted_at, metadata_at / 4)
+            }
+            Hint::Inner { children } => (off + HEADER_BYTES + children * 8, children),
+        };
+        for turn in [4, 2, 6, 1, 3, 5, 7] {
+            pool.prefetch(start + eighth * turn);
+        }
+    }
+
+    /// The node that `link` names.
+    #[inline(always)]
+    pub fn node(self, link: Link) -> Node {
+        let off = link.off();
         let words = self.pool().words(off, HEADER_BYTES / 8);
         // Relaxed: the node was published by the word that led here, which was read with acquire.
         let header = Header::decode(words.load(0, Ordering::Relaxed));
         // A node that is reachable was written by this library; anything else is a damaged pool.
         let header =
             header.unwrap_or(Header { kind: Kind::Leaf, count: 0, node_bytes: HEADER_BYTES });
-        Node { off, header, shape: Shape::decode(words.load(2, Ordering::Relaxed)) }
+        Node { off, link, header, shape: Shape::decode(words.load(2, Ordering::Relaxed)) }
     }
 
     /// All words of a node.
@@ -78,6 +112,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub off: u64,
+    pub link: Link,
     pub header: Header,
     pub shape: Shape,
 }
@@ -124,8 +159,10 @@ pub(crate) fn compare_keys(left: &[u8], right: &[u8]) -> Compare {
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
-        None => key.iter().fold(0, |prefix, &byte| prefix << 8 | u64::from(byte))
-            << (8 * (8 - key.len()) % 64),
+        None => {
+            key.iter().fold(0, |prefix, &byte| prefix << 8 | u64::from(byte))
+                << (8 * (8 - key.len()) % 64)
+        }
     }
 }
 
@@ -144,12 +181,13 @@ fn search_numbers<D: Domain>(
     let key_at = |index: u64| words.load(first + index * stride, Ordering::Relaxed).swap_bytes();
     let mut low = 0;
     let mut size = count;
-    // Halving without a branch on the outcome: the comparison becomes a conditional move.
+    // Halving without a branch on the outcome: keys asked for at random have no pattern that a
+    // processor could predict, and the lines were asked for ahead.
     while size > 1 {
         let half = size / 2;
         let key = key_at(low + half - 1);
         let go_right = if above { key <= number } else { key < number };
-        low = if go_right { low + half } else { low };
+        low = std::hint::select_unpredictable(go_right, low + half, low);
         size -= half;
     }
     if size == 1 {
@@ -209,6 +247,14 @@ impl Leaf {
         context.bytes(self.node.off + meta.key_at(), meta.key_bytes())
     }
 
+    /// The key of a settled record that has eight bytes, as a number.
+    #[inline(always)]
+    pub fn key_number<D: Domain>(&self, context: Context<'_, '_, D>, meta: Meta) -> u64 {
+        let words = context.words(&self.node);
+        // Relaxed: as in `search_numbers`.
+        words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes()
+    }
+
     /// Offset of the word that names the value's block of a pointer record.
     pub fn pointer_off(&self, meta: Meta) -> u64 {
         self.node.off + meta.offset()
@@ -262,24 +308,18 @@ impl Leaf {
     ) -> bool {
         match probe.number {
             // Relaxed: as in `search_numbers`.
-            Some(number) => {
-                words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes() == number
-            }
+            Some(number) => words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes() == number,
             None => self.key(context, meta) == probe.bytes,
         }
     }
 
     /// Where among the sorted records `probe` is, or would be.
     #[inline(always)]
-    pub fn sorted_position<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        probe: Probe<'_>,
-    ) -> u64 {
+    pub fn sorted_position<D: Domain>(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> u64 {
         let shape = self.node.shape;
-        if let (true, Some(number)) = (shape.stride != 0, probe.number) {
+        if let (true, Some(number)) = (shape.is_uniform(), probe.number) {
             let words = context.words(&self.node);
-            let (first, stride) = (shape.sorted_at / 8, shape.stride / 8);
+            let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
             return search_numbers(words, first, stride, self.sorted(), number, false);
         }
         let (mut low, mut high) = (0, self.sorted());
@@ -292,30 +332,6 @@ impl Leaf {
             }
         }
         low
-    }
-
-    /// Asks for the lines that a search of this leaf will touch: those of the unsorted records,
-    /// and those where the search of the sorted ones turns first.
-    #[inline(always)]
-    pub fn prefetch<D: Domain>(&self, context: Context<'_, '_, D>) {
-        let pool = context.pool();
-        let records = self.status.records();
-        if records > self.sorted() {
-            pool.prefetch(self.meta_off(records - 1));
-            pool.prefetch(self.meta_off(self.sorted()));
-            let newest = self.node.off + self.node.header.node_bytes - self.status.block_bytes();
-            pool.prefetch(newest);
-            pool.prefetch(newest + 64);
-            pool.prefetch(newest + 128);
-        }
-        let shape = self.node.shape;
-        if shape.stride != 0 {
-            let start = self.node.off + shape.sorted_at;
-            let eighth = self.sorted() * shape.stride / 8;
-            for turn in [4, 2, 6, 1, 3, 5, 7] {
-                pool.prefetch(start + eighth * turn);
-            }
-        }
     }
 
     /// The newest settled record of the key: the unsorted records from the newest to the oldest,
@@ -332,8 +348,32 @@ impl Leaf {
         skip: Option<u64>,
         doubt: Option<(u32, u16)>,
     ) -> Found {
-        self.prefetch(context);
         let words = context.words(&self.node);
+        let found = self.find_unsorted(words, context, probe, skip, doubt);
+        if found.newest.is_some() {
+            return found;
+        }
+        let slot = self.sorted_position(context, probe);
+        if slot < self.sorted() {
+            let meta = self.meta(context, slot);
+            if meta.key_bytes() == probe.bytes.len() as u64
+                && self.has_key_in(words, context, meta, probe)
+            {
+                return Found { newest: Some((slot, meta)), ..found };
+            }
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn find_unsorted<D: Domain>(
+        &self,
+        words: Words<'_, D>,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        skip: Option<u64>,
+        doubt: Option<(u32, u16)>,
+    ) -> Found {
         let key_bytes = probe.bytes.len() as u64;
         let mut in_doubt = false;
         for slot in (self.sorted()..self.status.records()).rev() {
@@ -351,19 +391,66 @@ impl Leaf {
                 in_doubt |= meta.may_become(incarnation, hash, key_bytes);
             }
         }
-        let slot = self.sorted_position(context, probe);
-        if slot < self.sorted() {
-            let meta = self.meta(context, slot);
-            if meta.key_bytes() == key_bytes && self.has_key_in(words, context, meta, probe) {
-                return Found { newest: Some((slot, meta)), in_doubt };
-            }
-        }
         Found { newest: None, in_doubt }
+    }
+
+    /// The value of the key; `Err` if the block that held it is gone, so that the caller has to
+    /// look again.
+    ///
+    /// A leaf in which nothing was deleted or superseded when its status was read had, at that
+    /// moment, only visible sorted records; so their metadata need not be looked at.
+    #[inline(always)]
+    pub fn get<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+        probe: Probe<'_>,
+    ) -> Result<Option<&'op [u8]>, Superseded> {
+        let shape = self.node.shape;
+        if let (true, Some(number)) = (shape.is_uniform(), probe.number)
+            && self.status.deleted_bytes() == 0
+        {
+            let words = context.words(&self.node);
+            let found = self.find_unsorted(words, context, probe, None, None);
+            if let Some((_, meta)) = found.newest {
+                return self.visible_value(context, meta);
+            }
+            let slot = self.sorted_position(context, probe);
+            let at = shape.sorted_at + slot * shape.stride();
+            // Relaxed: as in `search_numbers`.
+            if slot == self.sorted() || words.load(at / 8, Ordering::Relaxed).swap_bytes() != number
+            {
+                return Ok(None);
+            }
+            return Ok(Some(context.bytes(self.node.off + at + 8, shape.record_bytes - 8)));
+        }
+        match self.find(context, probe, None, None).newest {
+            Some((_, meta)) => self.visible_value(context, meta),
+            None => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    fn visible_value<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+        meta: Meta,
+    ) -> Result<Option<&'op [u8]>, Superseded> {
+        if !meta.is_visible() {
+            return Ok(None);
+        }
+        self.value(context, meta).map(Some).ok_or(Superseded)
     }
 }
 
+/// A value's block went away between the look at its record and at the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Superseded;
+
 /// The bytes of a value that has a block of its own.
-pub(crate) fn value_of_block<'op, D: Domain>(context: Context<'op, '_, D>, block: u64) -> &'op [u8] {
+pub(crate) fn value_of_block<'op, D: Domain>(
+    context: Context<'op, '_, D>,
+    block: u64,
+) -> &'op [u8] {
     let bytes = context.fixed(block);
     context.bytes(block + 8, bytes)
 }
@@ -399,20 +486,16 @@ impl Inner {
     }
 
     #[inline(always)]
-    pub fn child<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> u64 {
-        context.read(self.child_off(index))
+    pub fn child<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Link {
+        context.link(self.child_off(index))
     }
 
     /// Separator `index`: the lowest key that child `index + 1` may hold.
     #[inline(always)]
-    pub fn separator<'op, D: Domain>(
-        &self,
-        context: Context<'op, '_, D>,
-        index: u64,
-    ) -> &'op [u8] {
+    pub fn separator<'op, D: Domain>(&self, context: Context<'op, '_, D>, index: u64) -> &'op [u8] {
         let shape = self.node.shape;
-        if shape.stride != 0 {
-            return context.bytes(self.node.off + shape.sorted_at + index * shape.stride, 8);
+        if shape.is_uniform() {
+            return context.bytes(self.node.off + shape.sorted_at + index * 8, 8);
         }
         let place = context.fixed(self.child_off(self.children() + index));
         context.bytes(self.node.off + (place >> 32), place & 0xFFFF_FFFF)
@@ -428,7 +511,7 @@ impl Inner {
     ) -> u64 {
         let shape = self.node.shape;
         let separators = self.children() - 1;
-        if let (true, Some(number)) = (shape.stride != 0, probe.number) {
+        if let (true, Some(number)) = (shape.is_uniform(), probe.number) {
             let words = context.words(&self.node);
             let above = side == Side::Holding;
             return search_numbers(words, shape.sorted_at / 8, 1, separators, number, above);

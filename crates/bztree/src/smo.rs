@@ -39,8 +39,8 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{self, InnerContent, LiveRecord};
-use crate::layout::{HEADER_BYTES, InnerStatus, LeafStatus};
+use crate::build::{self, InnerContent, LiveRecord, NewNode};
+use crate::layout::{HEADER_BYTES, InnerStatus, LeafStatus, Link};
 use crate::node::{Context, Inner, Leaf, Probe};
 use crate::tree::{BzTree, Path, Step, storage};
 
@@ -175,10 +175,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// Makes the operation replace the frozen `leaf`, and no other state of it.
-    fn seal(
-        operation: &mut Descriptor<'_, '_, D>,
-        leaf: &Leaf,
-    ) -> pando_pmwcas::Result<()> {
+    fn seal(operation: &mut Descriptor<'_, '_, D>, leaf: &Leaf) -> pando_pmwcas::Result<()> {
         operation.add_word(leaf.node.status_off(), leaf.status.0, leaf.status.replaced().0)
     }
 
@@ -225,15 +222,15 @@ impl<D: Domain> BzTree<D> {
         records: &[LiveRecord<'_>],
         room: u64,
     ) -> Outcome {
-        let Some(anchor) = self.anchor(context, path, path.height, path.leaf.off) else {
+        let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Nothing);
         };
-        let block = build::leaf(context, records, room).map_err(storage)?;
+        let copy = build::leaf(context, records, room).map_err(storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
             Self::seal(&mut operation, leaf)?;
-            let entry = self.hang(&mut operation, anchor, path.leaf.off)?;
-            operation.activate(entry, block);
+            let entry = self.hang(&mut operation, anchor, path.leaf.link)?;
+            Self::give(&mut operation, entry, copy);
             Ok(())
         })();
         Self::run(operation, prepared)
@@ -249,7 +246,7 @@ impl<D: Domain> BzTree<D> {
     ) -> Outcome {
         let (left, right) = records.split_at(middle_of(records));
         let Some(first) = right.first() else { return Ok(Progress::Nothing) };
-        let parent = match self.parent(context, path, path.height, path.leaf.off) {
+        let parent = match self.parent(context, path, path.height, path.leaf.link) {
             Ok(parent) => parent,
             Err(Gone) => return Ok(Progress::Nothing),
         };
@@ -265,7 +262,7 @@ impl<D: Domain> BzTree<D> {
             context,
             path,
             path.height,
-            path.leaf.off,
+            path.leaf.link,
             parent,
             (left, first.key, right_block),
             |operation| Self::seal(operation, leaf),
@@ -279,7 +276,7 @@ impl<D: Domain> BzTree<D> {
         if subject.status.is_frozen() || subject.content.children.len() < 2 {
             return Ok(Progress::Nothing);
         }
-        let parent = match self.parent(context, path, level, step.inner.node.off) {
+        let parent = match self.parent(context, path, level, step.inner.node.link) {
             Ok(parent) => parent,
             Err(Gone) => return Ok(Progress::Nothing),
         };
@@ -295,7 +292,7 @@ impl<D: Domain> BzTree<D> {
             context,
             path,
             level,
-            step.inner.node.off,
+            step.inner.node.link,
             parent,
             (left, between, right),
             |operation| {
@@ -311,14 +308,14 @@ impl<D: Domain> BzTree<D> {
             && content.bytes() + separator.len() as u64 + 16 > u64::from(self.options().inner_bytes)
     }
 
-    /// Replaces the node `old_off` at `level` by two, under a new parent.
+    /// Replaces the node `old` at `level` by two, under a new parent.
     #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
     fn install_split<'op, 'pool>(
         &self,
         context: Context<'op, 'pool, D>,
         path: &Path,
         level: usize,
-        old_off: u64,
+        old: Link,
         parent: Option<Parent<'op>>,
         halves: Halves<'op, 'pool, D>,
         freeze: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
@@ -331,31 +328,31 @@ impl<D: Domain> BzTree<D> {
                 // The root splits: a new root above the halves. The old root is freed as the old
                 // value of the entry word.
                 let content = InnerContent {
-                    children: vec![left.off(), right.off()],
+                    children: vec![left.link, right.link],
                     separators: vec![between],
                 };
                 let root = content.build(context)?;
-                let entry = self.hang(&mut operation, Anchor::Root, old_off)?;
-                operation.activate(entry, root);
+                let entry = self.hang(&mut operation, Anchor::Root, old)?;
+                Self::give(&mut operation, entry, root);
                 for half in [left, right] {
                     let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-                    operation.activate(owned, half);
+                    Self::give(&mut operation, owned, half);
                 }
                 return Ok(());
             };
-            parent.content.split_child(parent.child, left.off(), between, right.off());
+            parent.content.split_child(parent.child, left.link, between, right.link);
             let block = parent.content.build(context)?;
-            let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.off) else {
+            let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.link) else {
                 return Err(Unprepared::Gone);
             };
             let status_off = parent.inner.node.status_off();
             operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
-            let entry = self.hang(&mut operation, anchor, parent.inner.node.off)?;
-            operation.activate(entry, block);
-            let owned = operation.own_block(old_off, Policy::FreeOne)?;
-            operation.activate(owned, left);
+            let entry = self.hang(&mut operation, anchor, parent.inner.node.link)?;
+            Self::give(&mut operation, entry, block);
+            let owned = operation.own_block(old.0, Policy::FreeOne)?;
+            Self::give(&mut operation, owned, left);
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-            operation.activate(owned, right);
+            Self::give(&mut operation, owned, right);
             Ok(())
         })();
         Self::run(operation, prepared)
@@ -394,12 +391,11 @@ impl<D: Domain> BzTree<D> {
         records: &[LiveRecord<'_>],
         partner: u64,
     ) -> Outcome {
-        let Ok(Some(mut parent)) = self.parent(context, path, path.height, path.leaf.off) else {
+        let Ok(Some(mut parent)) = self.parent(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Nothing);
         };
         let partner = partner as usize;
-        let mut neighbour =
-            Leaf::read(context, context.node(parent.content.children[partner]));
+        let mut neighbour = Leaf::read(context, context.node(parent.content.children[partner]));
         Self::freeze(context, &mut neighbour);
         let others = neighbour.live_records(context);
         let all: Vec<_> = if partner < parent.child {
@@ -417,14 +413,14 @@ impl<D: Domain> BzTree<D> {
             .inspect_err(|_| Self::thaw(context, &neighbour))
             .map_err(storage)?;
         let left = parent.child.min(partner);
-        parent.content.merge_children(left, merged.off());
+        parent.content.merge_children(left, merged.link);
         self.install_merge(
             context,
             path,
             path.height,
             parent,
             merged,
-            [path.leaf.off, neighbour.node.off],
+            [path.leaf.link, neighbour.node.link],
             |operation| {
                 Self::seal(operation, leaf)?;
                 Self::seal(operation, &neighbour)
@@ -442,14 +438,14 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         level: usize,
         parent: Parent<'op>,
-        merged: pando_pmem::Reservation<'op, 'pool, D>,
-        old: [u64; 2],
+        merged: NewNode<'op, 'pool, D>,
+        old: [Link; 2],
         freeze: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
             freeze(&mut operation)?;
-            let parent_off = parent.inner.node.off;
+            let parent_off = parent.inner.node.link;
             let Some(anchor) = self.anchor(context, path, level - 1, parent_off) else {
                 return Err(Unprepared::Gone);
             };
@@ -457,16 +453,16 @@ impl<D: Domain> BzTree<D> {
             operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
             if matches!(anchor, Anchor::Root) && parent.content.children.len() == 1 {
                 let entry = self.hang(&mut operation, Anchor::Root, parent_off)?;
-                operation.activate(entry, merged);
-                operation.own_block(old[0], Policy::FreeOldOnSuccess)?;
+                Self::give(&mut operation, entry, merged);
+                operation.own_block(old[0].0, Policy::FreeOldOnSuccess)?;
             } else {
                 let block = parent.content.build(context)?;
                 let entry = self.hang(&mut operation, anchor, parent_off)?;
-                operation.activate(entry, block);
-                let owned = operation.own_block(old[0], Policy::FreeOne)?;
-                operation.activate(owned, merged);
+                Self::give(&mut operation, entry, block);
+                let owned = operation.own_block(old[0].0, Policy::FreeOne)?;
+                Self::give(&mut operation, owned, merged);
             }
-            operation.own_block(old[1], Policy::FreeOldOnSuccess)?;
+            operation.own_block(old[1].0, Policy::FreeOldOnSuccess)?;
             Ok(())
         })();
         Self::run(operation, prepared)
@@ -496,13 +492,17 @@ impl<D: Domain> BzTree<D> {
         }
         let lone = subject.content.children.len() == 1;
         if level == 0 {
-            return if lone { self.collapse_root(context, &subject) } else { Ok(Progress::Nothing) };
+            return if lone {
+                self.collapse_root(context, &subject)
+            } else {
+                Ok(Progress::Nothing)
+            };
         }
         if !lone && subject.content.bytes() >= u64::from(self.options().inner_bytes) / 4 {
             return Ok(Progress::Nothing);
         }
-        let off = step.inner.node.off;
-        let Ok(Some(mut parent)) = self.parent(context, path, level, off) else {
+        let link = step.inner.node.link;
+        let Ok(Some(mut parent)) = self.parent(context, path, level, link) else {
             return Ok(Progress::Nothing);
         };
         let count = parent.content.children.len();
@@ -527,8 +527,8 @@ impl<D: Domain> BzTree<D> {
                 subject.content.join(between, other.content)
             };
             let merged = joined.build(context).map_err(storage)?;
-            parent.content.merge_children(left, merged.off());
-            let old = [off, inner.node.off];
+            parent.content.merge_children(left, merged.link);
+            let old = [link, inner.node.link];
             return self.install_merge(context, path, level, parent, merged, old, |operation| {
                 for (inner, status) in statuses {
                     operation.add_word(inner.node.status_off(), status.0, status.frozen().0)?;
@@ -541,13 +541,13 @@ impl<D: Domain> BzTree<D> {
 
     /// Makes the root's only child the root.
     fn collapse_root(&self, context: Context<'_, '_, D>, root: &Parent<'_>) -> Outcome {
-        let off = root.inner.node.off;
+        let link = root.inner.node.link;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
             let status_off = root.inner.node.status_off();
             operation.add_word(status_off, root.status.0, root.status.frozen().0)?;
-            operation.add_word(self.root_off(), off, root.content.children[0])?;
-            operation.own_block(off, Policy::FreeOldOnSuccess)?;
+            operation.add_word(self.root_off(), link.0, root.content.children[0].0)?;
+            operation.own_block(link.0, Policy::FreeOldOnSuccess)?;
             Ok(())
         })();
         Self::run(operation, prepared)
@@ -567,14 +567,14 @@ impl<D: Domain> BzTree<D> {
         context: Context<'op, '_, D>,
         path: &Path,
         level: usize,
-        off: u64,
+        link: Link,
     ) -> Result<Option<Parent<'op>>, Gone> {
         let Some(above) = level.checked_sub(1) else {
-            return if context.read(self.root_off()) == off { Ok(None) } else { Err(Gone) };
+            return if context.link(self.root_off()) == link { Ok(None) } else { Err(Gone) };
         };
         let step = path.at(above).ok_or(Gone)?;
         let parent = Self::read_parent(context, step);
-        let holds = parent.content.children.get(parent.child) == Some(&off);
+        let holds = parent.content.children.get(parent.child) == Some(&link);
         if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
     }
 
@@ -584,14 +584,14 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         level: usize,
-        off: u64,
+        link: Link,
     ) -> Option<Anchor> {
         let Some(above) = level.checked_sub(1) else {
-            return (context.read(self.root_off()) == off).then_some(Anchor::Root);
+            return (context.link(self.root_off()) == link).then_some(Anchor::Root);
         };
         let Step { inner, child } = path.at(above)?;
         let status = inner.status(context);
-        let holds = inner.child(context, child) == off;
+        let holds = inner.child(context, child) == link;
         (holds && !status.is_frozen()).then_some(Anchor::Child { inner, child, status })
     }
 
@@ -601,16 +601,25 @@ impl<D: Domain> BzTree<D> {
         &self,
         operation: &mut Descriptor<'_, '_, D>,
         anchor: Anchor,
-        old: u64,
+        old: Link,
     ) -> pando_pmwcas::Result<pando_pmwcas::Entry> {
         match anchor {
-            Anchor::Root => operation.reserve_entry(self.root_off(), old, Policy::FreeOne),
+            Anchor::Root => operation.reserve_entry(self.root_off(), old.0, Policy::FreeOne),
             Anchor::Child { inner, child, status } => {
                 let status_off = inner.node.status_off();
                 operation.add_word(status_off, status.0, status.next().0)?;
-                operation.reserve_entry(inner.child_off(child), old, Policy::FreeOne)
+                operation.reserve_entry(inner.child_off(child), old.0, Policy::FreeOne)
             }
         }
+    }
+
+    /// Passes a new node to `operation` as the new value of `entry`.
+    fn give<'pool>(
+        operation: &mut Descriptor<'_, 'pool, D>,
+        entry: pando_pmwcas::Entry,
+        node: NewNode<'_, 'pool, D>,
+    ) {
+        operation.activate_with_hint(entry, node.block, node.link.hint_bits());
     }
 
     fn run(operation: Descriptor<'_, '_, D>, prepared: Result<(), Unprepared>) -> Outcome {
@@ -626,11 +635,7 @@ impl<D: Domain> BzTree<D> {
 }
 
 /// The halves of a split and the separator between them.
-type Halves<'op, 'pool, D> = (
-    pando_pmem::Reservation<'op, 'pool, D>,
-    &'op [u8],
-    pando_pmem::Reservation<'op, 'pool, D>,
-);
+type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
 
 /// The tree changed under the path.
 struct Gone;

@@ -88,7 +88,8 @@ impl<D: Domain> BzTree<D> {
         guard: &'op Guard<'pool, D>,
         options: &Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-        build::leaf(Context { pmwcas, guard }, &[], u64::from(options.free_bytes))
+        let leaf = build::leaf(Context { pmwcas, guard }, &[], u64::from(options.free_bytes))?;
+        Ok(leaf.block)
     }
 
     /// The options with which the tree was created.
@@ -135,13 +136,12 @@ impl<D: Domain> BzTree<D> {
     /// The leaf for `probe`, without the way to it.
     #[inline(always)]
     pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Leaf {
-        let mut node = context.node(context.read(self.root_off));
+        let mut node = context.node(context.link(self.root_off));
         while !node.is_leaf() {
             let inner = Inner { node };
             let index = inner.search(context, probe, Side::Holding);
             let child = inner.child(context, index);
-            context.pool().prefetch(child);
-            context.pool().prefetch(child + 64);
+            context.prefetch(child);
             node = context.node(child);
         }
         Leaf::read(context, node)
@@ -152,16 +152,15 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn find_path(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
         let mut height = 0;
-        let mut node = context.node(context.read(self.root_off));
+        let mut node = context.node(context.link(self.root_off));
         while !node.is_leaf() && height < MAX_HEIGHT {
             let inner = Inner { node };
             let child = inner.search(context, probe, Side::Holding);
             steps[height] = Some(Step { inner, child });
             height += 1;
-            let child_off = inner.child(context, child);
-            context.pool().prefetch(child_off);
-            context.pool().prefetch(child_off + 64);
-            node = context.node(child_off);
+            let link = inner.child(context, child);
+            context.prefetch(link);
+            node = context.node(link);
         }
         Path { steps, height, leaf: node }
     }
@@ -174,7 +173,7 @@ impl<D: Domain> BzTree<D> {
         side: Side,
     ) -> (Leaf, Fence<'op>) {
         let mut fence = Fence::default();
-        let mut node = context.node(context.read(self.root_off));
+        let mut node = context.node(context.link(self.root_off));
         while !node.is_leaf() {
             let inner = Inner { node };
             let index = match (probe, side) {
@@ -188,7 +187,9 @@ impl<D: Domain> BzTree<D> {
             if index + 1 < inner.children() {
                 fence.high = Some(inner.separator(context, index));
             }
-            node = context.node(inner.child(context, index));
+            let link = inner.child(context, index);
+            context.prefetch(link);
+            node = context.node(link);
         }
         (Leaf::read(context, node), fence)
     }

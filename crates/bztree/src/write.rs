@@ -173,8 +173,7 @@ impl<D: Domain> BzTree<D> {
     ) -> Result<Attempt, Error> {
         let hash = key_hash(probe.bytes);
         let incarnation = context.pool().incarnation();
-        let record_bytes =
-            probe.bytes.len() as u64 + if pointer { 8 } else { value.len() as u64 };
+        let record_bytes = probe.bytes.len() as u64 + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
         loop {
             let leaf = Leaf::read(context, node);
@@ -351,8 +350,7 @@ impl<D: Domain> BzTree<D> {
                 return Err(storage(error));
             }
             if operation.execute() {
-                let upserted =
-                    if old.is_some() { Upserted::Updated } else { Upserted::Inserted };
+                let upserted = if old.is_some() { Upserted::Updated } else { Upserted::Inserted };
                 return Ok(Attempt::Done(upserted));
             }
             if context.read(meta_off) != claim.reserved.0 {

@@ -127,7 +127,10 @@ impl<'scenario> Crash<'scenario> {
                 return writes;
             }
         }
-        panic!("{}: a recovery that was cut short takes more than {writes} writes", self.scenario.name)
+        panic!(
+            "{}: a recovery that was cut short takes more than {writes} writes",
+            self.scenario.name
+        )
     }
 }
 
@@ -212,13 +215,19 @@ fn a_crash_at_every_write_of_every_operation() {
 #[test]
 fn a_crash_at_every_write_of_consolidation_leaf_split_and_leaf_merge() {
     explore_all::<CutShort>("leaf modifications", &scenario::leaf_modifications());
-    explore_all::<WithWriteBack>("leaf modifications, with write-back", &scenario::leaf_modifications());
+    explore_all::<WithWriteBack>(
+        "leaf modifications, with write-back",
+        &scenario::leaf_modifications(),
+    );
 }
 
 #[test]
 fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse() {
     explore_all::<CutShort>("inner modifications", &scenario::inner_modifications());
-    explore_all::<WithWriteBack>("inner modifications, with write-back", &scenario::inner_modifications());
+    explore_all::<WithWriteBack>(
+        "inner modifications, with write-back",
+        &scenario::inner_modifications(),
+    );
 }
 
 #[test]
@@ -232,11 +241,8 @@ fn a_crash_at_every_write_with_giant_records_and_empty_leaves() {
 fn a_crash_at_every_write_of_creating_a_tree() {
     let folder = folder();
     let (empty, path) = (folder.path().join("empty"), folder.path().join("crashed"));
-    let options = pando_pmem::CreateOptions {
-        max_bytes: MAX_BYTES,
-        initial_bytes: 0,
-        huge_pages: false,
-    };
+    let options =
+        pando_pmem::CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
     drop(pando_pmem::Pool::<CutShort>::create(&empty, &options).expect("a pool"));
     let mut cuts = 0;
     loop {

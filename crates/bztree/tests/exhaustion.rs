@@ -120,7 +120,10 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     if expect == Expect::Sound {
         return;
     }
-    assert!(refilled > left + filled / 8, "{label}: {filled} records, {left} left, {refilled} again");
+    assert!(
+        refilled > left + filled / 8,
+        "{label}: {filled} records, {left} left, {refilled} again"
+    );
     // All goes, and the pool is as good as new.
     for key in records.keys() {
         assert!(planted.tree.remove(key).expect("a remove in a full pool"), "{label}");
@@ -135,7 +138,12 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
 fn fill_pools_of_many_sizes(shape: Shape, expect: Expect) {
     for chunks in 0..12 {
         let folder = folder();
-        fill_and_empty(&folder.path().join("pool"), LEAST_BYTES + chunks * CHUNK_BYTES, shape, expect);
+        fill_and_empty(
+            &folder.path().join("pool"),
+            LEAST_BYTES + chunks * CHUNK_BYTES,
+            shape,
+            expect,
+        );
     }
 }
 

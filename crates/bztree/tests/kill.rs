@@ -201,7 +201,8 @@ fn recover(path: &Path) -> (Planted<Process>, Duration) {
 
 #[test]
 fn kill_9_of_four_writers_loses_nothing_acknowledged() {
-    let kills: u64 = std::env::var("PANDO_KILLS").map_or(20, |text| text.parse().expect("a number"));
+    let kills: u64 =
+        std::env::var("PANDO_KILLS").map_or(20, |text| text.parse().expect("a number"));
     let seed = seed("kill");
     let mut random = Random(seed);
     let folder = folder();

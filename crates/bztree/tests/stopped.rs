@@ -119,13 +119,19 @@ fn a_thread_stopped_in_any_operation_holds_nobody_up() {
 #[test]
 fn a_thread_stopped_in_a_leaf_modification_holds_nobody_up() {
     explore::<CutShort>("leaf modifications", &scenario::leaf_modifications());
-    explore::<WithWriteBack>("leaf modifications, with write-back", &scenario::leaf_modifications());
+    explore::<WithWriteBack>(
+        "leaf modifications, with write-back",
+        &scenario::leaf_modifications(),
+    );
 }
 
 #[test]
 fn a_thread_stopped_in_an_inner_modification_holds_nobody_up() {
     explore::<CutShort>("inner modifications", &scenario::inner_modifications());
-    explore::<WithWriteBack>("inner modifications, with write-back", &scenario::inner_modifications());
+    explore::<WithWriteBack>(
+        "inner modifications, with write-back",
+        &scenario::inner_modifications(),
+    );
 }
 
 #[test]

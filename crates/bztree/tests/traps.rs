@@ -189,7 +189,8 @@ fn keys_and_values_at_the_ends_of_their_fields() {
     let limits = planted.tree.limits();
     let mut records = Records::new();
     for key_bytes in [0, 1, 7, 8, 9, limits.max_key_bytes - 1, limits.max_key_bytes] {
-        for (tag, value_bytes) in [0, 1, 8, 16_384, 16_385, 32_767, 65_536].into_iter().enumerate() {
+        for (tag, value_bytes) in [0, 1, 8, 16_384, 16_385, 32_767, 65_536].into_iter().enumerate()
+        {
             let key = vec![b'k'; key_bytes];
             Op::Upsert(key.clone(), vec![tag as u8; value_bytes]).run(&planted.tree);
             records.insert(key.clone(), vec![tag as u8; value_bytes]);
@@ -259,9 +260,10 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
         (unmerged, empty),
         (unmerged, merge),
     ] {
-        for (order, rest) in (0..150).step_by(7).flat_map(|rest| {
-            [(Order::Ascending, rest), (Order::Descending, rest)]
-        }) {
+        for (order, rest) in (0..150)
+            .step_by(7)
+            .flat_map(|rest| [(Order::Ascending, rest), (Order::Descending, rest)])
+        {
             let planted = anonymous::<Volatile>(options);
             let mut stays = Records::new();
             for index in 0..150 {
@@ -269,10 +271,8 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
                 stays.insert(short(index * 16), inline(1));
             }
             let (low, high) = (short(3 * 16), short(147 * 16));
-            let range = KeyRange {
-                low: Bound::Excluded(low.clone()),
-                high: Bound::Included(high.clone()),
-            };
+            let range =
+                KeyRange { low: Bound::Excluded(low.clone()), high: Bound::Included(high.clone()) };
             let mut cursor = planted.tree.scan(range.clone(), order).expect("a scan");
             let mut seen: Vec<Vec<u8>> = Vec::new();
             for _ in 0..rest {
@@ -334,7 +334,8 @@ fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
 #[test]
 fn a_tall_tree_needs_little_stack() {
     let work = || {
-        let options = Options { leaf_bytes: 256, inner_bytes: 256, free_bytes: 32, ..small_nodes() };
+        let options =
+            Options { leaf_bytes: 256, inner_bytes: 256, free_bytes: 32, ..small_nodes() };
         let planted = anonymous::<Volatile>(Options { merge_bytes: 0, ..options });
         let key = |index: u64| [vec![b'k'; 100].as_slice(), &index.to_be_bytes()].concat();
         let count = 20_000;

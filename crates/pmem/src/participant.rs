@@ -172,14 +172,19 @@ impl<D: Domain> Pool<D> {
             .count()
     }
 
-    /// Forgets the slots of earlier incarnations, once everything that they left is settled.
-    /// Only while the calling thread is alone in the pool.
+    /// Forgets the slots of earlier incarnations, once everything that they left is settled, but
+    /// not those that threads of this one hold. Only while nobody else claims a slot.
     pub fn reset_participants(&self) {
+        let mut held = 0;
         for slot in 0..self.participants_high() {
-            self.slot_epoch(slot).store(0, Ordering::Release);
+            if self.slot_state(slot).load(Ordering::Acquire) == self.claimed_mark() {
+                held = slot as u64 + 1;
+            } else {
+                self.slot_epoch(slot).store(0, Ordering::Release);
+            }
         }
         let high = self.word(PARTICIPANTS_HIGH_OFF);
-        high.store(0, Ordering::Release);
+        high.store(held, Ordering::Release);
         high.flush();
         D::fence();
     }

@@ -545,7 +545,8 @@ impl<D: Domain> Pool<D> {
         // Behind the page cache the flag must not reach the disk before the data; if a sync
         // fails the pool stays marked as in use, which is true.
         self.sync_page_cache()?;
-        self.reset_participants();
+        // The participants stay on record: a callback that still waited for its epoch stands in
+        // the descriptors of one of them.
         self.store_state(true);
         self.sync_page_cache()
     }

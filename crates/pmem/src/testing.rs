@@ -59,7 +59,7 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
                 // Nobody may be waiting, or the one that waited may have given up.
                 let _ = WAITING.take().map(|waiting| waiting.send(false));
                 FATE.set(Fate::Live);
-                while !GO_ON.take().is_some_and(|go_on| go_on.recv().is_ok()) {
+                while GO_ON.take().is_none_or(|go_on| go_on.recv().is_err()) {
                     std::thread::park();
                 }
                 true

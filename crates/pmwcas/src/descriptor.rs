@@ -26,7 +26,7 @@ use pando_pmem::{Domain, Guard, Reservation};
 use crate::error::{Error, Result};
 use crate::finalize::Policy;
 use crate::pmwcas::Pmwcas;
-use crate::word::{CONTROL_BITS, Life, State, Status};
+use crate::word::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT, Life, MAX_HINT, State, Status};
 
 /// Words and owned blocks that one descriptor takes.
 pub const MAX_WORDS: usize = 10;
@@ -243,14 +243,27 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     }
 
     /// Passes a reserved block to the descriptor, as the new value of `entry`. Its content must
-    /// be flushed. From now on the policy of the entry decides over the block.
+    /// be flushed. After a failure the block is freed, whatever the policy of the entry says of
+    /// old ones; after a success it belongs to the word.
     pub fn activate(&mut self, entry: Entry, block: Reservation<'_, 'pool, D>) -> u64 {
+        self.activate_with_hint(entry, block, 0)
+    }
+
+    /// As [`activate`](Self::activate), with a hint of at most [`MAX_HINT`] above the offset in
+    /// the new value, for whoever reads the word. Policies see the offset alone.
+    pub fn activate_with_hint(
+        &mut self,
+        entry: Entry,
+        block: Reservation<'_, 'pool, D>,
+        hint: u16,
+    ) -> u64 {
         let place = self.entries.list[..self.entries.count]
             .iter_mut()
             .find(|word| word.off == entry.off && word.old == entry.old && word.new == 0);
         match place {
             Some(word) => {
-                word.new = block.into_logged();
+                word.policy = word.policy.with_new();
+                word.new = block.into_logged() | u64::from(hint & MAX_HINT) << HINT_SHIFT;
                 word.new
             }
             // The entry was removed: the reservation ends here.
@@ -266,7 +279,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
         let entry = self.entries.list[at];
         self.entries.remove(at);
         if entry.policy.owns_new() && entry.new != 0 {
-            self.pmwcas.pool().reuse(self.guard, entry.new);
+            self.pmwcas.pool().reuse(self.guard, entry.new & BLOCK_MASK);
         }
         Ok(())
     }
@@ -294,7 +307,7 @@ impl<D: Domain> Drop for Descriptor<'_, '_, D> {
         for entry in self.entries.all() {
             if entry.policy.owns_new() && entry.new != 0 {
                 // Never activated: only the reservation is to be undone.
-                self.pmwcas.pool().reuse(self.guard, entry.new);
+                self.pmwcas.pool().reuse(self.guard, entry.new & BLOCK_MASK);
             }
         }
         let free = Status::new(State::Free, self.life.sequence);

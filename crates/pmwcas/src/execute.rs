@@ -166,7 +166,7 @@ impl<D: Domain> Pmwcas<D> {
                 Role::Helper => self.record_install(guard, life, target),
             };
             if word.compare_exchange(target.old, conditional).is_ok() {
-                self.complete_install(target.off, conditional);
+                self.replace_conditional(target.off, conditional, life, target.old);
                 if D::WRITE_BACK && role == Role::Helper {
                     // The record is used again for the next install, so this one must be gone
                     // from the medium.
@@ -211,6 +211,13 @@ impl<D: Domain> Pmwcas<D> {
         if life.index >= DESCRIPTOR_COUNT {
             return;
         }
+        self.replace_conditional(off, found, life, old);
+    }
+
+    /// The second half of an RDCSS: `found`, put into the word at `off` over `old` on behalf of the
+    /// operation `life`, gives way to the reference or to the old value.
+    #[inline]
+    fn replace_conditional(&self, off: u64, found: u64, life: Life, old: u64) {
         let word = self.pool().word(off);
         if self.is_undecided(life) {
             let _ = word.compare_exchange(found, life.reference());

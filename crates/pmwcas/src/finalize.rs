@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool};
 
-use crate::descriptor::{Content, Entries};
+use crate::descriptor::{Content, Entries, MAX_WORDS};
 use crate::pmwcas::Pmwcas;
-use crate::word::{Life, State, Status};
+use crate::word::{BLOCK_MASK, Life, State, Status};
 
 /// Which blocks are freed when an operation is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,15 @@ impl Policy {
             2 => Some(Self::FreeNewOnFailure),
             3 => Some(Self::FreeOldOnSuccess),
             _ => None,
+        }
+    }
+
+    /// This policy for an entry that was given a new block: on failure only the operation can
+    /// free that one.
+    pub(crate) fn with_new(self) -> Self {
+        match self {
+            Self::None | Self::FreeNewOnFailure => Self::FreeNewOnFailure,
+            Self::FreeOne | Self::FreeOldOnSuccess => Self::FreeOne,
         }
     }
 
@@ -91,13 +100,26 @@ pub(crate) struct Waiting {
     queue: VecDeque<(u64, u64)>,
 }
 
+/// Blocks that are no longer allocated, to be given back for reuse.
+#[derive(Default)]
+struct Freed {
+    list: [u64; MAX_WORDS],
+    count: usize,
+}
+
+impl Freed {
+    fn offsets(&self) -> impl Iterator<Item = u64> {
+        self.list[..self.count].iter().copied()
+    }
+}
+
 fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u64> {
     entries
         .all()
         .iter()
         .filter_map(move |entry| match succeeded {
-            true if entry.policy.owns_old() => Some(entry.old),
-            false if entry.policy.owns_new() => Some(entry.new),
+            true if entry.policy.owns_old() => Some(entry.old & BLOCK_MASK),
+            false if entry.policy.owns_new() => Some(entry.new & BLOCK_MASK),
             _ => None,
         })
         .filter(|&off| off != 0)
@@ -108,7 +130,7 @@ impl<D: Domain> Pmwcas<D> {
     pub(crate) fn activate_blocks(&self, entries: &Entries) {
         for entry in entries.all() {
             if entry.policy.owns_new() && entry.new != 0 {
-                self.pool().activate_logged(entry.new);
+                self.pool().activate_logged(entry.new & BLOCK_MASK);
             }
         }
     }
@@ -136,11 +158,11 @@ impl<D: Domain> Pmwcas<D> {
             status.store(free, Ordering::Release);
             return;
         }
-        self.free_blocks(entries, succeeded);
+        let freed = self.free_blocks(entries, succeeded);
         status.store(free, Ordering::Release);
         status.flush();
         D::fence();
-        for off in blocks_to_free(entries, succeeded) {
+        for off in freed.offsets() {
             if succeeded {
                 guard.defer_reuse(off);
             } else {
@@ -149,8 +171,22 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Clears the active bits of the blocks to be freed, durably; any number of times.
-    pub(crate) fn free_blocks(&self, entries: &Entries, succeeded: bool) {
+    /// Clears the active bits of the blocks to be freed, durably. What is not allocated is not
+    /// freed: it may be another thread's reservation.
+    fn free_blocks(&self, entries: &Entries, succeeded: bool) -> Freed {
+        let mut freed = Freed::default();
+        for off in blocks_to_free(entries, succeeded) {
+            if self.pool().deactivate(off).is_ok() {
+                freed.list[freed.count] = off;
+                freed.count += 1;
+            }
+        }
+        D::fence();
+        freed
+    }
+
+    /// As [`free_blocks`](Self::free_blocks), for recovery, any number of times.
+    fn free_blocks_again(&self, entries: &Entries, succeeded: bool) {
         for off in blocks_to_free(entries, succeeded) {
             self.pool().recover_deactivate(off);
         }
@@ -171,23 +207,31 @@ impl<D: Domain> Pmwcas<D> {
             let status = Status::decode(self.status_word(index).load(Ordering::Acquire));
             if let (Some(status), Some(content)) = (status, self.content(index)) {
                 let succeeded = status.state == State::Succeeded;
-                self.finish_with_callback(index, status, &content, succeeded);
-                for off in blocks_to_free(&content.entries, succeeded) {
+                let freed = self.free_blocks(&content.entries, succeeded);
+                self.call_and_set_free(index, status, &content, succeeded);
+                for off in freed.offsets() {
                     self.pool().reuse(guard, off);
                 }
             }
         }
     }
 
-    /// Frees the blocks, runs the callback and frees the descriptor, durably.
-    pub(crate) fn finish_with_callback(
+    /// Frees, in recovery, the blocks, runs the callback and frees the descriptor, durably.
+    pub(crate) fn finish_again(
         &self,
         index: u64,
         status: Status,
         content: &Content,
         succeeded: bool,
     ) {
-        self.free_blocks(&content.entries, succeeded);
+        self.free_blocks_again(&content.entries, succeeded);
+        self.call_and_set_free(index, status, content, succeeded);
+        for off in blocks_to_free(&content.entries, succeeded) {
+            self.pool().recover_reuse(off);
+        }
+    }
+
+    fn call_and_set_free(&self, index: u64, status: Status, content: &Content, succeeded: bool) {
         if let Some(callback) = content.callback.and_then(|index| self.callback(index)) {
             let words: Vec<_> = content
                 .entries

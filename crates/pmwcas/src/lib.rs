@@ -73,4 +73,4 @@ pub use error::{Error, Result};
 pub use finalize::{Finalization, Finalize, FinalizedWord, MAX_CALLBACKS, Policy};
 pub use pmwcas::Pmwcas;
 pub use recovery::Recovered;
-pub use word::{CONTROL_BITS, MAX_VALUE};
+pub use word::{CONTROL_BITS, MAX_HINT, MAX_VALUE};

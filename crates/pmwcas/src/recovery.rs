@@ -95,7 +95,7 @@ impl<D: Domain> Pmwcas<D> {
             State::Undecided | State::Succeeded | State::Failed => {
                 let succeeded = status.state == State::Succeeded;
                 match self.content(index) {
-                    Some(content) => self.finish_with_callback(index, status, &content, succeeded),
+                    Some(content) => self.finish_again(index, status, &content, succeeded),
                     None => self.set_free(index, status),
                 }
                 Some(succeeded)

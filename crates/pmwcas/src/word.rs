@@ -11,6 +11,13 @@ pub const CONTROL_BITS: u64 = MWCAS | RDCSS | DIRTY;
 /// The largest value of a word.
 pub const MAX_VALUE: u64 = !CONTROL_BITS;
 
+/// A word that names a block has the block's offset in its lower bits, and above them a hint that
+/// means something only to who put it there.
+pub(crate) const BLOCK_MASK: u64 = (1 << HINT_SHIFT) - 1;
+pub(crate) const HINT_SHIFT: u32 = 48;
+/// The largest hint that a word holds beside a block's offset: twelve bits.
+pub const MAX_HINT: u16 = 0xFFF;
+
 const INDEX_BITS: u32 = 16;
 const ENTRY_BITS: u32 = 4;
 const SEQUENCE_SHIFT: u32 = INDEX_BITS + ENTRY_BITS;
@@ -105,6 +112,7 @@ const _: () = {
     assert!(CONTROL_BITS == 0b111 << 61);
     assert!(SEQUENCE_MASK << SEQUENCE_SHIFT & CONTROL_BITS == 0);
     assert!(SEQUENCE_SHIFT + 41 == 61);
+    assert!((MAX_HINT as u64) << HINT_SHIFT & CONTROL_BITS == 0);
 };
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_bztree::{BzTree, Options};
-use pando_index::{KeyRange, Order, RangeIndex};
 use pando_index::conformance::Subject;
+use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;

@@ -52,9 +52,9 @@ impl Op {
             Self::Insert(key, value) => tree.insert(key, value),
             Self::Update(key, value) => tree.update(key, value),
             Self::Upsert(key, value) => tree.upsert(key, value).map(|_: Upserted| ()),
-            Self::Remove(key) => tree.remove(key).and_then(|removed| {
-                if removed { Ok(()) } else { Err(Error::KeyNotFound) }
-            }),
+            Self::Remove(key) => tree
+                .remove(key)
+                .and_then(|removed| if removed { Ok(()) } else { Err(Error::KeyNotFound) }),
             Self::Exchange(key, expected, new) => tree.compare_exchange(key, expected, new),
         };
         match result {
@@ -178,7 +178,11 @@ pub fn inserts_then_removes(
 ) -> Vec<Op> {
     let mut ops = inserts(count, key, value);
     let removes = (0..count).map(|index| Op::Remove(key(index * 16)));
-    if ascending { ops.extend(removes) } else { ops.extend(removes.rev()) }
+    if ascending {
+        ops.extend(removes)
+    } else {
+        ops.extend(removes.rev())
+    }
     ops
 }
 
@@ -247,18 +251,35 @@ pub fn leaf_modifications() -> Vec<Scenario> {
     let last_merged: Effect = |was, is| was.height == 2 && is.height == 1;
     vec![
         first("consolidation", options, updates(inline), consolidated),
-        first("consolidation, to inline", options, {
-            let mut ops = inserts(6, short, pointed);
-            ops.extend((0..60).map(|turn| Op::Update(short(turn % 6 * 16), inline(turn as u8))));
-            ops
-        }, consolidated_pointers),
+        first(
+            "consolidation, to inline",
+            options,
+            {
+                let mut ops = inserts(6, short, pointed);
+                ops.extend(
+                    (0..60).map(|turn| Op::Update(short(turn % 6 * 16), inline(turn as u8))),
+                );
+                ops
+            },
+            consolidated_pointers,
+        ),
         first("leaf split", options, inserts(400, short, inline), split),
         first("leaf split, long keys, pointers", options, inserts(400, long, pointed), split),
         first("root leaf split", options, inserts(400, short, inline), grown),
         first("merge right", options, inserts_then_removes(100, short, inline, true), merged),
         first("merge left", options, inserts_then_removes(100, long, inline, false), merged),
-        first("merge right, pointers", options, inserts_then_removes(100, long, pointed, true), merged),
-        first("merge of the last two leaves", options, inserts_then_removes(30, short, inline, true), last_merged),
+        first(
+            "merge right, pointers",
+            options,
+            inserts_then_removes(100, long, pointed, true),
+            merged,
+        ),
+        first(
+            "merge of the last two leaves",
+            options,
+            inserts_then_removes(30, short, inline, true),
+            last_merged,
+        ),
     ]
 }
 
@@ -274,8 +295,18 @@ pub fn inner_modifications() -> Vec<Scenario> {
         first("inner split", options, inserts(2000, long, inline), split),
         first("inner split, short keys", options, inserts(4000, short, inline), split),
         first("inner root split", options, inserts(2000, long, inline), grown),
-        first("inner merge, from the left", options, inserts_then_removes(500, long, inline, true), merged),
-        first("inner merge, from the right", options, inserts_then_removes(500, long, inline, false), merged),
+        first(
+            "inner merge, from the left",
+            options,
+            inserts_then_removes(500, long, inline, true),
+            merged,
+        ),
+        first(
+            "inner merge, from the right",
+            options,
+            inserts_then_removes(500, long, inline, false),
+            merged,
+        ),
         first("root collapse", options, inserts_then_removes(500, long, inline, true), collapsed),
     ]
 }
@@ -289,13 +320,33 @@ pub fn edges() -> Vec<Scenario> {
     let last_of = |value: Vec<u8>| vec![Op::Insert(short(7), value)];
     let emptied = vec![Op::Insert(short(7), inline(1)), Op::Remove(short(7))];
     vec![
-        exactly("giant record", options, inserts(8, long, inline), Op::Insert(giant_key(b'm'), inline(1))),
-        exactly("second giant record", options, one_each.clone(), Op::Insert(giant_key(b'n'), pointed(1))),
+        exactly(
+            "giant record",
+            options,
+            inserts(8, long, inline),
+            Op::Insert(giant_key(b'm'), inline(1)),
+        ),
+        exactly(
+            "second giant record",
+            options,
+            one_each.clone(),
+            Op::Insert(giant_key(b'n'), pointed(1)),
+        ),
         exactly("remove of a giant record", options, one_each, Op::Remove(giant_key(b'm'))),
-        exactly("value of a megabyte", options, inserts(8, long, inline), Op::Insert(long(3), vec![7; 1 << 20])),
+        exactly(
+            "value of a megabyte",
+            options,
+            inserts(8, long, inline),
+            Op::Insert(long(3), vec![7; 1 << 20]),
+        ),
         exactly("first record", options, vec![], Op::Insert(short(7), inline(1))),
         exactly("remove of the last record", options, last_of(inline(1)), Op::Remove(short(7))),
-        exactly("remove of the last record, pointer", options, last_of(pointed(1)), Op::Remove(short(7))),
+        exactly(
+            "remove of the last record, pointer",
+            options,
+            last_of(pointed(1)),
+            Op::Remove(short(7)),
+        ),
         exactly("first record again", options, emptied, Op::Insert(short(7), pointed(1))),
     ]
 }

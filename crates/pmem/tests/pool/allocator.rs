@@ -2,9 +2,7 @@
 
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
 
-use crate::common::{
-    active, create, folder, free, give, holds, named, open, options, room, root,
-};
+use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
 
 const SIZES: [u64; 8] = [1, 64, 65, 1000, 4096, 32_512, 32_513, 200_000];
 

@@ -13,7 +13,8 @@ type Cut = Pool<CutShort>;
 
 /// Every active block is named by one root, and nothing else keeps a chunk or a block.
 fn check(pool: &Cut, bytes: u64, most: usize, told: &str) {
-    let mut owned: Vec<u64> = (0..16).map(|index| named(pool, index)).filter(|&off| off != 0).collect();
+    let mut owned: Vec<u64> =
+        (0..16).map(|index| named(pool, index)).filter(|&off| off != 0).collect();
     owned.sort_unstable();
     let found: Vec<u64> = active(pool).iter().map(|block| block.off).collect();
     assert_eq!(found, owned, "{told}: allocated against named");
@@ -84,7 +85,9 @@ const SIZES: [u64; 3] = [64, 30_000, 150_000];
 fn a_crash_at_every_write_of_the_first_activation() {
     for bytes in SIZES {
         let what = format!("activate the first {bytes} bytes");
-        let work = |pool: &Arc<Cut>| { give(pool, 0, bytes, 0); };
+        let work = |pool: &Arc<Cut>| {
+            give(pool, 0, bytes, 0);
+        };
         crash_everywhere(&what, bytes, |_| {}, work, |pool| named(pool, 0) != 0);
     }
 }
@@ -93,8 +96,12 @@ fn a_crash_at_every_write_of_the_first_activation() {
 fn a_crash_at_every_write_of_a_later_activation() {
     for bytes in SIZES {
         let what = format!("activate {bytes} bytes more");
-        let prepare = |pool: &Arc<Cut>| { give(pool, 1, bytes, 1); };
-        let work = |pool: &Arc<Cut>| { give(pool, 2, bytes, 2); };
+        let prepare = |pool: &Arc<Cut>| {
+            give(pool, 1, bytes, 1);
+        };
+        let work = |pool: &Arc<Cut>| {
+            give(pool, 2, bytes, 2);
+        };
         crash_everywhere(&what, bytes, prepare, work, |pool| named(pool, 2) != 0);
     }
 }
@@ -150,7 +157,11 @@ fn a_crash_at_every_write_of_a_free_in_a_later_incarnation() {
 #[test]
 fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
     let bytes = 32_000;
-    let prepare = |pool: &Arc<Cut>| (1..=3).for_each(|index| { give(pool, index, bytes, index as u8); });
+    let prepare = |pool: &Arc<Cut>| {
+        (1..=3).for_each(|index| {
+            give(pool, index, bytes, index as u8);
+        })
+    };
     let work = |pool: &Arc<Cut>| {
         free(pool, 1);
         free(pool, 2);
@@ -173,7 +184,11 @@ fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
 fn a_crash_at_every_write_of_growth() {
     let bytes = 30_000;
     let prepare = |_: &Arc<Cut>| {};
-    let work = |pool: &Arc<Cut>| (0..8).for_each(|index| { give(pool, index, bytes, index as u8); });
+    let work = |pool: &Arc<Cut>| {
+        (0..8).for_each(|index| {
+            give(pool, index, bytes, index as u8);
+        })
+    };
     crash_everywhere("grow by eight", bytes, prepare, work, |pool| named(pool, 7) != 0);
 }
 

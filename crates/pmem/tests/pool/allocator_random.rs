@@ -120,7 +120,12 @@ fn verify_and_free(pool: &Pool<Process>, parcel: &Parcel) {
     guard.free(parcel.root).unwrap();
 }
 
-fn work(pool: &Pool<Process>, own: u64, inbox: &mpsc::Receiver<Parcel>, others: &[mpsc::Sender<Parcel>]) {
+fn work(
+    pool: &Pool<Process>,
+    own: u64,
+    inbox: &mpsc::Receiver<Parcel>,
+    others: &[mpsc::Sender<Parcel>],
+) {
     let mut random = Random::new(0xF0 + own);
     let mut mine: Vec<Parcel> = Vec::new();
     let mut roots: Vec<u64> = (0..200).map(|index| root(own * 200 + index)).collect();

@@ -1,7 +1,7 @@
 //! Finalize callbacks: run once, after the epoch, with what the operation was; again after a crash.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pando_pmem::Process;
 use pando_pmwcas::{Error, Finalization, FinalizedWord, Pmwcas, Policy};
@@ -41,11 +41,11 @@ fn note_in_order(end: &Finalization<'_, '_, Process>) {
 fn a_callback_runs_once_and_after_the_epoch() {
     let pmwcas = in_memory::<Process>(1, &[note_in_order]);
     let old = give(&pmwcas, 0, 100, 1);
-    let reader = pmwcas.pool_handle().clone();
+    let reader = Arc::clone(&pmwcas);
     let (pinned, wait_pinned) = std::sync::mpsc::channel();
     let (go_on, wait_go_on) = std::sync::mpsc::channel::<()>();
     let reader = std::thread::spawn(move || {
-        let _guard = reader.pin().unwrap();
+        let _guard = reader.pool().pin().unwrap();
         pinned.send(()).unwrap();
         let _ = wait_go_on.recv();
     });
@@ -125,6 +125,7 @@ fn ignore(_: &Finalization<'_, '_, Process>) {}
 #[test]
 fn a_table_that_is_too_long_is_refused() {
     let pool = pando_pmem::Pool::anonymous(&crate::common::options()).unwrap();
-    let error = Pmwcas::open(pool, &[ignore as fn(&Finalization<'_, '_, Process>); 17]).unwrap_err();
+    let error =
+        Pmwcas::open(pool, &[ignore as fn(&Finalization<'_, '_, Process>); 17]).unwrap_err();
     assert!(matches!(error, Error::NoSuchCallback { found: 17, known: 16 }), "{error}");
 }

@@ -8,7 +8,8 @@ use crate::common::{change, in_memory, raw, read, word};
 fn succeeds_and_fails_as_a_whole<D: Domain>() {
     let pmwcas = in_memory::<D>(1, &[]);
     for count in 1..=MAX_WORDS as u64 {
-        let words = |from: u64, to: u64| (0..count).map(|index| (index, from, to)).collect::<Vec<_>>();
+        let words =
+            |from: u64, to: u64| (0..count).map(|index| (index, from, to)).collect::<Vec<_>>();
         let base = read(&pmwcas, 0);
         assert!((0..count).all(|index| base == 0 || read(&pmwcas, index) == base));
         assert!(change(&pmwcas, &words(base, count * 10)));

@@ -36,9 +36,7 @@ pub fn open<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
 
 /// Drops the handle as a crash would.
 pub fn crash<D: Domain>(pmwcas: Pmwcas<D>) {
-    let pool = Arc::clone(pmwcas.pool_handle());
-    drop(pmwcas);
-    pool.abandon();
+    pmwcas.into_pool().abandon();
 }
 
 /// Word number `index` for tests: one of the catalog's, zero in a new pool.

@@ -28,8 +28,7 @@ fn count<D: Domain>(pmwcas: &Pmwcas<D>, words: u64, seed: u64) -> Vec<u64> {
             chosen.iter().for_each(|&at| successes[at as usize] += 1);
         } else {
             // Counters only rise, so what was seen is there to be seen.
-            let differs =
-                |(&at, &value): (&u64, &u64)| pmwcas.read(&guard, word(at)) != value;
+            let differs = |(&at, &value): (&u64, &u64)| pmwcas.read(&guard, word(at)) != value;
             assert!(chosen.iter().zip(&found).any(differs), "failed although nothing differed");
         }
     }

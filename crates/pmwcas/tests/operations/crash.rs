@@ -8,7 +8,9 @@ use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Domain, OpenPool, Pool};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use crate::common::{active, change, crash, create, folder, give, holds, open, raw, read, room, stamped, word};
+use crate::common::{
+    active, change, crash, create, folder, give, holds, open, raw, read, room, stamped, word,
+};
 
 const BYTES: u64 = 9000;
 /// Plain words are 0..4, words with blocks 10..14.

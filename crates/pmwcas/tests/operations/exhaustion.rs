@@ -46,7 +46,8 @@ fn a_thread_borrows_the_descriptors_of_others() {
         }
         let guard = pmwcas.pool().pin().unwrap();
         here.wait();
-        let mut held: Vec<_> = (0..THREADS * OWN).map(|_| pmwcas.allocate(&guard).unwrap()).collect();
+        let mut held: Vec<_> =
+            (0..THREADS * OWN).map(|_| pmwcas.allocate(&guard).unwrap()).collect();
         assert!(matches!(pmwcas.allocate(&guard), Err(Error::DescriptorsExhausted)));
         for (at, operation) in held.iter_mut().enumerate() {
             operation.add_word(word(at as u64), 0, 1).unwrap();

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod blocks;
-mod calls;
 mod callbacks;
+mod calls;
 mod common;
 mod counters;
 mod crash;

@@ -61,7 +61,9 @@ fn a_chain_of_a_hundred_stopped_operations_is_helped_on_a_small_stack() {
     let holds_first_only = |writes| {
         let pmwcas = in_memory::<CutShort>(1, &[]);
         let victim = Arc::clone(&pmwcas);
-        let done = run_until_stopped(writes, move || drop(change(&victim, &[(0, 0, 1), (1, 0, 1)])));
+        let done = run_until_stopped(writes, move || {
+            change(&victim, &[(0, 0, 1), (1, 0, 1)]);
+        });
         let held = |at| raw(&pmwcas, at) >> 63 == 1;
         assert!(!done, "it never held the first word alone");
         held(0) && raw(&pmwcas, 1) == 0

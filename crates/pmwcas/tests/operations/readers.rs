@@ -73,7 +73,8 @@ fn replaced_blocks<D: Domain>() {
         give(&pmwcas, at, 64, 0);
     }
     let done = AtomicBool::new(false);
-    let content = |off: u64| [0, 8, 56].map(|at| pmwcas.pool().word(off + at).load(Ordering::Acquire));
+    let content =
+        |off: u64| [0, 8, 56].map(|at| pmwcas.pool().word(off + at).load(Ordering::Acquire));
     let writer = |own: u64| {
         let mut replaced = 0;
         for round in 0..6_000_u64 {

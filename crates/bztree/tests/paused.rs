@@ -1,0 +1,151 @@
+//! A thread that pauses before any write of any operation or structure modification, and goes on
+//! after others have changed the tree around it: what it meant to install must not undo what they
+//! did (BzTree: merge with a frozen sibling, merge racing split; trap 7).
+//!
+//! For each scenario and each n a thread does the operation and pauses before its n-th write.
+//! Another updates and removes records of the same leaf and its neighbours, and inserts between
+//! them; once with room, once in a pool without any, where a leaf that was frozen is thawed. Then
+//! the first goes on. The tree must hold what both did, and no block may be leaked.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use common::scenario::{self, Answer, Op, Scenario};
+use common::watchdog::within_bounds;
+use common::{Planted, check, dump, plant};
+use pando_pmem::testing::{CutShort, never_stop, pause_after};
+use pando_pmem::{CreateOptions, Domain, Guard, Pool, Reservation};
+
+/// As `Adr`: with dirty bits.
+type WithWriteBack = CutShort<true>;
+
+/// Records on each side of the key that the other thread changes.
+const AROUND: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Plenty,
+    None,
+}
+
+fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
+    let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+    let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
+    scenario.prepare(&planted.tree);
+    planted
+}
+
+/// Everything that the pool can give.
+fn take_all<'guard, 'pool, D: Domain>(
+    guard: &'guard Guard<'pool, D>,
+) -> Vec<Reservation<'guard, 'pool, D>> {
+    let mut taken = Vec::new();
+    for bytes in (1..=512).rev().map(|lines| lines * 64).chain([1 << 16]).rev() {
+        while let Ok(block) = guard.reserve(bytes) {
+            taken.push(block);
+        }
+    }
+    taken
+}
+
+/// What the other does around `key`: the operations, in order.
+fn around(scenario: &Scenario, key: &[u8]) -> Vec<Op> {
+    let (before, ..) = scenario.expected();
+    let below = before.range(..key.to_vec()).rev().take(AROUND);
+    let above = before.range(key.to_vec()..).filter(|(found, _)| *found != key).take(AROUND);
+    let mut ops = Vec::new();
+    for (index, (found, value)) in below.chain(above).enumerate() {
+        let other = if index % 2 == 0 { scenario::inline(7) } else { scenario::pointed(7) };
+        ops.push(match index % 4 {
+            0 | 1 => Op::Remove(found.clone()),
+            2 => Op::Exchange(found.clone(), value.clone(), other.clone()),
+            _ => Op::Update(found.clone(), other.clone()),
+        });
+        ops.push(Op::Insert([found.as_slice(), b"~"].concat(), other));
+    }
+    ops
+}
+
+/// Pauses the operation before its write `writes`; whether it was done before.
+fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
+    let label = format!("{}, paused before write {writes}, room: {room:?}", scenario.name);
+    let (mut records, _, expected) = scenario.expected();
+    let planted = Arc::new(prepared::<D>(scenario));
+    let ((stopped, stops), (go, goes)) = (channel(), channel());
+    let victim = {
+        let (planted, act, stopped) = (planted.clone(), scenario.act.clone(), stopped.clone());
+        std::thread::spawn(move || {
+            pause_after(writes, stopped.clone(), goes);
+            let answer = act.run(&planted.tree);
+            never_stop();
+            // The test may have heard of the pause already.
+            let _ = stopped.send(true);
+            answer
+        })
+    };
+    let done = stops.recv().expect("it stops or is done");
+    let guard = planted.pool.pin().expect("a slot");
+    let taken = if room == Room::None { take_all(&guard) } else { Vec::new() };
+    for op in around(scenario, scenario.act.key()) {
+        match op.try_run(&planted.tree) {
+            Ok(answer) => assert_eq!(answer, op.apply(&mut records), "{label}: {op:?}"),
+            Err(error) => {
+                assert_eq!(room, Room::None, "{label}: {op:?}: {error}");
+                assert!(!matches!(op, Op::Remove(_)), "{label}: {op:?}: {error}");
+            }
+        }
+    }
+    drop(taken);
+    drop(guard);
+    // If it is done it does not listen.
+    let _ = go.send(());
+    assert_eq!(victim.join().expect("it goes on"), expected, "{label}");
+    assert_eq!(scenario.act.apply(&mut records), expected, "{label}: the keys are others'");
+    assert!(dump(&planted.tree) == records, "{label}: something was undone");
+    check(&planted);
+    done
+}
+
+fn explore(test: &str, scenarios: Vec<Scenario>) {
+    let mut total = 0;
+    for scenario in scenarios {
+        total += within_bounds(scenario.name, move || {
+            let count = |paused: fn(&Scenario, u64, Room) -> bool, room| {
+                (0..).find(|&writes| paused(&scenario, writes, room)).unwrap_or_default()
+            };
+            let pauses = count(pause::<CutShort>, Room::Plenty)
+                + count(pause::<CutShort>, Room::None)
+                + count(pause::<WithWriteBack>, Room::Plenty);
+            println!("{:36} {pauses:5} pauses", scenario.name);
+            pauses
+        });
+    }
+    println!("{test}: {total} pauses");
+}
+
+#[test]
+fn a_paused_operation_undoes_nothing() {
+    explore("operations", scenario::operations());
+}
+
+#[test]
+fn a_paused_leaf_modification_undoes_nothing() {
+    explore("leaf modifications", scenario::leaf_modifications());
+}
+
+#[test]
+fn a_paused_inner_modification_undoes_nothing() {
+    explore("inner modifications", scenario::inner_modifications());
+}
+
+/// The harness itself: a paused operation has not happened, or has happened before.
+#[test]
+fn a_pause_comes_before_the_end() {
+    let insert = Op::Insert(b"key".into(), scenario::inline(1));
+    let alone = scenario::exactly("insert", common::small_nodes(), Vec::new(), insert);
+    assert_eq!(alone.expected().2, Answer::Done);
+    assert!(!pause::<CutShort>(&alone, 0, Room::Plenty));
+    assert!(pause::<CutShort>(&alone, 1_000, Room::Plenty));
+}
