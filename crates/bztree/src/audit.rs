@@ -215,7 +215,8 @@ fn walk_leaf<D: Domain>(
     }
     let live = leaf.live_records(context);
     for record in &live {
-        if low.is_some_and(|low| record.key < low) || high.is_some_and(|high| record.key >= high) {
+        let key = record.key(context);
+        if low.is_some_and(|low| key < low) || high.is_some_and(|high| key >= high) {
             audit.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
         }
         if record.meta.is_pointer() {

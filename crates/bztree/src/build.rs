@@ -1,33 +1,22 @@
 //! New nodes: sorted, exactly as large as their content and free space want, written into a
 //! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
 
-use std::sync::atomic::Ordering;
-
 use pando_pmem::{Domain, Reservation};
 
+use crate::candidate::LiveRecord;
 use crate::layout::{
-    HEADER_BYTES, Header, Hint, Kind, LeafStatus, Link, MIN_RECORD_BYTES, Meta, SHAPE_AT,
-    STATUS_AT, Shape,
+    HEADER_BYTES, Header, Hint, Kind, LeafStatus, Link, SHAPE_AT, STATUS_AT, Shape, free_slots,
 };
-use crate::node::{Context, Inner, Leaf, compare_keys};
-
-/// A live record of an existing leaf, to be copied.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LiveRecord<'op> {
-    pub key: &'op [u8],
-    pub meta: Meta,
-    /// Offset of the record in the pool.
-    pub off: u64,
-}
+use crate::node::{Context, Inner};
 
 /// Bytes that the records take in a leaf, metadata included.
-pub(crate) fn live_bytes(records: &[LiveRecord<'_>]) -> u64 {
+pub(crate) fn live_bytes(records: &[LiveRecord]) -> u64 {
     records.iter().map(|record| record.meta.padded_bytes() + 8).sum()
 }
 
-fn uniform_bytes(records: &[LiveRecord<'_>]) -> u64 {
+fn uniform_bytes(records: &[LiveRecord]) -> u64 {
     let Some(first) = records.first() else { return 0 };
-    let alike = |record: &LiveRecord<'_>| {
+    let alike = |record: &LiveRecord| {
         record.meta.key_bytes() == 8
             && !record.meta.is_pointer()
             && record.meta.record_bytes() == first.meta.record_bytes()
@@ -46,7 +35,7 @@ pub(crate) struct NewNode<'op, 'pool, D: Domain> {
 /// Builds a leaf of `records`, which ascend, with at least `free_bytes` of room.
 pub(crate) fn leaf<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
-    records: &[LiveRecord<'_>],
+    records: &[LiveRecord],
     free_bytes: u64,
 ) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
     let count = records.len() as u64;
@@ -72,8 +61,7 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     }
     // Slots that inserts will claim read as unmarked, also after a crash. A slot takes its
     // metadata and a record, so there are at most that many.
-    let room = sorted_at - metadata_end;
-    let slots = room / (8 + MIN_RECORD_BYTES);
+    let slots = free_slots(sorted_at - metadata_end);
     block.zero(metadata_end, slots * 8);
     block.flush(0, metadata_end + slots * 8);
     block.flush(sorted_at, storage_bytes);
@@ -82,26 +70,28 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     Ok(NewNode { block, link })
 }
 
-/// Copies the records one behind the other, word by word: they are short and padded to words.
+/// Copies the records one behind the other.
 #[inline]
 fn copy_records<D: Domain>(
     context: Context<'_, '_, D>,
-    records: &[LiveRecord<'_>],
+    records: &[LiveRecord],
     storage: &mut [u8],
 ) {
-    let mut places = storage.as_chunks_mut::<8>().0.iter_mut();
+    let mut rest = storage;
     for record in records {
-        let count = record.meta.padded_bytes() / 8;
-        let words = context.pool().words(record.off, count);
-        for (index, place) in (0..count).zip(&mut places) {
-            // Relaxed: records never change. But the word that names a value's block may be under
-            // a PMwCAS.
-            let word = if index == 0 && record.meta.is_pointer() {
-                context.read(record.off)
-            } else {
-                words.load(index, Ordering::Relaxed)
-            };
-            *place = word.to_le_bytes();
+        let bytes = record.meta.padded_bytes();
+        let Some((place, behind)) = rest.split_at_mut_checked(bytes as usize) else { return };
+        rest = behind;
+        if record.meta.is_pointer() {
+            // The word that names a value's block may be under a PMwCAS; the key is not.
+            let (word, key) = place.split_at_mut(8);
+            word.copy_from_slice(&context.read(record.off).to_le_bytes());
+            key.copy_from_slice(context.bytes(record.off + 8, bytes - 8));
+        } else if let Some(place) = place.as_mut_array::<16>() {
+            // The commonest record by far: two words, not a call.
+            *place = *context.bytes(record.off, 16).as_array::<16>().unwrap_or(&[0; 16]);
+        } else {
+            place.copy_from_slice(context.bytes(record.off, bytes));
         }
     }
 }
@@ -229,61 +219,5 @@ impl<'op> InnerContent<'op> {
         let hint = if stride == 8 { Hint::Inner { children: count } } else { Hint::None };
         let link = Link::new(block.off(), hint);
         Ok(NewNode { block, link })
-    }
-}
-
-impl Leaf {
-    /// The live records, ascending: of each key the newest settled record, if it is visible.
-    ///
-    /// Exact if the leaf is frozen. Else it is a leaf's snapshot in the sense of a scan.
-    pub(crate) fn live_records<'op, D: Domain>(
-        &self,
-        context: Context<'op, '_, D>,
-    ) -> Vec<LiveRecord<'op>> {
-        let record = |meta: Meta| LiveRecord {
-            key: self.key(context, meta),
-            meta,
-            off: self.node.off + meta.offset(),
-        };
-        let unsorted = self.newest_unsorted(context);
-        let mut live = Vec::with_capacity(self.status.records() as usize);
-        let mut newer = unsorted.iter().peekable();
-        for slot in 0..self.sorted() {
-            let sorted = record(self.meta(context, slot));
-            while let Some(first) =
-                newer.next_if(|first| compare_keys(first.key, sorted.key).is_lt())
-            {
-                live.push(*first);
-            }
-            match newer.next_if(|first| first.key == sorted.key) {
-                Some(first) => live.push(*first),
-                None => live.push(sorted),
-            }
-        }
-        live.extend(newer);
-        live.retain(|record| record.meta.is_visible());
-        live
-    }
-
-    /// Of each key among the unsorted records the newest settled one, ascending.
-    pub(crate) fn newest_unsorted<'op, D: Domain>(
-        &self,
-        context: Context<'op, '_, D>,
-    ) -> Vec<LiveRecord<'op>> {
-        use crate::layout::SlotState::{Deleted, Visible};
-        let mut newest: Vec<_> = (self.sorted()..self.status.records())
-            .rev()
-            .map(|slot| self.meta(context, slot))
-            .filter(|meta| matches!(meta.state(), Visible | Deleted))
-            .map(|meta| LiveRecord {
-                key: self.key(context, meta),
-                meta,
-                off: self.node.off + meta.offset(),
-            })
-            .collect();
-        // Stable, and from newest to oldest before: the first of equal keys is the newest.
-        newest.sort_by(|left, right| compare_keys(left.key, right.key));
-        newest.dedup_by(|later, first| later.key == first.key);
-        newest
     }
 }

@@ -11,8 +11,9 @@ use std::ops::Bound;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
 
+use crate::candidate::Candidate;
 use crate::layout::Meta;
-use crate::node::{Context, Leaf, Probe, Side, compare_keys, key_prefix};
+use crate::node::{Context, Leaf, Probe, Side, compare_keys};
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
@@ -38,50 +39,6 @@ struct Place {
     at: usize,
     key_bytes: usize,
     value_bytes: usize,
-}
-
-/// A settled record that the scan may come to.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    prefix: u64,
-    meta: Meta,
-}
-
-impl Candidate {
-    #[inline(always)]
-    fn new<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Self {
-        let prefix = if meta.key_bytes() == 8 {
-            leaf.key_number(context, meta)
-        } else {
-            key_prefix(leaf.key(context, meta))
-        };
-        Self { prefix, meta }
-    }
-
-    #[inline(always)]
-    fn compare<D: Domain>(self, context: Context<'_, '_, D>, leaf: &Leaf, other: Self) -> Compare {
-        self.prefix.cmp(&other.prefix).then_with(|| {
-            if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
-                return Compare::Equal;
-            }
-            leaf.key(context, self.meta).cmp(leaf.key(context, other.meta))
-        })
-    }
-}
-
-impl Candidate {
-    #[inline(always)]
-    fn compare_probe<D: Domain>(
-        self,
-        context: Context<'_, '_, D>,
-        leaf: &Leaf,
-        probe: Probe<'_>,
-    ) -> Compare {
-        match probe.number {
-            Some(number) if self.meta.key_bytes() == 8 => self.prefix.cmp(&number),
-            _ => leaf.key(context, self.meta).cmp(probe.bytes),
-        }
-    }
 }
 
 /// How the copying of a leaf ended.
@@ -197,26 +154,16 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     ) {
         let order = self.order;
         self.unsorted.clear();
-        for slot in (leaf.sorted()..leaf.status.records()).rev() {
-            let meta = leaf.meta(context, slot);
-            if !meta.is_settled() {
-                continue;
-            }
-            let candidate = Candidate::new(context, leaf, meta);
-            let beyond = probe.is_some_and(|probe| {
+        leaf.gather_unsorted(context, &mut self.unsorted, |candidate| match probe {
+            None => true,
+            Some(probe) => {
                 let found = candidate.compare_probe(context, leaf, probe);
-                found == if order == Order::Ascending { Compare::Less } else { Compare::Greater }
-            });
-            if !beyond {
-                self.unsorted.push(candidate);
+                found != if order == Order::Ascending { Compare::Less } else { Compare::Greater }
             }
-        }
-        // Stable, and from newest to oldest before: the first of equal keys is the newest.
-        self.unsorted.sort_by(|&left, &right| {
-            let found = left.compare(context, leaf, right);
-            if order == Order::Ascending { found } else { found.reverse() }
         });
-        self.unsorted.dedup_by(|later, first| later.compare(context, leaf, *first).is_eq());
+        if order == Order::Descending {
+            self.unsorted.reverse();
+        }
     }
 
     fn copy_ascending(

@@ -335,6 +335,15 @@ impl Meta {
         self.0 & RESERVED == 0 && self.offset() != 0
     }
 
+    /// Whether the slot is visible or deleted, inline, with a key of eight bytes, and its word not
+    /// under a PMwCAS.
+    #[inline(always)]
+    pub fn is_settled_inline_of_8(self) -> bool {
+        const DECIDING: u64 = pando_pmwcas::CONTROL_BITS | RESERVED | POINTER | 0xFFFF << 16;
+        // Slots that are unmarked or aborted have no key length.
+        self.0 & DECIDING == 8 << 16
+    }
+
     /// Whether the slot is in progress and may turn out to be of a key with this length and hash.
     /// An operation of an earlier incarnation is dead and will not.
     pub fn may_become(self, incarnation: u32, hash: u16, key_bytes: u64) -> bool {
@@ -387,6 +396,11 @@ impl Meta {
     pub fn moved_to(self, offset: u64) -> Self {
         Self(self.0 & !(OFFSET_MASK << 32) | offset << 32)
     }
+}
+
+/// Slots that `room` bytes between the sorted metadata and the sorted records are enough for.
+pub(crate) fn free_slots(room: u64) -> u64 {
+    room / (8 + MIN_RECORD_BYTES)
 }
 
 #[inline(always)]
@@ -464,6 +478,7 @@ mod tests {
         for meta in [visible, visible.deleted(), Meta::UNMARKED, Meta::ABORTED, reserved] {
             let settled = matches!(meta.state(), SlotState::Visible | SlotState::Deleted);
             assert_eq!(meta.is_settled(), settled);
+            assert_eq!(meta.is_settled_inline_of_8(), settled);
         }
     }
 

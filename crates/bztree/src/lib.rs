@@ -16,6 +16,7 @@
 
 mod audit;
 mod build;
+mod candidate;
 mod cursor;
 mod drop;
 mod index;

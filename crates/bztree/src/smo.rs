@@ -39,7 +39,8 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{self, InnerContent, LiveRecord, NewNode};
+use crate::build::{self, InnerContent, NewNode};
+use crate::candidate::LiveRecord;
 use crate::layout::{HEADER_BYTES, InnerStatus, LeafStatus, Link};
 use crate::node::{Context, Inner, Leaf, Probe};
 use crate::tree::{BzTree, Path, Step, storage};
@@ -85,6 +86,9 @@ impl<D: Domain> BzTree<D> {
         let leaf = Leaf::read(context, path.leaf);
         let full = leaf.status.with_record(needed, path.leaf.header.node_bytes).is_none();
         if leaf.status.is_frozen() || full {
+            // Whether there is room for a leaf is asked before the leaf is frozen: an insert that
+            // a full pool refuses, again and again, should leave no trace in it.
+            drop(context.guard.reserve(path.leaf.header.node_bytes).map_err(storage)?);
             self.rebuild(context, &path, needed)?;
         }
         Ok(())
@@ -204,7 +208,7 @@ impl<D: Domain> BzTree<D> {
         if HEADER_BYTES + live + free > u64::from(options.leaf_bytes) && records.len() >= 2 {
             return self.split_leaf(context, path, leaf, &records, needed);
         }
-        if live < u64::from(options.merge_bytes)
+        if (live == 0 || live < u64::from(options.merge_bytes))
             && needed == 0
             && let Some(partner) = self.partner(context, path, leaf)
             && self.merge_leaves(context, path, leaf, &records, partner)? == Progress::Changed
@@ -219,7 +223,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         leaf: &Leaf,
-        records: &[LiveRecord<'_>],
+        records: &[LiveRecord],
         room: u64,
     ) -> Outcome {
         let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
@@ -241,7 +245,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         leaf: &Leaf,
-        records: &[LiveRecord<'_>],
+        records: &[LiveRecord],
         needed: u64,
     ) -> Outcome {
         let (left, right) = records.split_at(middle_of(records));
@@ -251,7 +255,7 @@ impl<D: Domain> BzTree<D> {
             Err(Gone) => return Ok(Progress::Nothing),
         };
         if let Some(parent) = &parent
-            && self.is_full(&parent.content, first.key)
+            && self.is_full(&parent.content, first.key(context))
         {
             return self.split_inner(context, path, path.height - 1);
         }
@@ -264,7 +268,7 @@ impl<D: Domain> BzTree<D> {
             path.height,
             path.leaf.link,
             parent,
-            (left, first.key, right_block),
+            (left, first.key(context), right_block),
             |operation| Self::seal(operation, leaf),
         )
     }
@@ -372,8 +376,9 @@ impl<D: Domain> BzTree<D> {
             let neighbour = Leaf::read(context, node);
             let both = neighbour.status.live_bytes() + live;
             let bytes = HEADER_BYTES + both + u64::from(options.free_bytes);
-            // An empty leaf can always go.
-            !neighbour.status.is_frozen() && (live == 0 || bytes <= u64::from(options.leaf_bytes))
+            // An empty leaf can always go, whatever its neighbour is in the middle of.
+            let fits = bytes <= u64::from(options.leaf_bytes);
+            live == 0 || (fits && !neighbour.status.is_frozen())
         };
         let left = parent.child.checked_sub(1).filter(|&index| fits(index));
         left.or_else(|| {
@@ -388,7 +393,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         leaf: &Leaf,
-        records: &[LiveRecord<'_>],
+        records: &[LiveRecord],
         partner: u64,
     ) -> Outcome {
         let Ok(Some(mut parent)) = self.parent(context, path, path.height, path.leaf.link) else {
@@ -659,7 +664,7 @@ impl From<pando_pmem::Error> for Unprepared {
 }
 
 /// Where to split, so that both halves have about the same bytes and at least one record.
-fn middle_of(records: &[LiveRecord<'_>]) -> usize {
+fn middle_of(records: &[LiveRecord]) -> usize {
     let half = build::live_bytes(records) / 2;
     let mut bytes = 0;
     for (index, record) in records.iter().enumerate() {

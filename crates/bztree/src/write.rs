@@ -20,7 +20,9 @@
 //! Where the paper reserves by a PMwCAS of two words and makes it durable, one CAS that nobody
 //! flushes is enough: nothing durable depends on a reservation. A crash may forget it, or may
 //! forget only its mark; a slot that is counted but not settled is passed over, and a slot that is
-//! not counted is nobody's. The completing PMwCAS makes the status durable with the count.
+//! not counted is nobody's. The completing PMwCAS makes the status durable with the count. Only a
+//! record so long that it reaches to where later slots have their metadata has its count made
+//! durable before it is written.
 //!
 //! # Two inserts of one key
 //!
@@ -217,6 +219,7 @@ impl<D: Domain> BzTree<D> {
             if !self.mark(context, &leaf, &claim) {
                 continue;
             }
+            Self::settle_count(context, &leaf, &claim);
             Self::write_record(context, &leaf, &claim, probe.bytes, value);
             return self.complete(context, leaf, &claim, &found, probe, value, intent);
         }
@@ -240,6 +243,16 @@ impl<D: Domain> BzTree<D> {
             }
         }
         false
+    }
+
+    /// Makes the reservation durable if its record reaches into the zone where the metadata of
+    /// later slots will stand. If a crash forgot the count but not the record, what is left of
+    /// the record would be taken for metadata.
+    fn settle_count(context: Context<'_, '_, D>, leaf: &Leaf, claim: &Claim) {
+        if D::WRITE_BACK && claim.visible.offset() < leaf.node.slots_end() {
+            context.pool().word(leaf.node.status_off()).flush();
+            D::fence();
+        }
     }
 
     fn write_record(

@@ -239,6 +239,9 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         forward += recovered.rolled_forward;
         back += recovered.rolled_back;
         records = found;
+        if round % 50 == 49 {
+            println!("after {} kills: {:?}", round + 1, planted.pool.usage());
+        }
         if random.below(2) == 0 {
             abandon(planted);
         }

@@ -16,9 +16,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::domain::Domain;
+use crate::epoch::Guard;
 use crate::layout::{CATALOG_OFF, CATALOG_SLOTS, CATALOG_VERSION_OFF};
 use crate::pool::Pool;
-use crate::epoch::Guard;
 
 /// Longest name of a map, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -104,11 +104,7 @@ impl MapHeader {
 impl<D: Domain> Pool<D> {
     /// The catalog's slots: the offset of each, and what it holds, read by `read`, which knows
     /// how words under PMwCAS are read.
-    pub fn catalog(
-        &self,
-        guard: &Guard<'_, D>,
-        read: &dyn Fn(u64) -> u64,
-    ) -> Vec<MapEntry> {
+    pub fn catalog(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         (0..CATALOG_SLOTS as u64)
             .map(|slot| CATALOG_OFF + slot * 8)
             .filter_map(|slot_off| {

@@ -124,15 +124,17 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
     /// been deactivated, durably, and be unreachable.
     pub fn defer_reuse(&self, off: u64) {
-        let epoch = self.unlink_epoch();
-        let waiting = {
-            let mut limbo = self.pool.local(self.slot).limbo.borrow_mut();
-            limbo.push_back(Limbo { epoch, off });
-            limbo.len()
-        };
-        if waiting.is_multiple_of(COLLECT_EVERY) {
+        if self.push_limbo(off).is_multiple_of(COLLECT_EVERY) {
             self.collect();
         }
+    }
+
+    /// As [`defer_reuse`](Self::defer_reuse), without giving anything back now; how many wait.
+    pub(crate) fn push_limbo(&self, off: u64) -> usize {
+        let epoch = self.unlink_epoch();
+        let mut limbo = self.pool.local(self.slot).limbo.borrow_mut();
+        limbo.push_back(Limbo { epoch, off });
+        limbo.len()
     }
 
     /// The epoch in which what this thread has just unlinked counts as unlinked.

@@ -101,7 +101,9 @@ pub enum Error {
         allowed: String,
     },
     /// The pool has grown as far as it may.
-    #[error("the pool is full: {requested_bytes} bytes were asked for, and it may not grow beyond {max_bytes}; remove something, or create a pool with a larger maximum")]
+    #[error(
+        "the pool is full: {requested_bytes} bytes were asked for, and it may not grow beyond {max_bytes}; remove something, or create a pool with a larger maximum"
+    )]
     PoolFull {
         /// Bytes that were asked for.
         requested_bytes: u64,
@@ -109,7 +111,9 @@ pub enum Error {
         max_bytes: u64,
     },
     /// The file system is full.
-    #[error("the file system is full: the pool could not grow from {from_bytes} to {to_bytes} bytes: {source}; make room, then go on")]
+    #[error(
+        "the file system is full: the pool could not grow from {from_bytes} to {to_bytes} bytes: {source}; make room, then go on"
+    )]
     FileSystemFull {
         /// Size of the pool.
         from_bytes: u64,
@@ -119,7 +123,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// More threads use the pool at once than it has participant slots.
-    #[error("all {} participant slots of the pool are taken; let a thread end first", layout::PARTICIPANT_COUNT)]
+    #[error(
+        "all {} participant slots of the pool are taken; let a thread end first",
+        layout::PARTICIPANT_COUNT
+    )]
     NoParticipantSlot,
     /// A block was freed that is not allocated, or that was never given out.
     #[error("offset {off:#x} was freed, but {reason}; nothing was changed")]

@@ -24,7 +24,9 @@ use crate::alloc::SlabCache;
 use crate::domain::Domain;
 use crate::epoch::Limbo;
 use crate::error::{Error, Result};
-use crate::layout::{PARTICIPANT_BYTES, PARTICIPANT_COUNT, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
+use crate::layout::{
+    PARTICIPANT_BYTES, PARTICIPANT_COUNT, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF,
+};
 use crate::pool::Pool;
 use crate::word::Word;
 

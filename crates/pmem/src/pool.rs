@@ -180,14 +180,15 @@ impl<D: Domain> Pool<D> {
 
     /// Opens the pool in the file `path`.
     pub fn open(path: &Path, options: &OpenPool) -> Result<Arc<Self>> {
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|source| {
-            match source.kind() {
+        let file =
+            OpenOptions::new().read(true).write(true).open(path).map_err(|source| match source
+                .kind()
+            {
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                     Error::ReadOnly(path.to_path_buf())
                 }
                 _ => io_error(path, "open the file")(source),
-            }
-        })?;
+            })?;
         take_lock(path, &file)?;
         let mut first = vec![0; SUPERBLOCK_BYTES];
         let read_bytes = read_up_to(&file, &mut first).map_err(io_error(path, "read the file"))?;
@@ -211,12 +212,12 @@ impl<D: Domain> Pool<D> {
         }
         let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
         let boot_id = medium::boot_id();
-        if !block.clean && !medium.survives_machine() && block.boot_id != boot_id && !options.salvage
+        if !block.clean
+            && !medium.survives_machine()
+            && block.boot_id != boot_id
+            && !options.salvage
         {
-            return Err(Error::NotTrusted {
-                path: path.to_path_buf(),
-                medium: medium.to_string(),
-            });
+            return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
         let Some(incarnation) = block.incarnation.checked_add(1) else {
             return Err(Error::BadField {
@@ -248,15 +249,13 @@ impl<D: Domain> Pool<D> {
     pub fn anonymous(options: &CreateOptions) -> Result<Arc<Self>> {
         let (geometry, size_bytes) = checked_sizes(options)?;
         let path = Path::new("(anonymous memory)");
-        let mapping = Mapping::anonymous(geometry.max_bytes)
-            .map_err(io_error(path, "reserve memory"))?;
+        let mapping =
+            Mapping::anonymous(geometry.max_bytes).map_err(io_error(path, "reserve memory"))?;
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool =
-            Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true);
-        pool.word(superblock::SIZE_OFF)
-            .store(superblock::size_word(size_bytes), Ordering::Release);
+        let pool = Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true);
+        pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.start_epochs();
         Ok(pool)
     }
@@ -451,9 +450,10 @@ impl<D: Domain> Pool<D> {
             }
             // A sixteenth at a time: few calls, and little room that stays unused.
             let step = (from_bytes - self.geometry.chunks_off) / 16;
-            let generous = (to_bytes + step.clamp(CHUNK_BYTES, 256 << 20)).min(
-                self.geometry.chunk_off(self.geometry.max_chunks),
-            ) / CHUNK_BYTES * CHUNK_BYTES;
+            let generous = (to_bytes + step.clamp(CHUNK_BYTES, 256 << 20))
+                .min(self.geometry.chunk_off(self.geometry.max_chunks))
+                / CHUNK_BYTES
+                * CHUNK_BYTES;
             let mut target = generous.max(to_bytes);
             if let Some(file) = &self.file
                 && let Err(error) = extend(&self.path, file, &self.geometry, from_bytes, target)

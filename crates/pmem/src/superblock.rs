@@ -119,8 +119,7 @@ impl Superblock {
         block[..8].copy_from_slice(&MAGIC);
         block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         block[16..32].copy_from_slice(&self.pool_id.to_le_bytes());
-        let fixed =
-            [self.max_bytes, CHUNK_BYTES, PARTICIPANT_COUNT as u64, PARTITION_BYTES];
+        let fixed = [self.max_bytes, CHUNK_BYTES, PARTICIPANT_COUNT as u64, PARTITION_BYTES];
         for (index, value) in fixed.into_iter().enumerate() {
             block[32 + index * 8..40 + index * 8].copy_from_slice(&value.to_le_bytes());
         }

@@ -89,7 +89,8 @@ fn check(result: i32) -> io::Result<()> {
 
 /// Allocates the bytes of `file` from `from` to `to`, extending it; they read as zero.
 pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
-    let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to.saturating_sub(from))) else {
+    let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to.saturating_sub(from)))
+    else {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     };
     if bytes == 0 {

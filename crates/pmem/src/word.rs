@@ -51,12 +51,14 @@ impl<'pool, D: Domain> Word<'pool, D> {
 
     /// Replaces `current` by `new`; what the word held, as `Ok` if it was `current`.
     ///
-    /// Acquire and release: a success publishes what this thread wrote before, and whoever reads
-    /// the word sees it; both outcomes see what the writer of the found value published.
+    /// A success is sequentially consistent: it publishes what this thread wrote before, and later
+    /// loads of this thread see what came before it (a decided status, then the words that its
+    /// operation still has to look at). A failure acquires what the writer of the found value
+    /// published.
     #[inline(always)]
     pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
         if D::admit_store(self.address(), 8) {
-            self.word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+            self.word.compare_exchange(current, new, Ordering::SeqCst, Ordering::Acquire)
         } else {
             // A killed thread's destructors believe that they went on, so that they come to an end.
             Ok(current)

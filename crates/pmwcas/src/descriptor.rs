@@ -125,10 +125,14 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     #[inline(always)]
-    pub(crate) fn entry_word(&self, index: u64, entry: usize, field: u64) -> pando_pmem::Word<'_, D> {
-        self.pool().word(
-            descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field * 8,
-        )
+    pub(crate) fn entry_word(
+        &self,
+        index: u64,
+        entry: usize,
+        field: u64,
+    ) -> pando_pmem::Word<'_, D> {
+        self.pool()
+            .word(descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field * 8)
     }
 
     /// Reads a descriptor; `None` if what stands there cannot have been written.

@@ -23,7 +23,9 @@ pub enum Error {
     #[error("the descriptor is full; it takes {MAX_WORDS} words and owned blocks")]
     TooManyWords,
     /// A value uses the control bits.
-    #[error("the value {value:#x} needs the three control bits; the largest value is {MAX_VALUE:#x}")]
+    #[error(
+        "the value {value:#x} needs the three control bits; the largest value is {MAX_VALUE:#x}"
+    )]
     ControlBits {
         /// The value that was given.
         value: u64,

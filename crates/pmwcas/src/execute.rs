@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard};
 
-use crate::descriptor::{DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, MAX_WORDS, WordEntry};
+use crate::descriptor::{
+    DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, MAX_WORDS, WordEntry,
+};
 use crate::pmwcas::Pmwcas;
 use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
 
@@ -44,7 +46,11 @@ impl<D: Domain> Pmwcas<D> {
         self.publish(life, entries, callback);
         // The descriptor is durable before anything refers to it.
         D::fence();
-        self.activate_blocks(entries);
+        if self.activate_blocks(entries) {
+            // Now, and not with the fence of phase 1: a helper may decide the operation before
+            // this thread comes to that.
+            D::fence();
+        }
         let succeeded = self.drive(guard, life, entries, Role::Owner);
         self.finalize(guard, life, entries, callback, succeeded);
         succeeded
@@ -167,11 +173,12 @@ impl<D: Domain> Pmwcas<D> {
             };
             if word.compare_exchange(target.old, conditional).is_ok() {
                 self.replace_conditional(target.off, conditional, life, target.old);
-                if D::WRITE_BACK && role == Role::Helper {
+                if role == Role::Helper {
                     // The record is used again for the next install, so this one must be gone
                     // from the medium.
                     word.flush();
                     D::fence();
+                    self.close_record(guard);
                 }
             }
         }
@@ -192,6 +199,16 @@ impl<D: Domain> Pmwcas<D> {
         status.flush();
         D::fence();
         Life { index, sequence: next.sequence }.conditional(0)
+    }
+
+    /// Makes the helper's record name no word: the word that it named may one day hold a user's
+    /// bytes, which recovery must not mistake for this install.
+    fn close_record(&self, guard: &Guard<'_, D>) {
+        let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
+        let off = self.entry_word(index, 0, 0);
+        off.store(0, Ordering::Release);
+        off.flush();
+        D::fence();
     }
 
     /// Replaces the conditional reference `found` in the word at `off` by the reference if its

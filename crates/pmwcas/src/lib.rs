@@ -59,18 +59,18 @@
 //! the status writes all targets back first.
 
 mod descriptor;
-mod maps;
 mod error;
 mod execute;
 mod finalize;
+mod maps;
 mod pmwcas;
 mod recovery;
 mod word;
 
-pub use maps::MapError;
 pub use descriptor::{Descriptor, Entry, MAX_WORDS};
 pub use error::{Error, Result};
 pub use finalize::{Finalization, Finalize, FinalizedWord, MAX_CALLBACKS, Policy};
+pub use maps::MapError;
 pub use pmwcas::Pmwcas;
 pub use recovery::Recovered;
 pub use word::{CONTROL_BITS, MAX_HINT, MAX_VALUE};

@@ -46,7 +46,8 @@ impl<D: Domain> Pmwcas<D> {
 
     /// The map called `name`.
     pub fn find_map(&self, guard: &Guard<'_, D>, name: &str) -> Option<MapEntry> {
-        let named = |entry: &MapEntry| entry.header.as_ref().is_some_and(|found| found.name == name);
+        let named =
+            |entry: &MapEntry| entry.header.as_ref().is_some_and(|found| found.name == name);
         self.maps(guard).into_iter().find(named)
     }
 

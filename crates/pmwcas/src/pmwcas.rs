@@ -114,6 +114,10 @@ impl<D: Domain> Pmwcas<D> {
 
     /// Single-word persistent CAS (Algorithm 1): on success `new` is durable on return. On
     /// failure, the value that was there.
+    ///
+    /// No value may return to a word that is changed by this: a reader that made an earlier
+    /// occurrence durable would clear the dirty bit of the later one (the paper's algorithm has
+    /// the same limit). Where values return, use a PMwCAS of one word.
     pub fn compare_exchange(
         &self,
         guard: &Guard<'_, D>,

@@ -42,6 +42,8 @@ impl<D: Domain> Reservation<'_, '_, D> {
         pool.write_log(slot, self.off, word_off);
         self.kept = true;
         pool.activate_logged(self.off);
+        // The bit first: recovery keeps a block that the word names, whatever the bit says.
+        D::fence();
         let word = pool.word(word_off);
         word.store(self.off, Ordering::Release);
         word.flush();
@@ -99,8 +101,8 @@ impl<D: Domain> Pool<D> {
             }
             let block = self.slot_log(slot, BLOCK).load(Ordering::Acquire);
             let word_off = self.slot_log(slot, WORD).load(Ordering::Acquire);
-            let owned = self.is_word(word_off)
-                && self.word(word_off).load(Ordering::Acquire) == block;
+            let owned =
+                self.is_word(word_off) && self.word(word_off).load(Ordering::Acquire) == block;
             if !owned {
                 self.recover_deactivate(block);
             }

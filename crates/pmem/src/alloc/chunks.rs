@@ -26,6 +26,7 @@ use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
 use crate::pool::Pool;
+use crate::superblock::SIZE_OFF;
 use crate::word::Word;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +198,18 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
         let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
-        // The length must be durable before a log names the span.
+        // The length must be durable before a log names the span, and so must be that the pool
+        // reaches there: another thread may have extended it and not come to saying so.
         self.chunk_word(first).flush();
+        self.flush_extent();
+        D::fence();
         Ok(self.geometry().chunk_off(first))
+    }
+
+    /// Starts the write-back of how far the pool reaches and is used.
+    pub(crate) fn flush_extent(&self) {
+        self.word(SIZE_OFF).flush();
+        self.word(FRONTIER_OFF).flush();
     }
 
     /// The first chunk of the span at `off`, and its length.

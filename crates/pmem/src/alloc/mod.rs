@@ -124,9 +124,8 @@ impl<D: Domain> Reservation<'_, '_, D> {
         self.check(at, source.len() as u64);
         // SAFETY: the block is reserved, so this object alone reaches it, and is borrowed
         // exclusively; the range was checked to lie in it.
-        let target = unsafe {
-            self.guard.pool().exclusive_bytes(self.off + at, source.len() as u64)
-        };
+        let target =
+            unsafe { self.guard.pool().exclusive_bytes(self.off + at, source.len() as u64) };
         if let Some(target) = target {
             target.copy_from_slice(source);
         }

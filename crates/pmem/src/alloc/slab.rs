@@ -190,8 +190,10 @@ impl<D: Domain> Pool<D> {
         for index in 0..blocks_of(class).div_ceil(32) {
             self.taken_word(chunk, index).store(self.tagged(0), Ordering::Release);
         }
-        // The cleared bits are durable before the table says that they count.
-        self.flush(off, TAKEN_AT);
+        // All of these are durable before the table says that they count: what the medium held
+        // there is anything, also what looks like taken bits of an incarnation to come.
+        self.flush(off, TAKEN_AT + blocks_of(class).div_ceil(32) * 8);
+        self.flush_extent();
         D::fence();
         self.unlist(chunk);
         self.cache.set_current(chunk);
@@ -309,7 +311,8 @@ impl<D: Domain> Pool<D> {
         }
         self.set_chunk(chunk, Chunk::Claimed { chunks: 1 });
         D::fence();
-        guard.defer_reuse(self.geometry().chunk_off(chunk));
+        // Not collected now: this may be called from a collection.
+        guard.push_limbo(self.geometry().chunk_off(chunk));
         true
     }
 }

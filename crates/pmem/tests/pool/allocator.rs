@@ -181,10 +181,14 @@ fn a_shortage_does_not_search_the_whole_table_again_and_again() {
     for index in 0..500 {
         give(&pool, index, 65_536, 1);
     }
-    free(&pool, 499);
     drop(pool);
     let pool = open::<Counting>(&path);
-    // Looks at all chunks of the past, one of them free; then takes that one.
+    // One chunk that is free, and said to be free twice: by who frees it, and by who then looks
+    // at the chunks of the past.
+    free(&pool, 3);
+    for _ in 0..8 {
+        pool.pin().unwrap().collect();
+    }
     for index in 500..800 {
         give(&pool, index, 32_000, 1);
     }
@@ -194,4 +198,30 @@ fn a_shortage_does_not_search_the_whole_table_again_and_again() {
         }
     });
     assert!(counts.lines_read < 60, "{counts:?}: each new slab searched the chunk table");
+}
+
+/// A slab that stands on the list of its size when it dissolves; its chunk then serves another
+/// size, and all of it is found again there.
+#[test]
+fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    for index in 0..20 {
+        give(&pool, index, 32_000, 1);
+    }
+    let chunk = pool.geometry().chunk_off(0);
+    let in_it: Vec<u64> = (0..20).filter(|&index| named(&pool, index) < chunk + 65_536).collect();
+    in_it.iter().for_each(|&index| free(&pool, index));
+    for index in 30..34 {
+        let given = (0..8).any(|_| {
+            let guard = pool.pin().unwrap();
+            guard.reserve(16_000).is_ok_and(|block| {
+                block.activate(root(index));
+                true
+            })
+        });
+        assert!(given, "block {index} of the new size");
+    }
+    assert_eq!(room(&pool, 16_000), 0);
+    free(&pool, 31);
+    assert_eq!(room(&pool, 16_000), 1, "the room is there and nobody finds it");
 }

@@ -44,11 +44,13 @@ impl<R: Send + 'static> Paused<R> {
 }
 
 type Words = &'static [(u64, u64, u64)];
+type Meanwhile<D> = fn(&Pmwcas<D>) -> Option<bool>;
+type After<D> = fn(&Pmwcas<D>);
 const THREE: Words = &[(0, 0, 5), (1, 0, 5), (2, 0, 5)];
 
 /// Pauses an operation everywhere; `meanwhile` says what the operation must return if that can
 /// be told from outside.
-fn pause_everywhere<D: Domain>(meanwhile: fn(&Pmwcas<D>) -> Option<bool>, after: fn(&Pmwcas<D>)) {
+fn pause_everywhere<D: Domain>(meanwhile: Meanwhile<D>, after: After<D>) {
     for writes in 0.. {
         let pmwcas = in_memory::<D>(1, &[]);
         let victim = Arc::clone(&pmwcas);
@@ -68,8 +70,8 @@ fn pause_everywhere<D: Domain>(meanwhile: fn(&Pmwcas<D>) -> Option<bool>, after:
 }
 
 fn all_domains(
-    process: (fn(&Pmwcas<CutShort>) -> Option<bool>, fn(&Pmwcas<CutShort>)),
-    adr: (fn(&Pmwcas<CutShort<true>>) -> Option<bool>, fn(&Pmwcas<CutShort<true>>)),
+    process: (Meanwhile<CutShort>, After<CutShort>),
+    adr: (Meanwhile<CutShort<true>>, After<CutShort<true>>),
 ) {
     pause_everywhere(process.0, process.1);
     pause_everywhere(adr.0, adr.1);

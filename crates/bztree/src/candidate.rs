@@ -1,0 +1,149 @@
+//! Settled records on their way into a sorted sequence: for scans and for new leaves.
+
+use std::cmp::Ordering as Compare;
+
+use pando_pmem::Domain;
+
+use crate::layout::Meta;
+use crate::node::{Context, Leaf, Probe};
+
+/// A settled record of a leaf, with what decides most comparisons of its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    prefix: u64,
+    pub meta: Meta,
+}
+
+/// The first eight bytes of a key as a number, padded with zeros. Unequal prefixes compare as
+/// their keys do.
+#[inline]
+fn key_prefix(key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let bytes = key.len().min(8);
+    first[..bytes].copy_from_slice(&key[..bytes]);
+    u64::from_be_bytes(first)
+}
+
+impl Candidate {
+    #[inline(always)]
+    pub fn new<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Self {
+        let prefix = if meta.key_bytes() == 8 {
+            leaf.key_number(context, meta)
+        } else {
+            key_prefix(leaf.key(context, meta))
+        };
+        Self { prefix, meta }
+    }
+
+    #[inline(always)]
+    pub fn compare<D: Domain>(
+        self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        other: Self,
+    ) -> Compare {
+        self.prefix.cmp(&other.prefix).then_with(|| {
+            if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
+                return Compare::Equal;
+            }
+            leaf.key(context, self.meta).cmp(leaf.key(context, other.meta))
+        })
+    }
+
+    #[inline(always)]
+    pub fn compare_probe<D: Domain>(
+        self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        probe: Probe<'_>,
+    ) -> Compare {
+        match probe.number {
+            Some(number) if self.meta.key_bytes() == 8 => self.prefix.cmp(&number),
+            _ => leaf.key(context, self.meta).cmp(probe.bytes),
+        }
+    }
+}
+
+impl Leaf {
+    /// Gathers those of the unsorted records that `wanted` admits into `newest`, which is empty:
+    /// of each key the newest settled one, ascending.
+    #[inline]
+    pub(crate) fn gather_unsorted<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        newest: &mut Vec<Candidate>,
+        wanted: impl Fn(Candidate) -> bool,
+    ) {
+        for slot in (self.sorted()..self.status.records()).rev() {
+            let meta = self.meta(context, slot);
+            if meta.is_settled() {
+                let candidate = Candidate::new(context, self, meta);
+                if wanted(candidate) {
+                    newest.push(candidate);
+                }
+            }
+        }
+        // Stable, and from newest to oldest before: the first of equal keys is the newest.
+        newest.sort_by(|&left, &right| left.compare(context, self, right));
+        newest.dedup_by(|later, first| later.compare(context, self, *first).is_eq());
+    }
+
+    /// The live records, ascending: of each key the newest settled record, if it is visible.
+    ///
+    /// Exact if the leaf is frozen. Else it is a leaf's snapshot in the sense of a scan.
+    pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
+        let mut unsorted = Vec::with_capacity((self.status.records() - self.sorted()) as usize);
+        self.gather_unsorted(context, &mut unsorted, |_| true);
+        let mut live = Vec::with_capacity(self.status.records() as usize);
+        let mut push = |meta: Meta| {
+            if meta.is_visible() {
+                live.push(LiveRecord { meta, off: self.node.off + meta.offset() });
+            }
+        };
+        let mut newer = unsorted.iter().peekable();
+        for slot in 0..self.sorted() {
+            let sorted = Candidate::new(context, self, self.meta(context, slot));
+            while let Some(first) =
+                newer.next_if(|first| first.compare(context, self, sorted).is_lt())
+            {
+                push(first.meta);
+            }
+            match newer.next_if(|first| first.compare(context, self, sorted).is_eq()) {
+                Some(first) => push(first.meta),
+                None => push(sorted.meta),
+            }
+        }
+        newer.for_each(|first| push(first.meta));
+        live
+    }
+}
+
+/// A live record of an existing leaf, to be copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveRecord {
+    pub meta: Meta,
+    /// Offset of the record in the pool.
+    pub off: u64,
+}
+
+impl LiveRecord {
+    /// The record's key.
+    pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> &'op [u8] {
+        context.bytes(self.off + (self.meta.key_at() - self.meta.offset()), self.meta.key_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key_prefix;
+
+    #[test]
+    fn prefixes_compare_as_keys() {
+        let keys: [&[u8]; 9] =
+            [b"", b"\0", b"\0\x01", b"a", b"a\0", b"ab", b"abcdefgh", b"abcdefgh\0", b"\xff"];
+        for pair in keys.windows(2) {
+            assert!(key_prefix(pair[0]) <= key_prefix(pair[1]), "{pair:?}");
+        }
+        assert_eq!(key_prefix(b"\x80"), 0x80 << 56);
+    }
+}
