@@ -86,9 +86,12 @@ impl<D: Domain> BzTree<D> {
         let leaf = Leaf::read(context, path.leaf);
         let full = leaf.status.with_record(needed, path.leaf.header.node_bytes).is_none();
         if leaf.status.is_frozen() || full {
-            // Whether there is room for a leaf is asked before the leaf is frozen: an insert that
-            // a full pool refuses, again and again, should leave no trace in it.
-            drop(context.guard.reserve(path.leaf.header.node_bytes).map_err(storage)?);
+            if !leaf.status.is_frozen() {
+                // Whether there is room for a leaf is asked before the leaf is frozen: an insert
+                // that a full pool refuses, again and again, should leave no trace in it. One that
+                // another thread left frozen is to be thawed.
+                drop(context.guard.reserve(path.leaf.header.node_bytes).map_err(storage)?);
+            }
             self.rebuild(context, &path, needed)?;
         }
         Ok(())

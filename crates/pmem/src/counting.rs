@@ -55,6 +55,11 @@ pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Counts) {
     (result, counts)
 }
 
+fn count(work: impl FnOnce(&mut Tally)) {
+    // A thread that ends gives its participant slots back, perhaps after its tally is gone.
+    let _ = TALLY.try_with(|tally| work(&mut tally.borrow_mut()));
+}
+
 fn lines(address: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
     let line = LINE_BYTES as usize;
     address / line..=(address + bytes.max(1) - 1) / line
@@ -65,18 +70,18 @@ impl Domain for Counting {
     const WRITE_BACK: bool = true;
 
     unsafe fn write_back(address: *const u8) {
-        TALLY.with_borrow_mut(|tally| tally.flushes += 1);
+        count(|tally| tally.flushes += 1);
         // SAFETY: the caller vouches that the address is mapped.
         unsafe { Adr::write_back(address) }
     }
 
     fn fence() {
-        TALLY.with_borrow_mut(|tally| tally.fences += 1);
+        count(|tally| tally.fences += 1);
         Adr::fence();
     }
 
     fn admit_store(address: usize, bytes: usize) -> bool {
-        TALLY.with_borrow_mut(|tally| {
+        count(|tally| {
             tally.words_written += bytes.div_ceil(8) as u64;
             tally.written.extend(lines(address, bytes));
         });
@@ -84,6 +89,6 @@ impl Domain for Counting {
     }
 
     fn observe_load(address: usize, bytes: usize) {
-        TALLY.with_borrow_mut(|tally| tally.read.extend(lines(address, bytes)));
+        count(|tally| tally.read.extend(lines(address, bytes)));
     }
 }

@@ -79,7 +79,7 @@ fn crash_everywhere(
     assert!(writes > 5);
 }
 
-const SIZES: [u64; 3] = [64, 30_000, 150_000];
+const SIZES: [u64; 3] = [500, 30_000, 150_000];
 
 #[test]
 fn a_crash_at_every_write_of_the_first_activation() {
@@ -207,8 +207,8 @@ fn a_crash_at_every_write_of_create() {
         assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 1);
         if path.exists() {
             let pool = open::<CutShort>(&path);
-            give(&pool, 0, 64, 0);
-            check(&pool, 64, 10 * 1016, "created");
+            give(&pool, 0, 500, 0);
+            check(&pool, 500, 10 * 127, "created");
             drop(pool);
             std::fs::remove_file(&path).unwrap();
         }

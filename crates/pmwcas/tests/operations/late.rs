@@ -9,7 +9,7 @@ use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, never_stop, pause_after};
 use pando_pmwcas::Pmwcas;
 
-use crate::common::{change, in_memory, in_time, raw, read};
+use crate::common::{change, create, folder, in_memory, in_time, open, raw, read};
 
 /// A thread that pauses before its `writes`-th pool write.
 struct Paused<R> {
@@ -178,4 +178,46 @@ fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
     }
     println!("{pairs} pairs of pauses");
     assert!(pairs > 100, "{pairs}");
+}
+
+/// A crash while an owner stands at one write and a helper, which met it, at another: also what
+/// only the helper's record names is brought to its end.
+#[test]
+fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
+    let folder = folder();
+    let (path, image) = (folder.path().join("pool"), folder.path().join("image"));
+    let mut helped_halfway = 0;
+    for owner_writes in 8.. {
+        let mut owner_done = false;
+        for helper_writes in 0.. {
+            let pmwcas = Arc::new(create::<CutShort<true>>(&path, &[]));
+            let own = Arc::clone(&pmwcas);
+            let owner = Paused::start(owner_writes, move || change(&own, THREE));
+            owner_done = owner.is_done();
+            let help = Arc::clone(&pmwcas);
+            let helper = Paused::start(helper_writes, move || read(&help, 0));
+            let helper_done = helper.is_done();
+            std::fs::copy(&path, &image).unwrap();
+            helped_halfway += u64::from(!owner_done && !helper_done);
+            assert!(owner.resume());
+            helper.resume();
+            drop(pmwcas);
+            let recovered = open::<CutShort<true>>(&image, &[]);
+            // Before anybody reads, and so helps: recovery alone has left no reference.
+            let found = [0, 1, 2].map(|at| raw(&recovered, at) & !(1 << 61));
+            let told = format!("owner at {owner_writes}, helper at {helper_writes}");
+            assert!(found == [0; 3] || found == [5; 3], "{told}: {found:x?}");
+            assert!(change(&recovered, &[0, 1, 2].map(|at| (at, found[0], 7))), "{told}");
+            drop(recovered);
+            std::fs::remove_file(&path).unwrap();
+            std::fs::remove_file(&image).unwrap();
+            if helper_done {
+                break;
+            }
+        }
+        if owner_done {
+            break;
+        }
+    }
+    assert!(helped_halfway > 30, "{helped_halfway}");
 }
