@@ -99,7 +99,6 @@ fn a_dead_reservation_is_harmless_when_its_incarnation_comes_again() {
 
 /// Chunks that are free when a pool is opened must be found again before the pool grows.
 #[test]
-#[ignore = "open: the allocator finds the free chunks of earlier incarnations too late"]
 fn a_pool_does_not_grow_with_the_number_of_restarts() {
     let folder = folder();
     let path = folder.path().join("pool");

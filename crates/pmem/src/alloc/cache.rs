@@ -22,6 +22,8 @@ use crate::pool::Pool;
 
 /// Chunks that one shortage looks at before it takes a fresh chunk.
 const DISCOVER_AT_ONCE: u64 = 8;
+/// Words of the chunk table that one shortage looks at before the pool is extended.
+const SURVEY_AT_ONCE: u64 = 512;
 
 const CURRENT: u8 = 1;
 const LISTED: u8 = 2;
@@ -35,6 +37,7 @@ pub(crate) struct Cache {
     /// On the stack of which class a listed chunk stands.
     listed_class: Box<[AtomicU8]>,
     discovered: AtomicU64,
+    surveyed: AtomicU64,
     freed: AtomicU64,
     search: AtomicU64,
 }
@@ -98,6 +101,7 @@ impl Cache {
             states: zeroed(geometry.max_chunks),
             listed_class: zeroed(geometry.max_chunks),
             discovered: AtomicU64::new(0),
+            surveyed: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: AtomicU64::new(0),
         }
@@ -227,6 +231,24 @@ impl<D: Domain> Pool<D> {
         }
     }
 
+    /// Looks in the chunk table for chunks that earlier incarnations left free, from where the last
+    /// survey ended; whether any were found. Only the table is read, not the chunks.
+    pub(crate) fn survey(&self) -> bool {
+        let frontier = self.frontier();
+        for _ in 0..SURVEY_AT_ONCE {
+            if self.cache.surveyed.load(Ordering::Relaxed) >= frontier {
+                return false;
+            }
+            let chunk = self.cache.surveyed.fetch_add(1, Ordering::Relaxed);
+            if chunk < frontier && self.chunk(chunk) == Chunk::Free {
+                self.cache.note_freed(1);
+                self.cache.search.store(chunk, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Looks at all chunks that nobody has looked at since the pool was opened.
     pub(crate) fn discover_all(&self, guard: &Guard<'_, D>) {
         while self.cache.discovered.load(Ordering::Relaxed) < self.frontier() {
@@ -248,7 +270,6 @@ impl<D: Domain> Pool<D> {
                 return listed;
             }
             match self.chunk(chunk) {
-                Chunk::Free => self.cache.note_freed(1),
                 Chunk::Slab { class } if self.has_room(chunk, class) => {
                     let useless = class != wanted
                         && !self.cache.is_current(chunk)

@@ -102,6 +102,11 @@ impl<D: Domain> Pool<D> {
         if let Some(first) = self.claim_freed(chunks, false) {
             return Ok(first);
         }
+        if self.survey()
+            && let Some(first) = self.claim_freed(chunks, false)
+        {
+            return Ok(first);
+        }
         let extended = self.claim_beyond_frontier(chunks);
         let Err(error) = extended else { return extended };
         // The last resort: whatever is free anywhere, also what only now comes out of limbo, and

@@ -99,11 +99,15 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. Its content
     /// is whatever its last owner left.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_, 'pool, D>> {
-        let off = match class_of(bytes) {
-            Some(class) => self.pool().reserve_in_slab(self, class)?,
-            None => self.pool().reserve_span(self, bytes)?,
+        let (off, bytes) = match class_of(bytes) {
+            Some(class) => match self.pool().reserve_in_slab(self, class) {
+                Ok(off) => (off, CLASS_BYTES[class]),
+                // Where no chunk is left for this size, a larger block will do.
+                Err(error) => self.pool().reserve_in_larger(self, class).ok_or(error)?,
+            },
+            None => (self.pool().reserve_span(self, bytes)?, block_bytes(bytes)),
         };
-        Ok(Reservation { guard: self, off, bytes: block_bytes(bytes), kept: false })
+        Ok(Reservation { guard: self, off, bytes, kept: false })
     }
 }
 

@@ -147,6 +147,28 @@ impl<D: Domain> Pool<D> {
         }
     }
 
+    /// A block of a larger class than `class` from a slab that is there already, and its length.
+    #[cold]
+    pub(crate) fn reserve_in_larger(
+        &self,
+        guard: &Guard<'_, D>,
+        class: usize,
+    ) -> Option<(u64, u64)> {
+        let own = &self.local(guard.slot()).slabs;
+        (class + 1..CLASS_COUNT).find_map(|larger| {
+            loop {
+                if let Some(chunk) = own.current(larger) {
+                    if let Some(block) = self.take_block(chunk, larger, own.hint(larger)) {
+                        return Some((self.block_off(chunk, larger, block), CLASS_BYTES[larger]));
+                    }
+                    own.clear(larger);
+                    self.retire_current(chunk, larger);
+                }
+                own.set_current(larger, self.find_slab(guard, larger)?);
+            }
+        })
+    }
+
     /// Takes a free block of the slab, if it is one of `class` and has one.
     fn take_block(&self, chunk: u64, class: usize, hint: u64) -> Option<u64> {
         if self.chunk(chunk) != (Chunk::Slab { class }) {
