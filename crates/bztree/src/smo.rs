@@ -120,7 +120,7 @@ impl<D: Domain> BzTree<D> {
         let dead = leaf.status.deleted_bytes() >= u64::from(options.leaf_bytes) / 2;
         let small = leaf.status.live_bytes() < u64::from(options.merge_bytes);
         if dead || small {
-            self.tidy_leaf(context, probe, dead);
+            context.guard.relieve(|| self.tidy_leaf(context, probe, dead));
         }
     }
 

@@ -220,7 +220,6 @@ fn threads_in_a_full_pool_lose_nothing() {
 /// Merging leaves takes a block for the new leaf and one for its parent. If none of their classes
 /// has one, nothing can be merged, and what was deleted is not given back.
 #[test]
-#[ignore = "open: the allocator keeps no reserve for modifications that give back room"]
 fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
     fill_pools_of_many_sizes(shapes()[0], Expect::Room);
     fill_pools_of_many_sizes(shapes()[1], Expect::Room);

@@ -149,6 +149,30 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         epoch + GRACE_EPOCHS <= self.pool.try_advance()
     }
 
+    /// Runs `work`, which in the end gives back more room than it takes. It may use the little that
+    /// the pool keeps for this when it is full, so that deletes in a full pool make room again.
+    pub fn relieve<R>(&self, work: impl FnOnce() -> R) -> R {
+        let relief = &self.pool.local(self.slot).relief;
+        let before = relief.replace(true);
+        let result = work();
+        relief.set(before);
+        result
+    }
+
+    /// Runs `work` as if the thread were not giving room back.
+    #[inline]
+    pub(crate) fn unrelieved<R>(&self, work: impl FnOnce() -> R) -> R {
+        let relief = &self.pool.local(self.slot).relief;
+        let before = relief.replace(false);
+        let result = work();
+        relief.set(before);
+        result
+    }
+
+    pub(crate) fn is_relieving(&self) -> bool {
+        self.pool.local(self.slot).relief.get()
+    }
+
     /// Gives back for reuse what nobody can look at any more.
     pub fn collect(&self) {
         let epoch = self.pool.try_advance();

@@ -42,6 +42,8 @@ const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 pub(crate) struct Local {
     /// How many guards the thread holds.
     pub pins: Cell<u32>,
+    /// The thread is giving room back, and may use the chunks kept for that.
+    pub relief: Cell<bool>,
     /// Blocks that wait until no one can see them.
     pub limbo: RefCell<VecDeque<Limbo>>,
     /// The slabs that the thread allocates from.

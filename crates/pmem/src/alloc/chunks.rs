@@ -38,6 +38,10 @@ pub(crate) enum Chunk {
     Body,
 }
 
+/// Chunks beyond the frontier that the pool always reaches to, and that only a thread which gives
+/// room back may take: merging two nodes needs a block for the third before it frees the two.
+const RELIEF_CHUNKS: u64 = 2;
+
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 
 pub(crate) fn encode(chunk: Chunk, incarnation: u32) -> u64 {
@@ -107,7 +111,7 @@ impl<D: Domain> Pool<D> {
         {
             return Ok(first);
         }
-        let extended = self.claim_beyond_frontier(chunks);
+        let extended = self.claim_beyond_frontier(guard, chunks);
         let Err(error) = extended else { return extended };
         // The last resort: whatever is free anywhere, also what only now comes out of limbo, and
         // soon the empty slabs that this thread kept for sizes that it does not ask for now.
@@ -158,18 +162,19 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    fn claim_beyond_frontier(&self, chunks: u64) -> Result<u64> {
+    fn claim_beyond_frontier(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
+        let spare = if guard.is_relieving() { 0 } else { RELIEF_CHUNKS };
         let frontier = self.word(FRONTIER_OFF);
         loop {
             let first = frontier.load(Ordering::Acquire);
             let end = first + chunks;
-            if end > self.geometry().max_chunks {
+            if end + spare > self.geometry().max_chunks {
                 return Err(Error::PoolFull {
                     requested_bytes: chunks * CHUNK_BYTES,
                     max_bytes: self.geometry().max_bytes,
                 });
             }
-            self.grow(self.geometry().chunk_off(end))?;
+            self.grow(self.geometry().chunk_off(end + spare))?;
             if frontier.compare_exchange(first, end).is_ok() {
                 // Durable before anything beyond the old frontier is activated.
                 frontier.flush();

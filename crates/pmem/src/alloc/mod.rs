@@ -69,6 +69,10 @@ const fn class_bytes() -> [u64; CLASS_COUNT] {
     sizes
 }
 
+/// The class of blocks that the chunks kept for relief are cut into: 4 KiB.
+const RELIEF_CLASS: usize = 31;
+const _: () = assert!(CLASS_BYTES[RELIEF_CLASS] == 4096);
+
 /// The smallest class that holds `bytes`, or `None` if only a span does.
 pub(crate) fn class_of(bytes: u64) -> Option<usize> {
     if bytes > MAX_SLAB_BLOCK {
@@ -103,7 +107,15 @@ impl<'pool, D: Domain> Guard<'pool, D> {
             Some(class) => match self.pool().reserve_in_slab(self, class) {
                 Ok(off) => (off, CLASS_BYTES[class]),
                 // Where no chunk is left for this size, a larger block will do.
-                Err(error) => self.pool().reserve_in_larger(self, class).ok_or(error)?,
+                Err(error) => match self.pool().reserve_in_larger(self, class) {
+                    Some(found) => found,
+                    None if self.is_relieving() => {
+                        // What is kept for relief goes to blocks that serve any node.
+                        let class = class.max(RELIEF_CLASS);
+                        (self.pool().reserve_in_kept(self, class)?, CLASS_BYTES[class])
+                    }
+                    None => return Err(error),
+                },
             },
             None => (self.pool().reserve_span(self, bytes)?, block_bytes(bytes)),
         };

@@ -124,7 +124,13 @@ impl<D: Domain> Pool<D> {
         self.geometry().chunk_off(chunk) + HEADER_BYTES + block * CLASS_BYTES[class]
     }
 
+    /// A block of `class`, without what the pool keeps for relief.
     pub(crate) fn reserve_in_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
+        guard.unrelieved(|| self.reserve_in_kept(guard, class))
+    }
+
+    /// A block of `class`, from the chunks kept for relief if the thread may use them.
+    pub(crate) fn reserve_in_kept(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
         let own = &self.local(guard.slot()).slabs;
         loop {
             if let Some(chunk) = own.current(class) {
