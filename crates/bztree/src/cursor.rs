@@ -5,6 +5,7 @@
 //! an empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the
 //! batch's last key, in whatever leaf that lies by then.
 
+use std::cell::Cell;
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
 
@@ -41,6 +42,42 @@ struct Place {
     value_bytes: usize,
 }
 
+/// What a cursor copies into. A thread's last cursor leaves its room to the next: a short scan
+/// would spend a tenth of its time on allocation.
+#[derive(Debug, Default)]
+struct Buffers {
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    unsorted: Vec<Candidate>,
+}
+
+/// More room than this is not kept for a thread's next cursor, in bytes.
+const KEPT_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+impl Buffers {
+    fn take() -> Self {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        spare.unwrap_or_else(|| Self {
+            bytes: Vec::with_capacity(FIRST_BYTES),
+            places: Vec::with_capacity(FIRST_BATCH),
+            unsorted: Vec::with_capacity(FIRST_BATCH * 4),
+        })
+    }
+
+    fn keep(mut self) {
+        if self.bytes.capacity() <= KEPT_BYTES {
+            self.bytes.clear();
+            self.places.clear();
+            // A thread that is ending keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
+}
+
 /// How the copying of a leaf ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
@@ -62,11 +99,15 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     /// The key of [`Next::Key`].
     key: Vec<u8>,
     batch: usize,
-    bytes: Vec<u8>,
-    places: Vec<Place>,
+    /// The batch, and the unsorted records of the leaf at hand.
+    buffers: Buffers,
     position: usize,
-    /// Unsorted records of the leaf at hand; the room is kept from leaf to leaf.
-    unsorted: Vec<Candidate>,
+}
+
+impl<D: Domain> Drop for TreeCursor<'_, D> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.buffers).keep();
+    }
 }
 
 impl<'index, D: Domain> TreeCursor<'index, D> {
@@ -88,18 +129,16 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             next,
             key,
             batch: FIRST_BATCH,
-            bytes: Vec::with_capacity(FIRST_BYTES),
-            places: Vec::with_capacity(FIRST_BATCH),
+            buffers: Buffers::take(),
             position: 0,
-            unsorted: Vec::with_capacity(FIRST_BATCH * 2),
         }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
-        self.bytes.clear();
-        self.places.clear();
+        self.buffers.bytes.clear();
+        self.buffers.places.clear();
         self.position = 0;
-        while self.places.is_empty() && self.next != Next::End {
+        while self.buffers.places.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
             self.fill_from_leaf(tree.context(&guard));
@@ -128,8 +167,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             (Stop::RangeDone, _) => None,
             (Stop::LeafDone, Order::Ascending) => fence.high.map(|high| (high, true)),
             (Stop::LeafDone, Order::Descending) => fence.low.map(|low| (low, false)),
-            (Stop::GoOn, _) => match self.places.last() {
-                Some(last) => Some((&self.bytes[last.at..last.at + last.key_bytes], false)),
+            (Stop::GoOn, _) => match self.buffers.places.last() {
+                Some(last) => Some((&self.buffers.bytes[last.at..last.at + last.key_bytes], false)),
                 // Nothing was copied before what was out of date: the same place again.
                 None => return,
             },
@@ -153,8 +192,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         probe: Option<Probe<'_>>,
     ) {
         let order = self.order;
-        self.unsorted.clear();
-        leaf.gather_unsorted(context, &mut self.unsorted, |candidate| match probe {
+        self.buffers.unsorted.clear();
+        leaf.gather_unsorted(context, &mut self.buffers.unsorted, |candidate| match probe {
             None => true,
             Some(probe) => {
                 let found = candidate.compare_probe(context, leaf, probe);
@@ -162,7 +201,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             }
         });
         if order == Order::Descending {
-            self.unsorted.reverse();
+            self.buffers.unsorted.reverse();
         }
     }
 
@@ -173,12 +212,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         probe: Option<Probe<'_>>,
     ) -> Stop {
         let mut slot = probe.map_or(0, |probe| leaf.sorted_position(context, probe));
+        leaf.prefetch_from(context, slot);
         self.gather_unsorted(context, leaf, probe);
         let mut newer = 0;
         loop {
             let sorted = (slot < leaf.sorted())
                 .then(|| Candidate::new(context, leaf, leaf.meta(context, slot)));
-            let first = self.unsorted.get(newer).copied();
+            let first = self.buffers.unsorted.get(newer).copied();
             let taken = match (sorted, first) {
                 (None, None) => return Stop::LeafDone,
                 (Some(sorted), None) => (sorted, 1, 0),
@@ -217,7 +257,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             let sorted = slot
                 .checked_sub(1)
                 .map(|slot| Candidate::new(context, leaf, leaf.meta(context, slot)));
-            let first = self.unsorted.get(newer).copied();
+            let first = self.buffers.unsorted.get(newer).copied();
             let taken = match (sorted, first) {
                 (None, None) => return Stop::LeafDone,
                 (Some(sorted), None) => (sorted, 1, 0),
@@ -257,23 +297,23 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         if !meta.is_visible() {
             return None;
         }
-        let at = self.bytes.len();
+        let at = self.buffers.bytes.len();
         let key_bytes = meta.key_bytes() as usize;
         let value_bytes = if meta.is_pointer() {
             // If it was superseded or deleted since its metadata was read, what is there now is
             // found by looking again.
             let Some(value) = leaf.value(context, meta) else { return Some(Stop::GoOn) };
-            self.bytes.extend_from_slice(leaf.key(context, meta));
-            self.bytes.extend_from_slice(value);
+            self.buffers.bytes.extend_from_slice(leaf.key(context, meta));
+            self.buffers.bytes.extend_from_slice(value);
             value.len()
         } else {
             // Key and value stand side by side.
             let record = context.bytes(leaf.node.off + meta.offset(), meta.record_bytes());
-            self.bytes.extend_from_slice(record);
+            self.buffers.bytes.extend_from_slice(record);
             record.len() - key_bytes
         };
-        self.places.push(Place { at, key_bytes, value_bytes });
-        (self.places.len() >= self.batch).then_some(Stop::GoOn)
+        self.buffers.places.push(Place { at, key_bytes, value_bytes });
+        (self.buffers.places.len() >= self.batch).then_some(Stop::GoOn)
     }
 
     #[inline(always)]
@@ -296,12 +336,12 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
 impl<D: Domain> Cursor for TreeCursor<'_, D> {
     #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.position == self.places.len() {
+        if self.position == self.buffers.places.len() {
             self.fill()?;
         }
-        let Some(place) = self.places.get(self.position) else { return Ok(None) };
+        let Some(place) = self.buffers.places.get(self.position) else { return Ok(None) };
         self.position += 1;
-        let (key, value) = self.bytes[place.at..].split_at(place.key_bytes);
+        let (key, value) = self.buffers.bytes[place.at..].split_at(place.key_bytes);
         Ok(Some((key, &value[..place.value_bytes])))
     }
 }

@@ -241,6 +241,18 @@ impl Leaf {
         context.bytes(self.node.off + meta.key_at(), meta.key_bytes())
     }
 
+    /// Asks ahead for the metadata and records of the next few sorted slots.
+    #[inline(always)]
+    pub fn prefetch_from<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) {
+        let (pool, shape) = (context.pool(), self.node.shape);
+        pool.prefetch(self.meta_off(slot));
+        pool.prefetch(self.meta_off(slot) + 64);
+        let record = self.node.off + shape.sorted_at + slot * shape.stride();
+        for line in 0..4 {
+            pool.prefetch(record + line * 64);
+        }
+    }
+
     /// The key of a settled record that has eight bytes, as a number.
     #[inline(always)]
     pub fn key_number<D: Domain>(&self, context: Context<'_, '_, D>, meta: Meta) -> u64 {
