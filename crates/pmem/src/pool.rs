@@ -173,7 +173,7 @@ impl<D: Domain> Pool<D> {
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool = Self::assemble(mapping, Some(file), path, geometry, medium, pool_id, 1, true);
+        let pool = Self::assemble(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
         pool.start_epochs();
         Ok(pool)
     }
@@ -238,7 +238,7 @@ impl<D: Domain> Pool<D> {
             block.pool_id,
             incarnation,
             block.clean,
-        );
+        )?;
         pool.enter_use(boot_id, block.boot_id)?;
         pool.start_epochs();
         pool.recover_activations();
@@ -254,7 +254,7 @@ impl<D: Domain> Pool<D> {
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool = Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true);
+        let pool = Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.start_epochs();
         Ok(pool)
@@ -270,8 +270,9 @@ impl<D: Domain> Pool<D> {
         pool_id: u128,
         incarnation: u32,
         was_clean: bool,
-    ) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
+    ) -> Result<Arc<Self>> {
+        let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
+        Ok(Arc::new_cyclic(|this| Self {
             mapping,
             file,
             path: path.to_path_buf(),
@@ -285,9 +286,9 @@ impl<D: Domain> Pool<D> {
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
             this: this.clone(),
             locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
-            cache: Cache::new(&geometry),
+            cache,
             domain: PhantomData,
-        })
+        }))
     }
 
     /// Marks the pool as in use under this boot: after this, a crash is told from a clean close.

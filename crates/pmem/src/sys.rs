@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU8, AtomicU32};
 
 /// A mapping of a file, or of anonymous memory, unmapped on drop.
 ///
@@ -76,6 +78,45 @@ impl Drop for Mapping {
         // SAFETY: the range was mapped by `map`, and every reference into it borrows from the
         // pool that owns this object.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// Integers that may be all zero, atomically accessed.
+///
+/// # Safety
+/// All-zero bytes are a value of the type.
+pub unsafe trait Atomic {}
+// SAFETY: an integer.
+unsafe impl Atomic for AtomicU8 {}
+// SAFETY: an integer.
+unsafe impl Atomic for AtomicU32 {}
+
+/// Zeroed atomics whose pages cost nothing until they are touched: opening a pool must not cost
+/// what its size is. (An allocator may give zeroed memory by writing zeros.)
+#[derive(Debug)]
+pub struct Zeroed<T: Atomic> {
+    mapping: Mapping,
+    count: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Atomic> Zeroed<T> {
+    /// `count` zeros.
+    pub fn new(count: u64) -> io::Result<Self> {
+        let bytes = count.saturating_mul(size_of::<T>() as u64).max(1);
+        let mapping = Mapping::anonymous(bytes)?;
+        Ok(Self { mapping, count: usize_of(count)?, of: PhantomData })
+    }
+}
+
+impl<T: Atomic> std::ops::Deref for Zeroed<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping has so many values of `T`, is aligned to pages, zeroed, lives as
+        // long as this object, and is only reached through this slice of atomics.
+        unsafe { std::slice::from_raw_parts(self.mapping.base().cast(), self.count) }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::layout::Geometry;
 use crate::pool::Pool;
+use crate::sys::Zeroed;
 
 /// Chunks that one shortage looks at before it takes a fresh chunk.
 const DISCOVER_AT_ONCE: u64 = 8;
@@ -32,10 +33,10 @@ const LISTED: u8 = 2;
 pub(crate) struct Cache {
     /// Lower half: chunk index plus one, zero if empty; upper half: counter.
     stacks: [AtomicU64; CLASS_COUNT],
-    next: Box<[AtomicU32]>,
-    states: Box<[AtomicU8]>,
+    next: Zeroed<AtomicU32>,
+    states: Zeroed<AtomicU8>,
     /// On the stack of which class a listed chunk stands.
-    listed_class: Box<[AtomicU8]>,
+    listed_class: Zeroed<AtomicU8>,
     discovered: AtomicU64,
     surveyed: AtomicU64,
     freed: AtomicU64,
@@ -81,30 +82,18 @@ impl SlabCache {
     }
 }
 
-/// Integers that may be all zero, atomically accessed.
-trait Atomic {}
-impl Atomic for AtomicU8 {}
-impl Atomic for AtomicU32 {}
-
-/// A boxed slice of zeroed atomics, whose pages cost nothing until they are touched: opening a
-/// pool must not cost what its size is.
-fn zeroed<T: Atomic>(count: u64) -> Box<[T]> {
-    // SAFETY: the types that are `Atomic` here are integers, for which all-zero is a value.
-    unsafe { Box::new_zeroed_slice(count as usize).assume_init() }
-}
-
 impl Cache {
-    pub fn new(geometry: &Geometry) -> Self {
-        Self {
+    pub fn new(geometry: &Geometry) -> std::io::Result<Self> {
+        Ok(Self {
             stacks: [const { AtomicU64::new(0) }; CLASS_COUNT],
-            next: zeroed(geometry.max_chunks),
-            states: zeroed(geometry.max_chunks),
-            listed_class: zeroed(geometry.max_chunks),
+            next: Zeroed::new(geometry.max_chunks)?,
+            states: Zeroed::new(geometry.max_chunks)?,
+            listed_class: Zeroed::new(geometry.max_chunks)?,
             discovered: AtomicU64::new(0),
             surveyed: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Chunks known to be free below the frontier; a hint.
