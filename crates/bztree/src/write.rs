@@ -156,7 +156,10 @@ impl<D: Domain> BzTree<D> {
             let guard = self.pin()?;
             let context = self.context(&guard);
             let node = self.find_leaf(context, probe).node;
-            match self.write_in_leaf(context, node, probe, value, pointer, intent)? {
+            // What writes leave of a full pool lets deletes make room again.
+            let attempt = guard
+                .frugal(|| self.write_in_leaf(context, node, probe, value, pointer, intent))?;
+            match attempt {
                 Attempt::Done(upserted) => return Ok(upserted),
                 Attempt::Again => {}
             }

@@ -31,6 +31,7 @@ use std::sync::atomic::{Ordering, fence};
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::EPOCH_OFF;
+use crate::participant::Thrift;
 use crate::pool::Pool;
 
 /// How far the epoch must have risen since a block was unlinked before it is reused.
@@ -149,28 +150,30 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         epoch + GRACE_EPOCHS <= self.pool.try_advance()
     }
 
-    /// Runs `work`, which in the end gives back more room than it takes. It may use the little that
-    /// the pool keeps for this when it is full, so that deletes in a full pool make room again.
-    pub fn relieve<R>(&self, work: impl FnOnce() -> R) -> R {
-        let relief = &self.pool.local(self.slot).relief;
-        let before = relief.replace(true);
-        let result = work();
-        relief.set(before);
-        result
-    }
-
-    /// Runs `work` as if the thread were not giving room back.
+    /// Runs `work`, which leaves the little that [`relieve`](Self::relieve) may use when the pool
+    /// is full.
     #[inline]
-    pub(crate) fn unrelieved<R>(&self, work: impl FnOnce() -> R) -> R {
-        let relief = &self.pool.local(self.slot).relief;
-        let before = relief.replace(false);
+    pub fn frugal<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_thrift(Thrift::Frugal, work)
+    }
+
+    /// Runs `work`, which in the end gives back more room than it takes. It may use the little that
+    /// frugal threads leave, so that deletes in a full pool make room again.
+    pub fn relieve<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_thrift(Thrift::Relief, work)
+    }
+
+    #[inline]
+    pub(crate) fn with_thrift<R>(&self, thrift: Thrift, work: impl FnOnce() -> R) -> R {
+        let own = &self.pool.local(self.slot).thrift;
+        let before = own.replace(thrift);
         let result = work();
-        relief.set(before);
+        own.set(before);
         result
     }
 
-    pub(crate) fn is_relieving(&self) -> bool {
-        self.pool.local(self.slot).relief.get()
+    pub(crate) fn thrift(&self) -> Thrift {
+        self.pool.local(self.slot).thrift.get()
     }
 
     /// Gives back for reuse what nobody can look at any more.

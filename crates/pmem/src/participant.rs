@@ -36,14 +36,26 @@ pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 
+/// How a thread treats the last chunks of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Thrift {
+    /// It takes what there is.
+    #[default]
+    None,
+    /// It leaves the chunks that are kept for giving room back.
+    Frugal,
+    /// It is giving room back, and may use the chunks kept for that.
+    Relief,
+}
+
 /// What a participant keeps in process memory: caches, rebuilt at will. Only the thread that
 /// holds the slot touches it.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     /// How many guards the thread holds.
     pub pins: Cell<u32>,
-    /// The thread is giving room back, and may use the chunks kept for that.
-    pub relief: Cell<bool>,
+    /// What the thread may take of the last chunks.
+    pub thrift: Cell<Thrift>,
     /// Blocks that wait until no one can see them.
     pub limbo: RefCell<VecDeque<Limbo>>,
     /// The slabs that the thread allocates from.

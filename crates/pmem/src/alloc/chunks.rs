@@ -25,6 +25,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
+use crate::participant::Thrift;
 use crate::pool::Pool;
 use crate::superblock::SIZE_OFF;
 use crate::word::Word;
@@ -38,8 +39,8 @@ pub(crate) enum Chunk {
     Body,
 }
 
-/// Chunks beyond the frontier that the pool always reaches to, and that only a thread which gives
-/// room back may take: merging two nodes needs a block for the third before it frees the two.
+/// Chunks that frugal threads leave, in reach of the pool, for those who give room back: merging two
+/// nodes needs a block for the third before it frees the two.
 const RELIEF_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
@@ -163,7 +164,7 @@ impl<D: Domain> Pool<D> {
     }
 
     fn claim_beyond_frontier(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
-        let spare = if guard.is_relieving() { 0 } else { RELIEF_CHUNKS };
+        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
         let frontier = self.word(FRONTIER_OFF);
         loop {
             let first = frontier.load(Ordering::Acquire);

@@ -35,6 +35,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
+use crate::participant::Thrift;
 use crate::pool::Pool;
 
 /// Every block starts at a multiple of this, a cache line.
@@ -109,7 +110,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
                 // Where no chunk is left for this size, a larger block will do.
                 Err(error) => match self.pool().reserve_in_larger(self, class) {
                     Some(found) => found,
-                    None if self.is_relieving() => {
+                    None if self.thrift() == Thrift::Relief => {
                         // What is kept for relief goes to blocks that serve any node.
                         let class = class.max(RELIEF_CLASS);
                         (self.pool().reserve_in_kept(self, class)?, CLASS_BYTES[class])

@@ -27,6 +27,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
+use crate::participant::Thrift;
 use crate::pool::Pool;
 use crate::word::Word;
 
@@ -124,12 +125,17 @@ impl<D: Domain> Pool<D> {
         self.geometry().chunk_off(chunk) + HEADER_BYTES + block * CLASS_BYTES[class]
     }
 
-    /// A block of `class`, without what the pool keeps for relief.
+    /// A block of `class`; what is kept for relief serves only those blocks that serve any node.
     pub(crate) fn reserve_in_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
-        guard.unrelieved(|| self.reserve_in_kept(guard, class))
+        match guard.thrift() {
+            Thrift::Relief => {
+                guard.with_thrift(Thrift::Frugal, || self.reserve_in_kept(guard, class))
+            }
+            _ => self.reserve_in_kept(guard, class),
+        }
     }
 
-    /// A block of `class`, from the chunks kept for relief if the thread may use them.
+    /// A block of `class`, from all chunks that the thread may use.
     pub(crate) fn reserve_in_kept(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
         let own = &self.local(guard.slot()).slabs;
         loop {

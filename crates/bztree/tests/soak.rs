@@ -1,0 +1,96 @@
+//! Eight threads insert, read, delete half and scan; then everything is checked.
+//!
+//! `PANDO_SOAK_RECORDS=10000000 cargo test --release -p pando-bztree --test soak -- --nocapture`
+//! is the long run; by default it is a short one.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{check, in_file};
+use pando_bztree::Options;
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::layout::CHUNK_BYTES;
+use pando_pmem::{Domain, Process, Volatile};
+
+const THREADS: u64 = 8;
+
+fn records() -> u64 {
+    let asked = std::env::var("PANDO_SOAK_RECORDS").ok();
+    asked.map_or(100_000, |text| text.parse().expect("PANDO_SOAK_RECORDS is a number"))
+}
+
+/// A bijection, so that keys are scattered and can be told from their number.
+fn key(number: u64) -> [u8; 8] {
+    let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93).to_be_bytes()
+}
+
+fn each_thread(records: u64, work: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let work = &work;
+            scope.spawn(move || (thread..records).step_by(THREADS as usize).for_each(work));
+        }
+    });
+}
+
+fn soak<D: Domain>() {
+    let records = records();
+    let planted = in_file::<D>(Options::default());
+    let tree = &planted.tree;
+    each_thread(records, |number| {
+        tree.insert(&key(number), &number.to_le_bytes()).expect("a new key");
+    });
+    let used = planted.pool.usage();
+    println!(
+        "{}: {records} records, {:.1} bytes a record in chunks, {:.1} in nodes",
+        D::KIND.name(),
+        (used.chunks * CHUNK_BYTES) as f64 / records as f64,
+        used.active_bytes as f64 / records as f64,
+    );
+    each_thread(records, |number| {
+        let found = tree.read_with(&key(number), |value| value == number.to_le_bytes());
+        assert_eq!(found.expect("reads"), Some(true), "key of record {number}");
+    });
+    each_thread(records, |number| {
+        if number % 2 == 0 {
+            assert!(tree.remove(&key(number)).expect("removes"), "key of record {number}");
+        }
+    });
+    let scanned = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for order in [Order::Ascending, Order::Descending] {
+            let scanned = &scanned;
+            scope.spawn(move || {
+                let mut cursor = tree.scan(KeyRange::all(), order).expect("scans");
+                let mut last: Option<Vec<u8>> = None;
+                while let Some((found, value)) = cursor.next().expect("goes on") {
+                    let number = u64::from_le_bytes(value.try_into().expect("8 bytes"));
+                    assert!(number % 2 == 1 && found == key(number), "record {number}");
+                    if let Some(last) = &last {
+                        let ascends = last.as_slice() < found;
+                        assert_eq!(ascends, order == Order::Ascending, "order at {number}");
+                    }
+                    last = Some(found.to_vec());
+                    scanned.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(scanned.into_inner(), records / 2 * 2, "each of two scans sees the other half");
+    check(&planted);
+    let after = planted.pool.usage();
+    println!("after the deletes: {} of {} bytes active", after.active_bytes, used.active_bytes);
+    assert!(after.active_bytes < used.active_bytes / 4 * 3, "deletes gave no space back");
+}
+
+#[test]
+fn eight_threads_lose_nothing_volatile() {
+    soak::<Volatile>();
+}
+
+#[test]
+fn eight_threads_lose_nothing_process() {
+    soak::<Process>();
+}
