@@ -33,7 +33,7 @@ impl Default for Options {
             leaf_bytes: 2048,
             inner_bytes: 4096,
             free_bytes: 384,
-            merge_bytes: 512,
+            merge_bytes: 768,
             inline_bytes: 1024,
             value_mode: ValueMode::Inline,
         }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn golden_options() {
         let encoded = Options::default().encode();
-        assert_eq!(encoded, [0x1000_0000_0800, 0x200_0000_0180, 0x400, 0]);
+        assert_eq!(encoded, [0x1000_0000_0800, 0x300_0000_0180, 0x400, 0]);
         assert_eq!(Options::decode(encoded).unwrap(), Options::default());
     }
 

@@ -117,7 +117,7 @@ impl<D: Domain> BzTree<D> {
     #[inline]
     pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>, leaf: &Leaf) {
         let options = self.options();
-        let dead = leaf.status.deleted_bytes() >= u64::from(options.leaf_bytes) / 2;
+        let dead = leaf.status.deleted_bytes() >= u64::from(options.leaf_bytes) / 4;
         let small = leaf.status.live_bytes() < u64::from(options.merge_bytes);
         if dead || small {
             context.guard.relieve(|| self.tidy_leaf(context, probe, dead));
