@@ -33,7 +33,7 @@ use crate::layout::{
 use crate::medium::{self, Guarantee, Medium};
 use crate::participant::Local;
 use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
-use crate::sys::{self, Mapping};
+use crate::sys::{self, LockedFile, Mapping};
 use crate::word::{Word, Words};
 use crate::write_back::LINE_BYTES;
 
@@ -71,14 +71,15 @@ pub struct OpenPool {
 #[derive(Debug)]
 pub struct Pool<D: Domain> {
     mapping: Mapping,
-    file: Option<File>,
+    file: Option<LockedFile>,
     path: PathBuf,
     geometry: Geometry,
     medium: Medium,
     pool_id: u128,
     incarnation: u32,
     was_clean: bool,
-    abandoned: AtomicBool,
+    /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
+    left: AtomicBool,
     uid: u64,
     this: Weak<Self>,
     locals: Box<[OnceLock<Box<Local>>]>,
@@ -137,7 +138,7 @@ impl<D: Domain> Pool<D> {
             .map_err(io_error(path, "create the file"))?;
         let created = (|| {
             let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
-            take_lock(path, &file)?;
+            let file = locked(path, file)?;
             let boot_id = medium::boot_id();
             let block = Superblock {
                 pool_id,
@@ -164,12 +165,12 @@ impl<D: Domain> Pool<D> {
                     io_error(path, "name the file")(source)
                 }
             })?;
-            Ok((medium, mapping))
+            Ok((medium, mapping, file))
         })();
         // Whatever happened, the temporary name has done its work; failing to remove it is no
         // reason to refuse a pool that is complete.
         let _ = std::fs::remove_file(&unfinished);
-        let (medium, mapping) = created?;
+        let (medium, mapping, file) = created?;
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
@@ -189,7 +190,7 @@ impl<D: Domain> Pool<D> {
                 }
                 _ => io_error(path, "open the file")(source),
             })?;
-        take_lock(path, &file)?;
+        let file = locked(path, file)?;
         let mut first = vec![0; SUPERBLOCK_BYTES];
         let read_bytes = read_up_to(&file, &mut first).map_err(io_error(path, "read the file"))?;
         let block = Superblock::decode(path, &first[..read_bytes])?;
@@ -263,7 +264,7 @@ impl<D: Domain> Pool<D> {
     #[expect(clippy::too_many_arguments, reason = "one private constructor of all three doors")]
     fn assemble(
         mapping: Mapping,
-        file: Option<File>,
+        file: Option<LockedFile>,
         path: &Path,
         geometry: Geometry,
         medium: Medium,
@@ -281,7 +282,7 @@ impl<D: Domain> Pool<D> {
             pool_id,
             incarnation,
             was_clean,
-            abandoned: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             // Relaxed: only the number's being new matters.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
             this: this.clone(),
@@ -532,7 +533,7 @@ impl<D: Domain> Pool<D> {
         match Arc::into_inner(self) {
             Some(pool) => {
                 let closed = pool.mark_closed();
-                pool.abandoned.store(true, Ordering::Release);
+                pool.left.store(true, Ordering::Release);
                 closed
             }
             None => Ok(()),
@@ -555,13 +556,15 @@ impl<D: Domain> Pool<D> {
     /// Drops the handle as a crash would: the pool stays marked as in use.
     #[cfg(feature = "testing")]
     pub fn abandon(self: Arc<Self>) {
-        self.abandoned.store(true, Ordering::Release);
+        self.left.store(true, Ordering::Release);
     }
 }
 
 impl<D: Domain> Drop for Pool<D> {
     fn drop(&mut self) {
-        if !self.abandoned.load(Ordering::Acquire) {
+        // A forked child has the pool in its memory, but not open.
+        let ours = self.file.as_ref().is_none_or(LockedFile::is_ours);
+        if ours && !self.left.load(Ordering::Acquire) {
             // A drop cannot report; a pool that could not be synced stays marked as in use.
             let _ = self.mark_closed();
         }
@@ -602,11 +605,10 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-fn take_lock(path: &Path, file: &File) -> Result<()> {
-    match sys::lock(file, LOCK_OFF, LOCK_BYTES).map_err(io_error(path, "lock the file"))? {
-        sys::Lock::Taken => Ok(()),
-        sys::Lock::Held => Err(Error::AlreadyOpen(path.to_path_buf())),
-    }
+fn locked(path: &Path, file: File) -> Result<LockedFile> {
+    LockedFile::lock(file, LOCK_OFF, LOCK_BYTES)
+        .map_err(io_error(path, "lock the file"))?
+        .ok_or_else(|| Error::AlreadyOpen(path.to_path_buf()))
 }
 
 fn new_pool_id(path: &Path) -> Result<u128> {

@@ -146,32 +146,62 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     }
 }
 
-/// Whether an attempt to lock found another holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
-    /// The lock is ours until the file is closed, or the process dies.
-    Taken,
-    /// Another open file holds it.
-    Held,
+/// A file, and an exclusive open-file-description lock on part of it. The kernel drops the lock
+/// when the process dies; the drop of this object releases it by name, because closing the file
+/// is not enough while a child forked by this process has its descriptors too, not yet replaced
+/// by another program.
+#[derive(Debug)]
+pub struct LockedFile {
+    file: File,
+    from: u64,
+    bytes: u64,
+    process: u32,
 }
 
-/// Takes an exclusive open-file-description lock on `bytes` bytes of `file` from `from`. It is
-/// dropped by the kernel when the file is closed or its process dies.
-pub fn lock(file: &File, from: u64, bytes: u64) -> io::Result<Lock> {
+impl LockedFile {
+    /// Locks `bytes` bytes of `file` from `from`; none if another holds part of them.
+    pub fn lock(file: File, from: u64, bytes: u64) -> io::Result<Option<Self>> {
+        match lock_request(&file, libc::F_WRLCK, from, bytes) {
+            Ok(()) => Ok(Some(Self { file, from, bytes, process: std::process::id() })),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether this process took the lock; a child that was forked from it did not.
+    pub fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // A refusal leaves the lock to the closing of the file.
+            let _ = lock_request(&self.file, libc::F_UNLCK, self.from, self.bytes);
+        }
+    }
+}
+
+impl std::ops::Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+fn lock_request(file: &File, kind: i32, from: u64, bytes: u64) -> io::Result<()> {
     // SAFETY: all-zero is a valid value of this plain C struct.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
-    request.l_type = libc::F_WRLCK as libc::c_short;
+    request.l_type = kind as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;
     request.l_start = from as i64;
     request.l_len = bytes as i64;
     // SAFETY: the descriptor is open and the struct outlives the call.
-    match check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &request) }) {
-        Ok(()) => Ok(Lock::Taken),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-            Ok(Lock::Held)
-        }
-        Err(error) => Err(error),
-    }
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &request) })
 }
 
 /// The type of the file system that holds `file`, as statfs names it.

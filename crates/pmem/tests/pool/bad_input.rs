@@ -180,6 +180,37 @@ fn the_lock_of_a_killed_process_is_gone_and_its_pool_not_clean() {
 }
 
 #[test]
+fn a_child_forked_while_the_pool_is_open_does_not_keep_its_lock() {
+    use std::os::unix::process::CommandExt;
+    use std::time::Duration;
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let forked = folder.path().join("forked");
+    let pool = create::<Process>(&path, 1);
+    let mut command = Command::new("true");
+    let mark = forked.clone();
+    // SAFETY: the child makes two system calls' worth of work and allocates from its own copy.
+    unsafe {
+        command.pre_exec(move || {
+            fs::write(&mark, "")?;
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        });
+    }
+    std::thread::scope(|scope| {
+        let spawned = scope.spawn(move || command.status().unwrap());
+        while !forked.exists() {
+            std::thread::yield_now();
+        }
+        drop(pool);
+        // The child still has the descriptor of the pool's file.
+        drop(open::<Process>(&path));
+        assert!(!spawned.is_finished(), "the child was too fast to show anything");
+        spawned.join().unwrap();
+    });
+}
+
+#[test]
 fn options_out_of_range_are_refused() {
     let refused = |max_bytes, initial_bytes| {
         let options = CreateOptions { max_bytes, initial_bytes, huge_pages: false };
