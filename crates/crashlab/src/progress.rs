@@ -1,0 +1,17 @@
+//! The bar that every verb shows.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar on standard error with time spent and time left; it is not drawn where no person looks.
+/// The message is for what was seen so far (images, kills).
+pub fn bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let shape = "{bar:24} {percent:>3} % {elapsed_precise} (about {eta} left) {msg}";
+    if let Ok(style) = ProgressStyle::with_template(shape) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
