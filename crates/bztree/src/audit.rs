@@ -1,11 +1,16 @@
 //! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it
 //! reaches. Exact while nobody writes.
+//!
+//! Nothing that a node says is believed before it was found to lie in the node's block: a damaged
+//! tree is walked to the end, and every problem is reported.
+
+use std::collections::HashSet;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 
-use crate::layout::{HEADER_BYTES, Link};
-use crate::node::{Context, Inner, Leaf};
+use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES, Meta};
+use crate::node::{Context, Inner, Leaf, Node};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// How a tree is built and filled.
@@ -68,6 +73,8 @@ pub struct Audit {
     pub problems: Vec<Problem>,
     /// The blocks that the tree reaches.
     pub blocks: Vec<Block>,
+    /// Offsets of the nodes that were walked.
+    walked: HashSet<u64>,
 }
 
 impl Audit {
@@ -116,6 +123,10 @@ fn walk<'op, D: Domain>(
         );
         return;
     };
+    if !audit.walked.insert(off) {
+        audit.problem(ProblemClass::Structure, off, "the node is reached twice");
+        return;
+    }
     audit.blocks.push(Block { off, bytes });
     let node = context.node(link);
     if node.header.node_bytes != bytes {
@@ -144,6 +155,10 @@ fn walk<'op, D: Domain>(
     let inner = Inner { node };
     if inner.children() == 0 || depth as usize > MAX_HEIGHT {
         audit.problem(ProblemClass::Structure, off, "an inner node without children, or too deep");
+        return;
+    }
+    if !holds_its_separators(context, inner) {
+        audit.problem(ProblemClass::Count, off, "the children or separators leave the node");
         return;
     }
     if inner.status(context).is_frozen() {
@@ -195,15 +210,13 @@ fn walk_leaf<D: Domain>(
         audit.problem(ProblemClass::Count, off, "the status counts more than the leaf holds");
         return;
     }
+    if !holds_its_records(context, &leaf) {
+        audit.problem(ProblemClass::Count, off, "a record leaves the place of the leaf's records");
+        return;
+    }
     let mut last: Option<&[u8]> = None;
     for slot in 0..leaf.sorted() {
-        let meta = leaf.meta(context, slot);
-        let end = meta.offset() + meta.padded_bytes();
-        if meta.offset() < HEADER_BYTES || end > node_bytes {
-            audit.problem(ProblemClass::Count, off, format!("record {slot} lies outside the leaf"));
-            return;
-        }
-        let key = leaf.key(context, meta);
+        let key = leaf.key(context, leaf.meta(context, slot));
         if last.is_some_and(|last| last >= key) {
             audit.problem(
                 ProblemClass::Order,
@@ -222,6 +235,10 @@ fn walk_leaf<D: Domain>(
         if record.meta.is_pointer() {
             let block = context.read(record.off);
             match context.pool().active_block(block) {
+                // Eight bytes say how long the value is.
+                Some(bytes) if context.fixed(block) > bytes - 8 => {
+                    audit.problem(ProblemClass::Count, off, "a value is longer than its block");
+                }
                 Some(bytes) => {
                     audit.blocks.push(Block { off: block, bytes });
                     audit.stat.value_blocks += 1;
@@ -233,4 +250,54 @@ fn walk_leaf<D: Domain>(
     }
     audit.stat.records += live.len() as u64;
     audit.stat.live_bytes += crate::build::live_bytes(&live);
+}
+
+/// Whether the children of an inner node, and the separators, lie in it.
+fn holds_its_separators<D: Domain>(context: Context<'_, '_, D>, inner: Inner) -> bool {
+    let Node { header, shape, .. } = inner.node;
+    let separators = inner.children() - 1;
+    let children_end = HEADER_BYTES + inner.children() * 8;
+    if shape.is_uniform() {
+        let end = shape.sorted_at + separators * 8;
+        return shape.sorted_at.is_multiple_of(8)
+            && shape.sorted_at >= children_end
+            && end <= header.node_bytes;
+    }
+    let places_end = children_end + separators * 8;
+    places_end <= header.node_bytes
+        && (0..separators).all(|index| {
+            let (at, bytes) = inner.separator_place(context, index);
+            at >= places_end && at + bytes <= header.node_bytes
+        })
+}
+
+/// Whether the settled records of a leaf, whose counts fit it, lie where its status and its shape
+/// say that records lie.
+fn holds_its_records<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> bool {
+    let Node { header, shape, .. } = leaf.node;
+    let storage_at = header.node_bytes - leaf.status.block_bytes();
+    let lies_well = |meta: Meta| {
+        let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };
+        meta.offset() >= storage_at
+            && meta.offset().is_multiple_of(8)
+            && meta.offset() + meta.padded_bytes() <= header.node_bytes
+            && meta.record_bytes() >= least_bytes
+            && meta.key_bytes() <= MAX_KEY_BYTES as u64
+    };
+    let is_uniform = |slot: u64, meta: Meta| {
+        meta.offset() == shape.sorted_at + slot * shape.stride()
+            && meta.key_bytes() == 8
+            && meta.record_bytes() == shape.record_bytes
+            && !meta.is_pointer()
+    };
+    // New records come right before the others, at a word.
+    let is_aligned = storage_at.is_multiple_of(8);
+    is_aligned
+        && (0..leaf.status.records()).all(|slot| {
+            let meta = leaf.meta(context, slot);
+            if slot >= leaf.sorted() {
+                return !meta.is_settled() || lies_well(meta);
+            }
+            meta.is_settled() && lies_well(meta) && (!shape.is_uniform() || is_uniform(slot, meta))
+        })
 }

@@ -42,7 +42,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 
     /// A word that never changes while it can be reached.
     #[inline(always)]
-    fn fixed(self, off: u64) -> u64 {
+    pub fn fixed(self, off: u64) -> u64 {
         // Relaxed: the node was published by the word that led here, which was read with acquire.
         self.pool().word(off).load(Ordering::Relaxed)
     }
@@ -514,8 +514,19 @@ impl Inner {
         if shape.is_uniform() {
             return context.bytes(self.node.off + shape.sorted_at + index * 8, 8);
         }
+        let (at, bytes) = self.separator_place(context, index);
+        context.bytes(self.node.off + at, bytes)
+    }
+
+    /// Where in a node with key places separator `index` stands, and its length.
+    #[inline(always)]
+    pub fn separator_place<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        index: u64,
+    ) -> (u64, u64) {
         let place = context.fixed(self.child_off(self.children() + index));
-        context.bytes(self.node.off + (place >> 32), place & 0xFFFF_FFFF)
+        (place >> 32, place & 0xFFFF_FFFF)
     }
 
     /// The child that a search for the key goes to.

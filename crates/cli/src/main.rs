@@ -8,7 +8,6 @@
 mod arguments;
 mod commands;
 mod failure;
-mod format;
 mod output;
 mod pool_access;
 mod progress;
@@ -23,6 +22,7 @@ use clap::Parser;
 
 use arguments::{Arguments, Command};
 use failure::Failure;
+use pando_cli::format;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

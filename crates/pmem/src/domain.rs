@@ -28,18 +28,30 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
 
     /// Starts the write-back of the line that holds `address`; [`Domain::fence`] completes it.
     ///
+    /// The caller is tracked, here and in [`fence`](Self::fence), so that a test can tell what
+    /// happens if this one were missing.
+    ///
     /// # Safety
     /// `address` must lie in mapped memory.
+    #[track_caller]
     unsafe fn write_back(address: *const u8);
 
     /// Orders all earlier stores and write-backs of this thread before its later stores.
+    #[track_caller]
     fn fence();
 
-    /// Called before each store, CAS or copy of `bytes` bytes to `address`; if it returns false
+    /// Called before each store or CAS of `bytes` bytes to `address`; if it returns false
     /// the write does not take place (a thread that a test has killed).
     #[inline(always)]
     fn admit_store(_address: usize, _bytes: usize) -> bool {
         true
+    }
+
+    /// As [`admit_store`](Self::admit_store), for bytes of a block that nobody else sees: they may
+    /// be written any time before they are written back.
+    #[inline(always)]
+    fn admit_exclusive_store(address: usize, bytes: usize) -> bool {
+        Self::admit_store(address, bytes)
     }
 
     /// As [`admit_store`](Self::admit_store), for words that recovery never reads.

@@ -15,7 +15,7 @@
 //! the epoch may become `e + 2` while the helper still looks. It cannot become `e + 3`. Further
 //! helpers find the operation while its owner is pinned, so they are no later than `e + 1` too.
 //!
-//! Orderings. *Pin*: the announcement is a sequentially consistent swap, so it is visible before
+//! Orderings. *Pin*: the announcement is a swap and a full barrier, so it is visible before
 //! any later load of this thread; it pairs with the sequentially consistent fence in
 //! [`Pool::try_advance`]: either the advancing thread sees the announcement, or the pinning
 //! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
@@ -24,6 +24,8 @@
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
 //! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. No descriptor
 //! of pando-pmwcas waits for an epoch.
+//!
+//! `crates/models/src/epoch.rs` tries each of these orderings, and each weaker one.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};

@@ -17,6 +17,8 @@
 //! `alloc/`, the catalog in [`catalog`].
 
 mod alloc;
+#[cfg(feature = "testing")]
+mod arena;
 pub mod catalog;
 pub mod counting;
 pub mod domain;

@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::alloc::Cache;
+#[cfg(feature = "testing")]
+use crate::arena::Arena;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::{
@@ -220,6 +222,21 @@ impl<D: Domain> Pool<D> {
         {
             return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
+        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+            .map_err(io_error(path, "map the file"))?;
+        Self::open_mapped(mapping, Some(file), path, medium, &block, boot_id)
+    }
+
+    /// Opens the pool that lies in `mapping` and that `block`, its superblock, describes.
+    fn open_mapped(
+        mapping: Mapping,
+        file: Option<LockedFile>,
+        path: &Path,
+        medium: Medium,
+        block: &Superblock,
+        boot_id: BootId,
+    ) -> Result<Arc<Self>> {
+        let geometry = Geometry::new(block.max_bytes);
         let Some(incarnation) = block.incarnation.checked_add(1) else {
             return Err(Error::BadField {
                 path: path.to_path_buf(),
@@ -228,20 +245,11 @@ impl<D: Domain> Pool<D> {
                 allowed: format!("0 to {}", u32::MAX - 1),
             });
         };
-        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
-            .map_err(io_error(path, "map the file"))?;
-        let pool = Self::assemble(
-            mapping,
-            Some(file),
-            path,
-            geometry,
-            medium,
-            block.pool_id,
-            incarnation,
-            block.clean,
-        )?;
+        let (id, clean) = (block.pool_id, block.clean);
+        let pool = Self::assemble(mapping, file, path, geometry, medium, id, incarnation, clean)?;
         pool.enter_use(boot_id, block.boot_id)?;
         pool.start_epochs();
+        pool.recover_frontier();
         pool.recover_activations();
         Ok(pool)
     }
@@ -259,6 +267,34 @@ impl<D: Domain> Pool<D> {
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.start_epochs();
         Ok(pool)
+    }
+
+    /// Creates a pool that fills `arena`, where nothing is in use.
+    #[cfg(feature = "testing")]
+    pub fn create_in(arena: &Arena) -> Result<Arc<Self>> {
+        let geometry = Geometry::new(arena.bytes());
+        let block = Superblock {
+            pool_id: 1,
+            max_bytes: geometry.max_bytes,
+            incarnation: 1,
+            clean: false,
+            size_bytes: geometry.chunk_off(1),
+            boot_id: medium::boot_id(),
+        };
+        arena.write(0, &block.encode());
+        let (path, medium) = (Path::new("(arena)"), Medium::Anonymous);
+        let pool = Self::assemble(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
+        pool.start_epochs();
+        Ok(pool)
+    }
+
+    /// Opens the pool in `arena` as if the process that used it had died: nobody may use it now.
+    #[cfg(feature = "testing")]
+    pub fn open_in(arena: &Arena) -> Result<Arc<Self>> {
+        let path = Path::new("(arena)");
+        let block = Superblock::decode(path, &arena.read(0, SUPERBLOCK_BYTES))?;
+        let boot_id = medium::boot_id();
+        Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, boot_id)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one private constructor of all three doors")]
@@ -313,6 +349,17 @@ impl<D: Domain> Pool<D> {
         state.store(superblock::state_word(self.incarnation, clean), Ordering::Release);
         state.flush();
         D::fence();
+    }
+
+    /// Makes the file's length durable where its content is: a power cut must not leave a
+    /// superblock that is ahead of its file.
+    fn sync_length(&self) -> Result<()> {
+        match (&self.file, self.medium) {
+            (Some(file), Medium::Dax { .. }) => {
+                file.sync_data().map_err(io_error(&self.path, "sync the file"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn sync_page_cache(&self) -> Result<()> {
@@ -384,7 +431,7 @@ impl<D: Domain> Pool<D> {
     #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
     pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {
         let address = self.address(off, bytes);
-        if !D::admit_store(address as usize, bytes as usize) {
+        if !D::admit_exclusive_store(address as usize, bytes as usize) {
             return None;
         }
         // SAFETY: in the mapping; the caller vouches that nobody else sees it.
@@ -413,6 +460,7 @@ impl<D: Domain> Pool<D> {
 
     /// Starts the write-back of every line of the range.
     #[inline]
+    #[track_caller]
     pub fn flush(&self, off: u64, bytes: u64) {
         if !D::WRITE_BACK || bytes == 0 {
             return;
@@ -466,9 +514,9 @@ impl<D: Domain> Pool<D> {
                 target = to_bytes;
                 extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
+            self.sync_length()?;
+            // Durable before a chunk out there is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
-            size.flush();
-            D::fence();
         }
     }
 

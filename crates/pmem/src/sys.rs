@@ -4,7 +4,11 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32};
+
+#[cfg(feature = "testing")]
+use crate::testing::refusal;
 
 /// A mapping of a file, or of anonymous memory, unmapped on drop.
 ///
@@ -14,6 +18,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 pub struct Mapping {
     base: *mut u8,
     bytes: usize,
+    /// Whose memory it is, if not this object's.
+    owner: Option<Arc<Mapping>>,
 }
 
 // SAFETY: the mapping is plain memory; every access to it goes through atomics or through blocks
@@ -38,7 +44,7 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { base: base.cast(), bytes })
+        Ok(Self { base: base.cast(), bytes, owner: None })
     }
 
     /// Reserves `bytes` of zeroed anonymous memory.
@@ -51,6 +57,12 @@ impl Mapping {
         let flags =
             if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
         Self::map(usize_of(bytes)?, flags, file.as_raw_fd())
+    }
+
+    /// The same memory again, kept as long as either is.
+    #[cfg(feature = "testing")]
+    pub fn share(owner: &Arc<Self>) -> Self {
+        Self { base: owner.base, bytes: owner.bytes, owner: Some(Arc::clone(owner)) }
     }
 
     /// The first byte.
@@ -75,6 +87,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
         // SAFETY: the range was mapped by `map`, and every reference into it borrows from the
         // pool that owns this object.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
@@ -136,6 +151,10 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     };
     if bytes == 0 {
         return Ok(());
+    }
+    #[cfg(feature = "testing")]
+    if refusal::is_refused(refusal::Resource::FileRoom) {
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
     loop {
         // SAFETY: the call takes a descriptor that `file` keeps open, and plain integers.

@@ -5,11 +5,17 @@
 //! unwinds with [`Killed`]. What is in the pool then is what a `kill -9` at that instruction
 //! leaves. *Stopped*: the thread sleeps for ever, or until the test lets it go on, and the others
 //! must go on.
+//!
+//! Under any domain, [`refusal`] makes what allocation asks for run out.
+
+pub mod refusal;
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
+pub use crate::participant::LogicalThread;
 
 /// The payload with which a killed thread unwinds.
 #[derive(Debug)]

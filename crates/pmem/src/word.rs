@@ -2,7 +2,7 @@
 //! for blocks that nobody else can see yet.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
 use crate::domain::Domain;
 
@@ -24,6 +24,18 @@ impl<D> Clone for Word<'_, D> {
 impl<D> Copy for Word<'_, D> {}
 
 const _: () = assert!(cfg!(target_endian = "little"), "pool words are little-endian");
+
+/// A full barrier between a read-modify-write that this thread has just done and all its later
+/// loads. On x86-64 the locked instruction has been that barrier already; elsewhere, and in the
+/// language, even a sequentially consistent one is none for loads that are not.
+#[inline(always)]
+pub(crate) fn barrier_after_swap() {
+    if cfg!(target_arch = "x86_64") {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
 
 impl<'pool, D: Domain> Word<'pool, D> {
     pub(crate) fn new(word: &'pool AtomicU64) -> Self {
@@ -51,14 +63,14 @@ impl<'pool, D: Domain> Word<'pool, D> {
 
     /// Replaces `current` by `new`; what the word held, as `Ok` if it was `current`.
     ///
-    /// A success is sequentially consistent: it publishes what this thread wrote before, and later
-    /// loads of this thread see what came before it (a decided status, then the words that its
-    /// operation still has to look at). A failure acquires what the writer of the found value
-    /// published.
+    /// Sequentially consistent, also when it fails: of two threads that each change one word and
+    /// then look at the other's, by this or by such a load, one sees the other's change (a decided
+    /// status and a reference that comes late; `crates/models/src/late.rs`). A success publishes
+    /// what this thread wrote before; either acquires what the writer of the found value published.
     #[inline(always)]
     pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
         if D::admit_store(self.address(), 8) {
-            self.word.compare_exchange(current, new, Ordering::SeqCst, Ordering::Acquire)
+            self.word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
         } else {
             // A killed thread's destructors believe that they went on, so that they come to an end.
             Ok(current)
@@ -70,7 +82,9 @@ impl<'pool, D: Domain> Word<'pool, D> {
     #[inline(always)]
     pub(crate) fn store_transient_fenced(self, value: u64) {
         if D::admit_transient_store(self.address()) {
-            self.word.swap(value, Ordering::SeqCst);
+            // Relaxed: the barrier orders it.
+            self.word.swap(value, Ordering::Relaxed);
+            barrier_after_swap();
         }
     }
 
@@ -105,6 +119,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
 
     /// Starts the write-back of the word's line; [`Domain::fence`] completes it.
     #[inline(always)]
+    #[track_caller]
     pub fn flush(self) {
         // SAFETY: the word is a live reference, so its line is mapped.
         unsafe { D::write_back(std::ptr::from_ref(self.word).cast()) }

@@ -64,8 +64,9 @@ impl<D: Domain> Pmwcas<D> {
             return;
         }
         let Some(content) = self.content(life.index) else { return };
+        let is_sound = targets(&content.entries).iter().all(|target| self.is_word(target.off));
         // After the copy: if the descriptor still is in that life, the copy is of that life.
-        if self.is_live(life) {
+        if is_sound && self.is_live(life) {
             self.drive(guard, life, &content.entries, Role::Helper);
         }
     }
@@ -82,9 +83,12 @@ impl<D: Domain> Pmwcas<D> {
         })
     }
 
+    /// Sequentially consistent: who has put a conditional reference into a word, and finds here
+    /// that the operation is undecided, knows that phase 2 comes to that word later
+    /// (`crates/models/src/late.rs`).
     #[inline]
     fn is_undecided(&self, life: Life) -> bool {
-        self.status_word(life.index).load(Ordering::Acquire)
+        self.status_word(life.index).load(Ordering::SeqCst)
             == Status::new(State::Undecided, life.sequence).encode()
     }
 
@@ -159,8 +163,10 @@ impl<D: Domain> Pmwcas<D> {
                 return Installed::Decided;
             }
             if found & CONTROL_BITS != 0 {
-                self.settle(guard, target.off, found);
-                continue;
+                if self.settle(guard, target.off, found) {
+                    continue;
+                }
+                return Installed::Mismatch;
             }
             if found != target.old {
                 // Undecided after `found` was read, so also when it was: the word really held
@@ -281,7 +287,13 @@ impl<D: Domain> Pmwcas<D> {
                     Ok(_) => break,
                     // A conditional reference may be one of this operation's. Completed after
                     // the decision it becomes the old value, never again the reference.
-                    Err(found) if found & RDCSS != 0 => self.complete_install(target.off, found),
+                    Err(found) if found & RDCSS != 0 => {
+                        self.complete_install(target.off, found);
+                        if word.load(Ordering::Acquire) == found {
+                            // Nobody's: the word is damaged.
+                            break;
+                        }
+                    }
                     Err(_) => break,
                 }
             }

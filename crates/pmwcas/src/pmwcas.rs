@@ -11,7 +11,7 @@ use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::finalize::{Finalize, MAX_CALLBACKS, Waiting};
 use crate::recovery::Recovered;
-use crate::word::{CONTROL_BITS, DIRTY, Life, RDCSS, State, Status};
+use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, RDCSS, State, Status};
 
 /// PMwCAS over one pool. Opening it recovers what a crash left.
 #[derive(Debug)]
@@ -74,7 +74,8 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// The value of the word at `off`, durable; completes operations that are in the way
-    /// (Algorithm 3, `pmwcas_read`).
+    /// (Algorithm 3, `pmwcas_read`). A damaged word, which refers to an operation that there is
+    /// not, reads as [`MAX_VALUE`](crate::MAX_VALUE), and is never changed.
     #[inline(always)]
     pub fn read(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
         let value = self.pool.word(off).load(Ordering::Acquire);
@@ -89,19 +90,26 @@ impl<D: Domain> Pmwcas<D> {
             if found & CONTROL_BITS == 0 {
                 return found;
             }
-            self.settle(guard, off, found);
+            if !self.settle(guard, off, found) {
+                return DAMAGED;
+            }
         }
     }
 
-    /// Does what `found`, in the word at `off`, wants before the word can be read.
-    pub(crate) fn settle(&self, guard: &Guard<'_, D>, off: u64, found: u64) {
+    /// Does what `found`, in the word at `off`, wants before the word can be read. False if nobody
+    /// ever will: the word is damaged.
+    pub(crate) fn settle(&self, guard: &Guard<'_, D>, off: u64, found: u64) -> bool {
         if found & RDCSS != 0 {
             self.complete_install(off, found);
         } else if found & DIRTY != 0 {
             self.persist(off, found);
+            return true;
         } else if found & CONTROL_BITS != 0 {
             self.help(guard, found);
         }
+        // Helped to its end, or over before: no word holds a reference to that operation any more,
+        // and a conditional reference was replaced, by this thread or another.
+        self.pool.word(off).load(Ordering::Acquire) != found
     }
 
     /// Makes a dirty value durable and says so (Algorithm 1, `persist`).
@@ -159,8 +167,12 @@ impl<D: Domain> Pmwcas<D> {
         loop {
             match self.pool.word(off).compare_exchange(expected, new) {
                 Ok(_) => return Ok(()),
-                Err(found) if found & CONTROL_BITS != 0 => self.settle(guard, off, found),
-                Err(found) => return Err(found),
+                Err(found) if found & CONTROL_BITS == 0 => return Err(found),
+                Err(found) => {
+                    if !self.settle(guard, off, found) {
+                        return Err(DAMAGED);
+                    }
+                }
             }
         }
     }

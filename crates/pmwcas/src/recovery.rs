@@ -70,9 +70,13 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
+    /// Whether a word of the pool is at `off`: a descriptor that rotted may say anything.
+    pub(crate) fn is_word(&self, off: u64) -> bool {
+        off.is_multiple_of(8) && (layout::CONTROL_OFF..self.pool().size_bytes()).contains(&off)
+    }
+
     fn restore_word(&self, off: u64, held: u64, value: u64) {
-        let in_pool = off >= layout::CONTROL_OFF && off < self.pool().size_bytes();
-        if !in_pool || !off.is_multiple_of(8) {
+        if !self.is_word(off) {
             return;
         }
         let word = self.pool().word(off);

@@ -10,6 +10,8 @@ pub(crate) const DIRTY: u64 = 1 << 61;
 pub const CONTROL_BITS: u64 = MWCAS | RDCSS | DIRTY;
 /// The largest value of a word.
 pub const MAX_VALUE: u64 = !CONTROL_BITS;
+/// What a word reads as that refers to an operation that there is not. No block is there.
+pub(crate) const DAMAGED: u64 = MAX_VALUE;
 
 /// A word that names a block has the block's offset in its lower bits, and above them a hint that
 /// means something only to who put it there.

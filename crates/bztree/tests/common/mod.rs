@@ -113,18 +113,21 @@ pub fn reopen<D: Domain>(path: &Path) -> Planted<D> {
     plant(pool, Options::default())
 }
 
-/// Panics if an invariant of the tree is broken, or a block leaked or is missing.
+/// Panics if an invariant of a tree of the pool is broken, or a block leaked or is missing.
 pub fn check<D: Domain>(planted: &Planted<D>) {
-    let audit = planted.tree.audit().expect("audits");
-    assert_eq!(audit.problems, [], "violated invariants");
-    let mut reached: BTreeSet<u64> = BTreeSet::new();
-    for block in &audit.blocks {
-        assert!(reached.insert(block.off), "block {:#x} is reached twice", block.off);
-    }
     let guard = planted.pool.pin().expect("a slot");
     let pmwcas = planted.tree.pmwcas();
+    let mut reached: BTreeSet<u64> = BTreeSet::new();
     for entry in pmwcas.maps(&guard) {
         reached.insert(entry.header_off);
+        let header = entry.header.as_ref().expect("a sound header");
+        let options = Options::decode(header.options).expect("sound options");
+        let tree = BzTree::open(pmwcas.clone(), entry.root_off(), options);
+        let audit = tree.audit().expect("audits");
+        assert_eq!(audit.problems, [], "violated invariants");
+        for block in &audit.blocks {
+            assert!(reached.insert(block.off), "block {:#x} is reached twice", block.off);
+        }
     }
     let mut leaked = Vec::new();
     planted.pool.visit_active(&mut |block| {

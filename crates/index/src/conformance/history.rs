@@ -11,6 +11,7 @@
 //! which value is there) it has been, and never goes on from one twice.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
 /// The value of the key, or `None` while it is absent. Values of a history are plain numbers.
 pub type State = Option<u64>;
@@ -60,11 +61,11 @@ pub enum Answer {
 
 /// One operation of a history. Times are ticks of any clock that all threads share.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct Event<O = Operation, A = Answer> {
     /// What was asked.
-    pub operation: Operation,
+    pub operation: O,
     /// What was answered, or `None` if a crash came first: it may have taken place or not.
-    pub answer: Option<Answer>,
+    pub answer: Option<A>,
     /// The clock before the call.
     pub called: u64,
     /// The clock after the return; without meaning if there was no answer.
@@ -80,6 +81,25 @@ pub const MAX_EVENTS: usize = 64;
 ///
 /// If there are more than [`MAX_EVENTS`] events.
 pub fn is_linearizable(initial: State, events: &[Event]) -> bool {
+    explains(initial, None, events, |state, operation, given| {
+        let (answer, next) = apply(*operation, *state);
+        given.is_none_or(|given| *given == answer).then_some(next)
+    })
+}
+
+/// Whether some order of `events` explains every answer, if all began as `initial`, and, where
+/// `last` is given, ends there. What the operations mean is said by `after`: the state after an
+/// operation that was given this answer (or none), or `None` if it cannot have been.
+///
+/// # Panics
+///
+/// If there are more than [`MAX_EVENTS`] events.
+pub fn explains<O, A, S: Clone + Eq + Hash>(
+    initial: S,
+    last: Option<&S>,
+    events: &[Event<O, A>],
+    after: impl Fn(&S, &O, Option<&A>) -> Option<S>,
+) -> bool {
     assert!(events.len() <= MAX_EVENTS, "a history of {} events", events.len());
     let indices = || (0..events.len()).filter(|&index| events[index].answer.is_some());
     let answered: u64 = indices().fold(0, |set, index| set | 1 << index);
@@ -87,7 +107,7 @@ pub fn is_linearizable(initial: State, events: &[Event]) -> bool {
     let mut configurations = vec![(0_u64, initial)];
     let mut seen = HashSet::new();
     while let Some((done, state)) = configurations.pop() {
-        if done & answered == answered {
+        if done & answered == answered && last.is_none_or(|last| *last == state) {
             return true;
         }
         let pending = |index: &usize| done & 1 << index == 0;
@@ -98,10 +118,11 @@ pub fn is_linearizable(initial: State, events: &[Event]) -> bool {
             if first_return.is_some_and(|returned| event.called > returned) {
                 continue;
             }
-            let (answer, next) = apply(event.operation, state);
-            let explained = event.answer.is_none_or(|given| given == answer);
+            let Some(next) = after(&state, &event.operation, event.answer.as_ref()) else {
+                continue;
+            };
             let configuration = (done | 1 << index, next);
-            if explained && seen.insert(configuration) {
+            if seen.insert(configuration.clone()) {
                 configurations.push(configuration);
             }
         }
@@ -250,6 +271,25 @@ mod tests {
         assert!(is_linearizable(None, &[insert, read(10, None), read(20, Some(1))]));
         assert!(!is_linearizable(None, &[insert, read(10, Some(1)), read(20, None)]));
         assert!(!is_linearizable(None, &[event(0, 1, Insert(1), Done), read(10, None)]));
+    }
+
+    #[test]
+    fn the_end_has_to_be_explained_too() {
+        let ends = |events: &[Event], last: State| {
+            explains(None, Some(&last), events, |state, operation, given| {
+                let (answer, next) = apply(*operation, *state);
+                given.is_none_or(|given| *given == answer).then_some(next)
+            })
+        };
+        let done = [event(0, 1, Insert(1), Done)];
+        assert!(ends(&done, Some(1)));
+        assert!(!ends(&done, None), "a write that had returned is lost");
+        assert!(!ends(&[], Some(1)), "a value from nowhere");
+        let cut = [done[0], crashed(2, Update(2)), crashed(3, Remove)];
+        for (last, explained) in [(Some(1), true), (Some(2), true), (None, true), (Some(3), false)]
+        {
+            assert_eq!(ends(&cut, last), explained, "{last:?}");
+        }
     }
 
     #[test]

@@ -125,6 +125,10 @@ impl Check {
         let mut next = reached.iter().peekable();
         pool.visit_active(&mut |active| {
             self.report.used_blocks += 1;
+            if pool.would_give_out(active.off) {
+                let message = format!("the block at {:#x} is in use and not taken", active.off);
+                self.problem(ProblemClass::ReachableButFree, None, message);
+            }
             while let Some(block) = next.next_if(|block| block.off < active.off) {
                 self.reached_but_free(block);
             }

@@ -77,12 +77,20 @@ impl<D: Domain> Pool<D> {
                 let chunk = self.geometry().chunk_of(off)?;
                 match self.chunk(chunk) {
                     Chunk::Head { chunks } if self.geometry().chunk_off(chunk) == off => {
-                        Some(chunks * CHUNK_BYTES)
+                        let is_whole = chunk + chunks <= self.frontier()
+                            && (chunk + 1..chunk + chunks).all(|at| self.chunk(at) == Chunk::Body);
+                        is_whole.then_some(chunks * CHUNK_BYTES)
                     }
                     _ => None,
                 }
             }
         }
+    }
+
+    /// Whether the active block at `off` would be given out again, because of damage to the bits
+    /// that say which blocks are taken.
+    pub fn would_give_out(&self, off: u64) -> bool {
+        self.slab_place(off).is_ok_and(|place| !self.is_taken(&place))
     }
 
     pub(crate) fn check_active(&self, off: u64) -> Result<()> {

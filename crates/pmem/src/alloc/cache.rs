@@ -20,6 +20,7 @@ use crate::epoch::Guard;
 use crate::layout::Geometry;
 use crate::pool::Pool;
 use crate::sys::Zeroed;
+use crate::word::barrier_after_swap;
 
 /// Chunks that one shortage looks at before it takes a fresh chunk.
 const DISCOVER_AT_ONCE: u64 = 8;
@@ -277,7 +278,9 @@ impl<D: Domain> Pool<D> {
     /// Lets go of a participant's slab that had no room.
     pub(crate) fn retire_current(&self, chunk: u64, class: usize) {
         self.cache.clear_current(chunk);
-        // A block may have come back between the last look and the store.
+        barrier_after_swap();
+        // A block may have come back between the last look and the store. Who gives it back later
+        // sees that the slab is nobody's (`release_in_slab`).
         if self.chunk(chunk) == (Chunk::Slab { class }) && self.has_room(chunk, class) {
             self.cache.list(chunk, class);
         }

@@ -96,6 +96,16 @@ impl<D: Domain> Pool<D> {
         self.word(FRONTIER_OFF).load(Ordering::Acquire).min(self.geometry().max_chunks)
     }
 
+    /// Takes the frontier back to the end of the pool, if it lies beyond: nothing there was ever
+    /// activated, or the word is damaged. So what lies below the frontier is there.
+    pub(crate) fn recover_frontier(&self) {
+        let end = (self.size_bytes() - self.geometry().chunks_off) / CHUNK_BYTES;
+        let frontier = self.word(FRONTIER_OFF);
+        if frontier.load(Ordering::Acquire) > end {
+            frontier.store(end, Ordering::Release);
+        }
+    }
+
     /// Claims `chunks` neighbouring chunks and returns the first.
     pub(crate) fn claim_chunks(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
         if chunks > MAX_SPAN_CHUNKS {
@@ -177,9 +187,8 @@ impl<D: Domain> Pool<D> {
             }
             self.grow(self.geometry().chunk_off(end + spare))?;
             if frontier.compare_exchange(first, end).is_ok() {
-                // Durable before anything beyond the old frontier is activated.
-                frontier.flush();
-                D::fence();
+                // Whoever uses a chunk makes durable first how far the pool reaches: see
+                // `flush_extent`.
                 match self.claim_exactly(first, chunks) {
                     Ok(()) => return Ok(first),
                     // Someone searched below the new frontier and was faster.
@@ -209,15 +218,15 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
         let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
-        // The length must be durable before a log names the span, and so must be that the pool
-        // reaches there: another thread may have extended it and not come to saying so.
-        self.chunk_word(first).flush();
+        // The claim need not be durable: on the medium the chunks are free, so a log that names
+        // the span and is undone finds nothing there to undo.
+        // Durable by the fence that follows when the span is put on record.
         self.flush_extent();
-        D::fence();
         Ok(self.geometry().chunk_off(first))
     }
 
-    /// Starts the write-back of how far the pool reaches and is used.
+    /// Starts the write-back of how far the pool reaches and is used, which must be durable before
+    /// anything there is activated. Whoever extended it may not have come to this yet.
     pub(crate) fn flush_extent(&self) {
         self.word(SIZE_OFF).flush();
         self.word(FRONTIER_OFF).flush();

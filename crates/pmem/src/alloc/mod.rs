@@ -37,6 +37,8 @@ use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
 use crate::participant::Thrift;
 use crate::pool::Pool;
+#[cfg(feature = "testing")]
+use crate::testing::refusal;
 
 /// Every block starts at a multiple of this, a cache line.
 pub const BLOCK_ALIGN: u64 = 64;
@@ -104,6 +106,11 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. Its content
     /// is whatever its last owner left.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_, 'pool, D>> {
+        #[cfg(feature = "testing")]
+        if refusal::is_refused(refusal::Resource::Block) {
+            let max_bytes = self.pool().geometry().max_bytes;
+            return Err(Error::PoolFull { requested_bytes: bytes, max_bytes });
+        }
         let (off, bytes) = match class_of(bytes) {
             Some(class) => match self.pool().reserve_in_slab(self, class) {
                 Ok(off) => (off, CLASS_BYTES[class]),
@@ -173,6 +180,7 @@ impl<D: Domain> Reservation<'_, '_, D> {
     }
 
     /// Starts the write-back of the range.
+    #[track_caller]
     pub fn flush(&self, at: u64, bytes: u64) {
         self.check(at, bytes);
         self.guard.pool().flush(self.off + at, bytes);

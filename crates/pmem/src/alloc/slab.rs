@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
 use crate::participant::Thrift;
 use crate::pool::Pool;
-use crate::word::Word;
+use crate::word::{Word, barrier_after_swap};
 
 pub(crate) const HEADER_BYTES: u64 = 512;
 const SLAB_MARK: u64 = 0x5AB0 << 48;
@@ -267,6 +267,12 @@ impl<D: Domain> Pool<D> {
         word & place.active_mask() != 0
     }
 
+    pub(crate) fn is_taken(&self, place: &Place) -> bool {
+        let index = place.block / 32;
+        let word = self.taken_word(place.chunk, index).load(Ordering::Acquire);
+        self.taken_bits(place.chunk, index, word) & 1 << (place.block % 32) != 0
+    }
+
     /// Clears the taken bit, and gives the chunk back if that was its last.
     pub(crate) fn release_in_slab(&self, guard: &Guard<'_, D>, place: &Place) {
         let index = place.block / 32;
@@ -280,6 +286,9 @@ impl<D: Domain> Pool<D> {
                 Err(other) => found = other,
             }
         };
+        // Who lets go of the slab, and then looks for room, sees this block; or else this thread
+        // sees that it has let go.
+        barrier_after_swap();
         if self.cache.is_current(place.chunk) {
             return;
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pando_pmem::layout::{CHUNK_BYTES, MAX_POOL_BYTES, MIN_POOL_BYTES};
+use pando_pmem::layout::{CHUNK_BYTES, FRONTIER_OFF, MAX_POOL_BYTES, MIN_POOL_BYTES};
 use pando_pmem::{CreateOptions, Error, OpenPool, Pool, Process, Volatile, superblock};
 
 use crate::common::{Mounted, active, create, folder, give, open, options};
@@ -258,5 +258,29 @@ fn a_log_that_names_no_word_is_passed_over() {
             file.write_all_at(&u64::to_le_bytes(word), 8192 + at).unwrap();
         }
         assert_eq!(active(&open::<Process>(&path)).len(), 1, "{place:#x}");
+    }
+}
+
+#[test]
+fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
+    use std::os::unix::fs::FileExt;
+    for frontier in [200, 1 << 20, u64::MAX] {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let pool = create::<Process>(&path, 16);
+        give(&pool, 0, 100, 7);
+        let chunks = pool.geometry().chunk_word_off(0)..pool.geometry().chunk_word_off(150);
+        pool.abandon();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&u64::to_le_bytes(frontier), FRONTIER_OFF).unwrap();
+        // Far behind the end of the file, slabs and a span.
+        for (word, off) in
+            [2 << 24, 3 << 24 | 9].into_iter().cycle().zip(chunks.step_by(8).skip(100))
+        {
+            file.write_all_at(&u64::to_le_bytes(word), off).unwrap();
+        }
+        let pool = open::<Process>(&path);
+        assert_eq!(active(&pool).len(), 1, "{frontier:#x}");
+        assert!(pool.usage().chunks < 100);
     }
 }

@@ -1,6 +1,7 @@
 //! The pool from outside: bad input, exhaustion, the allocator, epochs, and a crash at every write.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod allocation_failure;
 mod allocator;
 mod allocator_crash;
 mod allocator_random;

@@ -8,6 +8,7 @@ mod calls;
 mod common;
 mod counters;
 mod crash;
+mod damaged;
 mod exhaustion;
 mod late;
 mod maps;

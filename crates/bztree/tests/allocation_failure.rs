@@ -1,0 +1,343 @@
+//! The N-th allocation fails, for every N, in every operation and structure modification.
+//!
+//! What can fail: reserving a block, room in the file as the pool grows, a descriptor. (Activating
+//! a reserved block cannot.) Each is refused once, so that later requests of the same operation
+//! are granted, and from the N-th on. The operation then either took place or returned an error
+//! that says why; it changed nothing or everything, leaked nothing, and deletes are never refused.
+//! Tried again it succeeds; the same holds after the pool is closed, or left as by a crash.
+//!
+//! `cargo test -p pando-bztree --test allocation_failure -- --nocapture` prints the failures.
+
+mod common;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
+use common::watchdog::{Random, seed};
+use common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
+use pando_bztree::BzTree;
+use pando_index::Error;
+use pando_pmem::catalog::{MapEntry, MapHeader};
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::{Guard, Process, Reservation, block_bytes};
+
+const MAX_BYTES: u64 = 16 << 20;
+/// How many requests are refused: one, or all from that one on.
+const COUNTS: [u64; 2] = [1, u64::MAX];
+
+const NO_DESCRIPTOR: &str = "no descriptor";
+
+type Planting = Planted<Process>;
+
+/// Says which requests are refused.
+fn named(resource: Resource, granted: u64, count: u64) -> String {
+    let all = if count == 1 { "" } else { " and all after it" };
+    format!("{resource:?} {granted} refused{all}")
+}
+
+fn assert_clear(error: &Error, label: &str) {
+    let Error::Storage(cause) = error else { panic!("{label}: {error}") };
+    let message = cause.to_string();
+    let known = ["the pool is full", "the file system is full", "all descriptors"];
+    assert!(known.iter().any(|begin| message.starts_with(begin)), "{label}: {message}");
+}
+
+/// Reserves all room that the pool has without growing: the next request must grow it.
+fn take_all_room<'guard, 'pool>(
+    guard: &'guard Guard<'pool, Process>,
+) -> Vec<Reservation<'guard, 'pool, Process>> {
+    let mut taken = Vec::new();
+    let sizes = std::iter::successors(Some(block_bytes(1)), |size| Some(block_bytes(size + 1)));
+    for bytes in sizes.take_while(|&bytes| bytes <= 64 << 10) {
+        let (blocks, _) = refuse(Resource::FileRoom, 0, u64::MAX, || {
+            std::iter::from_fn(|| guard.reserve(bytes).ok()).collect::<Vec<_>>()
+        });
+        taken.extend(blocks);
+    }
+    taken
+}
+
+/// A scenario, what its tree holds before and after, and its prepared pool.
+struct Trial<'scenario> {
+    scenario: &'scenario Scenario,
+    before: Records,
+    after: Records,
+    answer: Answer,
+    folder: tempfile::TempDir,
+    failures: u64,
+}
+
+impl<'scenario> Trial<'scenario> {
+    fn of(scenario: &'scenario Scenario) -> Self {
+        let folder = folder();
+        let path = folder.path().join("prepared");
+        let planted = create::<Process>(&path, MAX_BYTES, scenario.options);
+        scenario.prepare(&planted.tree);
+        check(&planted);
+        let (before, after, answer) = scenario.expected();
+        Self { scenario, before, after, answer, folder, failures: 0 }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("pool")
+    }
+
+    fn fresh(&self) -> Planting {
+        let (prepared, path) = (self.folder.path().join("prepared"), self.path());
+        std::fs::copy(prepared, &path).expect("room in the temporary folder");
+        reopen(&path)
+    }
+
+    /// The outcome is all or nothing, and the tree is sound.
+    fn judge(&mut self, planted: &Planting, outcome: Result<Answer, Error>, label: &str) {
+        let expected = match outcome {
+            Ok(answer) => {
+                assert_eq!(answer, self.answer, "{label}");
+                &self.after
+            }
+            Err(error) => {
+                assert_clear(&error, label);
+                self.failures += 1;
+                &self.before
+            }
+        };
+        check(planted);
+        assert!(dump(&planted.tree) == *expected, "{label}: neither all nor nothing");
+    }
+
+    /// The operation succeeds now, if it has not yet.
+    fn finish(&self, planted: &Planting, label: &str) {
+        if dump(&planted.tree) == self.before {
+            assert_eq!(self.scenario.act.run(&planted.tree), self.answer, "{label}");
+        }
+        check(planted);
+        assert!(dump(&planted.tree) == self.after, "{label}: after a second attempt");
+    }
+
+    /// The operation is done by `attempt` to a fresh tree, then finished at once, after a clean
+    /// close, or after a crash.
+    fn run(&mut self, label: &str, attempt: impl Fn(&Planting, &Op) -> Result<Answer, Error>) {
+        for ending in ["at once", "after a close", "after a crash"] {
+            let label = format!("{}, {label}, {ending}", self.scenario.name);
+            let planted = self.fresh();
+            let outcome = attempt(&planted, &self.scenario.act);
+            let is_delete = matches!(self.scenario.act, Op::Remove(_));
+            if let (true, Err(error)) = (is_delete && !label.contains(NO_DESCRIPTOR), &outcome) {
+                panic!("{label}: a delete was refused: {error}");
+            }
+            self.judge(&planted, outcome, &label);
+            let planted = match ending {
+                "at once" => planted,
+                "after a close" => {
+                    drop(planted);
+                    reopen(&self.path())
+                }
+                _ => {
+                    abandon(planted);
+                    reopen(&self.path())
+                }
+            };
+            self.finish(&planted, &label);
+        }
+    }
+
+    /// Fails every request for `resource` in turn. `full`: in a pool that has to grow for the
+    /// first block already.
+    fn refuse_each(&mut self, resource: Resource, full: bool) {
+        for count in COUNTS {
+            for granted in 0.. {
+                let was_refused = Cell::new(false);
+                self.run(&named(resource, granted, count), |planted, act| {
+                    let guard = planted.pool.pin().expect("a slot");
+                    let _room = full.then(|| take_all_room(&guard));
+                    let (outcome, refused) =
+                        refuse(resource, granted, count, || act.try_run(&planted.tree));
+                    was_refused.set(refused);
+                    outcome
+                });
+                if !was_refused.get() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Does the operation while this thread holds every descriptor.
+    fn refuse_descriptors(&mut self) {
+        self.run(NO_DESCRIPTOR, |planted, act| {
+            let guard = planted.pool.pin().expect("a slot");
+            let pmwcas = planted.tree.pmwcas();
+            let held: Vec<_> = std::iter::from_fn(|| pmwcas.allocate(&guard).ok()).collect();
+            assert!(!held.is_empty());
+            act.try_run(&planted.tree)
+        });
+    }
+}
+
+fn fail_all(test: &str, scenarios: &[Scenario]) {
+    for scenario in scenarios {
+        let mut trial = Trial::of(scenario);
+        trial.refuse_each(Resource::Block, false);
+        trial.refuse_each(Resource::FileRoom, true);
+        trial.refuse_descriptors();
+        println!("{test}: {:36} {:3} failures", scenario.name, trial.failures);
+    }
+}
+
+#[test]
+fn every_allocation_of_every_operation_fails() {
+    fail_all("operations", &scenario::operations());
+}
+
+#[test]
+fn every_allocation_of_consolidation_leaf_split_and_leaf_merge_fails() {
+    fail_all("leaf modifications", &scenario::leaf_modifications());
+}
+
+#[test]
+fn every_allocation_of_inner_split_inner_merge_and_root_collapse_fails() {
+    fail_all("inner modifications", &scenario::inner_modifications());
+}
+
+#[test]
+fn every_allocation_with_giant_records_and_empty_leaves_fails() {
+    fail_all("edges", &scenario::edges());
+}
+
+/// Many operations, each with one of its requests refused, or all from one on.
+#[test]
+fn a_long_run_with_refusals_loses_nothing() {
+    let seed = seed("a long run with refusals");
+    for (round, key) in [short as fn(u64) -> Vec<u8>, long].into_iter().enumerate() {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let mut planted = create::<Process>(&path, MAX_BYTES, small_nodes());
+        let mut random = Random(seed ^ round as u64);
+        let mut records = Records::new();
+        let mut failures = 0;
+        for turn in 0..20_000 {
+            let key = key(random.below(2_000));
+            let value = if random.below(3) == 0 { pointed(turn as u8) } else { inline(turn as u8) };
+            // Growing at first, then shrinking.
+            let removes = 1 + turn / 5_000;
+            let op = match random.below(8) {
+                draw if draw < removes => Op::Remove(key),
+                draw if draw < 5 => Op::Insert(key, value),
+                _ => Op::Upsert(key, value),
+            };
+            let (granted, count) = (random.below(4), COUNTS[random.below(2) as usize]);
+            let attempt = || op.try_run(&planted.tree);
+            match refuse(Resource::Block, granted, count, attempt).0 {
+                Ok(answer) => assert_eq!(answer, op.apply(&mut records), "turn {turn}"),
+                Err(error) => {
+                    assert!(!matches!(op, Op::Remove(_)), "turn {turn}: {error}");
+                    assert_clear(&error, "a long run");
+                    failures += 1;
+                }
+            }
+            if turn % 1_000 == 0 {
+                check(&planted);
+                assert!(dump(&planted.tree) == records, "turn {turn}");
+                match random.below(2) {
+                    0 => abandon(planted),
+                    _ => drop(planted),
+                }
+                planted = reopen(&path);
+            }
+        }
+        check(&planted);
+        assert!(dump(&planted.tree) == records);
+        println!("{failures} failures, {} records at last", records.len());
+    }
+}
+
+/// Does `change` to the catalog of a pool with a tree in it, each request refused in turn; then
+/// without refusals, if it failed. Whether it is there after each attempt, says `is_done`.
+fn fail_catalog_change(
+    prepare: impl Fn(&Planting),
+    change: impl Fn(&Planting) -> Result<(), Box<dyn std::error::Error>>,
+    is_done: impl Fn(&Planting) -> bool,
+) {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let both = [Resource::Block, Resource::FileRoom];
+    let mut failures = 0;
+    for (resource, count) in both.into_iter().flat_map(|one| COUNTS.map(|count| (one, count))) {
+        for granted in 0.. {
+            let label = named(resource, granted, count);
+            let planted = create::<Process>(&path, MAX_BYTES, small_nodes());
+            for op in scenario::inserts(50, long, pointed) {
+                op.run(&planted.tree);
+            }
+            let bystander = dump(&planted.tree);
+            prepare(&planted);
+            let guard = planted.pool.pin().expect("a slot");
+            let room = (resource == Resource::FileRoom).then(|| take_all_room(&guard));
+            let (outcome, was_refused) = refuse(resource, granted, count, || change(&planted));
+            drop(room);
+            drop(guard);
+            assert!(was_refused || outcome.is_ok(), "{label}: {outcome:?}");
+            check(&planted);
+            assert_eq!(is_done(&planted), outcome.is_ok(), "{label}: {outcome:?}");
+            abandon(planted);
+            let planted = reopen::<Process>(&path);
+            check(&planted);
+            assert_eq!(is_done(&planted), outcome.is_ok(), "{label}: {outcome:?}");
+            if outcome.is_err() {
+                change(&planted).unwrap_or_else(|error| panic!("{label}, again: {error}"));
+            }
+            check(&planted);
+            assert!(is_done(&planted), "{label}");
+            assert!(dump(&planted.tree) == bystander, "{label}: the other map's records");
+            drop(planted);
+            std::fs::remove_file(&path).expect("removes the pool");
+            failures += u64::from(outcome.is_err());
+            if !was_refused {
+                break;
+            }
+        }
+    }
+    println!("{failures} failures");
+}
+
+const OTHER: &str = "other";
+
+fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
+    let guard = planted.pool.pin().expect("a slot");
+    let pmwcas = planted.tree.pmwcas();
+    let entry = pmwcas.find_map(&guard, OTHER)?;
+    let tree = BzTree::open(pmwcas.clone(), entry.root_off(), small_nodes());
+    Some((entry, tree))
+}
+
+fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
+    let guard = planted.pool.pin()?;
+    let options = small_nodes();
+    let header = MapHeader { name: OTHER.into(), kind: 1, options: options.encode() };
+    let pmwcas = planted.tree.pmwcas();
+    let first_leaf = || BzTree::first_leaf(pmwcas, &guard, &options);
+    pmwcas.find_or_create_map(&guard, &header, &first_leaf)?;
+    Ok(())
+}
+
+#[test]
+fn every_allocation_of_creating_a_map_fails() {
+    fail_catalog_change(|_| {}, create_other, |planted| find_other(planted).is_some());
+}
+
+#[test]
+fn every_allocation_of_dropping_a_map_fails() {
+    let fill = |planted: &Planting| {
+        create_other(planted).expect("creates");
+        let (_, tree) = find_other(planted).expect("the map");
+        for op in scenario::inserts(60, long, pointed) {
+            op.run(&tree);
+        }
+    };
+    let drop_other = |planted: &Planting| {
+        let (entry, tree) = find_other(planted).expect("the map");
+        Ok(tree.drop_map(&entry)?)
+    };
+    fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
+}

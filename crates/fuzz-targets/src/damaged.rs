@@ -1,0 +1,157 @@
+//! Damage to the image of a pool, and what may be done with a damaged pool.
+
+use std::path::Path;
+
+use pando::{DomainChoice, KeyRange, Map, Order, Pool, PoolOptions};
+use pando_pmem::layout::{
+    CATALOG_OFF, CHUNK_BYTES, CHUNK_TABLE_OFF, CONTROL_OFF, DESCRIPTORS_OFF, Geometry,
+    PARTICIPANTS_OFF,
+};
+use pando_pmem::superblock::{STATE_OFF, SUPERBLOCK_BYTES, seal};
+
+use crate::input::Input;
+
+/// Edits of one image.
+const MAX_EDITS: usize = 64;
+
+/// Edits `image` as `input` says: where, and what is done to the word there.
+pub(crate) fn damage(image: &mut Vec<u8>, input: &mut Input<'_>) {
+    let superblock_is_resealed = input.byte() % 2 == 1;
+    for _ in 0..MAX_EDITS {
+        if input.is_empty() {
+            break;
+        }
+        let how = input.byte();
+        let off = place(image, how % 8, input);
+        let Some(word) = image.get(off..off + 8).and_then(|word| word.first_chunk()) else {
+            continue;
+        };
+        let found = u64::from_le_bytes(*word);
+        let new = match how / 8 % 8 {
+            0 | 1 => found ^ 1 << (input.byte() % 64),
+            2 => input.number(8),
+            // Upper halves say incarnations and lengths.
+            3 => found & u64::from(u32::MAX) | input.number(2) << 32,
+            4 => found.wrapping_add(input.number(2)),
+            5 => 1 << (input.byte() % 64),
+            // What stands elsewhere.
+            6 => {
+                let region = input.byte() % 8;
+                let from = place(image, region, input);
+                let word = image.get(from..from + 8).and_then(|word| word.first_chunk());
+                word.map_or(0, |word| u64::from_le_bytes(*word))
+            }
+            _ => {
+                let left = image.len() as u64 - (input.number(3) % image.len() as u64);
+                image.truncate(left as usize);
+                continue;
+            }
+        };
+        image[off..off + 8].copy_from_slice(&new.to_le_bytes());
+    }
+    if superblock_is_resealed {
+        reseal(image);
+    }
+}
+
+/// The offset of a word in one of the regions of a pool.
+fn place(image: &[u8], region: u8, input: &mut Input<'_>) -> usize {
+    let chunks_off = Geometry::new(4 << 20).chunks_off;
+    let (from, bytes) = match region {
+        0 => (0, SUPERBLOCK_BYTES as u64),
+        1 => (CONTROL_OFF, 256),
+        2 => (PARTICIPANTS_OFF, 256),
+        3 => (CATALOG_OFF, 64),
+        4 => (DESCRIPTORS_OFF, 2_048),
+        5 => (CHUNK_TABLE_OFF, 512),
+        // The headers of slabs.
+        6 => {
+            let chunk = input.number(1) % 16;
+            (chunks_off + chunk * CHUNK_BYTES, 512)
+        }
+        _ => (chunks_off, image.len() as u64 - chunks_off.min(image.len() as u64)),
+    };
+    // Words that hold something are the ones worth damaging.
+    let start = input.number(3) % bytes.max(1) / 8 * 8 + from;
+    let end = (from + bytes).min(image.len() as u64);
+    let held = |&off: &u64| {
+        image
+            .get(off as usize..off as usize + 8)
+            .is_some_and(|word| word.iter().any(|&byte| byte != 0))
+    };
+    let found = if region < 6 { None } else { (start..end).step_by(8).take(512).find(held) };
+    found.unwrap_or(start) as usize
+}
+
+/// Makes the checksums of the superblock right again.
+fn reseal(image: &mut [u8]) {
+    let Some(block) = image.first_chunk_mut::<SUPERBLOCK_BYTES>() else { return };
+    let state_at = STATE_OFF as usize;
+    block[12..16].fill(0);
+    let checksum = crc32fast::hash(&block[..state_at]);
+    block[12..16].copy_from_slice(&checksum.to_le_bytes());
+    for at in (state_at..state_at + 40).step_by(8) {
+        let mut word = [0; 8];
+        word[..6].copy_from_slice(&block[at..at + 6]);
+        block[at..at + 8].copy_from_slice(&seal(u64::from_le_bytes(word)).to_le_bytes());
+    }
+}
+
+/// Writes `image` to a new file; pages of zeros are left out.
+pub(crate) fn write(image: &[u8], path: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create_new(path).expect("creates");
+    file.set_len(image.len() as u64).expect("sets the length");
+    for (index, page) in image.chunks(4096).enumerate() {
+        if page != &[0; 4096][..page.len()] {
+            file.write_all_at(page, index as u64 * 4096).expect("writes");
+        }
+    }
+}
+
+/// Opens the pool and looks at it; uses it, if it says that nothing is wrong.
+pub(crate) fn open_and_use(path: &Path) {
+    let options = PoolOptions::new().domain(DomainChoice::Process);
+    let pool = match Pool::open(path, &options) {
+        Ok(pool) => pool,
+        Err(error) => {
+            let (message, name) = (error.to_string(), path.display().to_string());
+            assert!(message.contains(&name), "no file is named: {message}");
+            return;
+        }
+    };
+    let maps = pool.maps();
+    let stat = pool.stat();
+    let report = pool.check();
+    let (Ok(maps), Ok(_), Ok(report)) = (maps, stat, report) else { return };
+    if !report.is_sound() {
+        return;
+    }
+    for info in &maps {
+        if let Ok(map) = pool.open_map(&info.name) {
+            use_map(&map);
+        }
+    }
+    let report = pool.check().expect("checks");
+    assert!(report.is_sound(), "after use: {:?}", report.problems);
+}
+
+/// Reads all records, one by one too, and changes some. Errors are as good as answers here.
+fn use_map(map: &Map) {
+    let keys = |order| {
+        let scan = map.scan(KeyRange::all(), order).expect("a scan");
+        scan.map_while(|record| record.ok().map(|(key, _)| key)).collect::<Vec<_>>()
+    };
+    let ascending = keys(Order::Ascending);
+    let mut descending = keys(Order::Descending);
+    descending.reverse();
+    assert!(ascending == descending, "the scans in both directions differ");
+    assert!(ascending.is_sorted_by(|left, right| left < right), "keys do not ascend");
+    for key in &ascending {
+        assert!(map.get(key).expect("reads").is_some(), "{key:?} is scanned and not found");
+    }
+    for key in ascending.iter().step_by(3) {
+        let _ = map.upsert(&[key, &b"~"[..]].concat(), &[9; 200]);
+        let _ = map.remove(key);
+    }
+}

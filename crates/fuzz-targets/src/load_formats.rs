@@ -1,0 +1,50 @@
+//! The formats of `pando load` and `pando dump`.
+
+use std::collections::BTreeMap;
+
+use pando_cli::format::Format;
+use pando_cli::format::lines::Lines;
+
+const FORMATS: [Format; 3] = [Format::Tsv, Format::RawTsv, Format::JsonLines];
+/// Longest line that is read; a fuzzer's lines are longer now and then.
+const MAX_LINE_BYTES: usize = 256;
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The first byte says the format of the rest, a text to be loaded. Whatever it holds, what was
+/// loaded is dumped, and the dump is loaded to the same.
+pub fn load_formats(data: &[u8]) {
+    let Some((&first, text)) = data.split_first() else { return };
+    let format = FORMATS[usize::from(first) % FORMATS.len()];
+    let (records, _) = load(format, text, MAX_LINE_BYTES);
+    for format in FORMATS {
+        let mut dump = Vec::new();
+        for (key, value) in &records {
+            format.append(key, value, &mut dump);
+        }
+        // What is dumped as raw-tsv is tsv: it is for reading only.
+        let format = if format == Format::RawTsv { Format::Tsv } else { format };
+        let (again, refused) = load(format, &dump, usize::MAX);
+        assert_eq!(refused, 0, "{format:?} refuses a line of its own");
+        assert!(again == records, "{format:?}: {} records of {}", again.len(), records.len());
+    }
+}
+
+/// The records of `text`, the last of each key, and how many lines were refused.
+fn load(format: Format, text: &[u8], max_line_bytes: usize) -> (Records, u64) {
+    let mut lines = Lines::new(text, max_line_bytes);
+    let mut records = Records::new();
+    let mut refused = 0;
+    while let Some(line) = lines.next_line().expect("a slice is read") {
+        match line.and_then(|line| format.parse(line)) {
+            Ok(Some((key, value))) => drop(records.insert(key, value)),
+            Ok(None) => {}
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(lines.position_bytes(), text.len() as u64);
+    (records, refused)
+}

@@ -1,0 +1,18 @@
+//! Damage to the file of a pool, anywhere.
+
+use crate::damaged::{damage, open_and_use, write};
+use crate::images::images;
+use crate::input::Input;
+use crate::scratch::Scratch;
+
+/// The first byte picks a pool; the rest says how it is damaged. It is opened, looked at and, if
+/// nothing is found wrong, used.
+pub fn open_pool(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut image = images()[usize::from(input.byte()) % images().len()].clone();
+    damage(&mut image, &mut input);
+    let scratch = Scratch::new();
+    let path = scratch.path("pool");
+    write(&image, &path);
+    open_and_use(&path);
+}

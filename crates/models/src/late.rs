@@ -1,0 +1,132 @@
+//! A helper that stops behind an operation that is over (`pando-pmwcas/src/execute.rs`): whatever it
+//! did last, no word is left with a reference that nobody can resolve, for the descriptor goes on
+//! to its next life.
+//!
+//! The word holds another value than the operation expects. The *owner* finds that, decides that
+//! the operation failed, makes its pass of phase 2 over the word, which finds no reference, and is
+//! done. Meanwhile a *third* thread puts the expected value back, and the *helper*, which had seen it
+//! before, installs its conditional reference, looks at the status, replaces the conditional
+//! reference as the status says, and stops for ever.
+//!
+//! Helper and owner each write one word and then look at the other's: the helper the target, then
+//! the status; the owner the status, then the target. If neither saw the other's write, the helper
+//! would leave the reference. So the write, a CAS, and the look must be sequentially consistent on
+//! both sides: the owner's look is a CAS that fails, the helper's is a load.
+
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use loom::sync::atomic::fence;
+use loom::thread;
+
+use crate::atomic::Atomic;
+use crate::explore;
+
+const EXPECTED: u64 = 1;
+const OTHER: u64 = 2;
+const CONDITIONAL: u64 = 3;
+const REFERENCE: u64 = 4;
+
+const UNDECIDED: u64 = 0;
+const FAILED: u64 = 1;
+const FREE: u64 = 2;
+
+/// Which accesses are sequentially consistent: a fence before each is what loom understands.
+#[derive(Clone, Copy)]
+struct Code {
+    /// `Word::compare_exchange`, also when it fails.
+    swap: bool,
+    /// `is_undecided`.
+    look: bool,
+}
+
+const AS_WRITTEN: Code = Code { swap: true, look: true };
+
+struct Operation {
+    code: Code,
+    status: Atomic,
+    word: Atomic,
+}
+
+impl Operation {
+    fn cas(&self, word: &Atomic, current: u64, new: u64) -> Result<u64, u64> {
+        if self.code.swap {
+            fence(SeqCst);
+        }
+        word.compare_exchange(current, new, AcqRel, Acquire)
+    }
+
+    fn is_undecided(&self) -> bool {
+        if self.code.look {
+            fence(SeqCst);
+        }
+        self.status.load(Acquire) == UNDECIDED
+    }
+
+    /// `replace_conditional`.
+    fn replace_conditional(&self) {
+        let value = if self.is_undecided() { REFERENCE } else { EXPECTED };
+        let _ = self.cas(&self.word, CONDITIONAL, value);
+    }
+
+    /// From the look at the word on: `install`, `decide`, `phase_2`, `finalize`. Whether the
+    /// operation failed; else this is not the case at hand.
+    fn own(&self) -> bool {
+        if self.word.load(Acquire) != OTHER || !self.is_undecided() {
+            return false;
+        }
+        assert!(self.cas(&self.status, UNDECIDED, FAILED).is_ok());
+        while let Err(found) = self.cas(&self.word, REFERENCE, EXPECTED) {
+            if found != CONDITIONAL {
+                break;
+            }
+            self.replace_conditional();
+        }
+        self.status.store(FREE, Release);
+        true
+    }
+
+    /// From the installing CAS to the stop.
+    fn help(&self) {
+        if self.cas(&self.word, EXPECTED, CONDITIONAL).is_ok() {
+            self.replace_conditional();
+        }
+    }
+}
+
+fn stopped_helper(code: Code) {
+    explore(Some(2), move || {
+        let operation =
+            Arc::new(Operation { code, status: Atomic::new(UNDECIDED), word: Atomic::new(OTHER) });
+        let helper = thread::spawn({
+            let operation = operation.clone();
+            move || operation.help()
+        });
+        let third = thread::spawn({
+            let operation = operation.clone();
+            move || operation.cas(&operation.word, OTHER, EXPECTED)
+        });
+        let failed = operation.own();
+        helper.join().unwrap();
+        // Whether it was in time does not matter.
+        let _ = third.join().unwrap();
+        let left = operation.word.load(Acquire);
+        assert!(!failed || left != REFERENCE, "a reference is left that nobody resolves");
+    });
+}
+
+#[test]
+fn a_stopped_helper_leaves_no_reference() {
+    stopped_helper(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn a_failed_swap_must_be_sequentially_consistent() {
+    stopped_helper(Code { swap: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn the_look_at_the_status_must_be_sequentially_consistent() {
+    stopped_helper(Code { look: false, ..AS_WRITTEN });
+}

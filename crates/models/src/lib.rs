@@ -1,0 +1,51 @@
+//! Models of Pando's protocols for [loom](https://docs.rs/loom), which runs every schedule of a few
+//! threads, and every value that the memory model lets a load return. x86 forgives what other
+//! processors, and the compiler, do not; here the orderings themselves are on trial.
+//!
+//! | module | models |
+//! | --- | --- |
+//! | `epoch` | `pando-pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `try_advance`, the unpinning drop |
+//! | `slot` | `pando-pmem/src/participant.rs`: `claim_slot`, `give_back` |
+//! | `slab` | `pando-pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `retire_current` |
+//! | `pmwcas` | `pando-pmwcas/src/execute.rs`, `descriptor.rs`: a whole PMwCAS, its helpers and readers |
+//! | `late` | `pando-pmwcas/src/execute.rs`: a helper that stops behind an operation that is over |
+//!
+//! A model repeats the atomic accesses of the code with the orderings of the code, and leaves out
+//! all else. Each has planted faults, an ordering weaker or a look left out, that it must refuse:
+//! a model that cannot fail proves nothing. What is modelled changes here when it changes there.
+//!
+//! # What loom cannot say
+//!
+//! * It takes a sequentially consistent load, store or CAS for an acquiring and releasing one.
+//!   Only `fence(SeqCst)` is what it says. So a model that passes needs no more than that; where
+//!   the code needs sequentially consistent accesses, the model puts a fence before each, which
+//!   orders them among each other as the language does.
+//! * Most models bound the number of preemptions, one to two: all schedules with at most so many
+//!   are run, which is where nearly all faults of this kind are found.
+//! * It would run too few schedules of a thread that first loads, then stores; see `atomic.rs`.
+//!
+//! Nothing here is part of the product: outside of `cargo test` the crate is empty.
+
+#[cfg(test)]
+mod atomic;
+#[cfg(test)]
+mod epoch;
+#[cfg(test)]
+mod late;
+#[cfg(test)]
+mod pmwcas;
+#[cfg(test)]
+mod slab;
+#[cfg(test)]
+mod slot;
+
+/// Runs `model` under all schedules with at most `preemptions`, or under all. `PANDO_LOOM_MORE=1`
+/// allows one preemption more.
+#[cfg(test)]
+fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+    let more = std::env::var("PANDO_LOOM_MORE").map_or(0, |more| more.parse().unwrap());
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions.map(|bound| bound + more);
+    builder.max_branches = 10_000;
+    builder.check(model);
+}

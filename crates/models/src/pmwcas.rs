@@ -1,0 +1,443 @@
+//! A PMwCAS of two words by two threads that help each other (`pando-pmwcas/src/execute.rs`,
+//! `descriptor.rs`, `pmwcas.rs`), in a domain without write-backs, so without dirty bits.
+//!
+//! Each thread has a descriptor, used again at once for its next operation, and the record of its
+//! conditional references as a helper. The functions bear the names and take the steps of the code.
+
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::thread;
+
+use crate::atomic::Atomic;
+use crate::explore;
+
+const MWCAS: u64 = 1 << 63;
+const RDCSS: u64 = 1 << 62;
+const CONTROL_BITS: u64 = MWCAS | RDCSS;
+
+const FREE: u64 = 0;
+const FILLING: u64 = 1;
+const UNDECIDED: u64 = 2;
+const SUCCEEDED: u64 = 3;
+const FAILED: u64 = 4;
+const HELPING: u64 = 5;
+
+/// What the planted faults change.
+#[derive(Clone, Copy)]
+struct Code {
+    /// A reference is installed by way of a conditional one.
+    conditional: bool,
+    /// A helper's conditional reference names a record of its own, not the owner's entry.
+    own_record: bool,
+    /// Who looks at a status compares the sequence number with the one that it means.
+    checks_sequence: bool,
+    /// A success of the CASes, by which references and values are published.
+    swap: Ordering,
+    /// The stores of a descriptor's entries.
+    fill: Ordering,
+    /// The loads of a descriptor's entries.
+    copy: Ordering,
+}
+
+const AS_WRITTEN: Code = Code {
+    conditional: true,
+    own_record: true,
+    checks_sequence: true,
+    swap: SeqCst,
+    fill: Release,
+    copy: Acquire,
+};
+
+/// One life of one descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Life {
+    index: usize,
+    sequence: u64,
+}
+
+impl Life {
+    fn reference(self) -> u64 {
+        MWCAS | self.sequence << 20 | self.index as u64
+    }
+
+    fn conditional(self, entry: usize) -> u64 {
+        RDCSS | self.sequence << 20 | (entry as u64) << 16 | self.index as u64
+    }
+
+    fn of(word: u64) -> (Self, usize) {
+        let index = (word & 0xFFFF) as usize;
+        let entry = (word >> 16 & 0xF) as usize;
+        (Self { index, sequence: word >> 20 & 0xFFFF }, entry)
+    }
+}
+
+fn status(state: u64, sequence: u64) -> u64 {
+    state << 48 | sequence
+}
+
+fn state_of(status: u64) -> u64 {
+    status >> 48
+}
+
+/// A target: which word, its old value, its new value.
+type Target = [u64; 3];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Owner,
+    Helper,
+}
+
+enum Installed {
+    Reference,
+    Mismatch,
+    Decided,
+}
+
+#[derive(Default)]
+struct Descriptor {
+    status: Atomic,
+    entries: [[Atomic; 3]; 2],
+}
+
+struct Pmwcas {
+    code: Code,
+    words: [Atomic; 3],
+    /// Of each thread its record and its descriptor.
+    descriptors: [Descriptor; 4],
+}
+
+impl Pmwcas {
+    fn new(code: Code) -> Arc<Self> {
+        Arc::new(Self { code, words: Default::default(), descriptors: Default::default() })
+    }
+
+    fn cas(&self, word: &Atomic, current: u64, new: u64) -> Result<u64, u64> {
+        word.compare_exchange(current, new, self.code.swap, SeqCst)
+    }
+
+    fn read(&self, slot: usize, place: usize) -> u64 {
+        loop {
+            let found = self.words[place].load(Acquire);
+            if found & CONTROL_BITS == 0 {
+                return found;
+            }
+            self.settle(slot, place, found);
+        }
+    }
+
+    fn settle(&self, slot: usize, place: usize, found: u64) {
+        if found & RDCSS != 0 {
+            self.complete_install(place, found);
+        } else {
+            self.help(slot, found);
+        }
+        // Else the code takes the word for a damaged one.
+        assert_ne!(self.words[place].load(Acquire), found, "settled, and still there");
+    }
+
+    /// An operation, from its beginning to its end; whether it succeeded.
+    fn run(&self, slot: usize, targets: [Target; 2]) -> bool {
+        let life = self.publish(slot, targets);
+        self.finish(slot, life, targets)
+    }
+
+    /// The owner's part from the published descriptor on.
+    fn finish(&self, slot: usize, life: Life, targets: [Target; 2]) -> bool {
+        let succeeded = self.drive(slot, life, targets, Role::Owner);
+        self.descriptors[life.index].status.store(status(FREE, life.sequence), Release);
+        succeeded
+    }
+
+    /// `claim` of the thread's descriptor, then `publish`.
+    fn publish(&self, slot: usize, targets: [Target; 2]) -> Life {
+        let index = slot * 2 + 1;
+        let descriptor = &self.descriptors[index];
+        let found = descriptor.status.load(Acquire);
+        let life = Life { index, sequence: (found & 0xFFFF) + 1 };
+        let filling = status(FILLING, life.sequence);
+        assert_eq!(self.cas(&descriptor.status, found, filling), Ok(found));
+        for (entry, target) in descriptor.entries.iter().zip(targets) {
+            for (word, value) in entry.iter().zip(target) {
+                word.store(value, self.code.fill);
+            }
+        }
+        descriptor.status.store(status(UNDECIDED, life.sequence), Release);
+        life
+    }
+
+    fn help(&self, slot: usize, found: u64) {
+        let (life, _) = Life::of(found);
+        let field = |entry: usize, field: usize| {
+            self.descriptors[life.index].entries[entry][field].load(self.code.copy)
+        };
+        let targets = [0, 1].map(|entry| [0, 1, 2].map(|at| field(entry, at)));
+        if self.is_live(life) {
+            self.drive(slot, life, targets, Role::Helper);
+        }
+    }
+
+    fn status_of(&self, life: Life) -> Option<u64> {
+        let found = self.descriptors[life.index].status.load(Acquire);
+        self.is_meant(found, life).then_some(state_of(found))
+    }
+
+    fn is_meant(&self, status: u64, life: Life) -> bool {
+        status & 0xFFFF == life.sequence || !self.code.checks_sequence
+    }
+
+    fn is_live(&self, life: Life) -> bool {
+        matches!(self.status_of(life), Some(UNDECIDED | SUCCEEDED | FAILED))
+    }
+
+    fn is_undecided(&self, life: Life) -> bool {
+        let found = self.descriptors[life.index].status.load(SeqCst);
+        state_of(found) == UNDECIDED && self.is_meant(found, life)
+    }
+
+    fn drive(&self, slot: usize, life: Life, targets: [Target; 2], role: Role) -> bool {
+        let decision = self.phase_1(slot, life, targets, role);
+        let succeeded = match self.decide(life, decision) {
+            Some(SUCCEEDED) => true,
+            Some(FAILED) => false,
+            _ => return false,
+        };
+        self.phase_2(life, targets, succeeded);
+        succeeded
+    }
+
+    fn phase_1(&self, slot: usize, life: Life, targets: [Target; 2], role: Role) -> Option<u64> {
+        for (index, target) in targets.into_iter().enumerate() {
+            match self.install(slot, life, index, target, role) {
+                Installed::Reference => {}
+                Installed::Mismatch => return Some(FAILED),
+                Installed::Decided => return None,
+            }
+        }
+        Some(SUCCEEDED)
+    }
+
+    fn install(
+        &self,
+        slot: usize,
+        life: Life,
+        index: usize,
+        [place, old, _]: Target,
+        role: Role,
+    ) -> Installed {
+        let place = place as usize;
+        let word = &self.words[place];
+        loop {
+            let found = word.load(Acquire);
+            if found == life.reference() {
+                return Installed::Reference;
+            }
+            if !self.is_undecided(life) {
+                return Installed::Decided;
+            }
+            if found & CONTROL_BITS != 0 {
+                self.settle(slot, place, found);
+                continue;
+            }
+            if found != old {
+                return Installed::Mismatch;
+            }
+            if !self.code.conditional {
+                let _ = self.cas(word, old, life.reference());
+                continue;
+            }
+            let conditional = match role {
+                Role::Helper if self.code.own_record => self.record_install(slot, life, old),
+                _ => life.conditional(index),
+            };
+            if self.cas(word, old, conditional).is_ok() {
+                self.replace_conditional(place, conditional, life, old);
+            }
+        }
+    }
+
+    fn record_install(&self, slot: usize, life: Life, old: u64) -> u64 {
+        let record = &self.descriptors[slot * 2];
+        let sequence = (record.status.load(Relaxed) & 0xFFFF) + 1;
+        record.status.store(status(HELPING, sequence), Release);
+        record.entries[0][1].store(old, Release);
+        record.entries[0][2].store(life.reference(), Release);
+        Life { index: slot * 2, sequence }.conditional(0)
+    }
+
+    fn complete_install(&self, place: usize, found: u64) {
+        let (record, entry) = Life::of(found);
+        let fields = &self.descriptors[record.index].entries[entry];
+        let old = fields[1].load(Acquire);
+        let named = fields[2].load(Acquire);
+        let Some(state) = self.status_of(record) else { return };
+        let life = if state == HELPING { Life::of(named).0 } else { record };
+        self.replace_conditional(place, found, life, old);
+    }
+
+    fn replace_conditional(&self, place: usize, found: u64, life: Life, old: u64) {
+        let value = if self.is_undecided(life) { life.reference() } else { old };
+        let _ = self.cas(&self.words[place], found, value);
+    }
+
+    fn decide(&self, life: Life, decision: Option<u64>) -> Option<u64> {
+        let word = &self.descriptors[life.index].status;
+        if let Some(decision) = decision {
+            let undecided = status(UNDECIDED, life.sequence);
+            let _ = self.cas(word, undecided, status(decision, life.sequence));
+        }
+        self.status_of(life)
+    }
+
+    fn phase_2(&self, life: Life, targets: [Target; 2], succeeded: bool) {
+        for [place, old, new] in targets {
+            let (place, value) = (place as usize, if succeeded { new } else { old });
+            while let Err(found) = self.cas(&self.words[place], life.reference(), value) {
+                if found & RDCSS == 0 {
+                    break;
+                }
+                self.complete_install(place, found);
+            }
+        }
+    }
+}
+
+/// The operation of thread 0 has got as far as a reference in the first word when thread 1 comes by
+/// and helps. Thread 0 finishes it and goes on with `then`: the helper may be late.
+fn help(code: Code, preemptions: usize, then: fn(&Pmwcas)) {
+    explore(Some(preemptions), move || {
+        let pmwcas = Pmwcas::new(code);
+        let targets = [[0, 0, 1], [1, 0, 1]];
+        let life = pmwcas.publish(0, targets);
+        pmwcas.install(0, life, 0, targets[0], Role::Owner);
+        let helper = thread::spawn({
+            let pmwcas = pmwcas.clone();
+            move || {
+                let found = pmwcas.words[0].load(Acquire);
+                if found & CONTROL_BITS != 0 {
+                    pmwcas.settle(1, 0, found);
+                }
+            }
+        });
+        assert!(pmwcas.finish(0, life, targets));
+        then(&pmwcas);
+        helper.join().unwrap();
+        let left = [0, 1, 2].map(|place| pmwcas.words[place].load(Acquire));
+        assert!(left.iter().all(|value| value & CONTROL_BITS == 0), "{left:x?}");
+    });
+}
+
+/// A second operation with the same descriptor puts the old value back into one word, and changes
+/// another.
+const SECOND: [Target; 2] = [[1, 1, 0], [2, 0, 1]];
+
+fn do_second(pmwcas: &Pmwcas) {
+    assert!(pmwcas.run(0, SECOND));
+    // The helper has perhaps not come to its end; nobody waits for it.
+    assert_eq!([0, 1, 2].map(|place| pmwcas.read(0, place)), [1, 0, 1]);
+}
+
+#[test]
+fn a_late_helper_does_no_harm() {
+    help(AS_WRITTEN, 1, do_second);
+}
+
+#[test]
+#[should_panic]
+fn references_are_installed_conditionally() {
+    help(Code { conditional: false, ..AS_WRITTEN }, 1, do_second);
+}
+
+#[test]
+#[should_panic]
+fn a_status_counts_for_its_life_only() {
+    help(Code { checks_sequence: false, ..AS_WRITTEN }, 1, do_second);
+}
+
+#[test]
+#[should_panic]
+fn a_helper_has_a_record_of_its_own() {
+    help(Code { own_record: false, ..AS_WRITTEN }, 1, do_second);
+}
+
+/// The second operation only gets as far as its descriptor: its words are none of the helper's.
+fn publish_second(pmwcas: &Pmwcas) {
+    pmwcas.publish(0, SECOND);
+}
+
+#[test]
+fn a_late_helper_keeps_to_the_life_that_it_meant() {
+    help(AS_WRITTEN, 1, publish_second);
+}
+
+#[test]
+#[should_panic]
+fn entries_are_stored_with_release() {
+    help(Code { fill: Relaxed, ..AS_WRITTEN }, 1, publish_second);
+}
+
+#[test]
+#[should_panic]
+fn entries_are_loaded_with_acquire() {
+    help(Code { copy: Relaxed, ..AS_WRITTEN }, 1, publish_second);
+}
+
+/// Two operations want two words from the same values to different ones.
+fn race(code: Code) {
+    explore(Some(2), move || {
+        let pmwcas = Pmwcas::new(code);
+        let other = thread::spawn({
+            let pmwcas = pmwcas.clone();
+            move || pmwcas.run(1, [[0, 0, 2], [1, 0, 2]])
+        });
+        let own = pmwcas.run(0, [[0, 0, 1], [1, 0, 1]]);
+        let other = other.join().unwrap();
+        assert!(own != other, "one fails, and only because the other succeeds");
+        let value = if own { 1 } else { 2 };
+        assert_eq!([0, 1].map(|place| pmwcas.words[place].load(Acquire)), [value; 2]);
+    });
+}
+
+#[test]
+fn of_two_operations_one_happens_wholly() {
+    race(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn references_are_published_with_release() {
+    race(Code { swap: Relaxed, ..AS_WRITTEN });
+}
+
+/// Of an operation that changes both words, a reader that finds the first one changed finds the
+/// second one changed.
+fn look(read: fn(&Pmwcas, usize) -> u64) {
+    explore(Some(2), move || {
+        let pmwcas = Pmwcas::new(AS_WRITTEN);
+        let writer = thread::spawn({
+            let pmwcas = pmwcas.clone();
+            move || assert!(pmwcas.run(1, [[0, 0, 1], [1, 0, 1]]))
+        });
+        let first = read(&pmwcas, 0);
+        let second = read(&pmwcas, 1);
+        assert!(first <= second, "half of an operation is seen");
+        writer.join().unwrap();
+        assert_eq!([0, 1].map(|place| read(&pmwcas, place)), [1, 1]);
+    });
+}
+
+#[test]
+fn a_reader_sees_an_operation_wholly_or_not_at_all() {
+    look(|pmwcas, place| pmwcas.read(0, place));
+}
+
+#[test]
+#[should_panic]
+fn a_reader_completes_what_it_meets() {
+    look(|pmwcas, place| match pmwcas.words[place].load(Acquire) {
+        // The old value, which is not wrong for this word.
+        found if found & CONTROL_BITS != 0 => 0,
+        value => value,
+    });
+}

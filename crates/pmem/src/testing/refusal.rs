@@ -1,0 +1,53 @@
+//! Resources that run out at a chosen request: what allocation asks for is refused to one thread,
+//! once or from then on, so that a test can fail the N-th request for every N.
+
+use std::cell::Cell;
+
+/// What can be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A block, from [`Guard::reserve`](crate::Guard::reserve): refused as by a full pool.
+    Block,
+    /// Room in the pool's file, one request a part of it: refused as by a full file system.
+    FileRoom,
+}
+
+/// Which requests of a thread are refused.
+#[derive(Clone, Copy)]
+struct Plan {
+    resource: Resource,
+    /// Requests that are granted first.
+    granted: u64,
+    /// Requests that are refused then.
+    refused: u64,
+}
+
+thread_local! {
+    static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
+}
+
+/// Runs `work`, in which this thread's requests for `resource` are refused: after `granted` of
+/// them, the next `count`. The result, and whether any was refused.
+pub fn refuse<R>(
+    resource: Resource,
+    granted: u64,
+    count: u64,
+    work: impl FnOnce() -> R,
+) -> (R, bool) {
+    PLAN.set(Some(Plan { resource, granted, refused: count }));
+    let result = work();
+    let left = PLAN.take().map_or(count, |plan| plan.refused);
+    (result, left < count)
+}
+
+/// Whether this request is refused.
+pub(crate) fn is_refused(resource: Resource) -> bool {
+    let Some(plan) = PLAN.get().filter(|plan| plan.resource == resource) else { return false };
+    let now = plan.granted == 0 && plan.refused > 0;
+    PLAN.set(Some(if now {
+        Plan { refused: plan.refused - 1, ..plan }
+    } else {
+        Plan { granted: plan.granted.saturating_sub(1), ..plan }
+    }));
+    now
+}
