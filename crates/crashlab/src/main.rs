@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use pando_crashlab::{kill, powercut};
+use pando_crashlab::{explore, kill, mutate, powercut, schedule};
 
 /// Proves by trial that no crash, kill or power cut loses what was acknowledged, and that no
 /// schedule of threads breaks an index.
@@ -16,16 +16,29 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Judges every crash of many runs.
+    Explore(explore::Args),
+    /// Tries many schedules of threads, with a few crashes of each.
+    Schedule(schedule::Args),
+    /// Leaves out what must be there, and sees that a trial finds it.
+    Mutate(mutate::Args),
     /// Kills real processes at random instants and checks what they leave.
     Kill(kill::Args),
     /// Cuts the power of a virtual machine with persistent memory and checks what it leaves.
     Powercut(powercut::Args),
+    /// The process that `kill` and `powercut` cut short.
+    #[command(hide = true)]
+    Child(kill::child::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
+        Verb::Explore(args) => explore::run(&args),
+        Verb::Schedule(args) => schedule::run(&args),
+        Verb::Mutate(args) => mutate::run(&args),
         Verb::Kill(args) => kill::run(&args),
         Verb::Powercut(args) => powercut::run(&args),
+        Verb::Child(args) => kill::child::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,12 +1,79 @@
-//! In the making.
+//! `powercut`: a virtual machine with persistent memory, the power of which is cut, and what that
+//! leaves.
+//!
+//! The machine ([`machine`]) runs this very program, in the role that `kill` gives its processes
+//! ([`crate::kill::child`]): it opens a pool on an ext4 mounted with DAX, tells what it holds, and
+//! writes to it by several threads, which acknowledge each operation through a port. The power cut
+//! is a SIGKILL to the machine. What it stored into its persistent memory is kept; what it had in
+//! its page cache, and an acknowledgement that had not left it, are gone. After the next boot the
+//! pool must hold what was acknowledged, and may hold what each writer did next and nobody heard of
+//! ([`crate::kill::expected`]); and it must be sound.
+//!
+//! The model is that of caches that are flushed: no cache line is lost, whatever the machine says
+//! of its persistence. What that says decides which domain the library picks.
+//!
+//! On a file system without DAX a pool that was open at a cut may be torn, and must be refused.
+
+mod initramfs;
+mod machine;
+mod packages;
+mod trial;
 
 use crate::failure::Failure;
+use crate::kill::fresh_seed;
+use machine::{Machine, Persistence};
+use trial::Trial;
+
+/// What the machine promises of its persistent memory.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Promise {
+    /// Caches are flushed at a cut (eADR)
+    Cpu,
+    /// What has left the caches is kept (ADR)
+    MemCtrl,
+    /// First the one, then the other
+    Both,
+}
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// How many cuts in each mode
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    cycles: u64,
+    /// What the machine promises of its persistent memory
+    #[arg(long, value_enum, default_value_t = Promise::Both)]
+    persistence: Promise,
+    /// Seed of operations and delays [default: another one each time]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Keep the machine's devices, and say where they are
+    #[arg(long)]
+    keep: bool,
+}
 
-/// Runs the verb.
-pub fn run(_args: &Args) -> Result<(), Failure> {
-    Err(Failure::Trouble("this verb is not there yet".into()))
+/// Runs the verb. Where the machine cannot be had, it says so, and that is all.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let machine = match Machine::get() {
+        Ok(machine) => machine,
+        Err(reason) => {
+            println!("powercut: skipped, for there is no machine: {reason}");
+            return Ok(());
+        }
+    };
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    println!("seed {seed}");
+    let modes: &[Persistence] = match args.persistence {
+        Promise::Cpu => &[Persistence::Cpu],
+        Promise::MemCtrl => &[Persistence::MemCtrl],
+        Promise::Both => &[Persistence::Cpu, Persistence::MemCtrl],
+    };
+    for (index, &persistence) in modes.iter().enumerate() {
+        // What is not persistent memory does not depend on what that promises.
+        let with_refusal = index == 0;
+        let trial = Trial::new(&machine, persistence, seed, args)?;
+        let figures = trial.run(with_refusal)?;
+        println!("power cuts, persistence {}: {figures}", persistence.name());
+    }
+    Ok(())
 }

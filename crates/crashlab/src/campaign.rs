@@ -1,0 +1,288 @@
+//! Many trials, for as long as asked: what `explore`, `schedule` and `mutate` have in common.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::lab::director::{Orders, direct, is_complete};
+use crate::progress;
+use crate::random::Random;
+use crate::subjects::Subject;
+use crate::subjects::blocks::Blocks;
+use crate::subjects::bztree::BzTrees;
+use crate::subjects::map::Map;
+use crate::subjects::roots::Roots;
+use crate::subjects::words::Words;
+use crate::trial::{Lab, Plan, Tally, Trial};
+
+/// Which trials, and for how long.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Selection {
+    /// How long to go on, in minutes; shared out evenly among the trials
+    #[arg(long, default_value_t = 1.0)]
+    pub minutes: f64,
+    /// Only this subject: pmwcas, pmwcas-blocks, allocator, bztree
+    #[arg(long)]
+    pub index: Option<String>,
+    /// Only this scenario of it
+    #[arg(long)]
+    pub scenario: Option<String>,
+    /// Only this domain: adr (lines must be written back) or process
+    #[arg(long)]
+    pub domain: Option<String>,
+    /// Seed of all runs; drawn if it is not given
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Only the one run of that seed, as a failure names it
+    #[arg(long)]
+    pub replay: Option<u64>,
+    /// Trials at the same time; as many as there are cores if it is not given
+    #[arg(long)]
+    pub jobs: Option<usize>,
+}
+
+impl Selection {
+    fn wants(&self, name: &str) -> bool {
+        let parts = [&self.index, &self.scenario, &self.domain];
+        name.split('/').zip(parts).all(|(part, want)| want.as_ref().is_none_or(|want| want == part))
+    }
+
+    /// The names of the trials that are wanted.
+    pub fn names(&self) -> Result<Vec<String>, Failure> {
+        let names: Vec<String> = subjects().into_iter().map(|(name, _)| name).collect();
+        let wanted: Vec<String> = names.iter().filter(|name| self.wants(name)).cloned().collect();
+        if wanted.is_empty() {
+            let all = names.join("\n  ");
+            return Err(Failure::Trouble(format!("there is no such trial; these are:\n  {all}")));
+        }
+        Ok(wanted)
+    }
+
+    /// How many trials go on at the same time.
+    pub fn jobs(&self, trials: usize) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or(cores).clamp(1, trials)
+    }
+
+    /// The seed of all runs.
+    pub fn seed(&self) -> u64 {
+        let drawn = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+        self.seed.unwrap_or_else(drawn)
+    }
+}
+
+/// Makes a trial.
+pub type Maker = Box<dyn FnOnce() -> Result<Box<dyn Trial>, String>>;
+
+fn add<S: Subject>(list: &mut Vec<(String, Maker)>) {
+    fn make<S: Subject, const WRITE_BACK: bool>(name: &'static str) -> Maker {
+        Box::new(move || {
+            let scenario = S::scenarios().into_iter().find(|scenario| scenario.name == name);
+            let lab = Lab::<S, WRITE_BACK>::new(scenario.ok_or("the scenario went away")?)?;
+            Ok(Box::new(lab))
+        })
+    }
+    for scenario in S::scenarios() {
+        let name = scenario.name;
+        list.push((format!("{}/{name}/adr", S::NAME), make::<S, true>(name)));
+        list.push((format!("{}/{name}/process", S::NAME), make::<S, false>(name)));
+    }
+}
+
+/// Every trial there is, by name. A new subject is one line here.
+pub fn subjects() -> Vec<(String, Maker)> {
+    let mut list = Vec::new();
+    add::<Words>(&mut list);
+    add::<Blocks>(&mut list);
+    add::<Roots>(&mut list);
+    add::<Map<BzTrees>>(&mut list);
+    list
+}
+
+/// One run: what to judge, and who goes on.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What to judge.
+    pub plan: Plan,
+    /// Who goes on.
+    pub orders: Orders,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Its name.
+    pub name: String,
+    /// What was tried.
+    pub tally: Tally,
+    /// Of the exhaustive runs: how many schedules, and whether these were all.
+    pub exhaustive: Option<(u64, bool)>,
+    /// What was found, and the seed of the run.
+    pub found: Option<(String, u64)>,
+}
+
+/// Has `work` done on `trial` once for each run that `next` says, within the scheduler, until there
+/// is no next or `work` fails. `next` is told how many there were.
+pub fn drive(
+    trial: &Rc<RefCell<Box<dyn Trial>>>,
+    mut next: impl FnMut(u64) -> Option<Run> + 'static,
+    mut work: impl FnMut(&mut dyn Trial, &Plan, &mut Tally) -> Result<(), String> + 'static,
+) -> Outcome {
+    #[derive(Default)]
+    struct State {
+        run: Option<Run>,
+        asked: u64,
+        outcome: Outcome,
+    }
+    let state = Rc::new(RefCell::new(State::default()));
+    state.borrow_mut().outcome.name = trial.borrow().name();
+    let (ordering, working) = (Rc::clone(&state), Rc::clone(&state));
+    let trial = Rc::clone(trial);
+    let order = move || {
+        let mut state = ordering.borrow_mut();
+        if state.outcome.found.is_some() {
+            return None;
+        }
+        state.run = next(state.asked);
+        state.asked += 1;
+        state.run.as_ref().map(|run| run.orders.clone())
+    };
+    let body = move || {
+        let run = working.borrow().run.clone();
+        let Some(run) = run else { return };
+        let mut tally = Tally::default();
+        let result = work(&mut **trial.borrow_mut(), &run.plan, &mut tally);
+        let mut state = working.borrow_mut();
+        state.outcome.tally.add(&tally);
+        state.outcome.found = result.err().map(|what| (what, run.plan.seed));
+    };
+    direct(order, body);
+    let outcome = state.borrow().outcome.clone();
+    outcome
+}
+
+/// What `explore` and `schedule` do with a trial.
+pub fn run_it(trial: &mut dyn Trial, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
+    trial.run(plan, tally)
+}
+
+/// Makes the runs of one trial, given its seed and the time until which it may go on.
+pub trait Style: Sync {
+    /// The verb, for the command that replays.
+    const VERB: &'static str;
+
+    /// Runs the trial until `until`.
+    fn work(
+        &self,
+        trial: Box<dyn Trial>,
+        seed: u64,
+        until: Instant,
+        replay: Option<u64>,
+    ) -> Outcome;
+}
+
+/// Runs every selected trial, prints what came of each, and fails with the first thing found.
+pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failure> {
+    let wanted = selection.names()?;
+    let jobs = selection.jobs(wanted.len());
+    let seed = selection.seed();
+    let total = Duration::from_secs_f64(selection.minutes * 60.0);
+    let share = total.mul_f64(jobs as f64 / wanted.len() as f64);
+    println!(
+        "{} trials, seed {seed}, {:.1} s each, {jobs} at a time",
+        wanted.len(),
+        share.as_secs_f64()
+    );
+    let bar = progress::bar(wanted.len() as u64);
+    let (taken, images) = (AtomicU64::new(0), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let outcomes: Mutex<Vec<Outcome>> = Mutex::default();
+    let worker = || {
+        while !stop.load(Ordering::Relaxed) {
+            // Relaxed: only the number matters.
+            let index = taken.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(name) = wanted.get(index) else { break };
+            let maker = subjects().into_iter().find(|(known, _)| known == name);
+            let made = maker.map_or(Err("no such trial".into()), |(_, make)| make());
+            let outcome = match made {
+                Ok(trial) => {
+                    let own = name
+                        .bytes()
+                        .fold(seed, |mix, byte| Random::new(mix ^ u64::from(byte)).draw());
+                    style.work(trial, own, Instant::now() + share, selection.replay)
+                }
+                Err(what) => Outcome {
+                    name: name.clone(),
+                    found: Some((format!("{name} could not be prepared: {what}"), seed)),
+                    ..Outcome::default()
+                },
+            };
+            let images = images.fetch_add(outcome.tally.images, Ordering::Relaxed);
+            bar.set_message(format!("{} images; {name}", images + outcome.tally.images));
+            bar.inc(1);
+            stop.fetch_or(outcome.found.is_some(), Ordering::Relaxed);
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(&worker);
+        }
+    });
+    bar.finish_and_clear();
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_by_key(|outcome| wanted.iter().position(|name| *name == outcome.name));
+    print!("{}", table(&outcomes));
+    match outcomes.into_iter().find(|outcome| outcome.found.is_some()) {
+        Some(Outcome { name, found: Some((what, run)), .. }) => {
+            let mut parts = name.split('/');
+            let mut part = || parts.next().unwrap_or_default();
+            let replay = format!(
+                "cargo run --release -p pando-crashlab -- {} --index {} --scenario {} --domain {} \
+                 --replay {run}",
+                T::VERB,
+                part(),
+                part(),
+                part()
+            );
+            Err(Failure::Found { what, replay })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let mut text = String::from(
+        "| trial | schedules | of these exhaustive | steps | cuts | images | of recoveries | repeated |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    let mut all = Tally::default();
+    let mut line = |name: &str, exhaustive: String, tally: &Tally| {
+        let Tally { runs, steps, cuts, images, repeated, of_recovery } = tally;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {name} | {runs} | {exhaustive} | {steps} | {cuts} | {images} | {of_recovery} | {repeated} |"
+        );
+    };
+    for outcome in outcomes {
+        all.add(&outcome.tally);
+        let exhaustive = match outcome.exhaustive {
+            Some((runs, true)) => format!("{runs}, all"),
+            Some((runs, false)) => format!("{runs}, not all"),
+            None => "-".into(),
+        };
+        line(&outcome.name, exhaustive, &outcome.tally);
+    }
+    line("all", "-".into(), &all);
+    text
+}
+
+/// Whether the exhaustive runs of this thread have come to an end of their own.
+pub fn exhausted() -> bool {
+    is_complete()
+}

@@ -1,0 +1,71 @@
+//! What a trial has come to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use indicatif::HumanCount;
+
+use super::phase::Phase;
+use super::supervise::Heard;
+
+/// Sums over all kills.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    kills: BTreeMap<Phase, u64>,
+    acknowledged: u64,
+    completed: u64,
+    undone: u64,
+    first_gets: Vec<Duration>,
+}
+
+impl Figures {
+    /// Counts a kill.
+    pub fn kill(&mut self, phase: Phase) {
+        *self.kills.entry(phase).or_default() += 1;
+    }
+
+    /// Counts what was heard of a process.
+    pub fn hear(&mut self, heard: &Heard) {
+        self.acknowledged += heard.acknowledged.iter().sum::<u64>();
+        if let Some(opened) = heard.opened.as_ref().filter(|opened| !opened.was_clean) {
+            self.completed += opened.completed;
+            self.undone += opened.undone;
+            self.first_gets.push(Duration::from_nanos(opened.first_get_ns));
+        }
+    }
+
+    /// Kills so far.
+    pub fn kills(&self) -> u64 {
+        self.kills.values().sum()
+    }
+
+    /// Operations that were acknowledged before a kill.
+    pub fn acknowledged(&self) -> HumanCount {
+        HumanCount(self.acknowledged)
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kinds: Vec<String> = self
+            .kills
+            .iter()
+            .map(|(phase, kills)| format!("{phase:?} {}", HumanCount(*kills)).to_lowercase())
+            .collect();
+        let mut times = self.first_gets.clone();
+        times.sort_unstable();
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        let slowest = times.last().copied().unwrap_or_default();
+        write!(
+            out,
+            "{} ({}), {} acknowledged operations, none lost, nothing half there, no leak; \
+             {} operations completed and {} undone by recovery; from open to the first get: \
+             median {median:.1?}, slowest {slowest:.1?}",
+            HumanCount(self.kills()),
+            kinds.join(", "),
+            self.acknowledged(),
+            HumanCount(self.completed),
+            HumanCount(self.undone),
+        )
+    }
+}

@@ -1,0 +1,79 @@
+//! Looking at all that a pool holds, and at whether it is sound.
+
+use pando::{Error, KeyRange, Order, Pool};
+
+use super::message::{Message, Voice, short};
+use super::workload::{self, Records, State};
+
+/// Problems that are told; the others are only counted.
+const TOLD_PROBLEMS: usize = 5;
+
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+/// Says what `pool` holds and what is wrong with it.
+pub fn tell(pool: &Pool, voice: &Voice) -> Result<State, Trouble> {
+    let report = pool.check()?;
+    for problem in report.problems.iter().take(TOLD_PROBLEMS) {
+        let text = short(format_args!("{}: {}", problem.class, problem.message));
+        voice.say(&Message::Problem(text))?;
+    }
+    if report.problems.len() > TOLD_PROBLEMS {
+        let more = report.problems.len() - TOLD_PROBLEMS;
+        voice.say(&Message::Problem(format!("and {more} problems more")))?;
+    }
+    let state = match state(pool) {
+        Ok(state) => state,
+        Err(trouble) => {
+            voice.say(&Message::Problem(short(trouble)))?;
+            State::new()
+        }
+    };
+    for (&map, records) in &state {
+        voice.say(&Message::Map { map })?;
+        for (&key, &version) in records {
+            voice.say(&Message::Record { map, key, version })?;
+        }
+    }
+    voice.say(&Message::Looked)?;
+    Ok(state)
+}
+
+/// What `pool` holds, each record met by a scan and by a get.
+pub fn state(pool: &Pool) -> Result<State, Trouble> {
+    let mut state = State::new();
+    for info in pool.maps()? {
+        let number = workload::map_number(&info.name)
+            .ok_or_else(|| format!("there is a map {:?} that nobody created", info.name))?;
+        let map = pool.open_map(&info.name)?;
+        let mut records = Records::new();
+        for record in map.scan(KeyRange::all(), Order::Ascending)? {
+            let (key, value) = record?;
+            let place = || format!("map {number}, key {:?}", String::from_utf8_lossy(&key));
+            let key_number = workload::key_number(&key)
+                .ok_or_else(|| format!("{}: a key that nobody wrote", place()))?;
+            let version = workload::version(number, key_number, &value)
+                .ok_or_else(|| format!("{}: half a value, {} bytes", place(), value.len()))?;
+            if map.read(&key, |found| *found == value)? != Some(true) {
+                return Err(format!("{}: a scan finds it, a get does not", place()).into());
+            }
+            if records.insert(key_number, version).is_some() {
+                return Err(format!("{}: a scan finds it twice", place()).into());
+            }
+        }
+        if map.len()? != records.len() as u64 {
+            let (length, count) = (map.len()?, records.len());
+            return Err(format!("map {number}: length {length}, records {count}").into());
+        }
+        state.insert(number, records);
+    }
+    Ok(state)
+}
+
+/// Gets one record of the map that all share, if the map is there; an answer is what counts.
+pub fn first_get(pool: &Pool) -> Result<(), Error> {
+    match pool.open_map(&workload::map_name(workload::MAIN)) {
+        Ok(map) => map.read(&workload::key(0), |_| ()).map(|_| ()),
+        Err(Error::MapNotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

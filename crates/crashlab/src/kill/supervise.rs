@@ -1,0 +1,164 @@
+//! Running a process, hearing what it says, and killing it.
+//!
+//! The kill comes a while after a certain message. A thread of its own reads on all the while, and
+//! to the end of the pipe: what was said before the kill counts, however late it is read.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::child::wait_awake;
+use super::message::{Message, Opened};
+use super::workload::State;
+use crate::failure::Failure;
+
+/// How long a process may be silent before the message that is waited for: a virtual machine
+/// boots in seconds, on a busy machine in a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// A delay up to which waiting awake is worth it.
+const SHORT: Duration = Duration::from_millis(2);
+/// The signal of [`std::process::Child::kill`].
+pub const SIGKILL: i32 = 9;
+
+/// When a process is to be killed.
+#[derive(Clone, Debug)]
+pub struct Kill {
+    /// The message that starts the clock, ...
+    pub after: Message,
+    /// ... and how long it runs.
+    pub delay: Duration,
+}
+
+/// What was heard of a process.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// How the pool opened.
+    pub opened: Option<Opened>,
+    /// Whether the pool was refused as not trusted.
+    pub is_refused: bool,
+    /// What the pool held, if all of it was told.
+    pub looked: Option<State>,
+    /// What was wrong with it.
+    pub problems: Vec<String>,
+    /// Whether the writers may have begun.
+    pub is_writing: bool,
+    /// By writer, how many operations were acknowledged.
+    pub acknowledged: Vec<u64>,
+    /// Whether the process was killed, by us; if not, it was done before.
+    pub was_killed: bool,
+    /// What it died of, if of something else.
+    pub failed: Option<String>,
+}
+
+/// A child process that does not outlive us, however we end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // If it has ended by itself there is nothing left to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `command`, kills it if `kill` says so and it has not ended before, and tells what it said.
+pub fn run(command: &mut Command, writers: u64, kill: Option<&Kill>) -> Result<Heard, Failure> {
+    let mut process = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Running)
+        .map_err(|error| Failure::trouble(&format!("start {command:?}"), error))?;
+    let pipe = process.0.stdout.take().ok_or(Failure::Trouble("there is no pipe".into()))?;
+    let (announce, announced) = channel();
+    let after = kill.map(|kill| kill.after.clone());
+    let reader = std::thread::spawn(move || read(pipe, after.as_ref(), &announce));
+    match (announced.recv_timeout(PATIENCE), kill) {
+        (Ok(()), Some(kill)) => {
+            if kill.delay < SHORT {
+                wait_awake(kill.delay)
+            } else {
+                std::thread::sleep(kill.delay)
+            }
+            process.0.kill().map_err(|error| Failure::trouble("kill a process", error))?;
+        }
+        // The reader has come to the end: the process has ended by itself.
+        (Err(RecvTimeoutError::Disconnected), _) => {}
+        (Err(RecvTimeoutError::Timeout) | Ok(()), _) => {
+            return Err(Failure::trouble(
+                &format!("wait for {command:?}"),
+                format_args!("it did not come to the point within {PATIENCE:?}"),
+            ));
+        }
+    }
+    let status = process.0.wait().map_err(|error| Failure::trouble("wait for a process", error))?;
+    let messages = reader
+        .join()
+        .unwrap_or_else(|_| Err("the reader panicked".into()))
+        .map_err(|error| Failure::trouble("hear a process", error))?;
+    Ok(Heard::new(&messages, status, writers))
+}
+
+/// Reads to the end of the pipe; announces the message `after`.
+fn read(
+    pipe: ChildStdout,
+    after: Option<&Message>,
+    announce: &Sender<()>,
+) -> Result<Vec<Message>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut pipe = BufReader::new(pipe);
+    let mut messages = Vec::new();
+    let mut line = Vec::new();
+    // A machine that loses power in the middle of a line leaves one without an end.
+    while pipe.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+        let message = serde_json::from_slice(&line)
+            .map_err(|error| format!("{error}: {:?}", String::from_utf8_lossy(&line)))?;
+        if after == Some(&message) {
+            // Nobody waits any more if the patience was over before.
+            let _ = announce.send(());
+        }
+        messages.push(message);
+        line.clear();
+    }
+    Ok(messages)
+}
+
+impl Heard {
+    fn new(messages: &[Message], status: ExitStatus, writers: u64) -> Self {
+        let mut heard = Self { acknowledged: vec![0; writers as usize], ..Self::default() };
+        let mut state = State::new();
+        for message in messages {
+            match message {
+                Message::Opening | Message::Closing | Message::Closed => {}
+                Message::Opened(opened) => heard.opened = Some(opened.clone()),
+                Message::Refused => heard.is_refused = true,
+                Message::Map { map } => {
+                    state.entry(*map).or_default();
+                }
+                Message::Record { map, key, version } => {
+                    state.entry(*map).or_default().insert(*key, *version);
+                }
+                Message::Problem(problem) => heard.problems.push(problem.clone()),
+                Message::Looked => heard.looked = Some(std::mem::take(&mut state)),
+                Message::Writing => heard.is_writing = true,
+                Message::Done { writer, count } => heard.acknowledge(*writer, *count),
+                Message::Failed(failed) => heard.failed = Some(failed.clone()),
+            }
+        }
+        heard.was_killed = status.signal() == Some(SIGKILL);
+        let is_done =
+            status.success() && matches!(messages.last(), Some(Message::Closed | Message::Refused));
+        if !heard.was_killed && !is_done {
+            heard.failed.get_or_insert_with(|| format!("the process ended by itself: {status}"));
+        }
+        heard
+    }
+
+    fn acknowledge(&mut self, writer: u64, count: u64) {
+        match self.acknowledged.get_mut(writer as usize) {
+            Some(last) if *last < count => *last = count,
+            other => self.failed = Some(format!("writer {writer}: {count} follows {other:?}")),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The rounds of a trial: a kill, or several in a row, and a look at what they left.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use tempfile::TempDir;
+
+use super::expected::Expected;
+use super::figures::Figures;
+use super::load::{self, LoadEnd};
+use super::message::Message;
+use super::phase::Phase;
+use super::supervise::{self, Kill};
+use super::{Args, child, folder};
+use crate::failure::Failure;
+use crate::progress;
+use crate::random::Random;
+
+/// How long the writers of a process write that is killed while it closes the pool.
+const MS_BEFORE_CLOSE: u64 = 4;
+/// Operations to an acknowledgement: one, so that each is known; or more, so that a kill meets the
+/// library and not the pipe.
+const EVERY: [u64; 2] = [1, 32];
+/// Kills in a row while a pool is opened, at most.
+const KILLS_IN_RECOVERY: u64 = 4;
+
+/// A pool, and what is known of it.
+pub struct Trial {
+    count: u64,
+    seed: u64,
+    writers: u64,
+    folder: TempDir,
+    own: PathBuf,
+    pando: PathBuf,
+    /// Counts the pools.
+    generation: u64,
+    expected: Expected,
+    figures: Figures,
+    bar: ProgressBar,
+}
+
+impl Trial {
+    /// A trial with these options, ready to go.
+    pub fn new(args: &Args, seed: u64) -> Result<Self, Failure> {
+        let folder = folder(args.dir.as_deref())?;
+        std::fs::create_dir(folder.path().join("pool"))
+            .map_err(|error| Failure::trouble("create a folder for a pool", error))?;
+        Ok(Self {
+            count: args.count,
+            seed,
+            writers: args.writers,
+            folder,
+            own: std::env::current_exe()
+                .map_err(|error| Failure::trouble("find this program's own file", error))?,
+            pando: load::pando()?,
+            generation: 0,
+            expected: Expected::new(0),
+            figures: Figures::default(),
+            bar: progress::bar(args.count),
+        })
+    }
+
+    /// Makes all kills. The folder is kept if something was found.
+    pub fn run(mut self) -> Result<Figures, Failure> {
+        let outcome = self.go();
+        self.bar.finish_and_clear();
+        if let Err(Failure::Found { .. }) = outcome {
+            let _ = self.folder.keep();
+        }
+        outcome.map(|()| self.figures)
+    }
+
+    fn go(&mut self) -> Result<(), Failure> {
+        let mut random = Random::new(self.seed);
+        for round in 0.. {
+            if self.is_done() {
+                break;
+            }
+            let mut random = Random::new(random.draw());
+            self.round(Phase::of(round), &mut random)?;
+            self.bar.set_position(self.figures.kills());
+            self.bar
+                .set_message(format!("{} operations acknowledged", self.figures.acknowledged()));
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.figures.kills() >= self.count
+    }
+
+    /// One round: something is killed, and somebody looks at what that left.
+    fn round(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
+        match phase {
+            Phase::Load => self.load(random)?,
+            Phase::Create => {
+                self.generation += 1;
+                self.expected = Expected::new(0);
+                self.write(phase, random)?;
+            }
+            Phase::Recover => {
+                self.write(Phase::Write, random)?;
+                for _ in 0..=random.below(KILLS_IN_RECOVERY) {
+                    if self.is_done() {
+                        break;
+                    }
+                    let kill = phase.kill(random, 1);
+                    self.live(self.args(), Some(&kill), Some(phase))?;
+                }
+            }
+            _ => self.write(phase, random)?,
+        }
+        self.keep_a_copy()?;
+        // The next process finds the pool closed, or not.
+        let kill = Kill { after: Message::Looked, delay: Duration::ZERO };
+        let looking = child::Args { look: true, ..self.args() };
+        self.live(looking, random.one_in(2).then_some(&kill), None)
+    }
+
+    /// A process that writes is killed.
+    fn write(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
+        let (kill, seed) = (phase.kill(random, 1), random.draw());
+        let (write, every) = (Some(phase.profile()), *random.pick(&EVERY));
+        let mut args = child::Args { write, seed, every, ..self.args() };
+        if phase == Phase::Close {
+            args.write_ms = MS_BEFORE_CLOSE;
+        }
+        self.live(args, Some(&kill), Some(phase))
+    }
+
+    fn load(&mut self, random: &mut Random) -> Result<(), Failure> {
+        let loaded = load::load_and_kill(&self.pando, &self.pool(), self.folder.path(), random)?;
+        if loaded.end == LoadEnd::Killed {
+            self.figures.kill(Phase::Load);
+        }
+        self.expected.load(loaded).map_err(|what| self.found(what))
+    }
+
+    /// Runs a process and takes in what it said.
+    fn live(
+        &mut self,
+        args: child::Args,
+        kill: Option<&Kill>,
+        phase: Option<Phase>,
+    ) -> Result<(), Failure> {
+        let mut command = Command::new(&self.own);
+        command.args(args.words());
+        let heard = supervise::run(&mut command, self.writers, kill)?;
+        self.figures.hear(&heard);
+        if let Some(phase) = phase.filter(|_| heard.was_killed) {
+            self.figures.kill(phase);
+        }
+        self.expected.hear(&args, &heard).map_err(|what| self.found(what))
+    }
+
+    /// A failure of the trial, and how to see it again.
+    fn found(&self, what: String) -> Failure {
+        let (kills, seed, writers) = (self.figures.kills().max(1), self.seed, self.writers);
+        Failure::Found {
+            what: format!(
+                "after {kills} kills: {what}\nthe pool is kept: {}\n\
+                 and as it was before it was opened after the last kill: {}",
+                self.pool().display(),
+                self.copy().display()
+            ),
+            replay: format!(
+                "cargo run --release -p pando-crashlab -- kill \
+                 --seed {seed} --writers {writers} --count {}",
+                kills + 1
+            ),
+        }
+    }
+
+    /// The orders of a process that only opens the pool and closes it.
+    fn args(&self) -> child::Args {
+        child::Args {
+            pool: self.pool(),
+            look: false,
+            write: None,
+            writers: self.writers,
+            seed: 0,
+            every: 1,
+            write_ms: 10_000,
+        }
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.folder.path().join("pool").join(format!("{}.pando", self.generation))
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.folder.path().join("as-killed.pando")
+    }
+
+    /// Keeps the pool as the kill left it, before anybody opens it.
+    fn keep_a_copy(&self) -> Result<(), Failure> {
+        match std::fs::copy(self.pool(), self.copy()) {
+            // A kill while a pool was created may leave none.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::trouble("copy the pool", error))
+            }
+            _ => Ok(()),
+        }
+    }
+}

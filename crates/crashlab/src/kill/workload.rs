@@ -1,0 +1,329 @@
+//! What the writers do, drawn from a seed, and the model that says what it must come to.
+//!
+//! Both sides of a kill compute the same: a [`Writer`] is made of a seed and of what the pool held
+//! when it began, and its steps follow from these. So an acknowledgement is a number, and whoever
+//! knows the number knows what must be there.
+//!
+//! All writers write the map [`MAIN`]; each owns a part of its keys, which share leaves with the
+//! others'. Beside it, each writer owns a few maps that it creates, fills and drops. Nobody else
+//! touches what a writer owns, so its part of the pool is what its own operations made of it.
+//!
+//! Keys and values are text that says whether it is whole: a key begins with its number, a value
+//! with its version, and the rest of each follows from these.
+
+use std::collections::BTreeMap;
+
+use pando::{Error, Map, Pool};
+
+use crate::random::Random;
+
+/// The map that all writers share.
+pub const MAIN: u64 = 0;
+/// The map that `pando load` fills; none of the writers knows it.
+pub const LOADED: u64 = u64::MAX;
+/// Keys that each writer owns in [`MAIN`].
+const KEYS: u64 = 100;
+/// How many of them have long values while a pool grows.
+const LONG_KEYS: u64 = 8;
+/// Maps that each writer owns, and keys in each.
+const MAPS: u64 = 3;
+const MAP_KEYS: u64 = 40;
+/// The class of a version whose value is long enough to make a pool grow.
+const LONG: u64 = 15;
+
+/// What writers mostly do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Profile {
+    /// Inserts, updates, upserts, deletes and compare-exchanges of small records.
+    Mixed,
+    /// The same with values of 16 to 256 KiB, so that the pool grows.
+    Growing,
+    /// Creating and dropping maps, and writing to them.
+    Catalog,
+}
+
+/// The records of a map: versions by the numbers of their keys.
+pub type Records = BTreeMap<u64, u64>;
+
+/// What a pool holds: records by the numbers of their maps.
+pub type State = BTreeMap<u64, Records>;
+
+/// A map's name.
+pub fn map_name(map: u64) -> String {
+    format!("map-{map}")
+}
+
+/// The number in a map's name.
+pub fn map_number(name: &str) -> Option<u64> {
+    name.strip_prefix("map-")?.parse().ok()
+}
+
+/// The bytes of a key. One in three is long.
+pub fn key(number: u64) -> Vec<u8> {
+    let mut key = format!("{number:08}").into_bytes();
+    if number.is_multiple_of(3) {
+        key.extend(letters(number, 100));
+    }
+    key
+}
+
+/// The number of a key, if the key is whole.
+pub fn key_number(found: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(found.get(..8)?).ok()?.parse().ok()?;
+    (key(number) == found).then_some(number)
+}
+
+/// The value of a version of a record; the version's last hexadecimal digit is its class of length.
+pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
+    let class = version % 16;
+    let length = match class {
+        0..10 => (version >> 4) % 100,
+        10..13 => (version >> 4) % 8,
+        13..LONG => 200 + (version >> 4) % 1500,
+        _ => (16 << 10) + (version >> 4) % (240 << 10),
+    };
+    let mut value = format!("{version:016x}").into_bytes();
+    value.extend(letters(version ^ key.rotate_left(32) ^ map.rotate_left(48), length));
+    value
+}
+
+/// The version of a value, if the value is whole.
+pub fn version(map: u64, key: u64, found: &[u8]) -> Option<u64> {
+    let version = u64::from_str_radix(std::str::from_utf8(found.get(..16)?).ok()?, 16).ok()?;
+    (value(map, key, version) == found).then_some(version)
+}
+
+fn letters(seed: u64, count: u64) -> impl Iterator<Item = u8> {
+    let mut random = Random::new(seed);
+    let eight = move |_| random.draw().to_le_bytes().map(|byte| b'a' + byte % 26);
+    (0..count.div_ceil(8)).flat_map(eight).take(count as usize)
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    kind: Kind,
+    /// On which map, ...
+    map: u64,
+    /// ... on which key of it, ...
+    key: u64,
+    /// ... with which version.
+    version: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Insert,
+    Update,
+    Upsert,
+    Remove,
+    Exchange { expected: u64 },
+    CreateMap,
+    DropMap,
+}
+
+/// How an operation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It took place.
+    Done,
+    /// It found a key that it must not find.
+    Exists,
+    /// It did not find its key.
+    Missing,
+}
+
+impl Op {
+    /// The map that it drops, if that is what it does: dropping empties a map record by record.
+    pub fn dropped_map(&self) -> Option<u64> {
+        matches!(self.kind, Kind::DropMap).then_some(self.map)
+    }
+
+    /// Does it to a model.
+    fn apply(&self, state: &mut State) -> Answer {
+        match self.kind {
+            Kind::CreateMap => {
+                state.insert(self.map, Records::new());
+                return Answer::Done;
+            }
+            Kind::DropMap => {
+                state.remove(&self.map);
+                return Answer::Done;
+            }
+            _ => {}
+        }
+        let records = state.entry(self.map).or_default();
+        let is_there = records.contains_key(&self.key);
+        match self.kind {
+            Kind::Insert if is_there => return Answer::Exists,
+            Kind::Update | Kind::Remove | Kind::Exchange { .. } if !is_there => {
+                return Answer::Missing;
+            }
+            Kind::Remove => records.remove(&self.key),
+            _ => records.insert(self.key, self.version),
+        };
+        Answer::Done
+    }
+
+    /// Does it to a pool, whose map [`MAIN`] is `main`.
+    pub fn run(&self, pool: &Pool, main: &Map) -> Result<Answer, Error> {
+        let name = map_name(self.map);
+        match self.kind {
+            Kind::CreateMap => return pool.map(&name).map(|_| Answer::Done),
+            Kind::DropMap => return pool.drop_map(&name).map(|()| Answer::Done),
+            _ => {}
+        }
+        let map = if self.map == MAIN { main.clone() } else { pool.open_map(&name)? };
+        let (key_bytes, new) = (key(self.key), value(self.map, self.key, self.version));
+        let done = match self.kind {
+            Kind::Insert => map.insert(&key_bytes, &new),
+            Kind::Update => map.update(&key_bytes, &new),
+            Kind::Remove => map
+                .remove(&key_bytes)
+                .and_then(|removed| if removed { Ok(()) } else { Err(Error::KeyNotFound) }),
+            Kind::Exchange { expected } => {
+                map.compare_exchange(&key_bytes, &value(self.map, self.key, expected), &new)
+            }
+            _ => map.upsert(&key_bytes, &new).map(|_| ()),
+        };
+        match done {
+            Ok(()) => Ok(Answer::Done),
+            Err(Error::KeyExists) => Ok(Answer::Exists),
+            Err(Error::KeyNotFound) => Ok(Answer::Missing),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// One writer: what it owns, and the stream that its operations come from.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    /// Which of the writers it is.
+    pub number: u64,
+    /// What its part of the pool holds.
+    pub state: State,
+    /// How many operations it has begun.
+    pub count: u64,
+    writers: u64,
+    profile: Profile,
+    random: Random,
+}
+
+impl Writer {
+    /// All writers of a pool that holds `state`.
+    pub fn all(state: &State, writers: u64, profile: Profile, seed: u64) -> Vec<Self> {
+        let mut random = Random::new(seed);
+        (0..writers)
+            .map(|number| Self {
+                number,
+                state: part(state, writers, number),
+                count: 0,
+                writers,
+                profile,
+                random: Random::new(random.draw()),
+            })
+            .collect()
+    }
+
+    /// The next operation, applied to the model; and how it must end.
+    pub fn step(&mut self) -> (Op, Answer) {
+        let op = self.choose();
+        self.count += 1;
+        (op, op.apply(&mut self.state))
+    }
+
+    /// A key of [`MAIN`] that may be anybody's.
+    pub fn any_key(&self, random: &mut Random) -> u64 {
+        random.below(KEYS * self.writers)
+    }
+
+    fn choose(&mut self) -> Op {
+        if self.profile == Profile::Catalog && !self.random.one_in(4) {
+            let map = 1 + self.number + self.writers * self.random.below(MAPS);
+            let op = |kind| Op { kind, map, key: 0, version: 0 };
+            if !self.state.contains_key(&map) {
+                return op(Kind::CreateMap);
+            }
+            if self.random.one_in(20) {
+                return op(Kind::DropMap);
+            }
+            let key = self.random.below(MAP_KEYS);
+            return self.choose_record(map, key);
+        }
+        let keys = if self.profile == Profile::Growing { LONG_KEYS } else { KEYS };
+        let key = self.random.below(keys) * self.writers + self.number;
+        self.choose_record(MAIN, key)
+    }
+
+    fn choose_record(&mut self, map: u64, key: u64) -> Op {
+        let drawn = self.random.draw();
+        let version = match self.profile {
+            Profile::Growing => drawn | LONG,
+            // Of the other classes, each as likely.
+            _ => (drawn & !LONG) | (drawn % LONG),
+        };
+        // Times of growth and of shrinking, so that leaves split and merge.
+        let is_shrinking = self.profile == Profile::Mixed && self.count / 400 % 2 == 1;
+        let found = self.state.get(&map).and_then(|records| records.get(&key)).copied();
+        let kind = match (self.random.below(10), found) {
+            (0..3, _) if !is_shrinking => Kind::Insert,
+            (0..5, _) if is_shrinking => Kind::Remove,
+            (3 | 4, _) => Kind::Upsert,
+            (5 | 6, _) => Kind::Update,
+            (7 | 8, Some(expected)) => Kind::Exchange { expected },
+            (9, _) => Kind::Remove,
+            _ => Kind::Insert,
+        };
+        Op { kind, map, key, version }
+    }
+}
+
+/// The part of `state` that a writer owns. The parts of all writers and [`LOADED`] are the whole.
+pub fn part(state: &State, writers: u64, number: u64) -> State {
+    let mut own: State = state
+        .iter()
+        .filter(|&(&map, _)| map != MAIN && map != LOADED && (map - 1) % writers == number)
+        .map(|(&map, records)| (map, records.clone()))
+        .collect();
+    let main = state.get(&MAIN).into_iter().flatten();
+    let is_own = |&(&key, _): &(&u64, &u64)| key % writers == number;
+    own.insert(MAIN, main.filter(is_own).map(|(&key, &version)| (key, version)).collect());
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_records_are_told_from_torn_ones() {
+        for version in 0..64 {
+            let whole = value(3, 5, version);
+            assert_eq!(super::version(3, 5, &whole), Some(version));
+            assert_eq!(super::version(3, 6, &whole), (whole.len() == 16).then_some(version));
+            let mut torn = whole;
+            if let Some(last) = torn.get_mut(16) {
+                *last = 0;
+                assert_eq!(super::version(3, 5, &torn), None);
+            }
+        }
+        assert_eq!(key_number(&key(3)), Some(3));
+        assert_eq!(key_number(&key(3)[..50]), None);
+    }
+
+    #[test]
+    fn the_library_answers_as_the_model_does() {
+        for profile in [Profile::Mixed, Profile::Growing, Profile::Catalog] {
+            let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
+            let main = pool.map(&map_name(MAIN)).unwrap();
+            for mut writer in Writer::all(&State::new(), 3, profile, 1) {
+                for _ in 0..300 {
+                    let (op, answer) = writer.step();
+                    assert_eq!(op.run(&pool, &main).unwrap(), answer, "{op:?}");
+                }
+                let whole = super::super::look::state(&pool).unwrap();
+                assert_eq!(part(&whole, 3, writer.number), writer.state);
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Who goes on at each step: schedulers for shuttle.
+//!
+//! Logical thread 0 sets a run up and judges it; whenever it can go on it does, and no decision is
+//! made. Among the others decides a [`Policy`]. A thread may also be *frozen*: from a given step
+//! of its own on it goes on only when all others have come to their end.
+
+use std::cell::RefCell;
+
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+
+use super::domain::with_recorder;
+use crate::random::Random;
+
+/// How decisions are made.
+#[derive(Clone, Debug)]
+pub enum Policy {
+    /// At each step another thread with a chance of one in `sojourn`.
+    Random {
+        /// How many steps a thread goes on, on average.
+        sojourn: u64,
+    },
+    /// Probabilistic concurrency testing (Burckhardt and others, 2010): random priorities, and
+    /// `changes` steps at which the running thread falls to the lowest.
+    Pct {
+        /// How many changes of priority.
+        changes: u64,
+    },
+    /// Every schedule with at most `preemptions` switches away from a thread that could go on.
+    Exhaustive {
+        /// The bound.
+        preemptions: u32,
+    },
+}
+
+/// A thread that is stopped until all others have ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Freeze {
+    /// Which logical thread.
+    pub task: usize,
+    /// After how many steps of its own.
+    pub after: u64,
+}
+
+/// What the director is told for the next run.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    /// Seed of the random policies.
+    pub seed: u64,
+    /// How decisions are made.
+    pub policy: Policy,
+    /// Who is stopped.
+    pub freeze: Option<Freeze>,
+    /// How many steps the run is expected to have, for placing the changes of PCT.
+    pub expected_steps: u64,
+}
+
+thread_local! {
+    /// Makes the orders for the next run; none ends the runs.
+    static NEXT: RefCell<Option<Box<dyn FnMut() -> Option<Orders>>>> = const { RefCell::new(None) };
+    static BODY: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+    /// Whether the exhaustive policy has seen all schedules.
+    static COMPLETE: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Whether the exhaustive policy has come to its end: there are no more schedules.
+pub fn is_complete() -> bool {
+    COMPLETE.with_borrow(|complete| *complete)
+}
+
+/// Runs `body` once for each of the orders that `next` makes.
+pub fn direct(next: impl FnMut() -> Option<Orders> + 'static, body: impl FnMut() + 'static) {
+    NEXT.set(Some(Box::new(next)));
+    BODY.set(Some(Box::new(body)));
+    COMPLETE.set(false);
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    // Recovery, judging and use take no steps of shuttle's; the lab counts its own.
+    config.max_steps = MaxSteps::None;
+    config.failure_persistence = FailurePersistence::None;
+    config.silence_warnings = true;
+    Runner::new(Director::default(), config).run(|| {
+        let mut body = BODY.take().expect("one run at a time");
+        body();
+        BODY.set(Some(body));
+    });
+    NEXT.set(None);
+    BODY.set(None);
+}
+
+/// One decision of the exhaustive policy: which of how many.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    taken: usize,
+    of: usize,
+}
+
+#[derive(Default)]
+struct Director {
+    orders: Option<Orders>,
+    random: Random,
+    /// Of PCT, by thread; higher goes first.
+    priorities: Vec<u64>,
+    changes: Vec<u64>,
+    steps: u64,
+    /// Of the exhaustive policy.
+    choices: Vec<Choice>,
+    depth: usize,
+    preemptions: u32,
+}
+
+impl Director {
+    fn decide(&mut self, able: &[usize], current: Option<usize>) -> usize {
+        let can_stay = current.filter(|current| able.contains(current));
+        let policy = self.orders.as_ref().map(|orders| orders.policy.clone());
+        match policy {
+            Some(Policy::Random { sojourn }) => match can_stay {
+                Some(current) if self.random.below(sojourn) != 0 => current,
+                _ => able[self.random.below(able.len() as u64) as usize],
+            },
+            Some(Policy::Pct { .. }) => {
+                if let Some(current) = can_stay
+                    && self.changes.contains(&self.steps)
+                {
+                    self.priorities[current] = self.changes.len() as u64
+                        - self.changes.iter().filter(|&&at| at < self.steps).count() as u64;
+                }
+                able.iter().copied().max_by_key(|&task| self.priority(task)).unwrap_or(able[0])
+            }
+            Some(Policy::Exhaustive { preemptions }) => {
+                // Going on comes first, and costs nothing.
+                let mut order: Vec<usize> = can_stay.into_iter().collect();
+                if can_stay.is_none() || self.preemptions < preemptions {
+                    order.extend(able.iter().filter(|&&task| Some(task) != can_stay));
+                }
+                if self.depth == self.choices.len() {
+                    self.choices.push(Choice { taken: 0, of: order.len() });
+                }
+                let choice = self.choices[self.depth];
+                assert_eq!(choice.of, order.len(), "the run is not the same run again");
+                self.depth += 1;
+                if can_stay.is_some() && choice.taken > 0 {
+                    self.preemptions += 1;
+                }
+                order[choice.taken]
+            }
+            None => able[0],
+        }
+    }
+
+    fn priority(&mut self, task: usize) -> u64 {
+        while self.priorities.len() <= task {
+            let drawn = (1 << 32) + self.random.below(1 << 32);
+            self.priorities.push(drawn);
+        }
+        self.priorities[task]
+    }
+
+    /// Goes to the next schedule; whether there is one.
+    fn advance(&mut self) -> bool {
+        while let Some(last) = self.choices.last_mut() {
+            last.taken += 1;
+            if last.taken < last.of {
+                return true;
+            }
+            self.choices.pop();
+        }
+        false
+    }
+}
+
+impl Scheduler for Director {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        let exhaustive = |orders: &Orders| matches!(orders.policy, Policy::Exhaustive { .. });
+        if self.orders.as_ref().is_some_and(exhaustive) && !self.advance() {
+            COMPLETE.set(true);
+            return None;
+        }
+        let orders = NEXT.with_borrow_mut(|next| next.as_mut().and_then(|next| next()))?;
+        self.random = Random::new(orders.seed);
+        self.priorities.clear();
+        self.changes.clear();
+        if let Policy::Pct { changes } = orders.policy {
+            let steps = orders.expected_steps.max(1);
+            self.changes = (0..changes).map(|_| self.random.below(steps)).collect();
+        }
+        (self.steps, self.depth, self.preemptions) = (0, 0, 0);
+        let schedule = Schedule::new(orders.seed);
+        self.orders = Some(orders);
+        Some(schedule)
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        _is_yielding: bool,
+    ) -> Option<TaskId> {
+        let mut able: Vec<usize> = runnable.iter().map(|task| usize::from(task.id())).collect();
+        if able.contains(&0) {
+            return Some(TaskId::from(0));
+        }
+        if able.len() > 1
+            && let Some(Freeze { task, after }) = self.orders.as_ref().and_then(|it| it.freeze)
+            && with_recorder(|recorder| recorder.steps_of(task)) >= after
+        {
+            able.retain(|&one| one != task);
+        }
+        let next = match able[..] {
+            [only] => only,
+            _ => self.decide(&able, current.map(usize::from)),
+        };
+        self.steps += 1;
+        Some(TaskId::from(next))
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.random.draw()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// The orders in which two threads of two steps each take them, and whether that is all.
+    fn traces(preemptions: u32) -> (HashSet<Vec<usize>>, usize, bool) {
+        let seen: Rc<RefCell<(HashSet<Vec<usize>>, usize)>> = Rc::default();
+        let seeing = Rc::clone(&seen);
+        let policy = Policy::Exhaustive { preemptions };
+        let orders = Orders { seed: 1, policy, freeze: None, expected_steps: 1 };
+        let body = move || {
+            let trace: Arc<Mutex<Vec<usize>>> = Arc::default();
+            let thread = |number: usize| {
+                let trace = Arc::clone(&trace);
+                shuttle::thread::spawn(move || {
+                    for _ in 0..2 {
+                        shuttle::thread::yield_now();
+                        trace.lock().expect("one at a time").push(number);
+                    }
+                })
+            };
+            let threads = [1, 2].map(thread);
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            let mut seen = seeing.borrow_mut();
+            seen.1 += 1;
+            seen.0.insert(trace.lock().expect("over").clone());
+        };
+        direct(move || Some(orders.clone()), body);
+        let (traces, runs) = seen.borrow().clone();
+        (traces, runs, is_complete())
+    }
+
+    #[test]
+    fn without_preemptions_one_thread_comes_after_the_other() {
+        let (traces, runs, complete) = traces(0);
+        assert_eq!(traces, HashSet::from([vec![1, 1, 2, 2], vec![2, 2, 1, 1]]));
+        assert!(complete);
+        assert_eq!(runs, 2);
+    }
+
+    #[test]
+    fn with_enough_preemptions_every_order_is_tried() {
+        let (traces, _, complete) = traces(9);
+        assert_eq!(traces.len(), 6, "the ways to merge two sequences of two");
+        assert!(complete);
+    }
+}

@@ -1,0 +1,208 @@
+//! The domain of pools in the lab, and what its hooks do.
+//!
+//! All state is the system thread's own: logical threads of a run are coroutines on it, so several
+//! labs run side by side on threads of their own.
+
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+
+use pando_pmem::testing::LogicalThread;
+use pando_pmem::{Domain, DomainKind};
+
+use super::recorder::Recorder;
+
+/// What the hooks do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing.
+    Idle,
+    /// Note which lines are stored to, so that they can be put back, and count.
+    Track,
+    /// Record, as one thread.
+    Record,
+    /// Record, and let the scheduler decide at each step who goes on.
+    Schedule,
+    /// Something was found: no store takes place any more, and whoever takes a step unwinds.
+    Abort,
+}
+
+/// The payload with which logical threads unwind when a run is aborted.
+#[derive(Debug)]
+pub struct Aborted;
+
+thread_local! {
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Idle) };
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+    /// The logical thread that runs now.
+    static TASK: Cell<usize> = const { Cell::new(0) };
+    /// Steps until a run, or a judgement, counts as one that never ends.
+    static PATIENCE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Sets what the hooks do, and for how many steps at most.
+pub fn set_mode(mode: Mode, patience: u64) {
+    MODE.set(mode);
+    PATIENCE.set(patience);
+}
+
+/// What the hooks do.
+pub fn mode() -> Mode {
+    MODE.get()
+}
+
+/// Installs `recorder` for this thread and gives back the one before.
+pub fn install(recorder: Option<Recorder>) -> Option<Recorder> {
+    RECORDER.replace(recorder)
+}
+
+/// Runs `work` on this thread's recorder.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn with_recorder<R>(work: impl FnOnce(&mut Recorder) -> R) -> R {
+    RECORDER.with_borrow_mut(|recorder| {
+        work(recorder.as_mut().expect("the pool of a lab that is over is still in use"))
+    })
+}
+
+/// The logical thread that runs now.
+pub fn task() -> usize {
+    TASK.get()
+}
+
+/// Runs `work` as logical thread `task`, a participant of its own in every pool.
+pub fn run_as<R>(task: usize, work: impl FnOnce() -> R) -> R {
+    struct Impersonation {
+        others: Option<LogicalThread>,
+        before: usize,
+    }
+    impl Drop for Impersonation {
+        fn drop(&mut self) {
+            if let Some(own) = self.others.take() {
+                own.swap();
+                if MODE.get() == Mode::Abort || std::thread::panicking() {
+                    // Its end would take steps.
+                    std::mem::forget(own);
+                } else {
+                    // Its end gives its participants back, which takes steps of its own.
+                    drop(own);
+                }
+            }
+            TASK.set(self.before);
+        }
+    }
+    let others = LogicalThread::default();
+    others.swap();
+    let _impersonation = Impersonation { others: Some(others), before: TASK.replace(task) };
+    work()
+}
+
+/// Lets the scheduler decide who goes on.
+fn switch() {
+    let task = TASK.get();
+    let parked = LogicalThread::default();
+    parked.swap();
+    shuttle::thread::yield_now();
+    parked.swap();
+    TASK.set(task);
+}
+
+/// What a step is about to do.
+#[derive(Clone, Copy)]
+enum Access {
+    Load,
+    /// To the word at this address.
+    Store(usize),
+    /// To bytes of a block that nobody else sees.
+    Exclusive(usize, usize),
+}
+
+/// One step; whether it may take place.
+fn step(access: Access) -> bool {
+    match MODE.get() {
+        Mode::Idle => return true,
+        Mode::Abort if std::thread::panicking() => return false,
+        Mode::Abort => std::panic::resume_unwind(Box::new(Aborted)),
+        Mode::Track | Mode::Record | Mode::Schedule => {}
+    }
+    let unwinding = std::thread::panicking();
+    match PATIENCE.get().checked_sub(1) {
+        Some(left) => PATIENCE.set(left),
+        None if unwinding => {}
+        None => panic!("takes no end"),
+    }
+    if MODE.get() == Mode::Track {
+        with_recorder(|recorder| match access {
+            Access::Load => {}
+            Access::Store(address) => recorder.touch(address, 8),
+            Access::Exclusive(address, bytes) => recorder.touch(address, bytes),
+        });
+        return true;
+    }
+    let publishes = matches!(access, Access::Store(_));
+    with_recorder(|recorder| recorder.settle(TASK.get(), publishes));
+    if MODE.get() == Mode::Schedule && !unwinding {
+        switch();
+        if MODE.get() == Mode::Abort {
+            std::panic::resume_unwind(Box::new(Aborted));
+        }
+    }
+    with_recorder(|recorder| {
+        // What others stored meanwhile.
+        recorder.settle(TASK.get(), false);
+        recorder.step(TASK.get());
+        match access {
+            Access::Load => {}
+            Access::Store(address) => recorder.expect_store(address),
+            Access::Exclusive(address, bytes) => {
+                recorder.expect_exclusive(TASK.get(), address, bytes);
+            }
+        }
+    });
+    true
+}
+
+/// As `Process`, or as `Adr` if it pays for write-backs, in the lab.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LabDomain<const WRITE_BACK: bool>;
+
+impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
+    const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
+    const WRITE_BACK: bool = WRITE_BACK;
+
+    #[track_caller]
+    unsafe fn write_back(address: *const u8) {
+        if WRITE_BACK && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
+            let site = Location::caller();
+            with_recorder(|recorder| recorder.write_back(TASK.get(), address as usize, site));
+        }
+    }
+
+    #[track_caller]
+    fn fence() {
+        if WRITE_BACK && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
+            let site = Location::caller();
+            with_recorder(|recorder| recorder.fence(TASK.get(), site));
+        }
+    }
+
+    fn admit_store(address: usize, _bytes: usize) -> bool {
+        step(Access::Store(address))
+    }
+
+    fn admit_exclusive_store(address: usize, bytes: usize) -> bool {
+        step(Access::Exclusive(address, bytes))
+    }
+
+    fn admit_transient_store(address: usize) -> bool {
+        step(Access::Store(address))
+    }
+
+    fn observe_load(_address: usize, bytes: usize) {
+        // What is not a word does not change while anyone looks at it.
+        if bytes == 8 {
+            step(Access::Load);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a run did to its pool, step by step.
+//!
+//! A hook comes before its store, so what was stored is seen at the next step of anyone: only one
+//! logical thread runs at a time. The shadow is what all recorded stores make of the arena; at
+//! quiet points it equals the arena, or a store has escaped the hooks.
+
+use std::panic::Location;
+use std::rc::Rc;
+
+use pando_pmem::testing::Arena;
+
+/// Bytes of a line of the medium.
+pub const LINE_BYTES: u64 = 64;
+
+/// Source text that wrote back or fenced.
+pub type Site = &'static Location<'static>;
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// The word at `off` became `value`.
+    Store {
+        /// Offset of the word.
+        off: u32,
+        /// What it holds now.
+        value: u64,
+    },
+    /// A thread began to write back a line.
+    WriteBack {
+        /// The logical thread.
+        task: u8,
+        /// The line's number.
+        line: u32,
+        /// Where in the source.
+        site: Site,
+    },
+    /// A thread's write-backs are over.
+    Fence {
+        /// The logical thread.
+        task: u8,
+        /// Where in the source.
+        site: Site,
+    },
+    /// An operation has returned: from here on a crash must not lose it.
+    Return,
+}
+
+/// A place that a thread has to itself and may be writing to.
+#[derive(Clone, Copy, Debug)]
+struct Exclusive {
+    task: usize,
+    off: u64,
+    bytes: u64,
+}
+
+/// The recorder of one run.
+#[derive(Debug)]
+pub struct Recorder {
+    arena: Rc<Arena>,
+    shadow: Vec<u64>,
+    log: Vec<Entry>,
+    /// The word that the last step was about to store.
+    pending: Option<u64>,
+    exclusive: Vec<Exclusive>,
+    steps: Vec<u64>,
+    touched: Vec<u32>,
+    is_touched: Vec<bool>,
+}
+
+impl Recorder {
+    /// A recorder of what happens to `arena` from now on.
+    pub fn new(arena: Rc<Arena>) -> Self {
+        let words = arena.bytes() / 8;
+        let shadow = (0..words).map(|index| arena.word(index * 8)).collect();
+        let lines = (arena.bytes() / LINE_BYTES) as usize;
+        Self {
+            arena,
+            shadow,
+            log: Vec::new(),
+            pending: None,
+            exclusive: Vec::new(),
+            steps: Vec::new(),
+            touched: Vec::new(),
+            is_touched: vec![false; lines],
+        }
+    }
+
+    fn off(&self, address: usize) -> u64 {
+        let off = address.wrapping_sub(self.arena.address()) as u64;
+        assert!(off < self.arena.bytes(), "a pool outside the lab is in use");
+        off
+    }
+
+    /// Notes that `bytes` bytes at `address` may change.
+    pub fn touch(&mut self, address: usize, bytes: usize) {
+        let off = self.off(address);
+        if bytes > 0 {
+            self.touch_lines(off / LINE_BYTES, (off + bytes as u64 - 1) / LINE_BYTES);
+        }
+    }
+
+    fn touch_lines(&mut self, first: u64, last: u64) {
+        for line in first..=last {
+            if !std::mem::replace(&mut self.is_touched[line as usize], true) {
+                self.touched.push(line as u32);
+            }
+        }
+    }
+
+    /// Takes the lines touched since the last call.
+    pub fn take_touched(&mut self) -> Vec<u32> {
+        let touched = std::mem::take(&mut self.touched);
+        for &line in &touched {
+            self.is_touched[line as usize] = false;
+        }
+        touched
+    }
+
+    /// Someone is about to store to the word at `address`.
+    pub fn expect_store(&mut self, address: usize) {
+        self.touch(address, 8);
+        self.pending = Some(self.off(address));
+    }
+
+    /// `task` may write `bytes` bytes at `address`, which it has to itself, until its operation is
+    /// over.
+    pub fn expect_exclusive(&mut self, task: usize, address: usize, bytes: usize) {
+        self.touch(address, bytes);
+        self.exclusive.push(Exclusive { task, off: self.off(address), bytes: bytes as u64 });
+    }
+
+    /// Counts a step of `task`.
+    pub fn step(&mut self, task: usize) {
+        if self.steps.len() <= task {
+            self.steps.resize(task + 1, 0);
+        }
+        self.steps[task] += 1;
+    }
+
+    /// Steps that `task` has taken.
+    pub fn steps_of(&self, task: usize) -> u64 {
+        self.steps.get(task).copied().unwrap_or(0)
+    }
+
+    /// Steps of all.
+    pub fn steps(&self) -> u64 {
+        self.steps.iter().sum()
+    }
+
+    /// Writes down what the last step stored; with `all`, also what `task` stored into the places
+    /// that it has to itself.
+    pub fn settle(&mut self, task: usize, all: bool) {
+        if let Some(off) = self.pending.take() {
+            self.see(off);
+        }
+        if all {
+            for index in 0..self.exclusive.len() {
+                let Exclusive { task: owner, off, bytes } = self.exclusive[index];
+                if owner == task {
+                    self.see_range(off, bytes);
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, off: u64) {
+        let value = self.arena.word(off);
+        let known = &mut self.shadow[off as usize / 8];
+        if *known != value {
+            *known = value;
+            self.log.push(Entry::Store { off: off as u32, value });
+        }
+    }
+
+    fn see_range(&mut self, off: u64, bytes: u64) {
+        let mut at = off / 8 * 8;
+        while at < off + bytes {
+            self.see(at);
+            at += 8;
+        }
+    }
+
+    /// `task` begins to write back the line at `address`.
+    pub fn write_back(&mut self, task: usize, address: usize, site: Site) {
+        self.settle(task, false);
+        let line = self.off(address) / LINE_BYTES;
+        let (begin, end) = (line * LINE_BYTES, (line + 1) * LINE_BYTES);
+        for index in 0..self.exclusive.len() {
+            let Exclusive { off, bytes, .. } = self.exclusive[index];
+            let (from, to) = (off.max(begin), (off + bytes).min(end));
+            if from < to {
+                self.see_range(from, to - from);
+            }
+        }
+        self.log.push(Entry::WriteBack { task: task as u8, line: line as u32, site });
+    }
+
+    /// What `task` wrote back has arrived.
+    pub fn fence(&mut self, task: usize, site: Site) {
+        self.settle(task, true);
+        self.log.push(Entry::Fence { task: task as u8, site });
+    }
+
+    /// The present, as operations are dated by it.
+    pub fn now(&mut self) -> u64 {
+        self.settle(usize::MAX, false);
+        self.log.len() as u64
+    }
+
+    /// An operation of `task` returns now; its date.
+    pub fn returned(&mut self, task: usize) -> u64 {
+        self.settle(task, true);
+        self.exclusive.retain(|place| place.task != task);
+        self.log.push(Entry::Return);
+        self.log.len() as u64
+    }
+
+    /// Ends the recording: the log. With `compare`, fails if a store escaped.
+    pub fn finish(&mut self, compare: bool) -> Result<Vec<Entry>, String> {
+        self.settle(usize::MAX, false);
+        for index in 0..self.exclusive.len() {
+            let Exclusive { off, bytes, .. } = self.exclusive[index];
+            self.see_range(off, bytes);
+        }
+        self.exclusive.clear();
+        self.steps.clear();
+        let words = self.shadow.iter().enumerate();
+        for (index, &known) in words.filter(|_| compare) {
+            let found = self.arena.word(index as u64 * 8);
+            if found != known {
+                let off = index * 8;
+                return Err(format!(
+                    "a store to {off:#x} escaped the hooks: {found:#x} is there, {known:#x} known"
+                ));
+            }
+        }
+        Ok(std::mem::take(&mut self.log))
+    }
+
+    /// Makes the shadow follow an arena that was laid out anew in `lines`.
+    pub fn follow(&mut self, lines: &[u32]) {
+        for &line in lines {
+            for word in 0..8 {
+                let index = line as usize * 8 + word;
+                self.shadow[index] = self.arena.word(index as u64 * 8);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorder() -> (Rc<Arena>, Recorder) {
+        let arena = Rc::new(Arena::new(1 << 16).expect("memory"));
+        (Rc::clone(&arena), Recorder::new(arena))
+    }
+
+    fn stores(log: &[Entry]) -> Vec<(u32, u64)> {
+        let store = |entry: &Entry| match *entry {
+            Entry::Store { off, value } => Some((off, value)),
+            _ => None,
+        };
+        log.iter().filter_map(store).collect()
+    }
+
+    #[test]
+    fn a_store_is_seen_at_the_next_step() {
+        let (arena, mut recorder) = recorder();
+        recorder.expect_store(arena.address() + 64);
+        arena.set_word(64, 7);
+        recorder.settle(1, false);
+        assert_eq!(stores(&recorder.finish(true).expect("nothing escaped")), [(64, 7)]);
+    }
+
+    #[test]
+    fn exclusive_bytes_are_seen_when_their_line_is_written_back() {
+        let (arena, mut recorder) = recorder();
+        recorder.expect_exclusive(1, arena.address(), 128);
+        arena.set_word(0, 1);
+        arena.set_word(64, 2);
+        recorder.write_back(1, arena.address() + 64, Location::caller());
+        assert_eq!(stores(&recorder.log), [(64, 2)]);
+        recorder.fence(1, Location::caller());
+        assert_eq!(stores(&recorder.log), [(64, 2), (0, 1)]);
+    }
+
+    #[test]
+    fn a_store_that_no_hook_announced_is_found() {
+        let (arena, mut recorder) = recorder();
+        arena.set_word(8, 1);
+        let error = recorder.finish(true).expect_err("a store escaped");
+        assert!(error.contains("0x8 escaped"), "{error}");
+    }
+}

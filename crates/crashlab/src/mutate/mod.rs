@@ -1,0 +1,76 @@
+//! `mutate`: are the explorers able to see? Something that must be there is left out, and a trial
+//! has to find it.
+//!
+//! * Write-backs and fences: each is left out of the playback of recorded runs ([`sites`]).
+//! * Checks, rechecks and orders: bugs are planted into a copy of the project ([`planted`]).
+
+pub mod planted;
+pub mod sites;
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::campaign::Selection;
+use crate::failure::Failure;
+
+/// What is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Write-backs and fences
+    Sites,
+    /// Checks, rechecks and orders, as planted bugs
+    Planted,
+}
+
+/// Options of the verb.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// Leave out only these
+    #[arg(long)]
+    only: Option<Part>,
+    /// Plant only the bugs whose names contain this
+    #[arg(long, default_value = "")]
+    bug: String,
+}
+
+/// Runs the verb: `minutes` for all write-backs and fences, and as many for each planted bug that
+/// nothing sees.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut unseen = Vec::new();
+    if args.only != Some(Part::Planted) {
+        unseen.extend(sites_unseen(&args.selection)?);
+    }
+    if args.only != Some(Part::Sites) {
+        let selection = &args.selection;
+        let verdicts = planted::hunt(&args.bug, selection.seed(), selection.minutes)?;
+        println!("| planted bug | what it is | seen by |\n| --- | --- | --- |");
+        for (bug, seen) in verdicts {
+            let by = seen.as_deref().unwrap_or("**not seen**");
+            println!("| {} | {} | {by} |", bug.name, bug.what);
+            if seen.is_none() {
+                unseen.push(bug.name.to_owned());
+            }
+        }
+    }
+    if unseen.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Trouble(format!(
+        "no trial saw that these were missing; each is a missing test, or not needed: {}",
+        unseen.join(", ")
+    )))
+}
+
+fn sites_unseen(selection: &Selection) -> Result<Vec<String>, Failure> {
+    let selection = Selection { domain: Some("adr".into()), ..selection.clone() };
+    let wanted = selection.names()?;
+    let jobs = selection.jobs(wanted.len());
+    let share =
+        Duration::from_secs_f64(selection.minutes * 60.0 * jobs as f64 / wanted.len() as f64);
+    let verdicts = sites::all(&wanted, selection.seed(), share, jobs)?;
+    print!("{}", verdicts.table());
+    Ok(verdicts.unseen().into_iter().map(str::to_owned).collect())
+}

@@ -1,0 +1,189 @@
+//! Bugs planted into a copy of the project, all in one build, each behind a switch of its own.
+//!
+//! The copy lies in `target/planted`. Its `pando-pmem` has one module more, which says which bug
+//! this process has (`PANDO_PLANTED`, a number); nothing of that is in the project itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::progress;
+
+/// The bugs, as a person reads them.
+const TEXT: &str = include_str!("planted.txt");
+
+/// One bug.
+#[derive(Clone, Debug)]
+pub struct Bug {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// The file that it is planted into, from the root of the project.
+    pub file: &'static str,
+    /// The text as it is.
+    pub sound: &'static str,
+    /// The text with the bug.
+    pub planted: &'static str,
+}
+
+/// All bugs, in order.
+pub fn bugs() -> Result<Vec<Bug>, String> {
+    let parse = |block: &'static str| {
+        let (title, rest) = block.split_once('\n')?;
+        let (name, what) = title.split_once(": ")?;
+        let (file, rest) = rest.split_once('\n')?;
+        let (sound, planted) = rest.split_once("\n->\n")?;
+        Some(Bug { name, what, file, sound, planted: planted.trim_end() })
+    };
+    let blocks = TEXT.split("\n== ").skip(1);
+    blocks
+        .map(|block| parse(block).ok_or_else(|| format!("no bug is described by: {block}")))
+        .collect()
+}
+
+/// The root of the project, from which this program was built.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The text of every file with all of its bugs; fails unless each sound text is there once.
+pub fn plant(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<&'static str, String>, String> {
+    let mut files: BTreeMap<&'static str, String> = BTreeMap::new();
+    for (number, bug) in bugs.iter().enumerate() {
+        let read = || fs::read_to_string(root.join(bug.file));
+        let text = match files.remove(bug.file) {
+            Some(text) => text,
+            None => read().map_err(|error| format!("{}: {error}", bug.file))?,
+        };
+        let times = text.matches(bug.sound).count();
+        if times != 1 {
+            let name = bug.name;
+            return Err(format!(
+                "{name}: its sound text is {times} times in {}, not once",
+                bug.file
+            ));
+        }
+        let home = if bug.file.starts_with("crates/pmem/") { "crate" } else { "pando_pmem" };
+        let switch = format!("{home}::planted::on({number})");
+        let planted = bug.planted.replace("ON", &switch);
+        files.insert(bug.file, text.replace(bug.sound, &planted));
+    }
+    Ok(files)
+}
+
+const SWITCH: &str = "//! Which bug this process has.\n\
+    #![allow(missing_docs)]\n\
+    use std::sync::LazyLock;\n\
+    static BUG: LazyLock<Option<usize>> =\n\
+    LazyLock::new(|| std::env::var(\"PANDO_PLANTED\").ok()?.parse().ok());\n\
+    pub fn on(bug: usize) -> bool { *BUG == Some(bug) }\n";
+
+/// Makes the copy and builds it; the program.
+fn build(bugs: &[Bug]) -> Result<PathBuf, Failure> {
+    let (root, home) = (root(), root().join("target/planted"));
+    let trouble =
+        |action: &'static str| move |error: std::io::Error| Failure::trouble(action, error);
+    let source = home.join("source");
+    copy(&root.join("crates"), &source.join("crates")).map_err(trouble("copy the project"))?;
+    for file in ["Cargo.toml", "Cargo.lock"] {
+        write_if_other(&source.join(file), &fs::read(root.join(file)).map_err(trouble("read"))?)
+            .map_err(trouble("copy the project"))?;
+    }
+    let mut files = plant(&root, bugs).map_err(Failure::Trouble)?;
+    let lib = root.join("crates/pmem/src/lib.rs");
+    let lib = fs::read_to_string(lib).map_err(trouble("read the project"))?;
+    files.insert("crates/pmem/src/lib.rs", format!("{lib}\npub mod planted;\n"));
+    files.insert("crates/pmem/src/planted.rs", SWITCH.into());
+    for (file, text) in &files {
+        write_if_other(&source.join(file), text.as_bytes()).map_err(trouble("plant the bugs"))?;
+    }
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "-p", "pando-crashlab"])
+        .current_dir(&source)
+        .env("CARGO_TARGET_DIR", home.join("target"))
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("RUSTFLAGS", "--cap-lints allow")
+        .status()
+        .map_err(trouble("run cargo"))?;
+    if !built.success() {
+        return Err(Failure::Trouble("the project with its planted bugs does not build".into()));
+    }
+    Ok(home.join("target/release/pando-crashlab"))
+}
+
+/// Writes a file, unless it is the same already: cargo goes by the time of the change.
+fn write_if_other(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    if fs::read(path).is_ok_and(|found| found == content) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, content)
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else if !to.join(entry.file_name()).ends_with("planted.rs") || from.ends_with("mutate") {
+            write_if_other(&target, &fs::read(entry.path())?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Plants each bug whose name contains `only`, and lets the trials look for it: what saw it, or
+/// `None`.
+pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<String>)>, Failure> {
+    let all = bugs().map_err(Failure::Trouble)?;
+    println!("building the project with {} planted bugs", all.len());
+    let program = build(&all)?;
+    let wanted: Vec<(usize, Bug)> =
+        all.into_iter().enumerate().filter(|(_, bug)| bug.name.contains(only)).collect();
+    let bar = progress::bar(wanted.len() as u64);
+    let mut verdicts = Vec::new();
+    for (number, bug) in wanted {
+        bar.set_message(bug.name);
+        let index = if bug.file.contains("bztree") { Some("bztree") } else { None };
+        let mut seen = None;
+        for verb in ["schedule", "explore"] {
+            let mut command = Command::new(&program);
+            command.arg(verb).args(["--seed", &seed.to_string()]);
+            command.args(["--minutes", &(minutes / 2.0).to_string()]);
+            command.args(index.into_iter().flat_map(|index| ["--index", index]));
+            let output = command
+                .env("PANDO_PLANTED", number.to_string())
+                .output()
+                .map_err(|error| Failure::trouble("run the program with a bug", error))?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                let line = said.lines().find(|line| line.starts_with("pando-crashlab: "));
+                let line = line.unwrap_or("it died").trim_start_matches("pando-crashlab: ");
+                seen = Some(format!("{verb}: {}", super::sites::gist(line)));
+                break;
+            }
+        }
+        bar.inc(1);
+        verdicts.push((bug, seen));
+    }
+    bar.finish_and_clear();
+    Ok(verdicts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bug_finds_its_place_in_the_project() {
+        let bugs = bugs().expect("well-formed");
+        assert!(bugs.len() >= 20);
+        plant(&root(), &bugs).expect("each sound text is there once");
+    }
+}

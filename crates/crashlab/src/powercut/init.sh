@@ -1,0 +1,26 @@
+#!/bin/busybox sh
+# The first program of the virtual machine, and the only one beside what it starts. Its arguments
+# are `format`, or those of pando-crashlab. What that says goes out through the virtio port.
+/bin/busybox --install -s /bin
+export PATH=/bin LD_LIBRARY_PATH=/lib
+mount -t devtmpfs none /dev
+mount -t proc none /proc
+mount -t sysfs none /sys
+for module in /lib/modules/*; do insmod "$module"; done
+for device in /dev/pmem0 /dev/pmem1 /dev/vport0p1; do
+    until [ -e "$device" ]; do usleep 10000; done
+done
+
+if [ "$1" = format ]; then
+    # Without a namespace that keeps its page structures in memory, ext4 refuses DAX.
+    ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem &&
+        mkfs.ext4 -q -b 4096 /dev/pmem0 &&
+        mkfs.ext4 -q -b 4096 /dev/pmem1 &&
+        echo '"closed"' >/dev/vport0p1
+else
+    mount -t ext4 -o dax /dev/pmem0 /dax
+    mount -t ext4 /dev/pmem1 /cached
+    pando-crashlab "$@" >/dev/vport0p1
+    umount /dax /cached
+fi
+poweroff -f

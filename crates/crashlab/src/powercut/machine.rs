@@ -1,0 +1,275 @@
+//! The virtual machine: a kernel, an initramfs, and two devices of persistent memory.
+//!
+//! Each device is a file of the host that the machine maps shared, so what the machine stored
+//! there is in the file at once, and what it kept in its own memory ends with it. The first holds
+//! an ext4 mounted with DAX (`/dax`), the second one without (`/cached`). It is software emulation
+//! throughout: that runs everywhere, and where acceleration can be nested it often hangs.
+//!
+//! The unpacked packages and the formatted devices are kept beside the build's own folders, in
+//! `target/powercut`, and built if they are not there; who wants new ones removes the folder.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::initramfs::Initramfs;
+use super::packages::{self, run};
+use crate::kill::supervise;
+
+/// The modules that the machine needs: persistent memory, its file system, and the port.
+const MODULES: [&str; 7] =
+    ["nfit", "nd_pmem", "dax_pmem", "crc32c_generic", "ext4", "virtio_pci", "virtio_console"];
+const DAX_BYTES: u64 = 256 << 20;
+const CACHED_BYTES: u64 = 64 << 20;
+const INIT: &[u8] = include_bytes!("init.sh");
+
+/// What the machine promises of its persistent memory at a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// The caches are flushed.
+    Cpu,
+    /// What has reached the memory controller is kept.
+    MemCtrl,
+}
+
+impl Persistence {
+    /// How the machine is told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::MemCtrl => "mem-ctrl",
+        }
+    }
+}
+
+/// A machine that can be booted.
+#[derive(Debug)]
+pub struct Machine {
+    /// Where its unpacked packages and its formatted devices are.
+    folder: PathBuf,
+}
+
+/// The devices of a machine, as files of the host.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    folder: PathBuf,
+}
+
+impl Machine {
+    /// The machine that was built before, or a new one. An error is the reason why there is none.
+    pub fn get() -> Result<Self, String> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err("the machine runs this program, and is one of x86-64".to_owned());
+        }
+        let own = std::env::current_exe().map_err(text)?;
+        let target = own.ancestors().nth(2).ok_or("this program lies in no target folder")?;
+        let folder = target.join("powercut");
+        if !folder.is_dir() {
+            let unfinished = target.join(format!("powercut.new-{}", std::process::id()));
+            let built = Self { folder: unfinished.clone() }.build();
+            let named = built.and_then(|()| std::fs::rename(&unfinished, &folder).map_err(text));
+            if named.is_err() {
+                let _ = std::fs::remove_dir_all(&unfinished);
+            }
+            named?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// The command that boots the machine with `words` for its first program.
+    pub fn boot(
+        &self,
+        initramfs: &Path,
+        devices: &Devices,
+        persistence: Persistence,
+        words: &[String],
+    ) -> Command {
+        let mut command = self.command("qemu-system-x86_64");
+        let share = self.root().join("usr/share");
+        command.arg("-L").arg(share.join("qemu")).arg("-L").arg(share.join("seabios"));
+        command
+            .arg("-machine")
+            .arg(format!("pc,accel=tcg,nvdimm=on,nvdimm-persistence={}", persistence.name()))
+            .args(["-cpu", "max", "-smp", "2", "-m", "512M,slots=2,maxmem=2G"])
+            .args(["-nodefaults", "-display", "none", "-no-reboot", "-kernel"])
+            .arg(self.kernel())
+            .arg("-initrd")
+            .arg(initramfs)
+            .arg("-append")
+            .arg(format!("console=ttyS0 quiet panic=-1 -- {}", words.join(" ")))
+            .arg("-serial")
+            .arg(format!("file:{}", devices.console().display()))
+            .args(["-device", "virtio-serial-pci", "-chardev", "file,id=port,path=/dev/stdout"])
+            .args(["-device", "virtserialport,chardev=port"]);
+        for (id, (path, bytes)) in [devices.dax(), devices.cached()].into_iter().enumerate() {
+            let path = path.display();
+            command
+                .arg("-object")
+                .arg(format!("memory-backend-file,id=m{id},share=on,mem-path={path},size={bytes}"))
+                .arg("-device")
+                .arg(format!("nvdimm,id=nv{id},memdev=m{id}"));
+        }
+        command
+    }
+
+    /// Begins an initramfs: what every machine needs.
+    fn initramfs(&self) -> Result<Initramfs, String> {
+        let mut archive = Initramfs::new().map_err(text)?;
+        archive.file("init", INIT).map_err(text)?;
+        let busybox = std::fs::read(self.program("busybox")).map_err(text)?;
+        archive.file("bin/busybox", &busybox).map_err(text)?;
+        self.take_along(&mut archive, "kmod", "insmod")?;
+        for module in files(&self.modules())? {
+            let name = format!("lib/modules/{}", module.file_name().unwrap_or_default().display());
+            archive.file(&name, &std::fs::read(&module).map_err(text)?).map_err(text)?;
+        }
+        Ok(archive)
+    }
+
+    /// An initramfs with this very program in it.
+    pub fn initramfs_with_this_program(&self) -> Result<Initramfs, String> {
+        let own = std::env::current_exe().map_err(text)?;
+        let mut archive = self.initramfs()?;
+        archive.program("bin/pando-crashlab", &own, &self.libraries())?;
+        Ok(archive)
+    }
+
+    /// The formatted devices.
+    pub fn formatted(&self) -> Devices {
+        Devices { folder: self.folder.join("formatted") }
+    }
+
+    /// Where the libraries of the packages are.
+    pub fn libraries(&self) -> String {
+        let folder = |path: &str| self.root().join(path).join("x86_64-linux-gnu");
+        format!("{}:{}", folder("usr/lib").display(), folder("lib").display())
+    }
+
+    fn build(&self) -> Result<(), String> {
+        packages::unpack(&self.root())?;
+        self.collect_modules()?;
+        let boot = files(&self.root().join("boot"))?;
+        let kernel = boot.iter().find(|path| path.display().to_string().contains("vmlinuz"));
+        std::fs::rename(kernel.ok_or("the package holds no kernel")?, self.kernel())
+            .map_err(text)?;
+        self.format()
+    }
+
+    /// Picks the modules that are needed, in the order in which they are loaded.
+    fn collect_modules(&self) -> Result<(), String> {
+        let root = self.root();
+        let all = ["lib/modules", "usr/lib/modules"].map(|path| root.join(path));
+        let all = all.iter().find(|path| path.is_dir()).ok_or("there are no modules")?;
+        let release = std::fs::read_dir(all).map_err(text)?.flatten().next();
+        let release = release.ok_or("there are no modules")?.file_name();
+        let base = all.ancestors().nth(2).ok_or("there are no modules")?;
+        run(self.command("kmod").arg0("depmod").arg("-b").arg(base).arg(&release))?;
+        std::fs::create_dir(self.modules()).map_err(text)?;
+        let mut seen = BTreeSet::new();
+        for module in MODULES {
+            let mut modprobe = self.command("kmod");
+            modprobe.arg0("modprobe").arg("--show-depends").arg("-S").arg(&release);
+            let shown = run(modprobe.arg("-d").arg(base).arg(module))?;
+            for line in String::from_utf8_lossy(&shown.stdout).lines() {
+                let Some(path) = line.strip_prefix("insmod ").map(|rest| Path::new(rest.trim()))
+                else {
+                    continue;
+                };
+                if seen.insert(path.to_owned()) {
+                    let name = path.file_name().unwrap_or_default().display();
+                    let numbered = self.modules().join(format!("{:02}-{name}", seen.len()));
+                    std::fs::copy(path, numbered).map_err(text)?;
+                }
+            }
+        }
+        // The others are most of what was unpacked.
+        std::fs::remove_dir_all(all).map_err(text)
+    }
+
+    /// Boots once to put file systems on new devices.
+    fn format(&self) -> Result<(), String> {
+        let devices = self.formatted();
+        std::fs::create_dir(&devices.folder).map_err(text)?;
+        for (path, bytes) in [devices.dax(), devices.cached()] {
+            File::create(path).and_then(|file| file.set_len(bytes)).map_err(text)?;
+        }
+        let mut archive = self.initramfs()?;
+        self.take_along(&mut archive, "ndctl", "ndctl")?;
+        self.take_along(&mut archive, "mkfs.ext4", "mkfs.ext4")?;
+        let path = self.folder.join("format.cpio");
+        archive.write(&path).map_err(text)?;
+        let words = ["format".to_owned()];
+        let mut boot = self.boot(&path, &devices, Persistence::Cpu, &words);
+        let heard = supervise::run(&mut boot, 0, None).map_err(text)?;
+        std::fs::remove_file(path).map_err(text)?;
+        heard.failed.map_or(Ok(()), |failed| Err(format!("formatting its devices: {failed}")))
+    }
+
+    fn take_along(&self, archive: &mut Initramfs, name: &str, as_name: &str) -> Result<(), String> {
+        archive.program(&format!("bin/{as_name}"), &self.program(name), &self.libraries())
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.program(name));
+        command.env("LD_LIBRARY_PATH", self.libraries());
+        command
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        let folders = ["bin", "sbin", "usr/bin", "usr/sbin"];
+        let places = folders.map(|folder| self.root().join(folder).join(name));
+        places.iter().find(|place| place.is_file()).unwrap_or(&places[0]).clone()
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    fn modules(&self) -> PathBuf {
+        self.folder.join("modules")
+    }
+
+    fn kernel(&self) -> PathBuf {
+        self.folder.join("vmlinuz")
+    }
+}
+
+impl Devices {
+    /// A copy of these devices in `folder`.
+    pub fn copy_to(&self, folder: &Path) -> std::io::Result<Self> {
+        let copy = Self { folder: folder.to_owned() };
+        std::fs::copy(self.dax().0, copy.dax().0)?;
+        std::fs::copy(self.cached().0, copy.cached().0)?;
+        Ok(copy)
+    }
+
+    /// What the machine wrote to its console.
+    pub fn console(&self) -> PathBuf {
+        self.folder.join("console")
+    }
+
+    fn dax(&self) -> (PathBuf, u64) {
+        (self.folder.join("dax.img"), DAX_BYTES)
+    }
+
+    fn cached(&self) -> (PathBuf, u64) {
+        (self.folder.join("cached.img"), CACHED_BYTES)
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The files in `folder`, by name.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,228 @@
+//! The cycles of a trial: boot, look at the pool, write to it, cut the power.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use tempfile::TempDir;
+
+use super::Args;
+use super::machine::{Devices, Machine, Persistence};
+use crate::failure::Failure;
+use crate::kill::expected::Expected;
+use crate::kill::figures::Figures;
+use crate::kill::message::{Message, Opened};
+use crate::kill::phase::Phase;
+use crate::kill::supervise::{self, Heard, Kill};
+use crate::kill::{child, folder};
+use crate::progress;
+use crate::random::Random;
+
+/// By how much the machine is slower than this one, for the delays of the cuts.
+const SLOWNESS: u64 = 100;
+const WRITERS: u64 = 4;
+/// More acknowledgements than the port's queue holds: what waits in it has not left the machine.
+const QUEUE: u64 = 256;
+/// Operations to an acknowledgement: a cut is to meet the library, not the port.
+const EVERY: u64 = 8;
+/// How long the writers write before a pool is closed that loses power meanwhile.
+const MS_BEFORE_CLOSE: u64 = 300;
+
+/// A machine of one mode, and what is known of its pool.
+pub struct Trial<'machine> {
+    machine: &'machine Machine,
+    persistence: Persistence,
+    seed: u64,
+    cycles: u64,
+    keep: bool,
+    folder: TempDir,
+    devices: Devices,
+    initramfs: PathBuf,
+    /// Counts the pools.
+    generation: u64,
+    expected: Expected,
+    figures: Figures,
+    bar: ProgressBar,
+}
+
+impl<'machine> Trial<'machine> {
+    /// A trial with these options, ready to go.
+    pub fn new(
+        machine: &'machine Machine,
+        persistence: Persistence,
+        seed: u64,
+        args: &Args,
+    ) -> Result<Self, Failure> {
+        let folder = folder(None)?;
+        let devices = machine.formatted().copy_to(folder.path());
+        let initramfs = folder.path().join("initramfs");
+        machine
+            .initramfs_with_this_program()
+            .and_then(|archive| archive.write(&initramfs).map_err(|error| error.to_string()))
+            .map_err(|error| Failure::trouble("write the initramfs", error))?;
+        Ok(Self {
+            machine,
+            persistence,
+            seed,
+            devices: devices.map_err(|error| Failure::trouble("copy the devices", error))?,
+            initramfs,
+            folder,
+            generation: 0,
+            expected: Expected::new(QUEUE),
+            figures: Figures::default(),
+            cycles: args.cycles,
+            keep: args.keep,
+            bar: progress::bar(args.cycles),
+        })
+    }
+
+    /// Makes all cuts. The devices are kept if that was asked for, or something went wrong.
+    pub fn run(mut self, with_refusal: bool) -> Result<Figures, Failure> {
+        let refused = if with_refusal { self.refusal() } else { Ok(()) };
+        let outcome = refused.and_then(|()| self.go());
+        self.bar.finish_and_clear();
+        if self.keep || outcome.is_err() {
+            println!("kept: {}", self.folder.keep().display());
+        }
+        outcome.map(|()| self.figures)
+    }
+
+    fn go(&mut self) -> Result<(), Failure> {
+        let mut random = Random::new(self.seed);
+        for cycle in 0..self.cycles {
+            let mut random = Random::new(random.draw());
+            self.cycle(phase_of(cycle), &mut random)?;
+            self.bar.set_position(cycle + 1);
+            self.bar
+                .set_message(format!("{} operations acknowledged", self.figures.acknowledged()));
+        }
+        let args = self.args();
+        self.live(&args, None).map(|_| ())
+    }
+
+    /// Boots, looks at the pool, writes to it, and cuts the power meanwhile.
+    fn cycle(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
+        if phase == Phase::Create {
+            self.generation += 1;
+            self.expected = Expected::new(QUEUE);
+        }
+        let mut args = self.args();
+        args.write = Some(phase.profile());
+        args.seed = random.draw();
+        if phase == Phase::Close {
+            args.write_ms = MS_BEFORE_CLOSE;
+        }
+        let kill = phase.kill(random, SLOWNESS);
+        let heard = self.live(&args, Some(&kill))?;
+        if heard.was_killed {
+            self.figures.kill(phase);
+        }
+        Ok(())
+    }
+
+    /// Boots with these orders and takes in what was heard.
+    fn live(&mut self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
+        let heard = self.boot(args, kill)?;
+        if let Some(opened) = &heard.opened {
+            let domain = match self.persistence {
+                Persistence::Cpu => "eadr",
+                Persistence::MemCtrl => "adr",
+            };
+            self.is_opened_in(opened, domain, "DAX", "survives power loss")?;
+        }
+        self.figures.hear(&heard);
+        self.expected.hear(args, &heard).map_err(|what| self.found(&what))?;
+        Ok(heard)
+    }
+
+    /// A pool that lies on a file system without DAX is not trusted after a cut.
+    fn refusal(&mut self) -> Result<(), Failure> {
+        let mut args = self.args();
+        args.pool = "/cached/pool.pando".into();
+        args.write = Some(Phase::Write.profile());
+        let kill = Kill { after: Message::Writing, delay: Duration::from_millis(500) };
+        let heard = self.boot(&args, Some(&kill))?;
+        match &heard.opened {
+            Some(opened) => self.is_opened_in(opened, "process", "ext4", "not of the machine")?,
+            None => return Err(self.found("a new pool on ext4 without DAX was not opened")),
+        }
+        args.write = None;
+        match self.boot(&args, None)? {
+            Heard { is_refused: true, .. } => Ok(()),
+            other => Err(self.found(&format!(
+                "a pool on ext4 without DAX was open at a power cut and is not refused: {other:?}"
+            ))),
+        }
+    }
+
+    fn boot(&self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
+        let (machine, persistence) = (self.machine, self.persistence);
+        let mut boot = machine.boot(&self.initramfs, &self.devices, persistence, &args.words());
+        supervise::run(&mut boot, WRITERS, kill)
+    }
+
+    fn is_opened_in(
+        &self,
+        opened: &Opened,
+        domain: &str,
+        medium: &str,
+        guarantee: &str,
+    ) -> Result<(), Failure> {
+        let is_right = opened.domain == domain
+            && opened.medium.contains(medium)
+            && opened.guarantee.contains(guarantee);
+        if is_right {
+            return Ok(());
+        }
+        let expected = format!("expected {domain}, {medium}, {guarantee}");
+        Err(self.found(&format!("{expected}: {opened:?}")))
+    }
+
+    /// The orders of a boot that looks at the pool and closes it.
+    fn args(&self) -> child::Args {
+        child::Args {
+            pool: format!("/dax/{}.pando", self.generation).into(),
+            look: true,
+            write: None,
+            writers: WRITERS,
+            seed: 0,
+            every: EVERY,
+            write_ms: 30_000,
+        }
+    }
+
+    fn found(&self, what: &str) -> Failure {
+        let (cuts, persistence) = (self.figures.kills(), self.persistence.name());
+        let console = std::fs::read_to_string(self.devices.console()).unwrap_or_default();
+        let lines: Vec<&str> = console.lines().collect();
+        let (_, last) = lines.split_at(lines.len().saturating_sub(5));
+        Failure::Found {
+            what: format!(
+                "persistence {persistence}, after {cuts} cuts: {what}\n\
+                 the console's last lines:\n{}",
+                last.join("\n")
+            ),
+            replay: format!(
+                "cargo run --release -p pando-crashlab -- powercut \
+                 --persistence {persistence} --seed {} --cycles {}",
+                self.seed,
+                cuts + 1
+            ),
+        }
+    }
+}
+
+/// What a cut interrupts: mostly writes.
+fn phase_of(cycle: u64) -> Phase {
+    let turns = [
+        Phase::Write,
+        Phase::Grow,
+        Phase::Catalog,
+        Phase::Write,
+        Phase::Close,
+        Phase::Recover,
+        Phase::Create,
+        Phase::Write,
+    ];
+    turns[(cycle % turns.len() as u64) as usize]
+}

@@ -1,0 +1,404 @@
+//! Any index behind the contract: every operation, and every structure modification by name.
+//!
+//! Nodes are made small, and a scenario begins on the brink: one more operation, and a node is
+//! split. Where the brink lies is found by trying (`Brink`), so nothing here knows how an index
+//! is built.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use pando_index::conformance::history::{self, Answer, Operation, State};
+use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
+use pando_pmem::testing::Arena;
+use pando_pmem::{Domain, Pool, Volatile};
+
+use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use crate::random::Random;
+
+/// Keys that there are.
+const KEYS: usize = 256;
+
+/// An index to be explored.
+pub trait Indexed: Sized + 'static {
+    /// The index over a pool of domain `D`.
+    type Index<D: Domain>: RangeIndex + 'static;
+
+    /// Its name, as the command takes it.
+    const NAME: &'static str;
+
+    /// Opens the index in the pool, with nodes as small as can be; creates it if it is not there.
+    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Index<D>, String>;
+
+    /// Checks its invariants, and what is allocated against what is reached.
+    fn audit<D: Domain>(index: &Self::Index<D>) -> Result<(), String>;
+
+    /// What it is built of.
+    fn shape<D: Domain>(index: &Self::Index<D>) -> Shape;
+}
+
+/// What an index is built of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Levels.
+    pub height: u64,
+    /// Inner nodes.
+    pub inner_nodes: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Where all of these lie.
+    pub nodes: Vec<u64>,
+}
+
+/// A scan, or an operation on one key.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// An operation on the key of that number.
+    Key(usize, Operation),
+    /// A scan of the keys of numbers from the first up to, not including, the second.
+    Scan(usize, usize, Order),
+}
+
+/// An index as a subject.
+pub struct Map<I>(std::marker::PhantomData<I>);
+
+/// An index in an open pool.
+pub struct Open<I: Indexed, D: Domain>(I::Index<D>);
+
+/// The key of a number. Keys ascend with their numbers; some are long.
+fn key(number: usize) -> Vec<u8> {
+    let mut key = (number as u32).to_be_bytes().to_vec();
+    match number % 7 {
+        3 => key.extend_from_slice(&[b'k'; 30]),
+        5 => key.extend_from_slice(&[b'l'; 84]),
+        _ => {}
+    }
+    key
+}
+
+fn number_of(found: &[u8]) -> Result<usize, String> {
+    let number = found.first_chunk().map(|bytes| u32::from_be_bytes(*bytes) as usize);
+    number
+        .filter(|&number| number < KEYS && key(number) == found)
+        .ok_or_else(|| format!("there is a key that nobody inserted: {found:02x?}"))
+}
+
+/// What a number of a value is hidden in: a word that looks like the metadata of a record, in case
+/// bytes of values are ever taken for that.
+const DISGUISE: u64 = 1 << 60 | 200 << 32 | 4 << 16;
+
+/// The value that a number stands for: one word, over and over. One in five is long.
+fn value(number: u64) -> Vec<u8> {
+    let words = if number % 5 == 4 { 25 } else { 1 + number as usize % 3 };
+    (number | DISGUISE).to_le_bytes().repeat(words)
+}
+
+fn value_number(found: &[u8]) -> Result<u64, String> {
+    let word = found.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let number = word.map(|word| word & 0xFFFF);
+    number
+        .filter(|&number| value(number) == found)
+        .ok_or_else(|| format!("a torn value: {found:02x?}"))
+}
+
+impl<I: Indexed> Subject for Map<I> {
+    type Op = Op;
+    type Answer = Answer;
+    type State = State;
+    type Open<D: Domain> = Open<I, D>;
+
+    const NAME: &'static str = I::NAME;
+    const POOL_BYTES: u64 = 3 << 20;
+
+    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
+        I::open(pool).map(Open)
+    }
+
+    fn scenarios() -> Vec<Scenario<Self>> {
+        scenarios::<I>()
+    }
+
+    fn changes(op: &Op) -> Option<usize> {
+        match op {
+            Op::Key(_, Operation::Read) | Op::Scan(..) => None,
+            Op::Key(key, _) => Some(*key),
+        }
+    }
+
+    fn blank() -> State {
+        None
+    }
+
+    fn after(state: &State, op: &Op, answer: Option<&Answer>) -> Option<State> {
+        let operation = match op {
+            Op::Key(_, operation) => *operation,
+            Op::Scan(..) => Operation::Read,
+        };
+        let (given, next) = history::apply(operation, *state);
+        answer.is_none_or(|answer| *answer == given).then_some(next)
+    }
+}
+
+impl<I: Indexed, D: Domain> Open<I, D> {
+    fn on_key(&self, key: &[u8], operation: Operation) -> Answer {
+        let written = |answer: Result<(), Error>| match answer {
+            Ok(()) => Answer::Done,
+            Err(Error::KeyExists) => Answer::KeyExists,
+            Err(Error::KeyNotFound) => Answer::KeyNotFound,
+            Err(Error::ValueMismatch) => Answer::ValueMismatch,
+            Err(error) => panic!("{operation:?}: {error}"),
+        };
+        let fail = |error: Error| -> ! { panic!("{operation:?}: {error}") };
+        match operation {
+            Operation::Insert(new) => written(self.0.insert(key, &value(new))),
+            Operation::Update(new) => written(self.0.update(key, &value(new))),
+            Operation::Upsert(new) => match self.0.upsert(key, &value(new)) {
+                Ok(Upserted::Inserted) => Answer::Inserted,
+                Ok(Upserted::Updated) => Answer::Updated,
+                Err(error) => fail(error),
+            },
+            Operation::Read => {
+                let found = self.0.get(key).unwrap_or_else(|error| fail(error));
+                let number = |value: Vec<u8>| value_number(&value);
+                Answer::Found(found.map(number).transpose().unwrap_or_else(|what| panic!("{what}")))
+            }
+            Operation::Remove => {
+                Answer::Removed(self.0.remove(key).unwrap_or_else(|error| fail(error)))
+            }
+            Operation::CompareExchange { expected, new } => {
+                written(self.0.compare_exchange(key, &value(expected), &value(new)))
+            }
+        }
+    }
+
+    /// The records from one key up to, not including, another, by number; checks their order.
+    fn list(&self, range: KeyRange, order: Order) -> Result<BTreeMap<usize, State>, String> {
+        let mut list = BTreeMap::new();
+        let mut last = None;
+        let mut cursor = self.0.scan(range, order).map_err(|error| error.to_string())?;
+        while let Some((key, value)) = cursor.next().map_err(|error| error.to_string())? {
+            let number = number_of(key)?;
+            let forwards = order == Order::Ascending;
+            if last.is_some_and(|last| if forwards { last >= number } else { last <= number }) {
+                return Err(format!("a scan goes from key {last:?} to key {number}"));
+            }
+            last = Some(number);
+            list.insert(number, Some(value_number(value)?));
+        }
+        Ok(list)
+    }
+}
+
+impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<Map<I>>> {
+        match *op {
+            Op::Key(number, operation) => {
+                vec![(number, *op, self.on_key(&key(number), operation))]
+            }
+            Op::Scan(from, to, order) => {
+                let range =
+                    KeyRange { low: Bound::Included(key(from)), high: Bound::Excluded(key(to)) };
+                let found = self.list(range, order).unwrap_or_else(|what| panic!("{what}"));
+                // A read of each key in the range, at some instant of the scan.
+                let read = |number| {
+                    let state = found.get(&number).copied().flatten();
+                    (number, Op::Key(number, Operation::Read), Answer::Found(state))
+                };
+                (from..to).map(read).collect()
+            }
+        }
+    }
+
+    fn observe(&self) -> Result<Observed<Map<I>>, String> {
+        let ascending = self.list(KeyRange::all(), Order::Ascending)?;
+        if ascending != self.list(KeyRange::all(), Order::Descending)? {
+            return Err("the scans in both directions differ".into());
+        }
+        // Scans have seen all of them; some are looked for, too.
+        for (&number, &state) in ascending.iter().step_by(3) {
+            let found = self.on_key(&key(number), Operation::Read);
+            if found != Answer::Found(state) {
+                return Err(format!("key {number} is {state:?} by a scan and {found:?} by a get"));
+            }
+        }
+        Ok(ascending)
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        I::audit(&self.0)
+    }
+
+    fn exercise(&self) -> Result<(), String> {
+        let before = self.list(KeyRange::all(), Order::Ascending)?;
+        let absent = (0..KEYS).filter(|number| !before.contains_key(number));
+        let fresh: Vec<usize> = absent.step_by(7).take(24).collect();
+        for &number in &fresh {
+            let done = self.on_key(&key(number), Operation::Insert(number as u64));
+            if done != Answer::Done {
+                return Err(format!("key {number} is absent, and its insert answers {done:?}"));
+            }
+        }
+        for &number in &fresh {
+            let done = self.on_key(&key(number), Operation::Remove);
+            if done != Answer::Removed(true) {
+                return Err(format!("key {number} was inserted, and its remove answers {done:?}"));
+            }
+        }
+        if self.list(KeyRange::all(), Order::Descending)? == before {
+            Ok(())
+        } else {
+            Err("what was there before some inserts and removes is not what is there after".into())
+        }
+    }
+}
+
+/// What happens to an index by one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Consolidation,
+    LeafSplit,
+    InnerSplit,
+    RootSplit,
+    LeafMerge,
+    InnerMerge,
+    RootCollapse,
+}
+
+fn change(before: &Shape, after: &Shape) -> Option<Change> {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let inner = after.inner_nodes.cmp(&before.inner_nodes);
+    match (after.height.cmp(&before.height), inner, after.leaves.cmp(&before.leaves)) {
+        (Greater, ..) if before.height > 1 => Some(Change::RootSplit),
+        (Less, ..) if after.height > 1 => Some(Change::RootCollapse),
+        (Greater | Less, ..) => None,
+        (_, Greater, _) => Some(Change::InnerSplit),
+        (_, Less, _) => Some(Change::InnerMerge),
+        (_, _, Greater) => Some(Change::LeafSplit),
+        (_, _, Less) => Some(Change::LeafMerge),
+        (Equal, Equal, Equal) if before.nodes.iter().any(|node| !after.nodes.contains(node)) => {
+            Some(Change::Consolidation)
+        }
+        _ => None,
+    }
+}
+
+/// Finds, for each change, what leads to the brink of it, and the operation that goes over.
+fn brinks<I: Indexed>(ops: &[Op]) -> Vec<(Change, usize)> {
+    let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
+    let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
+    let open = Open::<I, Volatile>(I::open(pool).expect("an index"));
+    let mut shape = I::shape(&open.0);
+    let mut found: Vec<(Change, usize)> = Vec::new();
+    for (index, op) in ops.iter().enumerate() {
+        open.perform(op);
+        let next = I::shape(&open.0);
+        // The latest is taken: then there are neighbours to be disturbed.
+        if let Some(change) = change(&shape, &next) {
+            found.retain(|(known, _)| *known != change);
+            found.push((change, index));
+        }
+        shape = next;
+    }
+    found
+}
+
+fn insert(number: usize) -> Op {
+    Op::Key(number, Operation::Insert(number as u64))
+}
+
+/// A random operation on a key near `center`.
+fn near(center: usize, stamp: u64, random: &mut Random) -> Op {
+    let low = center.saturating_sub(8);
+    let number = (low + random.below(17) as usize).min(KEYS - 1);
+    let operation = match random.below(12) {
+        0..3 => Operation::Insert(stamp),
+        3 => Operation::Update(stamp),
+        4..6 => Operation::Upsert(stamp),
+        6..9 => Operation::Remove,
+        9 => Operation::CompareExchange { expected: number as u64, new: stamp },
+        10 => Operation::Read,
+        _ => {
+            let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
+            return Op::Scan(low, (low + 17).min(KEYS), order);
+        }
+    };
+    Op::Key(number, operation)
+}
+
+/// One thread does `first`, others random things near it.
+fn around<I: Indexed>(
+    prepare: Vec<Op>,
+    first: impl Fn(&mut Random) -> Op + 'static,
+    steps: u64,
+) -> Setup<Map<I>> {
+    Setup {
+        prepare,
+        programs: Box::new(move |random| {
+            let first = first(random);
+            let center = match first {
+                Op::Key(number, _) | Op::Scan(number, ..) => number,
+            };
+            let others = 1 + random.below(2);
+            let program = |task: u64, random: &mut Random| {
+                let count = 1 + random.below(steps);
+                (0..count).map(|step| near(center, 1_000 * task + step, random)).collect()
+            };
+            let mut programs = vec![vec![first]];
+            programs.extend((1..=others).map(|task| program(task, random)));
+            programs
+        }),
+    }
+}
+
+/// Inserts, scattered, so that nodes everywhere fill up; every second key stays free.
+fn growth() -> Vec<Op> {
+    (0..KEYS / 2).map(|index| insert(index * 89 % (KEYS / 2) * 2)).collect()
+}
+
+/// The same, and then removes in order.
+fn shrinking() -> Vec<Op> {
+    let removes = (0..KEYS / 2).map(|index| Op::Key(index * 2, Operation::Remove));
+    growth().into_iter().chain(removes).collect()
+}
+
+/// An operation on one key of a few, and others around it.
+fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> Scenario<Map<I>> {
+    let first = move |random: &mut Random| {
+        let number = 2 * random.below(KEYS as u64 / 2);
+        Op::Key(number as usize, make(number, random.below(100)))
+    };
+    Scenario::new(name, 1, move || around(growth()[..24].to_vec(), first, 2))
+}
+
+/// From the brink of a change, over it, and others around it.
+fn over<I: Indexed>(name: &'static str, change: Change, ops: fn() -> Vec<Op>) -> Scenario<Map<I>> {
+    Scenario::new(name, 1, move || {
+        let ops = ops();
+        let brinks = brinks::<I>(&ops);
+        let brink = brinks.into_iter().find(|(known, _)| *known == change);
+        let (_, index) = brink.expect("operations that bring the change about");
+        let over = ops[index];
+        around(ops[..index].to_vec(), move |_| over, 3)
+    })
+}
+
+fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
+    let few = || growth()[..24].to_vec();
+    vec![
+        Scenario::new("insert", 1, move || {
+            around(few(), |random| insert(random.below(64) as usize), 2)
+        }),
+        on_keys("update", |_, new| Operation::Update(new)),
+        on_keys("upsert", |_, new| Operation::Upsert(new)),
+        on_keys("delete", |_, _| Operation::Remove),
+        on_keys("compare-exchange", |expected, new| Operation::CompareExchange { expected, new }),
+        Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
+        over("consolidation", Change::Consolidation, growth),
+        over("leaf-split", Change::LeafSplit, growth),
+        over("inner-split", Change::InnerSplit, growth),
+        over("root-split", Change::RootSplit, growth),
+        over("leaf-merge", Change::LeafMerge, shrinking),
+        over("inner-merge", Change::InnerMerge, shrinking),
+        over("root-collapse", Change::RootCollapse, shrinking),
+    ]
+}

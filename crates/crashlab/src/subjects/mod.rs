@@ -1,0 +1,154 @@
+//! What is explored: each subject runs real code in a pool and says what its operations mean.
+//!
+//! A new index is one more [`map::Indexed`], and one line in [`crate::campaign::subjects`].
+
+pub mod blocks;
+pub mod bztree;
+pub mod map;
+pub mod roots;
+pub mod words;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Pool};
+use pando_pmwcas::CONTROL_BITS;
+
+use crate::random::Random;
+
+/// An operation, the part of the state that it is about, and its answer.
+pub type Noted<S> = (usize, <S as Subject>::Op, <S as Subject>::Answer);
+
+/// What a subject holds, by part; a part that is not here holds [`Subject::blank`].
+pub type Observed<S> = BTreeMap<usize, <S as Subject>::State>;
+
+/// Something that lives in a pool, with operations whose meaning is known.
+///
+/// The state falls into parts that are independent of each other; each operation is about one.
+pub trait Subject: Sized + 'static {
+    /// An operation.
+    type Op: Clone + Debug + Send + Sync + 'static;
+    /// What it answers.
+    type Answer: Clone + Debug + Send + Sync + 'static;
+    /// What a part holds.
+    type State: Clone + Eq + Hash + Debug + 'static;
+    /// The subject in an open pool.
+    type Open<D: Domain>: Opened<Self>;
+
+    /// Its name, as the command takes it.
+    const NAME: &'static str;
+    /// Size of its pool.
+    const POOL_BYTES: u64 = 1 << 20;
+
+    /// Opens what is in the pool, created if nothing is there yet.
+    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Open<D>, String>;
+
+    /// What is to be explored of it.
+    fn scenarios() -> Vec<Scenario<Self>>;
+
+    /// The part that an operation changes; `None` if it only looks.
+    fn changes(op: &Self::Op) -> Option<usize>;
+
+    /// What a part holds that nobody has changed.
+    fn blank() -> Self::State;
+
+    /// What a part holds after an operation that was answered so, or that a crash cut short;
+    /// `None` if it cannot have been answered so.
+    fn after(
+        state: &Self::State,
+        op: &Self::Op,
+        answer: Option<&Self::Answer>,
+    ) -> Option<Self::State>;
+}
+
+/// A subject in an open pool.
+pub trait Opened<S: Subject>: Send + Sync + 'static {
+    /// Performs an operation. One that looks at several parts notes an answer for each.
+    fn perform(&self, op: &S::Op) -> Vec<Noted<S>>;
+
+    /// What is there now. Fails if something that must hold for every reader does not.
+    fn observe(&self) -> Result<Observed<S>, String>;
+
+    /// Checks every invariant, and what is allocated against what is reached.
+    fn audit(&self) -> Result<(), String>;
+
+    /// Uses the subject as one would after a crash, leaving all parts as they were.
+    fn exercise(&self) -> Result<(), String>;
+}
+
+/// Makes the operations of each logical thread of one run.
+pub type Programs<S> = Box<dyn Fn(&mut Random) -> Vec<Vec<<S as Subject>::Op>>>;
+
+/// How a subject is prepared, and what is then done to it at once.
+pub struct Setup<S: Subject> {
+    /// What one thread does first, unobserved.
+    pub prepare: Vec<S::Op>,
+    /// What several threads then do.
+    pub programs: Programs<S>,
+}
+
+/// Something to explore.
+pub struct Scenario<S: Subject> {
+    /// Its name, as the command takes it.
+    pub name: &'static str,
+    /// How many switches between threads are few enough to try all.
+    pub preemptions: u32,
+    setup: Box<dyn FnOnce() -> Setup<S>>,
+}
+
+impl<S: Subject> Scenario<S> {
+    /// A scenario; `setup` is only called when it is explored.
+    pub fn new(
+        name: &'static str,
+        preemptions: u32,
+        setup: impl FnOnce() -> Setup<S> + 'static,
+    ) -> Self {
+        Self { name, preemptions, setup: Box::new(setup) }
+    }
+
+    /// How it begins.
+    pub fn set_up(self) -> Setup<S> {
+        (self.setup)()
+    }
+}
+
+/// Looks, without helping anyone, that no word still refers to an operation that is over: its
+/// descriptor may be in another life before a reader comes by.
+pub(crate) fn no_references<D: Domain>(
+    pool: &Pool<D>,
+    words: impl Iterator<Item = u64>,
+) -> Result<(), String> {
+    const REFERENCES: u64 = 3 << 62;
+    for off in words {
+        let found = pool.word(off).load(Ordering::Acquire);
+        if found & REFERENCES & CONTROL_BITS != 0 {
+            return Err(format!("the word at {off:#x} still refers to an operation: {found:#x}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compares the blocks that are reached, in any order, with those given out.
+pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Result<(), String> {
+    let mut reached = reached.to_vec();
+    reached.sort_unstable();
+    if let Some(pair) = reached.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!("the block at {:#x} is reached twice", pair[0]));
+    }
+    let mut active = Vec::new();
+    pool.visit_active(&mut |block| {
+        active.push(block.off);
+        std::ops::ControlFlow::Continue(())
+    });
+    active.sort_unstable();
+    if let Some(off) = active.iter().find(|off| reached.binary_search(off).is_err()) {
+        return Err(format!("the block at {off:#x} is given out and not reached: a leak"));
+    }
+    match reached.iter().find(|off| active.binary_search(off).is_err()) {
+        Some(off) => Err(format!("the block at {off:#x} is reached and not given out")),
+        None => Ok(()),
+    }
+}

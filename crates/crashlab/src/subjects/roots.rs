@@ -1,0 +1,202 @@
+//! The allocator by itself: threads give blocks to roots, and take them from them again.
+//!
+//! A root is written by one thread at a time, as activation asks; blocks wander from thread to
+//! thread through slabs and epochs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::layout::CATALOG_OFF;
+use pando_pmem::{Domain, Pool};
+
+use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use crate::random::Random;
+
+/// Roots of each thread.
+const OWN: usize = 3;
+const ROOTS: usize = 3 * OWN;
+/// A larger block is a span of chunks.
+const MAX_SLAB_BYTES: u64 = 32 << 10;
+/// What a slab writes at the beginning of its chunk, at most.
+const SLAB_HEADER_BYTES: u64 = 512;
+
+fn root_off(root: usize) -> u64 {
+    CATALOG_OFF + root as u64 * 8
+}
+
+/// What is done to a root.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// A block of this size, bearing this stamp, goes to the root, which owns none.
+    Give(usize, u64, u64),
+    /// The root's block goes back, if it owns one.
+    Take(usize),
+    /// A block of this size is reserved, and given back at once.
+    Reserve(u64),
+}
+
+/// Whether anything was done: a give may find the pool full.
+#[derive(Clone, Debug)]
+pub struct Done(bool);
+
+/// The allocator of `pmem`.
+pub struct Roots;
+
+/// The roots in an open pool.
+pub struct Open<D: Domain>(Arc<Pool<D>>);
+
+impl Subject for Roots {
+    type Op = Op;
+    type Answer = Done;
+    /// The stamp of the root's block.
+    type State = Option<u64>;
+    type Open<D: Domain> = Open<D>;
+
+    const NAME: &'static str = "allocator";
+
+    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
+        Ok(Open(pool))
+    }
+
+    fn scenarios() -> Vec<Scenario<Self>> {
+        let slabs = |random: &mut Random| 1 + random.below(200);
+        let few = |random: &mut Random| *random.pick(&[60_u64, 12_000]);
+        let spans = |random: &mut Random| *random.pick(&[64_u64, 20_000, 70_000, 140_000]);
+        vec![
+            scenario("slabs", slabs, 3),
+            scenario("full-slabs", few, 5),
+            scenario("spans", spans, 4),
+        ]
+    }
+
+    fn changes(op: &Op) -> Option<usize> {
+        match op {
+            Op::Give(root, ..) | Op::Take(root) => Some(*root),
+            Op::Reserve(_) => None,
+        }
+    }
+
+    fn blank() -> Option<u64> {
+        None
+    }
+
+    fn after(state: &Option<u64>, op: &Op, answer: Option<&Done>) -> Option<Option<u64>> {
+        match (op, answer) {
+            (Op::Reserve(_), _) | (_, Some(Done(false))) => Some(*state),
+            (Op::Give(_, _, stamp), _) => Some(Some(*stamp)),
+            (Op::Take(_), Some(_)) if state.is_none() => None,
+            (Op::Take(_), _) => Some(None),
+        }
+    }
+}
+
+fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Scenario<Roots> {
+    Scenario::new(name, 1, move || Setup {
+        // Blocks of an earlier incarnation lie about, and chunks that look like anything.
+        prepare: (0..2)
+            .flat_map(|root| [Op::Give(root, 150_000, u64::MAX), Op::Take(root)])
+            .chain((0..ROOTS).map(|root| Op::Give(root, 100, 1)))
+            .collect(),
+        programs: Box::new(move |random| {
+            let program = |task: usize, random: &mut Random| {
+                let step = |step: u64| {
+                    let root = task * OWN + random.below(OWN as u64) as usize;
+                    let stamp = 100 * (task as u64 + 1) + step;
+                    let give = Op::Give(root, size(random), stamp);
+                    match random.below(5) {
+                        0 => Op::Reserve(size(random)),
+                        1 | 2 => Op::Take(root),
+                        _ => give,
+                    }
+                };
+                (0..steps).map(step).collect()
+            };
+            (0..3).map(|task| program(task, random)).collect()
+        }),
+    })
+}
+
+impl<D: Domain> Open<D> {
+    fn give(&self, root: usize, bytes: u64, stamp: u64) -> bool {
+        let guard = self.0.pin().expect("a participant slot");
+        let Ok(mut block) = guard.reserve(bytes) else { return false };
+        let last = block.bytes() - 8;
+        if bytes > MAX_SLAB_BYTES {
+            // The beginning of a chunk is where the bits of a slab would be.
+            (0..SLAB_HEADER_BYTES).step_by(8).for_each(|at| block.write_u64(at, u64::MAX));
+            block.flush(0, SLAB_HEADER_BYTES);
+        }
+        if stamp == u64::MAX {
+            (0..last).step_by(8).for_each(|at| block.write_u64(at, stamp));
+        }
+        block.write_u64(0, stamp);
+        block.write_u64(last, stamp);
+        block.flush(0, 8);
+        block.flush(last, 8);
+        block.activate(root_off(root));
+        true
+    }
+
+    fn owned(&self, root: usize) -> u64 {
+        self.0.word(root_off(root)).load(Ordering::Acquire)
+    }
+
+    fn take(&self, root: usize) -> bool {
+        let guard = self.0.pin().expect("a participant slot");
+        guard.free(root_off(root)).expect("the root's block is given out");
+        // At once, and not only when many wait: runs are short.
+        guard.collect();
+        true
+    }
+}
+
+impl<D: Domain> Opened<Roots> for Open<D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<Roots>> {
+        let (root, done) = match *op {
+            Op::Give(root, bytes, stamp) => {
+                (root, self.owned(root) == 0 && self.give(root, bytes, stamp))
+            }
+            Op::Take(root) => (root, self.owned(root) != 0 && self.take(root)),
+            Op::Reserve(bytes) => {
+                let guard = self.0.pin().expect("a participant slot");
+                guard.collect();
+                (0, guard.reserve(bytes).is_ok())
+            }
+        };
+        vec![(root, op.clone(), Done(done))]
+    }
+
+    fn observe(&self) -> Result<Observed<Roots>, String> {
+        let mut observed = Observed::<Roots>::new();
+        for root in 0..ROOTS {
+            let off = self.owned(root);
+            if off == 0 {
+                continue;
+            }
+            let bytes = self.0.active_block(off).ok_or(format!("root {root} owns no block"))?;
+            let at = |at: u64| self.0.word(off + at).load(Ordering::Acquire);
+            let stamp = at(0);
+            if at(bytes - 8) != stamp {
+                return Err(format!("the block of root {root} is not whole"));
+            }
+            observed.insert(root, Some(stamp));
+        }
+        Ok(observed)
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        let owned: Vec<u64> = (0..ROOTS).map(|root| self.owned(root)).collect();
+        let owned: Vec<u64> = owned.into_iter().filter(|&off| off != 0).collect();
+        super::compare_blocks(&self.0, &owned)
+    }
+
+    fn exercise(&self) -> Result<(), String> {
+        for bytes in [64, 3_000, 70_000] {
+            // A pool that is full of blocks may have no room; that is no fault.
+            if self.give(ROOTS, bytes, 7) {
+                self.take(ROOTS);
+            }
+        }
+        Ok(())
+    }
+}
