@@ -161,8 +161,7 @@ pub fn drive(
         state.outcome.found = result.err().map(|what| (what, run.plan.seed));
     };
     direct(order, body);
-    let outcome = state.borrow().outcome.clone();
-    outcome
+    state.take().outcome
 }
 
 /// What `explore` and `schedule` do with a trial.
@@ -230,7 +229,7 @@ pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failur
     };
     std::thread::scope(|scope| {
         for _ in 0..jobs {
-            scope.spawn(&worker);
+            scope.spawn(worker);
         }
     });
     bar.finish_and_clear();

@@ -99,9 +99,10 @@ pub trait Trial {
 struct Happened<S: Subject> {
     part: usize,
     /// An answer of `None`: it has not returned.
-    event: Event<S::Op, S::Answer>,
+    event: EventOf<S>,
 }
 
+type EventOf<S> = Event<<S as Subject>::Op, <S as Subject>::Answer>;
 type History<S> = Arc<Mutex<Vec<Happened<S>>>>;
 
 /// One scenario of `S`, with write-backs or without.
@@ -209,7 +210,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         observed: &Observed<S>,
     ) -> Result<(), String> {
         let date = cut.saturating_mul(2);
-        let mut parts: BTreeMap<usize, Vec<Event<S::Op, S::Answer>>> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Vec<EventOf<S>>> = BTreeMap::new();
         for one in happened {
             let mut event = one.event.clone();
             if event.called >= date {

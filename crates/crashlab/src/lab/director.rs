@@ -55,9 +55,11 @@ pub struct Orders {
     pub expected_steps: u64,
 }
 
+type Next = Box<dyn FnMut() -> Option<Orders>>;
+
 thread_local! {
     /// Makes the orders for the next run; none ends the runs.
-    static NEXT: RefCell<Option<Box<dyn FnMut() -> Option<Orders>>>> = const { RefCell::new(None) };
+    static NEXT: RefCell<Option<Next>> = const { RefCell::new(None) };
     static BODY: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     /// Whether the exhaustive policy has seen all schedules.
     static COMPLETE: RefCell<bool> = const { RefCell::new(false) };

@@ -65,7 +65,7 @@ pub fn all(
     jobs: usize,
 ) -> Result<Verdicts, Failure> {
     let verdicts = Arc::new(Mutex::new(Verdicts::default()));
-    let queue = Mutex::new(wanted.to_vec().into_iter());
+    let queue = Mutex::new(wanted.iter().cloned());
     let failed: Mutex<Option<String>> = Mutex::default();
     let bar = progress::bar(wanted.len() as u64);
     let worker = || {

@@ -120,7 +120,6 @@ impl Machine {
         archive.file("init", INIT).map_err(text)?;
         let busybox = std::fs::read(self.program("busybox")).map_err(text)?;
         archive.file("bin/busybox", &busybox).map_err(text)?;
-        self.take_along(&mut archive, "kmod", "insmod")?;
         for module in files(&self.modules())? {
             let name = format!("lib/modules/{}", module.file_name().unwrap_or_default().display());
             archive.file(&name, &std::fs::read(&module).map_err(text)?).map_err(text)?;
@@ -180,7 +179,10 @@ impl Machine {
                 if seen.insert(path.to_owned()) {
                     let name = path.file_name().unwrap_or_default().display();
                     let numbered = self.modules().join(format!("{:02}-{name}", seen.len()));
-                    std::fs::copy(path, numbered).map_err(text)?;
+                    std::fs::copy(path, &numbered).map_err(text)?;
+                    if numbered.extension().is_some_and(|extension| extension == "xz") {
+                        run(Command::new("xz").arg("--decompress").arg(numbered))?;
+                    }
                 }
             }
         }
@@ -196,8 +198,9 @@ impl Machine {
             File::create(path).and_then(|file| file.set_len(bytes)).map_err(text)?;
         }
         let mut archive = self.initramfs()?;
-        self.take_along(&mut archive, "ndctl", "ndctl")?;
-        self.take_along(&mut archive, "mkfs.ext4", "mkfs.ext4")?;
+        for name in ["ndctl", "mkfs.ext4"] {
+            archive.program(&format!("bin/{name}"), &self.program(name), &self.libraries())?;
+        }
         let path = self.folder.join("format.cpio");
         archive.write(&path).map_err(text)?;
         let words = ["format".to_owned()];
@@ -205,10 +208,6 @@ impl Machine {
         let heard = supervise::run(&mut boot, 0, None).map_err(text)?;
         std::fs::remove_file(path).map_err(text)?;
         heard.failed.map_or(Ok(()), |failed| Err(format!("formatting its devices: {failed}")))
-    }
-
-    fn take_along(&self, archive: &mut Initramfs, name: &str, as_name: &str) -> Result<(), String> {
-        archive.program(&format!("bin/{as_name}"), &self.program(name), &self.libraries())
     }
 
     fn command(&self, name: &str) -> Command {

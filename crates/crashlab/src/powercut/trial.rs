@@ -25,6 +25,8 @@ const WRITERS: u64 = 4;
 const QUEUE: u64 = 256;
 /// Operations to an acknowledgement: a cut is to meet the library, not the port.
 const EVERY: u64 = 8;
+/// How long the machine needs to get going: it translates each instruction when it first meets it.
+const WARM_UP: Duration = Duration::from_millis(500);
 /// How long the writers write before a pool is closed that loses power meanwhile.
 const MS_BEFORE_CLOSE: u64 = 300;
 
@@ -112,7 +114,10 @@ impl<'machine> Trial<'machine> {
         if phase == Phase::Close {
             args.write_ms = MS_BEFORE_CLOSE;
         }
-        let kill = phase.kill(random, SLOWNESS);
+        let mut kill = phase.kill(random, SLOWNESS);
+        if kill.after == Message::Writing {
+            kill.delay += WARM_UP;
+        }
         let heard = self.live(&args, Some(&kill))?;
         if heard.was_killed {
             self.figures.kill(phase);
@@ -140,7 +145,7 @@ impl<'machine> Trial<'machine> {
         let mut args = self.args();
         args.pool = "/cached/pool.pando".into();
         args.write = Some(Phase::Write.profile());
-        let kill = Kill { after: Message::Writing, delay: Duration::from_millis(500) };
+        let kill = Kill { after: Message::Writing, delay: WARM_UP };
         let heard = self.boot(&args, Some(&kill))?;
         match &heard.opened {
             Some(opened) => self.is_opened_in(opened, "process", "ext4", "not of the machine")?,

@@ -66,6 +66,10 @@ impl Subject for Roots {
             scenario("slabs", slabs, 3),
             scenario("full-slabs", few, 5),
             scenario("spans", spans, 4),
+            // Long enough for blocks to pass their epochs and come back.
+            scenario("reuse", |_| 100, 16),
+            // Two blocks a slab, so that slabs go from thread to thread.
+            scenario("hand-over", |_| 30_000, 12),
         ]
     }
 
