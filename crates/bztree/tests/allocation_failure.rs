@@ -14,11 +14,12 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
-use common::watchdog::{Random, seed};
+use common::watchdog::seed;
 use common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::BzTree;
 use pando_index::Error;
 use pando_pmem::catalog::{MapEntry, MapHeader};
+use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Guard, Process, Reservation, block_bytes};
 
@@ -213,7 +214,7 @@ fn a_long_run_with_refusals_loses_nothing() {
         let folder = folder();
         let path = folder.path().join("pool");
         let mut planted = create::<Process>(&path, MAX_BYTES, small_nodes());
-        let mut random = Random(seed ^ round as u64);
+        let mut random = Random::new(seed ^ round as u64);
         let mut records = Records::new();
         let mut failures = 0;
         for turn in 0..20_000 {

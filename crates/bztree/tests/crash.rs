@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::scenario::{self, Answer, Op, Scenario};
-use common::watchdog::{Random, seed};
+use common::watchdog::seed;
 use common::{Planted, Records, abandon, check, create, dump, folder, reopen};
 use pando_pmem::Domain;
-use pando_pmem::testing::{CutShort, count_writes, kill_after};
+use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
 
 /// Small, so that the chunk table and the process's caches are.
 const MAX_BYTES: u64 = 8 << 20;
@@ -185,7 +185,7 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
 }
 
 fn explore_all<D: Domain>(test: &str, scenarios: &[Scenario]) {
-    let mut random = Random(seed(test));
+    let mut random = Random::new(seed(test));
     let mut total = Cuts::default();
     for scenario in scenarios {
         let cuts = explore::<D>(scenario, &mut random);

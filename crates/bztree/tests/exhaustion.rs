@@ -11,11 +11,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::scenario::{Answer, Op, inline, long, pointed, short};
-use common::watchdog::{Random, seed, within_bounds};
+use common::watchdog::{seed, within_bounds};
 use common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
+use pando_pmem::testing::Random;
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -186,7 +187,7 @@ fn threads_in_a_full_pool_lose_nothing() {
                 let part = records.iter().skip(thread as usize).step_by(4);
                 let mut part: Records = part.map(|(k, v)| (k.clone(), v.clone())).collect();
                 let keys: Vec<_> = part.keys().cloned().collect();
-                let mut random = Random(seed ^ round << 8 ^ thread);
+                let mut random = Random::new(seed ^ round << 8 ^ thread);
                 for turn in 0..1_500 {
                     let key = keys[random.below(keys.len() as u64) as usize].clone();
                     let value = (shape.value)(turn as u8);

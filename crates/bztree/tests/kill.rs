@@ -19,10 +19,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::scenario::{Answer, Op, long, short};
-use common::watchdog::{Random, seed};
+use common::watchdog::seed;
 use common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_index::RangeIndex;
 use pando_pmem::Process;
+use pando_pmem::testing::Random;
 
 const WRITERS: u64 = 4;
 /// Keys that each writer owns.
@@ -48,9 +49,9 @@ fn value(key: &[u8], number: u64) -> Vec<u8> {
         _ => number % 100,
     };
     let mix = key.iter().fold(7, |mix: u64, &byte| mix.rotate_left(7) ^ u64::from(byte));
-    let mut stream = Random(number ^ mix);
+    let mut stream = Random::new(number ^ mix);
     let mut value = number.to_le_bytes().to_vec();
-    value.extend((0..bytes).map(|_| stream.next() as u8));
+    value.extend((0..bytes).map(|_| stream.draw() as u8));
     value
 }
 
@@ -75,7 +76,7 @@ impl Writer {
                 records.get(&key).map(|value| (key, value.clone()))
             };
             let records = (0..KEYS).filter_map(own).collect();
-            Self { number, records, random: Random(round_seed ^ number << 32), done: 0 }
+            Self { number, records, random: Random::new(round_seed ^ number << 32), done: 0 }
         };
         (0..WRITERS).map(owner).collect()
     }
@@ -83,7 +84,7 @@ impl Writer {
     /// The next operation, applied to the model; and how it must end.
     fn step(&mut self) -> (Op, Answer) {
         let key = key(self.number, self.random.below(KEYS));
-        let new = value(&key, self.random.next() >> 1);
+        let new = value(&key, self.random.draw() >> 1);
         // Phases of growth and of shrinking, so that leaves split and merge.
         let shrinking = self.done / 400 % 2 == 1;
         let op = match (self.random.below(10), self.records.get(&key)) {
@@ -118,7 +119,7 @@ fn child() {
         for mut writer in writers {
             let tree = &planted.tree;
             scope.spawn(move || {
-                let mut reads = Random(round_seed ^ !writer.number);
+                let mut reads = Random::new(round_seed ^ !writer.number);
                 loop {
                     let (op, answer) = writer.step();
                     assert_eq!(op.run(tree), answer, "{op:?}");
@@ -204,7 +205,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
     let kills: u64 =
         std::env::var("PANDO_KILLS").map_or(20, |text| text.parse().expect("a number"));
     let seed = seed("kill");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let folder = folder();
     let path = folder.path().join("pool");
     drop(create::<Process>(&path, MAX_BYTES, small_nodes()));
@@ -214,7 +215,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
     let (mut forward, mut back) = (0, 0);
     for round in 0..kills {
         let label = format!("PANDO_SEED={seed}, kill {round}");
-        let round_seed = random.next();
+        let round_seed = random.draw();
         let acknowledged =
             run_and_kill(&path, round_seed, Duration::from_micros(random.below(LIFE_US)));
         let (planted, time) = recover(&path);

@@ -9,10 +9,11 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::scenario::{Answer, Op, inline, long, pointed, short};
-use common::watchdog::{Random, seed, within_bounds};
+use common::watchdog::{seed, within_bounds};
 use common::{Planted, Records, anonymous, check, dump, in_file, small_nodes};
 use pando_bztree::Options;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
+use pando_pmem::testing::Random;
 use pando_pmem::{Process, Volatile};
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
@@ -27,7 +28,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
             std::thread::scope(|scope| {
                 for thread in 0..4 {
                     let (tree, balance) = (&planted.tree, &balance);
-                    let mut random = Random(seed ^ round << 8 ^ thread);
+                    let mut random = Random::new(seed ^ round << 8 ^ thread);
                     scope.spawn(move || {
                         for _ in 0..2_000 {
                             let index = random.below(6);

@@ -8,16 +8,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::lab::director::{Orders, direct, is_complete};
+use crate::lab::director::{Orders, direct};
 use crate::progress;
-use crate::random::Random;
 use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::bztree::BzTrees;
+use crate::subjects::catalog::Catalog;
 use crate::subjects::map::Map;
 use crate::subjects::roots::Roots;
 use crate::subjects::words::Words;
 use crate::trial::{Lab, Plan, Tally, Trial};
+use pando_pmem::testing::Random;
 
 /// Which trials, and for how long.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,7 +26,7 @@ pub struct Selection {
     /// How long to go on, in minutes; shared out evenly among the trials
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// Only this subject: pmwcas, pmwcas-blocks, allocator, bztree
+    /// Only this subject: pmwcas, pmwcas-blocks, allocator, catalog, bztree
     #[arg(long)]
     pub index: Option<String>,
     /// Only this scenario of it
@@ -99,6 +100,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Words>(&mut list);
     add::<Blocks>(&mut list);
     add::<Roots>(&mut list);
+    add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);
     list
 }
@@ -121,6 +123,9 @@ pub struct Outcome {
     pub tally: Tally,
     /// Of the exhaustive runs: how many schedules, and whether these were all.
     pub exhaustive: Option<(u64, bool)>,
+    /// At how many steps a thread was stopped for ever, one step after the other, and whether
+    /// these were all.
+    pub stopped: Option<(u64, bool)>,
     /// What was found, and the seed of the run.
     pub found: Option<(String, u64)>,
 }
@@ -130,7 +135,7 @@ pub struct Outcome {
 pub fn drive(
     trial: &Rc<RefCell<Box<dyn Trial>>>,
     mut next: impl FnMut(u64) -> Option<Run> + 'static,
-    mut work: impl FnMut(&mut dyn Trial, &Plan, &mut Tally) -> Result<(), String> + 'static,
+    mut work: impl FnMut(&mut (dyn Trial + 'static), &Plan, &mut Tally) -> Result<(), String> + 'static,
 ) -> Outcome {
     #[derive(Default)]
     struct State {
@@ -164,9 +169,21 @@ pub fn drive(
     state.take().outcome
 }
 
-/// What `explore` and `schedule` do with a trial.
-pub fn run_it(trial: &mut dyn Trial, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
-    trial.run(plan, tally)
+/// One run after the other, each of a seed of its own that is drawn from `seed`, until `until`;
+/// with `replay`, only the one run of that seed.
+pub fn runs(
+    seed: u64,
+    until: Instant,
+    replay: Option<u64>,
+    run_of: impl Fn(u64) -> Run,
+) -> impl FnMut(u64) -> Option<Run> {
+    move |runs| match replay {
+        Some(seed) => (runs == 0).then(|| run_of(seed)),
+        None => {
+            let next = Random::new(seed ^ runs).draw();
+            (runs == 0 || Instant::now() < until).then(|| run_of(next))
+        }
+    }
 }
 
 /// Makes the runs of one trial, given its seed and the time until which it may go on.
@@ -256,32 +273,27 @@ pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failur
 
 fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
-        "| trial | schedules | of these exhaustive | steps | cuts | images | of recoveries | repeated |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "| trial | schedules | of these exhaustive | stopped at each step | steps | cuts | images | of recoveries | repeated |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     let mut all = Tally::default();
-    let mut line = |name: &str, exhaustive: String, tally: &Tally| {
+    let mut line = |name: &str, exhaustive: String, stopped: String, tally: &Tally| {
         let Tally { runs, steps, cuts, images, repeated, of_recovery } = tally;
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {name} | {runs} | {exhaustive} | {steps} | {cuts} | {images} | {of_recovery} | {repeated} |"
+            "| {name} | {runs} | {exhaustive} | {stopped} | {steps} | {cuts} | {images} | {of_recovery} | {repeated} |"
         );
     };
     for outcome in outcomes {
         all.add(&outcome.tally);
-        let exhaustive = match outcome.exhaustive {
+        let part = |part: Option<(u64, bool)>| match part {
             Some((runs, true)) => format!("{runs}, all"),
             Some((runs, false)) => format!("{runs}, not all"),
             None => "-".into(),
         };
-        line(&outcome.name, exhaustive, &outcome.tally);
+        line(&outcome.name, part(outcome.exhaustive), part(outcome.stopped), &outcome.tally);
     }
-    line("all", "-".into(), &all);
+    line("all", "-".into(), "-".into(), &all);
     text
-}
-
-/// Whether the exhaustive runs of this thread have come to an end of their own.
-pub fn exhausted() -> bool {
-    is_complete()
 }

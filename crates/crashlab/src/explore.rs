@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, run_it};
+use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
 use crate::failure::Failure;
 use crate::lab::director::{Orders, Policy};
-use crate::random::Random;
 use crate::trial::{Crashes, Plan, Trial};
+use pando_pmem::testing::Random;
 
 /// Options of the verb.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,10 +24,6 @@ struct Explore {
     images: usize,
 }
 
-/// Among how many steps changes of priority are placed: a round number, so that a seed alone
-/// replays a run.
-const EXPECTED_STEPS: u64 = 512;
-
 /// The run of a seed.
 pub(crate) fn run_of(seed: u64, images: usize) -> Run {
     let mut random = Random::new(seed ^ 0x5ced);
@@ -39,7 +35,7 @@ pub(crate) fn run_of(seed: u64, images: usize) -> Run {
     };
     Run {
         plan: Plan { seed, crashes: Crashes { cuts: None, images }, recovery_every: 200 },
-        orders: Orders { seed, policy, freeze: None, expected_steps: EXPECTED_STEPS },
+        orders: Orders { seed, policy, freeze: None },
     }
 }
 
@@ -54,15 +50,8 @@ impl Style for Explore {
         replay: Option<u64>,
     ) -> Outcome {
         let images = self.images;
-        let trial = Rc::new(RefCell::new(trial));
-        let next = move |runs| match replay {
-            Some(seed) => (runs == 0).then(|| run_of(seed, images)),
-            None => {
-                let next = Random::new(seed ^ runs).draw();
-                (runs == 0 || Instant::now() < until).then(|| run_of(next, images))
-            }
-        };
-        drive(&trial, next, run_it)
+        let next = runs(seed, until, replay, move |seed| run_of(seed, images));
+        drive(&Rc::new(RefCell::new(trial)), next, <dyn Trial>::run)
     }
 }
 

@@ -10,7 +10,6 @@ pub mod lab;
 pub mod mutate;
 pub mod powercut;
 pub mod progress;
-pub mod random;
 pub mod schedule;
 pub mod subjects;
 pub mod trial;

@@ -1,17 +1,23 @@
 //! `schedule`: many schedules, with a few crashes of each.
 //!
-//! Every trial begins with all schedules that have few preemptions, for one set of operations;
-//! then come random ones, and ones by priorities, each for operations of its own. In a part of
-//! these one thread is stopped at some step until all others have ended: nobody may wait for it.
+//! Every trial has three parts:
+//!
+//! 1. all schedules that have few preemptions, for one set of operations;
+//! 2. *stopped for ever*: one thread goes first and is stopped at its step 0, 1, 2 and so on, each
+//!    thread in its turn. The others must come to the end of theirs without it, in a bounded
+//!    number of steps; then it goes on, as the late helper that it is by now;
+//! 3. random schedules, and ones by priorities, each for operations of its own; in a third of
+//!    these some thread is stopped somewhere.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, exhausted, run_it};
+use pando_pmem::testing::Random;
+
+use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
 use crate::failure::Failure;
-use crate::lab::director::{Freeze, Orders, Policy};
-use crate::random::Random;
+use crate::lab::director::{Freeze, Orders, Policy, has_frozen, is_complete};
 use crate::trial::{Crashes, Plan, Trial};
 
 /// Options of the verb.
@@ -22,6 +28,9 @@ pub struct Args {
 }
 
 struct Schedule;
+
+/// Logical threads that a trial has at most.
+const MAX_TASKS: usize = 4;
 
 fn run_of(seed: u64) -> Run {
     let mut random = Random::new(seed ^ 0xd1ce);
@@ -34,7 +43,7 @@ fn run_of(seed: u64) -> Run {
         .then(|| Freeze { task: 1 + random.below(3) as usize, after: random.below(400) });
     Run {
         plan: Plan { seed, crashes: Crashes { cuts: Some(2), images: 1 }, recovery_every: 50 },
-        orders: Orders { seed, policy, freeze, expected_steps: 512 },
+        orders: Orders { seed, policy, freeze },
     }
 }
 
@@ -42,6 +51,28 @@ fn exhaustive_of(seed: u64, preemptions: u32) -> Run {
     let run = run_of(seed);
     let policy = Policy::Exhaustive { preemptions };
     Run { orders: Orders { policy, freeze: None, ..run.orders }, ..run }
+}
+
+/// Each thread stopped at each of its steps, one after the other; `finished` says at the end that
+/// there are no more.
+fn stopped(seed: u64, until: Instant, finished: Rc<Cell<bool>>) -> impl FnMut(u64) -> Option<Run> {
+    let mut freeze = Freeze { task: 1, after: 0 };
+    move |runs| {
+        if runs > 0 {
+            if has_frozen() {
+                freeze.after += 1;
+            } else {
+                // It came to its end first.
+                freeze = Freeze { task: freeze.task + 1, after: 0 };
+            }
+        }
+        finished.set(freeze.task > MAX_TASKS);
+        let goes_on = !finished.get() && (runs == 0 || Instant::now() < until);
+        let run = run_of(seed);
+        let policy = Policy::Led { leader: freeze.task };
+        let orders = Orders { policy, freeze: Some(freeze), ..run.orders };
+        goes_on.then_some(Run { orders, ..run })
+    }
 }
 
 impl Style for Schedule {
@@ -56,26 +87,38 @@ impl Style for Schedule {
     ) -> Outcome {
         let preemptions = trial.preemptions();
         let trial = Rc::new(RefCell::new(trial));
-        let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
+        let begin = Instant::now();
+        let third = until.saturating_duration_since(begin) / 3;
         let first = replay.unwrap_or(seed);
-        let all = move |runs| {
-            (runs == 0 || Instant::now() < half).then(|| exhaustive_of(first, preemptions))
-        };
-        let mut outcome = drive(&trial, all, run_it);
-        outcome.exhaustive = Some((outcome.tally.runs, exhausted()));
+        let drawn =
+            |seed, until| drive(&trial, runs(seed, until, replay, run_of), <dyn Trial>::run);
+
+        // Of a replay this is the likeliest to find it again, and the quickest.
+        let mut outcome = drawn(seed, begin + third);
         if outcome.found.is_some() {
             return outcome;
         }
-        let drawn = move |runs| match replay {
-            Some(seed) => (runs == 0).then(|| run_of(seed)),
-            None => {
-                let next = Random::new(seed ^ runs).draw();
-                (runs == 0 || Instant::now() < until).then(|| run_of(next))
-            }
+        let finished = Rc::new(Cell::new(false));
+        let each = stopped(first, begin + third * 2, Rc::clone(&finished));
+        let part = drive(&trial, each, <dyn Trial>::run);
+        outcome.stopped = Some((part.tally.runs, finished.get()));
+        outcome.tally.add(&part.tally);
+        if part.found.is_some() {
+            return Outcome { found: part.found, ..outcome };
+        }
+        let all = move |runs| {
+            (runs == 0 || Instant::now() < until).then(|| exhaustive_of(first, preemptions))
         };
-        let more = drive(&trial, drawn, run_it);
-        outcome.tally.add(&more.tally);
-        Outcome { found: more.found, ..outcome }
+        let part = drive(&trial, all, <dyn Trial>::run);
+        outcome.exhaustive = Some((part.tally.runs, is_complete()));
+        outcome.tally.add(&part.tally);
+        if part.found.is_some() || replay.is_some() {
+            return Outcome { found: part.found, ..outcome };
+        }
+        // What the other parts left of the time.
+        let part = drawn(!seed, until);
+        outcome.tally.add(&part.tally);
+        Outcome { found: part.found, ..outcome }
     }
 }
 

@@ -194,8 +194,8 @@ impl<D: Domain> Pool<D> {
                 Err(other) => found = other,
             }
         }
+        // Durable by this thread's next fence: before that it puts nothing on record.
         high.flush();
-        D::fence();
     }
 
     /// How many slots, from the first, may have been used since the last recovery.

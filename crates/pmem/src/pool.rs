@@ -167,6 +167,9 @@ impl<D: Domain> Pool<D> {
                     io_error(path, "name the file")(source)
                 }
             })?;
+            if !matches!(medium, Medium::MemoryFile(_)) {
+                sys::sync_folder_of(path).map_err(io_error(path, "sync the folder"))?;
+            }
             Ok((medium, mapping, file))
         })();
         // Whatever happened, the temporary name has done its work; failing to remove it is no

@@ -8,6 +8,7 @@
 //!
 //! Under any domain, [`refusal`] makes what allocation asks for run out.
 
+mod random;
 pub mod refusal;
 
 use std::cell::{Cell, RefCell};
@@ -16,6 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
 pub use crate::participant::LogicalThread;
+pub use random::Random;
 
 /// The payload with which a killed thread unwinds.
 #[derive(Debug)]

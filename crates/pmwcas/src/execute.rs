@@ -239,19 +239,14 @@ impl<D: Domain> Pmwcas<D> {
 
     /// The second half of an RDCSS: `found`, put into the word at `off` over `old` on behalf of the
     /// operation `life`, gives way to the reference or to the old value.
+    ///
+    /// Whoever calls this need not make the old value durable. Recovery puts it in the place of
+    /// `found` as long as the record that installed `found` stands; and the installer writes the
+    /// line back before it lets go of the record: an owner in phase 2, a helper in `install`.
     #[inline]
     fn replace_conditional(&self, off: u64, found: u64, life: Life, old: u64) {
-        let word = self.pool().word(off);
-        if self.is_undecided(life) {
-            let _ = word.compare_exchange(found, life.reference());
-        } else {
-            let _ = word.compare_exchange(found, old);
-            if D::WRITE_BACK {
-                // The operation may end before anyone else writes this line back.
-                word.flush();
-                D::fence();
-            }
-        }
+        let value = if self.is_undecided(life) { life.reference() } else { old };
+        let _ = self.pool().word(off).compare_exchange(found, value);
     }
 
     /// Decides, if nobody has yet, and makes the decision durable; what was decided, or `None` if

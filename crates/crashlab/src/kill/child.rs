@@ -20,7 +20,7 @@ use super::look;
 use super::message::{Message, Opened, Voice, short};
 use super::workload::{self, MAIN, Profile, State, Writer};
 use crate::failure::Failure;
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// How far a pool may grow.
 const MAX_BYTES: u64 = 96 << 20;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::supervise::SIGKILL;
 use super::workload::{LOADED, Records, key, map_name, value};
 use crate::failure::Failure;
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// Keys in a file, and how often each comes in it, each time with another version.
 const KEYS: u64 = 1_000;

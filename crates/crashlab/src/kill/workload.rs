@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use pando::{Error, Map, Pool};
 
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// The map that all writers share.
 pub const MAIN: u64 = 0;

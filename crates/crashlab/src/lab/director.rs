@@ -4,13 +4,16 @@
 //! made. Among the others decides a [`Policy`]. A thread may also be *frozen*: from a given step
 //! of its own on it goes on only when all others have come to their end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use super::domain::with_recorder;
-use crate::random::Random;
+use pando_pmem::testing::Random;
+
+/// Among how many steps PCT places its changes: a fixed number, so that a seed alone replays a run.
+const PCT_STEPS: u64 = 512;
 
 /// How decisions are made.
 #[derive(Clone, Debug)]
@@ -25,6 +28,11 @@ pub enum Policy {
     Pct {
         /// How many changes of priority.
         changes: u64,
+    },
+    /// `leader` as long as it can go on; then the others, by chance.
+    Led {
+        /// The logical thread that goes first.
+        leader: usize,
     },
     /// Every schedule with at most `preemptions` switches away from a thread that could go on.
     Exhaustive {
@@ -51,8 +59,6 @@ pub struct Orders {
     pub policy: Policy,
     /// Who is stopped.
     pub freeze: Option<Freeze>,
-    /// How many steps the run is expected to have, for placing the changes of PCT.
-    pub expected_steps: u64,
 }
 
 type Next = Box<dyn FnMut() -> Option<Orders>>;
@@ -62,12 +68,19 @@ thread_local! {
     static NEXT: RefCell<Option<Next>> = const { RefCell::new(None) };
     static BODY: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     /// Whether the exhaustive policy has seen all schedules.
-    static COMPLETE: RefCell<bool> = const { RefCell::new(false) };
+    static COMPLETE: Cell<bool> = const { Cell::new(false) };
+    /// Whether in the last run a thread was frozen while others could go on.
+    static HAS_FROZEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the exhaustive policy has come to its end: there are no more schedules.
 pub fn is_complete() -> bool {
-    COMPLETE.with_borrow(|complete| *complete)
+    COMPLETE.get()
+}
+
+/// Whether in the last run the thread to be frozen came to that step while others could go on.
+pub fn has_frozen() -> bool {
+    HAS_FROZEN.get()
 }
 
 /// Runs `body` once for each of the orders that `next` makes.
@@ -129,6 +142,11 @@ impl Director {
                 }
                 able.iter().copied().max_by_key(|&task| self.priority(task)).unwrap_or(able[0])
             }
+            Some(Policy::Led { leader }) => match can_stay {
+                _ if able.contains(&leader) => leader,
+                Some(current) if self.random.below(4) != 0 => current,
+                _ => able[self.random.below(able.len() as u64) as usize],
+            },
             Some(Policy::Exhaustive { preemptions }) => {
                 // Going on comes first, and costs nothing.
                 let mut order: Vec<usize> = can_stay.into_iter().collect();
@@ -179,12 +197,12 @@ impl Scheduler for Director {
             return None;
         }
         let orders = NEXT.with_borrow_mut(|next| next.as_mut().and_then(|next| next()))?;
+        HAS_FROZEN.set(false);
         self.random = Random::new(orders.seed);
         self.priorities.clear();
         self.changes.clear();
         if let Policy::Pct { changes } = orders.policy {
-            let steps = orders.expected_steps.max(1);
-            self.changes = (0..changes).map(|_| self.random.below(steps)).collect();
+            self.changes = (0..changes).map(|_| self.random.below(PCT_STEPS)).collect();
         }
         (self.steps, self.depth, self.preemptions) = (0, 0, 0);
         let schedule = Schedule::new(orders.seed);
@@ -206,7 +224,9 @@ impl Scheduler for Director {
             && let Some(Freeze { task, after }) = self.orders.as_ref().and_then(|it| it.freeze)
             && with_recorder(|recorder| recorder.steps_of(task)) >= after
         {
+            let before = able.len();
             able.retain(|&one| one != task);
+            HAS_FROZEN.set(HAS_FROZEN.get() || able.len() < before);
         }
         let next = match able[..] {
             [only] => only,
@@ -234,7 +254,7 @@ mod tests {
         let seen: Rc<RefCell<(HashSet<Vec<usize>>, usize)>> = Rc::default();
         let seeing = Rc::clone(&seen);
         let policy = Policy::Exhaustive { preemptions };
-        let orders = Orders { seed: 1, policy, freeze: None, expected_steps: 1 };
+        let orders = Orders { seed: 1, policy, freeze: None };
         let body = move || {
             let trace: Arc<Mutex<Vec<usize>>> = Arc::default();
             let thread = |number: usize| {

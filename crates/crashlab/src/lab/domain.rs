@@ -45,11 +45,6 @@ pub fn set_mode(mode: Mode, patience: u64) {
     PATIENCE.set(patience);
 }
 
-/// What the hooks do.
-pub fn mode() -> Mode {
-    MODE.get()
-}
-
 /// Installs `recorder` for this thread and gives back the one before.
 pub fn install(recorder: Option<Recorder>) -> Option<Recorder> {
     RECORDER.replace(recorder)

@@ -1,11 +1,14 @@
 //! `mutate`: are the explorers able to see? Something that must be there is left out, and a trial
 //! has to find it.
 //!
-//! * Write-backs and fences: each is left out of the playback of recorded runs ([`sites`]).
+//! * Write-backs and fences: each is left out of the playback of recorded runs ([`sites`]). Those
+//!   that no trial can see stand in `unseen.txt`, each with its reason. Lines that no trial reaches
+//!   are listed.
 //! * Checks, rechecks and orders: bugs are planted into a copy of the project ([`planted`]).
 
 pub mod planted;
 pub mod sites;
+mod source;
 
 use std::time::Duration;
 
@@ -72,5 +75,11 @@ fn sites_unseen(selection: &Selection) -> Result<Vec<String>, Failure> {
         Duration::from_secs_f64(selection.minutes * 60.0 * jobs as f64 / wanted.len() as f64);
     let verdicts = sites::all(&wanted, selection.seed(), share, jobs)?;
     print!("{}", verdicts.table());
-    Ok(verdicts.unseen().into_iter().map(str::to_owned).collect())
+    if selection.index.is_none() && selection.scenario.is_none() {
+        for line in source::not_reached(&verdicts.reached()) {
+            println!("no trial reaches {line}");
+        }
+    }
+    let is_open = |site: &&str| source::known_unseen(site).is_none();
+    Ok(verdicts.unseen().into_iter().filter(is_open).map(str::to_owned).collect())
 }

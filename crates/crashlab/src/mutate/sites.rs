@@ -2,18 +2,19 @@
 //! playback of recorded runs; the run itself is not changed by that.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::source::known_unseen;
 use crate::campaign::{Maker, drive, subjects};
 use crate::explore::run_of;
 use crate::failure::Failure;
 use crate::lab::recorder::Site;
 use crate::progress;
-use crate::random::Random;
 use crate::trial::{Plan, Tally, Trial};
+use pando_pmem::testing::Random;
 
 /// Images of one cut.
 const IMAGES: usize = 24;
@@ -32,6 +33,11 @@ impl Verdicts {
         self.0.iter().filter(|(_, by)| by.is_none()).map(|(site, _)| site.as_str()).collect()
     }
 
+    /// The lines, as `file:line`, that some trial reached.
+    pub fn reached(&self) -> BTreeSet<String> {
+        self.0.keys().filter_map(|site| Some(site.rsplit_once(':')?.0.to_owned())).collect()
+    }
+
     /// The files of the places whose absence was seen.
     pub fn seen_files(&self) -> impl Iterator<Item = &str> {
         let seen = self.0.iter().filter(|(_, by)| by.is_some());
@@ -42,7 +48,10 @@ impl Verdicts {
     pub fn table(&self) -> String {
         let line = |(site, by): (&String, &Option<(String, String)>)| match by {
             Some((trial, what)) => format!("| {site} | {trial} | {what} |\n"),
-            None => format!("| {site} | **not seen** | |\n"),
+            None => match known_unseen(site) {
+                Some(why) => format!("| {site} | not seen, and known | {why} |\n"),
+                None => format!("| {site} | **not seen** | |\n"),
+            },
         };
         let lines: String = self.0.iter().map(line).collect();
         format!("| without | seen by | as |\n| --- | --- | --- |\n{lines}")
@@ -113,7 +122,7 @@ fn trial(
         (runs == 0 || Instant::now() < until).then_some(run)
     };
     let verdicts = Arc::clone(verdicts);
-    let work = move |trial: &mut dyn Trial, plan: &Plan, _: &mut Tally| {
+    let work = move |trial: &mut (dyn Trial + 'static), plan: &Plan, _: &mut Tally| {
         let wanted =
             |site: Site| Instant::now() < until && is_ours(site) && !locked(&verdicts).seen(site);
         let found = trial.run_without(plan, &wanted)?;

@@ -1,22 +1,48 @@
-//! PMwCAS on words that own blocks: the recycling policies, and readers of the blocks.
+//! PMwCAS on words that own blocks: the recycling policies, finalize callbacks, and readers of the
+//! blocks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Guard, Pool, Reservation};
-use pando_pmwcas::{Pmwcas, Policy};
+use pando_pmwcas::{Finalization, FinalizedWord, Pmwcas, Policy};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// Words of the subject.
-const WORDS: usize = 4;
+const WORDS: usize = 6;
+/// The words that the callback watches. Beside each stands a word with the stamp of its block.
+const WATCHED: std::ops::Range<usize> = 4..WORDS;
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 128;
 
+/// Where the callback notes operations: a word for each stamp.
+const NOTES: usize = 2 * WORDS;
+/// Stamps that there are, but those of the exercise.
+const STAMPS: u64 = 64;
+
 fn word_off(word: usize) -> u64 {
     CATALOG_OFF + word as u64 * 8
+}
+
+fn stamp_off(word: usize) -> u64 {
+    word_off(WORDS + word)
+}
+
+fn note_off(stamp: u64) -> u64 {
+    word_off(NOTES + (stamp % STAMPS) as usize)
+}
+
+/// Notes that the operation that brought a stamp is over.
+fn note<D: Domain>(finalization: &Finalization<'_, '_, D>) {
+    let stamped = |word: &&FinalizedWord| WATCHED.map(stamp_off).any(|off| off == word.off);
+    for word in finalization.words.iter().filter(stamped) {
+        let note = finalization.pool.word(note_off(word.new));
+        note.store(word.new, Ordering::Release);
+        note.flush();
+    }
 }
 
 /// What is done to the words. Each word owns a block that bears a stamp, or none (zero).
@@ -24,6 +50,8 @@ fn word_off(word: usize) -> u64 {
 pub enum Op {
     /// Each of the words gets a new block with this stamp, and its old block is freed.
     Swap(Vec<usize>, u64),
+    /// As a swap of one word, with a callback when it is over.
+    Watched(usize, u64),
     /// Each of the words loses its block.
     Clear(Vec<usize>),
     /// The block of one word moves to another, which loses its own.
@@ -45,7 +73,11 @@ pub enum Answer {
 pub struct Blocks;
 
 /// The words in an open pool.
-pub struct Open<D: Domain>(Pmwcas<D>);
+pub struct Open<D: Domain> {
+    pmwcas: Pmwcas<D>,
+    /// Operations may wait to be finalized, with their blocks.
+    waiting: AtomicBool,
+}
 
 impl Subject for Blocks {
     type Op = Op;
@@ -56,7 +88,10 @@ impl Subject for Blocks {
     const NAME: &'static str = "pmwcas-blocks";
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        Pmwcas::open(pool, &[]).map(Open).map_err(|error| error.to_string())
+        let pmwcas = Pmwcas::open(pool, &[note]).map_err(|error| error.to_string())?;
+        let open = Open { pmwcas, waiting: AtomicBool::new(false) };
+        open.check_notes()?;
+        Ok(open)
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -80,6 +115,10 @@ impl Subject for Blocks {
                 1 => Op::Swap(words(1, random), stamp),
                 _ => Op::Move(random.below(2) as usize, 2 + random.below(2) as usize),
             }),
+            scenario("callback", |stamp, random| match random.below(4) {
+                0 => Op::Peek(WATCHED.start),
+                _ => Op::Watched(WATCHED.start + random.below(2) as usize, stamp),
+            }),
         ]
     }
 
@@ -98,6 +137,7 @@ impl Subject for Blocks {
                 return (state[*word] == *stamp).then_some(*state);
             }
             (Op::Peek(_), _) | (_, Some(Answer::Changed(false))) => {}
+            (Op::Watched(word, stamp), _) => next[*word] = *stamp,
             (Op::Swap(words, stamp), _) => words.iter().for_each(|&word| next[word] = *stamp),
             (Op::Clear(words), _) => words.iter().for_each(|&word| next[word] = 0),
             (Op::Move(from, to), _) => {
@@ -128,7 +168,7 @@ fn scenario(name: &'static str, op: fn(u64, &mut Random) -> Op) -> Scenario<Bloc
 
 impl<D: Domain> Open<D> {
     fn pin(&self) -> Guard<'_, D> {
-        self.0.pool().pin().expect("a participant slot")
+        self.pmwcas.pool().pin().expect("a participant slot")
     }
 
     fn stamped<'guard, 'pool>(
@@ -146,7 +186,7 @@ impl<D: Domain> Open<D> {
         if off == 0 {
             return Ok(0);
         }
-        let at = |at: u64| self.0.pool().word(off + at).load(Ordering::Acquire);
+        let at = |at: u64| self.pmwcas.pool().word(off + at).load(Ordering::Acquire);
         let stamp = at(0);
         match (0..BLOCK_BYTES).step_by(8).find(|&byte| at(byte) != stamp) {
             Some(byte) => {
@@ -158,9 +198,9 @@ impl<D: Domain> Open<D> {
 
     fn swap(&self, words: &[usize], stamp: u64) -> bool {
         let guard = self.pin();
-        let mut operation = self.0.allocate(&guard).expect("a descriptor");
+        let mut operation = self.pmwcas.allocate(&guard).expect("a descriptor");
         for &word in words {
-            let old = self.0.read(&guard, word_off(word));
+            let old = self.pmwcas.read(&guard, word_off(word));
             let entry = operation
                 .reserve_entry(word_off(word), old, Policy::FreeOne)
                 .expect("words that differ");
@@ -169,11 +209,40 @@ impl<D: Domain> Open<D> {
         operation.execute()
     }
 
+    fn watched(&self, word: usize, stamp: u64) -> bool {
+        let guard = self.pin();
+        let mut operation = self.pmwcas.allocate_with_callback(&guard, 0).expect("a descriptor");
+        let old = self.pmwcas.read(&guard, word_off(word));
+        let last = self.pmwcas.read(&guard, stamp_off(word));
+        let entry = operation
+            .reserve_entry(word_off(word), old, Policy::FreeOne)
+            .expect("words that differ");
+        operation.activate(entry, Self::stamped(&guard, stamp));
+        operation.add_word(stamp_off(word), last, stamp).expect("words that differ");
+        operation.execute()
+    }
+
+    /// Whether the callbacks of all that was watched have run: so it is once the pool is open.
+    fn check_notes(&self) -> Result<(), String> {
+        let guard = self.pin();
+        for word in WATCHED {
+            let stamp = self.pmwcas.read(&guard, stamp_off(word));
+            if self.stamp(self.pmwcas.read(&guard, word_off(word)))? != stamp {
+                return Err(format!("word {word} has another stamp than its block"));
+            }
+            let noted = self.pmwcas.pool().word(note_off(stamp)).load(Ordering::Acquire);
+            if stamp != 0 && noted != stamp {
+                return Err(format!("the callback of the swap to {stamp} has not run"));
+            }
+        }
+        Ok(())
+    }
+
     fn clear(&self, words: &[usize]) -> bool {
         let guard = self.pin();
-        let mut operation = self.0.allocate(&guard).expect("a descriptor");
+        let mut operation = self.pmwcas.allocate(&guard).expect("a descriptor");
         for &word in words {
-            let old = self.0.read(&guard, word_off(word));
+            let old = self.pmwcas.read(&guard, word_off(word));
             operation
                 .reserve_entry(word_off(word), old, Policy::FreeOldOnSuccess)
                 .expect("words that differ");
@@ -184,8 +253,8 @@ impl<D: Domain> Open<D> {
     fn shift(&self, from: usize, to: usize) -> bool {
         let guard = self.pin();
         let (moved, lost) =
-            (self.0.read(&guard, word_off(from)), self.0.read(&guard, word_off(to)));
-        let mut operation = self.0.allocate(&guard).expect("a descriptor");
+            (self.pmwcas.read(&guard, word_off(from)), self.pmwcas.read(&guard, word_off(to)));
+        let mut operation = self.pmwcas.allocate(&guard).expect("a descriptor");
         operation.add_word(word_off(from), moved, 0).expect("words that differ");
         operation.add_word(word_off(to), lost, moved).expect("words that differ");
         operation.own_block(lost, Policy::FreeOldOnSuccess).expect("room in the descriptor");
@@ -199,11 +268,15 @@ impl<D: Domain> Opened<Blocks> for Open<D> {
         self.pin().collect();
         let answer = match op {
             Op::Swap(words, stamp) => Answer::Changed(self.swap(words, *stamp)),
+            Op::Watched(word, stamp) => {
+                self.waiting.store(true, Ordering::Release);
+                Answer::Changed(self.watched(*word, *stamp))
+            }
             Op::Clear(words) => Answer::Changed(self.clear(words)),
             Op::Move(from, to) => Answer::Changed(self.shift(*from, *to)),
             Op::Peek(word) => {
                 let guard = self.pin();
-                let off = self.0.read(&guard, word_off(*word));
+                let off = self.pmwcas.read(&guard, word_off(*word));
                 Answer::Stamp(self.stamp(off).unwrap_or_else(|error| panic!("{error}")))
             }
         };
@@ -214,27 +287,35 @@ impl<D: Domain> Opened<Blocks> for Open<D> {
         let guard = self.pin();
         let mut stamps = [0; WORDS];
         for (word, stamp) in stamps.iter_mut().enumerate() {
-            *stamp = self.stamp(self.0.read(&guard, word_off(word)))?;
+            *stamp = self.stamp(self.pmwcas.read(&guard, word_off(word)))?;
         }
         Ok([(0, stamps)].into())
     }
 
     fn audit(&self) -> Result<(), String> {
-        super::no_references(self.0.pool(), (0..WORDS).map(word_off))?;
+        super::no_references(self.pmwcas.pool(), (0..NOTES).map(word_off))?;
         let guard = self.pin();
-        let owned = (0..WORDS).map(|word| self.0.read(&guard, word_off(word)));
+        let owned = (0..WORDS).map(|word| self.pmwcas.read(&guard, word_off(word)));
         let owned: Vec<u64> = owned.filter(|&off| off != 0).collect();
-        super::compare_blocks(self.0.pool(), &owned)
+        if self.waiting.load(Ordering::Acquire) {
+            let lost = owned.iter().find(|&&off| self.pmwcas.pool().active_block(off).is_none());
+            return match lost {
+                Some(off) => Err(format!("the block at {off:#x} is reached and not given out")),
+                None => Ok(()),
+            };
+        }
+        super::compare_blocks(self.pmwcas.pool(), &owned)
     }
 
     fn exercise(&self) -> Result<(), String> {
+        const UNWATCHED: usize = WATCHED.start - 1;
         let before = self.observe()?;
-        let stamp = before[&0][WORDS - 1];
-        if !self.swap(&[WORDS - 1], stamp + 1_000) {
+        let stamp = before[&0][UNWATCHED];
+        if !self.swap(&[UNWATCHED], stamp + 1_000) {
             return Err("a PMwCAS that nobody opposes fails".into());
         }
         let again =
-            if stamp == 0 { self.clear(&[WORDS - 1]) } else { self.swap(&[WORDS - 1], stamp) };
+            if stamp == 0 { self.clear(&[UNWATCHED]) } else { self.swap(&[UNWATCHED], stamp) };
         if again { Ok(()) } else { Err("a PMwCAS that nobody opposes fails".into()) }
     }
 }

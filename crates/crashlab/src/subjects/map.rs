@@ -4,7 +4,7 @@
 //! split. Where the brink lies is found by trying (`Brink`), so nothing here knows how an index
 //! is built.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use pando_pmem::testing::Arena;
 use pando_pmem::{Domain, Pool, Volatile};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// Keys that there are.
 const KEYS: usize = 256;
@@ -65,19 +65,20 @@ pub struct Map<I>(std::marker::PhantomData<I>);
 /// An index in an open pool.
 pub struct Open<I: Indexed, D: Domain>(I::Index<D>);
 
-/// The key of a number. Keys ascend with their numbers; some are long.
+/// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
 fn key(number: usize) -> Vec<u8> {
-    let mut key = (number as u32).to_be_bytes().to_vec();
+    let mut key = (number as u64).to_be_bytes().to_vec();
     match number % 7 {
-        3 => key.extend_from_slice(&[b'k'; 30]),
-        5 => key.extend_from_slice(&[b'l'; 84]),
+        1 => key.extend_from_slice(b"odd"),
+        3 => key.extend_from_slice(&[b'k'; 32]),
+        5 => key.extend_from_slice(&[b'l'; 80]),
         _ => {}
     }
     key
 }
 
 fn number_of(found: &[u8]) -> Result<usize, String> {
-    let number = found.first_chunk().map(|bytes| u32::from_be_bytes(*bytes) as usize);
+    let number = found.first_chunk().map(|bytes| u64::from_be_bytes(*bytes) as usize);
     number
         .filter(|&number| number < KEYS && key(number) == found)
         .ok_or_else(|| format!("there is a key that nobody inserted: {found:02x?}"))
@@ -85,7 +86,7 @@ fn number_of(found: &[u8]) -> Result<usize, String> {
 
 /// What a number of a value is hidden in: a word that looks like the metadata of a record, in case
 /// bytes of values are ever taken for that.
-const DISGUISE: u64 = 1 << 60 | 200 << 32 | 4 << 16;
+const DISGUISE: u64 = 1 << 60 | 200 << 32 | 8 << 16;
 
 /// The value that a number stands for: one word, over and over. One in five is long.
 fn value(number: u64) -> Vec<u8> {
@@ -230,8 +231,12 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
 
     fn exercise(&self) -> Result<(), String> {
         let before = self.list(KeyRange::all(), Order::Ascending)?;
-        let absent = (0..KEYS).filter(|number| !before.contains_key(number));
-        let fresh: Vec<usize> = absent.step_by(7).take(24).collect();
+        let absent: Vec<usize> = (0..KEYS).filter(|number| !before.contains_key(number)).collect();
+        // Some everywhere, and many at one place.
+        let scattered = absent.iter().step_by(7).take(20);
+        let place = before.len() % absent.len().max(1);
+        let dense = absent.iter().skip(place).take(12);
+        let fresh: BTreeSet<usize> = scattered.chain(dense).copied().collect();
         for &number in &fresh {
             let done = self.on_key(&key(number), Operation::Insert(number as u64));
             if done != Answer::Done {

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod bztree;
+pub mod catalog;
 pub mod map;
 pub mod roots;
 pub mod words;
@@ -17,7 +18,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::CONTROL_BITS;
 
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// An operation, the part of the state that it is about, and its answer.
 pub type Noted<S> = (usize, <S as Subject>::Op, <S as Subject>::Answer);
@@ -131,7 +132,8 @@ pub(crate) fn no_references<D: Domain>(
     Ok(())
 }
 
-/// Compares the blocks that are reached, in any order, with those given out.
+/// Compares the blocks that are reached, in any order, with those given out, and looks that none
+/// of them would be given out again.
 pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Result<(), String> {
     let mut reached = reached.to_vec();
     reached.sort_unstable();
@@ -146,6 +148,9 @@ pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Resu
     active.sort_unstable();
     if let Some(off) = active.iter().find(|off| reached.binary_search(off).is_err()) {
         return Err(format!("the block at {off:#x} is given out and not reached: a leak"));
+    }
+    if let Some(off) = active.iter().find(|&&off| pool.would_give_out(off)) {
+        return Err(format!("the block at {off:#x} would be given out again"));
     }
     match reached.iter().find(|off| active.binary_search(off).is_err()) {
         Some(off) => Err(format!("the block at {off:#x} is reached and not given out")),

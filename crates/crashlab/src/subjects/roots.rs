@@ -1,20 +1,22 @@
 //! The allocator by itself: threads give blocks to roots, and take them from them again.
 //!
-//! A root is written by one thread at a time, as activation asks; blocks wander from thread to
-//! thread through slabs and epochs.
+//! A root is written by one thread at a time, as activation asks: each thread has roots of its
+//! own, and some are handed over. Blocks wander from thread to thread through slabs and epochs.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Pool};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// Roots of each thread.
 const OWN: usize = 3;
-const ROOTS: usize = 3 * OWN;
+/// Roots that the first thread fills and the others empty.
+const HANDED: std::ops::Range<usize> = 3 * OWN..3 * OWN + 2;
+const ROOTS: usize = HANDED.end;
 /// A larger block is a span of chunks.
 const MAX_SLAB_BYTES: u64 = 32 << 10;
 /// What a slab writes at the beginning of its chunk, at most.
@@ -31,6 +33,10 @@ pub enum Op {
     Give(usize, u64, u64),
     /// The root's block goes back, if it owns one.
     Take(usize),
+    /// As a give, once in a run; then the root is others' to take from.
+    HandOver(usize, u64, u64),
+    /// As a take, once the root has been handed over, and by one thread alone.
+    Fetch(usize),
     /// A block of this size is reserved, and given back at once.
     Reserve(u64),
 }
@@ -43,7 +49,11 @@ pub struct Done(bool);
 pub struct Roots;
 
 /// The roots in an open pool.
-pub struct Open<D: Domain>(Arc<Pool<D>>);
+pub struct Open<D: Domain> {
+    pool: Arc<Pool<D>>,
+    /// Of each root that is handed over, whether it waits to be fetched.
+    waiting: [AtomicBool; HANDED.end - HANDED.start],
+}
 
 impl Subject for Roots {
     type Op = Op;
@@ -55,7 +65,7 @@ impl Subject for Roots {
     const NAME: &'static str = "allocator";
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        Ok(Open(pool))
+        Ok(Open { pool, waiting: Default::default() })
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -70,12 +80,17 @@ impl Subject for Roots {
             scenario("reuse", |_| 100, 16),
             // Two blocks a slab, so that slabs go from thread to thread.
             scenario("hand-over", |_| 30_000, 12),
+            // The same, and what was a slab becomes a span.
+            scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
+            relay("relay"),
         ]
     }
 
     fn changes(op: &Op) -> Option<usize> {
         match op {
-            Op::Give(root, ..) | Op::Take(root) => Some(*root),
+            Op::Give(root, ..) | Op::Take(root) | Op::HandOver(root, ..) | Op::Fetch(root) => {
+                Some(*root)
+            }
             Op::Reserve(_) => None,
         }
     }
@@ -87,9 +102,11 @@ impl Subject for Roots {
     fn after(state: &Option<u64>, op: &Op, answer: Option<&Done>) -> Option<Option<u64>> {
         match (op, answer) {
             (Op::Reserve(_), _) | (_, Some(Done(false))) => Some(*state),
-            (Op::Give(_, _, stamp), _) => Some(Some(*stamp)),
-            (Op::Take(_), Some(_)) if state.is_none() => None,
-            (Op::Take(_), _) => Some(None),
+            (Op::Give(_, _, stamp) | Op::HandOver(_, _, stamp), _) => Some(Some(*stamp)),
+            (Op::Take(_) | Op::Fetch(_), Some(_)) if state.is_none() => None,
+            // What waits to be handed over, and never was, cannot be fetched.
+            (Op::Fetch(_), None) if state.is_none() => Some(None),
+            (Op::Take(_) | Op::Fetch(_), _) => Some(None),
         }
     }
 }
@@ -120,9 +137,36 @@ fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Sce
     })
 }
 
+/// One thread gives blocks to roots, and goes; others free them and use them again.
+fn relay(name: &'static str) -> Scenario<Roots> {
+    const BYTES: u64 = 30_000;
+    Scenario::new(name, 1, move || Setup {
+        prepare: Vec::new(),
+        programs: Box::new(|random| {
+            let hand = |root: usize| Op::HandOver(root, BYTES, root as u64);
+            let other = |task: usize, random: &mut Random| {
+                let step = |step: u64| {
+                    let root = task * OWN + random.below(OWN as u64) as usize;
+                    match random.below(6) {
+                        0 | 1 => Op::Fetch(HANDED.start + random.below(2) as usize),
+                        2 => Op::Reserve(BYTES),
+                        3 => Op::Take(root),
+                        _ => Op::Give(root, BYTES, 100 * (task as u64 + 1) + step),
+                    }
+                };
+                (0..14).map(step).collect()
+            };
+            // Then it stays, and does nothing: its roots are empty.
+            let mut first: Vec<Op> = HANDED.take(1 + random.below(2) as usize).map(hand).collect();
+            first.extend([Op::Take(0), Op::Take(1), Op::Take(2)]);
+            vec![first, other(1, random), other(2, random)]
+        }),
+    })
+}
+
 impl<D: Domain> Open<D> {
     fn give(&self, root: usize, bytes: u64, stamp: u64) -> bool {
-        let guard = self.0.pin().expect("a participant slot");
+        let guard = self.pool.pin().expect("a participant slot");
         let Ok(mut block) = guard.reserve(bytes) else { return false };
         let last = block.bytes() - 8;
         if bytes > MAX_SLAB_BYTES {
@@ -142,11 +186,11 @@ impl<D: Domain> Open<D> {
     }
 
     fn owned(&self, root: usize) -> u64 {
-        self.0.word(root_off(root)).load(Ordering::Acquire)
+        self.pool.word(root_off(root)).load(Ordering::Acquire)
     }
 
     fn take(&self, root: usize) -> bool {
-        let guard = self.0.pin().expect("a participant slot");
+        let guard = self.pool.pin().expect("a participant slot");
         guard.free(root_off(root)).expect("the root's block is given out");
         // At once, and not only when many wait: runs are short.
         guard.collect();
@@ -161,8 +205,18 @@ impl<D: Domain> Opened<Roots> for Open<D> {
                 (root, self.owned(root) == 0 && self.give(root, bytes, stamp))
             }
             Op::Take(root) => (root, self.owned(root) != 0 && self.take(root)),
+            Op::HandOver(root, bytes, stamp) => {
+                let done = self.owned(root) == 0 && self.give(root, bytes, stamp);
+                // Release, and acquire below: who fetches sees what was given.
+                self.waiting[root - HANDED.start].store(done, Ordering::Release);
+                (root, done)
+            }
+            Op::Fetch(root) => {
+                let waiting = &self.waiting[root - HANDED.start];
+                (root, waiting.swap(false, Ordering::AcqRel) && self.take(root))
+            }
             Op::Reserve(bytes) => {
-                let guard = self.0.pin().expect("a participant slot");
+                let guard = self.pool.pin().expect("a participant slot");
                 guard.collect();
                 (0, guard.reserve(bytes).is_ok())
             }
@@ -177,8 +231,8 @@ impl<D: Domain> Opened<Roots> for Open<D> {
             if off == 0 {
                 continue;
             }
-            let bytes = self.0.active_block(off).ok_or(format!("root {root} owns no block"))?;
-            let at = |at: u64| self.0.word(off + at).load(Ordering::Acquire);
+            let bytes = self.pool.active_block(off).ok_or(format!("root {root} owns no block"))?;
+            let at = |at: u64| self.pool.word(off + at).load(Ordering::Acquire);
             let stamp = at(0);
             if at(bytes - 8) != stamp {
                 return Err(format!("the block of root {root} is not whole"));
@@ -191,13 +245,17 @@ impl<D: Domain> Opened<Roots> for Open<D> {
     fn audit(&self) -> Result<(), String> {
         let owned: Vec<u64> = (0..ROOTS).map(|root| self.owned(root)).collect();
         let owned: Vec<u64> = owned.into_iter().filter(|&off| off != 0).collect();
-        super::compare_blocks(&self.0, &owned)
+        super::compare_blocks(&self.pool, &owned)
     }
 
     fn exercise(&self) -> Result<(), String> {
-        for bytes in [64, 3_000, 70_000] {
+        let before = self.observe()?;
+        for bytes in [64, 100, 3_000, 30_000, 70_000] {
             // A pool that is full of blocks may have no room; that is no fault.
             if self.give(ROOTS, bytes, 7) {
+                if self.observe()? != before {
+                    return Err(format!("a new block of {bytes} bytes was in use already"));
+                }
                 self.take(ROOTS);
             }
         }

@@ -7,7 +7,7 @@ use pando_pmem::{Domain, Pool};
 use pando_pmwcas::Pmwcas;
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
-use crate::random::Random;
+use pando_pmem::testing::Random;
 
 /// Words of the subject: the first of the catalog, which knows no map.
 const WORDS: usize = 6;

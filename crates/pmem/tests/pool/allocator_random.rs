@@ -6,7 +6,9 @@ use std::sync::{Arc, Barrier, mpsc};
 
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process};
 
-use crate::common::{Random, active, create, folder, free, holds, open, room, root};
+use pando_pmem::testing::Random;
+
+use crate::common::{active, create, folder, free, holds, open, random, room, root};
 
 const ROOTS: u64 = 200;
 
@@ -21,7 +23,7 @@ fn some_size(random: &mut Random) -> u64 {
 
 #[test]
 fn random_work_agrees_with_a_model_across_closings_and_crashes() {
-    let mut random = Random::new(0x00A1_10C8);
+    let mut random = random(0x00A1_10C8);
     let folder = folder();
     let path = folder.path().join("pool");
     let mut pool = create::<Process>(&path, 4);
@@ -126,7 +128,7 @@ fn work(
     inbox: &mpsc::Receiver<Parcel>,
     others: &[mpsc::Sender<Parcel>],
 ) {
-    let mut random = Random::new(0xF0 + own);
+    let mut random = random(0xF0 + own);
     let mut mine: Vec<Parcel> = Vec::new();
     let mut roots: Vec<u64> = (0..200).map(|index| root(own * 200 + index)).collect();
     for _ in 0..ROUNDS {

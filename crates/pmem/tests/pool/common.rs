@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_pmem::layout::CATALOG_OFF;
+use pando_pmem::testing::Random;
 use pando_pmem::{Block, CreateOptions, Domain, OpenPool, Pool};
 
 /// A folder in memory where the system has one, so that a pool costs no disk.
@@ -78,26 +79,10 @@ pub fn holds<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64, stamp: u8) -> bool
     unsafe { pool.bytes(off, bytes) }.iter().all(|&byte| byte == stamp)
 }
 
-/// SplitMix64: the seed is printed, and the same seed gives the same run.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        println!("seed {seed:#x}");
-        Self(seed)
-    }
-
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.draw() % bound
-    }
+/// A stream of numbers; its seed is printed, and the same seed gives the same run.
+pub fn random(seed: u64) -> Random {
+    println!("seed {seed:#x}");
+    Random::new(seed)
 }
 
 /// A file system of its own for one test, unmounted at its end; `None`, with a note, where this

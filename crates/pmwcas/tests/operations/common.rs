@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pando_pmem::layout::CATALOG_OFF;
+use pando_pmem::testing::Random;
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::{Finalize, Pmwcas};
 
@@ -108,34 +109,22 @@ pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
     (0..12).map(attempt).max().unwrap_or(0)
 }
 
-/// SplitMix64: the seed is printed, and the same seed gives the same run.
-pub struct Random(u64);
+/// A stream of numbers; its seed is printed, and the same seed gives the same run.
+pub fn random(seed: u64) -> Random {
+    println!("seed {seed:#x}");
+    Random::new(seed)
+}
 
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        println!("seed {seed:#x}");
-        Self(seed)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    /// `count` different numbers below `bound`.
-    pub fn distinct(&mut self, count: usize, bound: u64) -> Vec<u64> {
-        let mut drawn = Vec::with_capacity(count);
-        while drawn.len() < count {
-            let next = self.below(bound);
-            if !drawn.contains(&next) {
-                drawn.push(next);
-            }
+/// `count` different numbers below `bound`.
+pub fn distinct(random: &mut Random, count: usize, bound: u64) -> Vec<u64> {
+    let mut drawn = Vec::with_capacity(count);
+    while drawn.len() < count {
+        let next = random.below(bound);
+        if !drawn.contains(&next) {
+            drawn.push(next);
         }
-        drawn
     }
+    drawn
 }
 
 /// Runs `work`; fails, and does not hang, if it takes longer than any machine should.

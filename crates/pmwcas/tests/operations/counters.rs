@@ -6,17 +6,17 @@ use std::sync::Barrier;
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{MAX_VALUE, Pmwcas};
 
-use crate::common::{Random, in_memory, raw, word};
+use crate::common::{distinct, in_memory, random, raw, word};
 
 const ROUNDS: u64 = 8_000;
 
 /// Adds one to each of a few random words, again and again; successes by word.
 fn count<D: Domain>(pmwcas: &Pmwcas<D>, words: u64, seed: u64) -> Vec<u64> {
-    let mut random = Random::new(seed);
+    let mut random = random(seed);
     let mut successes = vec![0; words as usize];
     for _ in 0..ROUNDS {
         let count = 1 + random.below(4) as usize;
-        let chosen = random.distinct(count, words);
+        let chosen = distinct(&mut random, count, words);
         let guard = pmwcas.pool().pin().unwrap();
         let found: Vec<u64> = chosen.iter().map(|&at| pmwcas.read(&guard, word(at))).collect();
         let mut operation = pmwcas.allocate(&guard).unwrap();
@@ -80,7 +80,7 @@ fn owners<D: Domain>() {
     const THREADS: u64 = 6;
     let pmwcas = in_memory::<D>(1, &[]);
     let work = |own: u64| {
-        let mut random = Random::new(0x0A_0000 + own);
+        let mut random = random(0x0A_0000 + own);
         for round in 0..5_000_u64 {
             let guard = pmwcas.pool().pin().unwrap();
             let mut operation = pmwcas.allocate(&guard).unwrap();

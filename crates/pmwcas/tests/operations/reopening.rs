@@ -70,7 +70,7 @@ fn recovery_counts_what_it_did_and_looks_at_no_more_than_was_used() {
 #[test]
 fn rotten_descriptors_do_not_stop_an_opening() {
     use std::os::unix::fs::FileExt;
-    let mut random = crate::common::Random::new(0x0207);
+    let mut random = crate::common::random(0x0207);
     for _ in 0..300 {
         let folder = folder();
         let path = folder.path().join("pool");

@@ -6,20 +6,23 @@
 //! and what every crash of the run could leave (durable linearizability: what had returned is
 //! there, what was in flight is there or not).
 
+mod playback;
+mod without;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pando_index::conformance::history::{Event, explains};
 use pando_pmem::Pool;
-use pando_pmem::testing::Arena;
+use pando_pmem::testing::{Arena, Random};
 
+use self::playback::{Playback, draw_cuts, lay_out, words_of};
+use self::without::site_of;
 use crate::lab::LabDomain;
 use crate::lab::domain::{Mode, install, run_as, set_mode, task, with_recorder};
-use crate::lab::medium::Medium;
 use crate::lab::panics::{attempt, listen};
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder, Site};
-use crate::random::Random;
 use crate::subjects::{Observed, Opened, Programs, Scenario, Subject};
 
 /// Steps after which a run counts as one that never ends.
@@ -186,7 +189,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         }
         tally.runs += 1;
         tally.steps += with_recorder(|recorder| recorder.steps());
-        let log = with_recorder(|recorder| recorder.finish(tally.runs % 8 == 1))?;
+        let log = with_recorder(|recorder| recorder.finish())?;
         let happened = std::mem::take(&mut *history.lock().unwrap_or_else(PoisonError::into_inner));
         set_mode(Mode::Track, PATIENCE);
         let ended = attempt(|| {
@@ -296,215 +299,6 @@ fn perform<S: Subject, const WRITE_BACK: bool>(
     }
 }
 
-fn words_of(arena: &Arena) -> Vec<u64> {
-    (0..arena.bytes() / 8).map(|index| arena.word(index * 8)).collect()
-}
-
-fn lay_out(arena: &Arena, lines: &[u32], word_of: impl Fn(usize, usize) -> u64) {
-    for &line in lines {
-        for word in 0..8 {
-            let off = u64::from(line) * LINE_BYTES + word as u64 * 8;
-            arena.set_word(off, word_of(line as usize, word));
-        }
-    }
-}
-
-/// A hash of one word in its place; a hash of all is the exclusive or of these.
-fn hash_of(off: u64, value: u64) -> u64 {
-    Random::new(off.rotate_left(32) ^ value.wrapping_mul(0x9E37_79B9_7F4A_7C15)).draw()
-}
-
-/// Which content of some late lines an image has; the others are as the run saw them.
-type Choice = Vec<(u32, usize)>;
-
-/// The images to be judged at one cut, given the late lines and how many contents each has.
-fn choices(late: &[(u32, usize)], crashes: Crashes, random: &mut Random) -> Vec<Choice> {
-    let images = crashes.images;
-    if images == 1 {
-        let any = late.iter().map(|&(line, of)| (line, random.below(of as u64) as usize));
-        return vec![any.collect()];
-    }
-    let all = late.iter().try_fold(1_usize, |all, &(_, of)| all.checked_mul(of));
-    if all.is_some_and(|all| all <= images) {
-        // Few enough to have them all.
-        return late.iter().fold(vec![Vec::new()], |choices: Vec<Choice>, &(line, of)| {
-            let longer = |choice: &Choice| {
-                let choice = choice.clone();
-                (0..of).map(move |version| [&choice[..], &[(line, version)]].concat())
-            };
-            choices.iter().flat_map(longer).collect()
-        });
-    }
-    // The newest of all, the oldest of all, each line alone late, each alone early, mixtures.
-    let mut choices = vec![Vec::new(), late.iter().map(|&(line, _)| (line, 0)).collect()];
-    for &(line, of) in late {
-        choices.push(vec![(line, random.below(of as u64 - 1) as usize)]);
-        let others = late.iter().filter(|&&(other, _)| other != line);
-        choices.push(others.map(|&(other, _)| (other, 0)).collect());
-    }
-    while choices.len() > images.max(3) {
-        let extra = 2 + random.below(choices.len() as u64 - 2) as usize;
-        choices.swap_remove(extra);
-    }
-    for _ in 0..images.saturating_sub(choices.len()).clamp(1, 8) {
-        let any = late.iter().map(|&(line, of)| (line, random.below(of as u64) as usize));
-        choices.push(any.collect());
-    }
-    choices
-}
-
-/// The entries of a log after which it is cut: so many, or all after which anything is different.
-fn draw_cuts(log: &[Entry], count: Option<usize>, random: &mut Random) -> HashSet<usize> {
-    let is_cut = |entry: &Entry| matches!(entry, Entry::Store { .. } | Entry::Return);
-    let all: Vec<usize> = (0..log.len()).filter(|&index| is_cut(&log[index])).collect();
-    match count {
-        Some(count) if count < all.len() => (0..count).map(|_| *random.pick(&all)).collect(),
-        _ => all.into_iter().collect(),
-    }
-}
-
-fn site_of(entry: &Entry) -> Option<Site> {
-    match entry {
-        Entry::WriteBack { site, .. } | Entry::Fence { site, .. } => Some(site),
-        Entry::Store { .. } | Entry::Return => None,
-    }
-}
-
-/// The crashes of one log.
-struct Playback<'run, S: Subject> {
-    happened: &'run [Happened<S>],
-    plan: &'run Plan,
-    /// Where runs are cut, by the log's entries, and what is left out; in the crashes of a
-    /// recovery, what is left out there.
-    cuts: &'run HashSet<usize>,
-    without: Option<Site>,
-    /// In the crashes of a recovery: the cut of the run that was recovered from.
-    recovering: Option<u64>,
-}
-
-impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
-    /// Plays `log` back over `base`, which the arena and `words` hold, and judges its crashes. At
-    /// the end both hold `base` again, unless something was found.
-    fn play_back(
-        &self,
-        base: &[u64],
-        words: Vec<u64>,
-        log: &[Entry],
-        playback: &Playback<'_, S>,
-        random: &mut Random,
-        tally: &mut Tally,
-    ) -> Result<Vec<u64>, String> {
-        let mut stored: Vec<u32> = Vec::new();
-        let mut medium = Medium::new(words, WRITE_BACK);
-        let mut hash = 0;
-        let mut seen = HashSet::new();
-        let crashes = playback.plan.crashes;
-        for (index, entry) in log.iter().enumerate() {
-            if let Entry::Store { off, value } = *entry {
-                let off = u64::from(off);
-                hash ^= hash_of(off, medium.word(off)) ^ hash_of(off, value);
-                self.arena.set_word(off, value);
-                stored.push((off / LINE_BYTES) as u32);
-            }
-            medium.play(entry, playback.without);
-            if !playback.cuts.contains(&index) {
-                continue;
-            }
-            tally.cuts += 1;
-            let cut = playback.recovering.unwrap_or(index as u64 + 1);
-            for choice in choices(&medium.late(), crashes, random) {
-                let mut image = hash ^ hash_of(u64::MAX, cut);
-                for &(line, version) in &choice {
-                    let content = medium.content(line, version);
-                    for (word, &value) in content.iter().enumerate() {
-                        let off = u64::from(line) * LINE_BYTES + word as u64 * 8;
-                        image ^= hash_of(off, medium.word(off)) ^ hash_of(off, value);
-                    }
-                }
-                if !seen.insert(image) {
-                    tally.repeated += 1;
-                    continue;
-                }
-                self.judge_image(&medium, &choice, cut, playback, random, tally).map_err(
-                    |what| {
-                        let late: Vec<String> =
-                            choice.iter().map(|(line, _)| format!("{:#x}", line * 64)).collect();
-                        let whose = if playback.recovering.is_some() { "recovery" } else { "run" };
-                        format!(
-                            "a crash of the {whose} after entry {index} of {}, with older lines at \
-                             {late:?}: {what}",
-                            log.len()
-                        )
-                    },
-                )?;
-            }
-        }
-        stored.sort_unstable();
-        stored.dedup();
-        lay_out(&self.arena, &stored, |line, word| base[line * 8 + word]);
-        let mut words = medium.into_words();
-        for line in stored {
-            let line = line as usize * 8..line as usize * 8 + 8;
-            words[line.clone()].copy_from_slice(&base[line]);
-        }
-        Ok(words)
-    }
-
-    /// Lays out one image, judges it, and lays out again what the run saw.
-    fn judge_image(
-        &self,
-        medium: &Medium,
-        choice: &Choice,
-        cut: u64,
-        playback: &Playback<'_, S>,
-        random: &mut Random,
-        tally: &mut Tally,
-    ) -> Result<(), String> {
-        let mut lines: Vec<u32> = choice.iter().map(|&(line, _)| line).collect();
-        for &(line, version) in choice {
-            let content = medium.content(line, version);
-            lay_out(&self.arena, &[line], |_, word| content[word]);
-        }
-        tally.images += 1;
-        tally.of_recovery += u64::from(playback.recovering.is_some());
-        if playback.recovering.is_none() && random.one_in(playback.plan.recovery_every) {
-            self.cut_recovery(cut, playback, random, tally)?;
-        }
-        set_mode(Mode::Track, PATIENCE);
-        let judged = self.judge(playback.happened, cut, random.one_in(4));
-        set_mode(Mode::Idle, 0);
-        lines.extend(with_recorder(Recorder::take_touched));
-        let seen = |line: usize, word: usize| medium.word((line * 8 + word) as u64 * 8);
-        lay_out(&self.arena, &lines, seen);
-        judged
-    }
-
-    /// Recovers from what lies in the arena, and judges the crashes of that.
-    fn cut_recovery(
-        &self,
-        cut: u64,
-        playback: &Playback<'_, S>,
-        random: &mut Random,
-        tally: &mut Tally,
-    ) -> Result<(), String> {
-        let base = words_of(&self.arena);
-        let outer = install(Some(Recorder::new(Rc::clone(&self.arena))));
-        set_mode(Mode::Record, PATIENCE);
-        let recovered = attempt(|| run_as(0, || self.open().map(drop)));
-        set_mode(Mode::Idle, 0);
-        let log = recovered.and_then(|_| with_recorder(|recorder| recorder.finish(true)));
-        let touched = with_recorder(Recorder::take_touched);
-        lay_out(&self.arena, &touched, |line, word| base[line * 8 + word]);
-        let judged = log.and_then(|log| {
-            let cuts = draw_cuts(&log, playback.plan.crashes.cuts, random);
-            let inner = Playback { recovering: Some(cut), cuts: &cuts, ..*playback };
-            self.play_back(&base, base.clone(), &log, &inner, random, tally).map(drop)
-        });
-        install(outer);
-        judged
-    }
-}
-
 impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
     fn name(&self) -> String {
         let domain = if WRITE_BACK { "adr" } else { "process" };
@@ -544,44 +338,7 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
     }
 }
 
-/// After how many entries behind a missing fence its absence is looked for.
-const BEHIND: usize = 60;
-
 impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
-    /// Plays back without `site`, with cuts behind it; then some that have their recovery cut,
-    /// with `site` missing there.
-    fn without(
-        &self,
-        site: Site,
-        plan: &Plan,
-        random: &mut Random,
-        happened: &[Happened<S>],
-        log: &[Entry],
-        tally: &mut Tally,
-    ) -> Result<(), String> {
-        let places: Vec<usize> =
-            (0..log.len()).filter(|&index| site_of(&log[index]) == Some(site)).collect();
-        let drawn: Vec<usize> = (0..3).map(|_| *random.pick(&places)).collect();
-        let cuts = draw_cuts(log, None, random)
-            .into_iter()
-            .filter(|index| drawn.iter().any(|place| (*place..place + BEHIND).contains(index)))
-            .collect();
-        let recovery_cuts = draw_cuts(log, Some(4), random);
-        let attempts = [(u64::MAX, &cuts), (1, &recovery_cuts)];
-        for (recovery_every, cuts) in attempts {
-            let plan = Plan { recovery_every, ..*plan };
-            let playback =
-                Playback { happened, plan: &plan, cuts, without: Some(site), recovering: None };
-            let words = self.base.clone();
-            let seen = self.play_back(&self.base, words, log, &playback, random, tally);
-            if let Err(what) = seen {
-                self.lay_out_base();
-                return Err(what);
-            }
-        }
-        Ok(())
-    }
-
     /// Lays out the prepared pool, whatever lies there now.
     fn lay_out_base(&self) {
         let lines: Vec<u32> = (0..(self.arena.bytes() / LINE_BYTES) as u32).collect();

@@ -1,0 +1,88 @@
+//! The project's source text: which of its lines write back or fence, and in which function a
+//! line stands.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::planted::root;
+
+/// The folders whose write-backs and fences the trials are to reach.
+const FOLDERS: [&str; 4] =
+    ["crates/pmem/src", "crates/pmem/src/alloc", "crates/pmwcas/src", "crates/bztree/src"];
+
+/// Places that no trial sees missing, and why they stay.
+const UNSEEN: &str = include_str!("unseen.txt");
+
+/// Why it is known that no trial sees the absence of what stands at `file:line:column`; `None` if
+/// nothing is known.
+pub fn known_unseen(site: &str) -> Option<&'static str> {
+    let mut parts = site.split(':');
+    let (file, line) = (parts.next()?, parts.next()?.parse().ok()?);
+    let function = function_at(&fs::read_to_string(root().join(file)).ok()?, line)?;
+    let place = format!("{file} {function}: ");
+    UNSEEN.lines().find_map(|known| known.strip_prefix(place.as_str()))
+}
+
+/// The function that line `number` of `text` stands in.
+fn function_at(text: &str, number: usize) -> Option<String> {
+    let before: Vec<&str> = text.lines().take(number).collect();
+    before.into_iter().rev().find_map(|line| {
+        let (_, rest) = line.split_once("fn ")?;
+        let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let name: String = rest.chars().take_while(|&letter| is_word(letter)).collect();
+        (!line.trim_start().starts_with("//") && !name.is_empty()).then_some(name)
+    })
+}
+
+/// The lines, as `file:line`, that write back or fence and are not in `reached`.
+pub fn not_reached(reached: &BTreeSet<String>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for folder in FOLDERS {
+        let Ok(files) = fs::read_dir(root().join(folder)) else { continue };
+        for file in files.flatten().filter(|file| file.path().extension().is_some()) {
+            let name = format!("{folder}/{}", file.file_name().to_string_lossy());
+            lines.extend(persisting_lines(&file.path()).map(|line| format!("{name}:{line}")));
+        }
+    }
+    lines.retain(|line| !reached.contains(line));
+    lines.sort();
+    lines
+}
+
+/// The numbers of the lines of `path`, before its tests, that call a write-back or a fence.
+fn persisting_lines(path: &Path) -> impl Iterator<Item = usize> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let calls = |line: &str| {
+        let is_call = [".flush(", "D::fence()", "Self::fence()"].iter().any(|it| line.contains(it));
+        is_call && !line.trim_start().starts_with("//")
+    };
+    let numbers: Vec<usize> =
+        (1..).zip(product.lines()).filter(|(_, line)| calls(line)).map(|(at, _)| at).collect();
+    numbers.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_in_its_function() {
+        let text = "impl A {\n    fn first() {\n        one();\n    }\n    // fn no\n    pub fn second<T>() {\n        two();\n";
+        assert_eq!(function_at(text, 3).as_deref(), Some("first"));
+        assert_eq!(function_at(text, 7).as_deref(), Some("second"));
+        assert_eq!(function_at("no function", 1), None);
+    }
+
+    #[test]
+    fn every_known_place_is_there() {
+        for line in UNSEEN.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+            let (place, reason) = line.split_once(": ").expect("a place and a reason");
+            let (file, function) = place.split_once(' ').expect("a file and a function");
+            let text = fs::read_to_string(root().join(file)).expect("a file of the project");
+            assert!(text.contains(&format!("fn {function}(")), "{place} is gone");
+            assert!(reason.len() > 20, "{place} has no reason");
+        }
+    }
+}
