@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::chooser::KeyChoice;
 use crate::mix::Mix;
+use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 use crate::sides::SideName;
 
 /// Interleaved benchmarks of Pando's indexes beside the maps that a user would otherwise pick.
@@ -44,20 +45,31 @@ pub struct RunArgs {
     /// Side that the others are divided by [default: the first]
     #[arg(long)]
     pub base: Option<SideName>,
-    /// Mixes: load, read, 50/50, scan10, insert, delete
+    /// Mixes; `sides` lists them
     #[arg(long, value_delimiter = ',', default_value = "read,50/50,scan10,insert,delete")]
     pub mix: Vec<Mix>,
     /// Records loaded first, as in 500k or 10M
     #[arg(long, value_parser = count, default_value = "10M")]
     pub records: u64,
     /// Numbers of threads, one after the other
-    #[arg(long, value_delimiter = ',', value_parser = positive, default_value = "1,2")]
+    #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2")]
     pub threads: Vec<usize>,
-    /// Which records are met: uniform, or zipfian:THETA
-    #[arg(long, default_value = "uniform")]
-    pub keys: KeyChoice,
+    /// Which records are met: uniform, zipfian:THETA, monotonic or latest [default: what a YCSB
+    /// mix says, else uniform]
+    #[arg(long)]
+    pub keys: Option<KeyChoice>,
+    /// Bytes of a key, 8 to 128
+    #[arg(long, value_parser = key_bytes, default_value = "8")]
+    pub key_bytes: usize,
+    /// Bytes of a value, 8 to 4096
+    #[arg(long, value_parser = value_bytes, default_value = "8")]
+    pub value_bytes: usize,
+    /// Open loop: begin so many operations a second, all threads together, and take latencies
+    /// from the moment at which each was meant to begin
+    #[arg(long, value_parser = rate, value_name = "OPS_PER_SECOND")]
+    pub rate: Option<f64>,
     /// Rounds for each number of threads
-    #[arg(long, value_parser = positive, default_value = "5")]
+    #[arg(long, value_parser = rounds, default_value = "5")]
     pub rounds: usize,
     /// Seconds that a slice of reads, upserts or scans takes
     #[arg(long, value_parser = seconds, default_value = "1")]
@@ -154,11 +166,31 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-fn positive(text: &str) -> Result<usize, String> {
+fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if (1..=1024).contains(&number) => Ok(number),
-        _ => Err("expected a number from 1 to 1024".to_owned()),
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("expected a number from {least} to {most}")),
     }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1, 64)
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    within(text, 1, 1000)
+}
+
+fn key_bytes(text: &str) -> Result<usize, String> {
+    within(text, WORD_BYTES, MAX_KEY_BYTES)
+}
+
+fn value_bytes(text: &str) -> Result<usize, String> {
+    within(text, WORD_BYTES, MAX_VALUE_BYTES)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    count(text).map(|rate| rate as f64)
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

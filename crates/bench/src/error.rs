@@ -9,10 +9,12 @@ use crate::side::Refusal;
 #[non_exhaustive]
 pub enum Fault {
     /// A record that is due was not found.
-    #[error("lost key {key:#018x} (record {number}): {operation} did not find it", number = crate::keys::number_of(*key))]
+    #[error("lost key {key:#018x} (record {number}): {operation} did not find it")]
     Lost {
         /// The key.
         key: u64,
+        /// The number of its record.
+        number: u64,
         /// What looked for it.
         operation: &'static str,
     },
@@ -36,7 +38,27 @@ pub enum Fault {
         /// What found it.
         operation: &'static str,
     },
-    /// A scan that does not ascend.
+    /// A key or a value of another length than those of the run.
+    #[error("key {key:#018x}: {operation} found {found} bytes; {due} are due")]
+    Length {
+        /// The key; 0 if its own length is wrong.
+        key: u64,
+        /// Bytes that were found.
+        found: usize,
+        /// Bytes that were written.
+        due: usize,
+        /// What found them.
+        operation: &'static str,
+    },
+    /// A key or a value that begins as one and does not end as it.
+    #[error("key {key:#018x}: {operation} found bytes that do not end as they were written")]
+    Torn {
+        /// The key.
+        key: u64,
+        /// What found it.
+        operation: &'static str,
+    },
+    /// A scan that does not go its way.
     #[error("a scan gave key {key:#018x} after {previous:#018x}")]
     Disorder {
         /// The key that came first.

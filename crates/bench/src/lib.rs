@@ -22,7 +22,8 @@
 //! | [`side`] | what is measured, seen by the harness |
 //! | [`sides`] | the adapters and the one place that builds them by name |
 //! | [`keys`], [`chooser`], [`rng`] | records, and which of them an operation meets |
-//! | [`mix`], [`slice`] | the work, and one timed slice of it on some threads |
+//! | [`record`] | keys and values as bytes, of any size |
+//! | [`mix`], [`slice`], [`worker`], [`pace`] | the work, one timed slice of it, one thread of that, the open loop |
 //! | [`verify`] | the final scan |
 //! | [`compare`] | rounds over sides: the interleaving |
 //! | [`table`], [`report`] | the figures of a run; how they are shown, and the JSON lines |
@@ -36,6 +37,8 @@ pub mod error;
 pub mod keys;
 pub mod machine;
 pub mod mix;
+pub mod pace;
+pub mod record;
 pub mod recovery;
 pub mod report;
 pub mod rng;
@@ -45,3 +48,4 @@ pub mod slice;
 pub mod space;
 pub mod table;
 pub mod verify;
+pub mod worker;

@@ -7,9 +7,9 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use pando_bench::args::{ChildArgs, Cli, Command, CostsArgs, RecoveryArgs, RunArgs, SpaceArgs};
-use pando_bench::chooser::KeyChoice;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::Error;
+use pando_bench::record::Shape;
 use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::report::{self, Spread, duration};
 use pando_bench::sides::{self, BuildOptions, SideName};
@@ -25,8 +25,8 @@ fn main() -> ExitCode {
         Command::Space(args) => measure_space(&args),
         Command::RecoveryChild(args) => be_child(&args),
         Command::Sides => {
-            for (name, what) in sides::SIDES {
-                println!("{name:<20} {what}");
+            for entry in sides::SIDES {
+                println!("{:<20} {}", entry.name, entry.what);
             }
             Ok(())
         }
@@ -51,9 +51,11 @@ fn progress() -> ProgressBar {
     bar
 }
 
-fn entrants(names: &[SideName], options: &BuildOptions) -> Vec<Entrant> {
-    let entrant =
-        |&name: &SideName| Entrant { name: name.to_string(), build: sides::builder(name, options) };
+fn entrants(names: &[SideName], shape: Shape, options: &BuildOptions) -> Vec<Entrant> {
+    let entrant = |&name: &SideName| Entrant {
+        name: name.to_string(),
+        build: sides::builder(name, shape, options),
+    };
     names.iter().map(entrant).collect()
 }
 
@@ -69,14 +71,16 @@ fn run(args: &RunArgs) -> Outcome {
         records: args.records,
         threads: args.threads.clone(),
         keys: args.keys,
+        shape: Shape { key_bytes: args.key_bytes, value_bytes: args.value_bytes },
         rounds: args.rounds,
         time: Duration::from_secs_f64(args.seconds),
         batch: args.batch.unwrap_or(args.records / 20).max(1),
         sample_every: args.sample_every,
+        rate_ops_per_second: args.rate,
         seed: args.seed,
     };
     let progress = progress();
-    let rows = compare::run(&plan, &entrants(&args.sides, &options), &progress)?;
+    let rows = compare::run(&plan, &entrants(&args.sides, plan.shape, &options), &progress)?;
     progress.finish_and_clear();
     print!("{}", report::table(&rows));
     if let Some(path) = &args.json {
@@ -128,15 +132,22 @@ fn measure_space(args: &SpaceArgs) -> Outcome {
         mixes: Vec::new(),
         records: 0,
         threads: Vec::new(),
-        keys: KeyChoice::Uniform,
+        keys: None,
+        shape: Shape::EIGHT,
         rounds: 1,
         time: Duration::ZERO,
         batch: 0,
         sample_every: 16,
+        rate_ops_per_second: None,
         seed: 1,
     };
     let progress = progress();
-    let table = space::table(&plan, &args.records, &entrants(&args.sides, &options), &progress)?;
+    let table = space::table(
+        &plan,
+        &args.records,
+        &entrants(&args.sides, plan.shape, &options),
+        &progress,
+    )?;
     progress.finish_and_clear();
     print!("{table}");
     Ok(())

@@ -6,14 +6,19 @@
 
 use std::ops::Range;
 
+pub use pando_index::Order;
+
 use crate::error::Fault;
+use crate::record::Records;
+pub use crate::record::Shape;
 use crate::slice::{self, Outcome, Slice};
 use crate::verify;
 
 /// Why a side did not do what it was asked to.
-pub type Refusal = pando_index::Error;
+pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
-/// An ordered map from 8-byte keys to 8-byte values that many threads use at once.
+/// An ordered map from byte strings to byte strings that many threads use at once; keys are
+/// ordered bytewise.
 pub trait Side: Send + Sync {
     /// Whether a get may miss a key while another thread replaces its value: a fault that the
     /// harness lives with for a peer, on record. Such misses are counted and reported, and each
@@ -21,19 +26,26 @@ pub trait Side: Send + Sync {
     const REPLACING_HIDES_KEY: bool = false;
 
     /// Adds a record; false, with nothing changed, if its key is there.
-    fn insert_new(&self, key: u64, value: u64) -> Result<bool, Refusal>;
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal>;
 
     /// Replaces the value of a key that the caller knows to be there.
-    fn upsert(&self, key: u64, value: u64) -> Result<(), Refusal>;
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
 
-    /// The value of `key`.
-    fn get(&self, key: u64) -> Result<Option<u64>, Refusal>;
+    /// Calls `visit` with the value of `key` if it is there; whether it is.
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal>;
 
     /// Removes a record; false if its key is absent.
-    fn delete(&self, key: u64) -> Result<bool, Refusal>;
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal>;
 
-    /// Visits up to `limit` records from `from`, included, upwards.
-    fn scan(&self, from: u64, limit: u64, visit: impl FnMut(u64, u64)) -> Result<(), Refusal>;
+    /// Visits up to `limit` records from `from`, included, upwards or downwards. Refuses (an error
+    /// that says so) a direction that the map has not.
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal>;
 
     /// The number of records, while nobody writes.
     fn count(&self) -> Result<u64, Refusal>;
@@ -43,7 +55,7 @@ pub trait Side: Send + Sync {
         None
     }
 
-    /// The bytes that the side's file takes, if it has one.
+    /// The bytes that the side's files take, if it has any.
     fn file_bytes(&self) -> Option<u64> {
         None
     }
@@ -58,7 +70,7 @@ pub trait Subject: Send + Sync {
     fn check_count(&self, due: u64) -> Result<(), Fault>;
 
     /// Compares every record with those that are due.
-    fn check_all(&self, live: &Range<u64>) -> Result<(), Fault>;
+    fn check_all(&self, records: Records, live: &Range<u64>) -> Result<(), Fault>;
 
     /// See [`Side::footprint_bytes`].
     fn footprint_bytes(&self) -> Option<u64>;
@@ -76,8 +88,8 @@ impl<S: Side> Subject for S {
         verify::count(self, due)
     }
 
-    fn check_all(&self, live: &Range<u64>) -> Result<(), Fault> {
-        verify::all(self, live)
+    fn check_all(&self, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+        verify::all(self, records, live)
     }
 
     fn footprint_bytes(&self) -> Option<u64> {

@@ -96,8 +96,8 @@ impl<'run> Table<'run> {
         let due = cell.all.elapsed.as_secs_f64() * threads.min(cores.max(1)) as f64;
         Row {
             side: self.entrants[side].name.clone(),
-            mix: plan.mixes[mix].name(),
-            keys: plan.keys.to_string(),
+            mix: plan.mixes[mix].name,
+            keys: plan.keys_of(&plan.mixes[mix]).to_string(),
             records: plan.records,
             threads,
             ops_per_second: Spread::of(&cell.ops_per_second).median,
