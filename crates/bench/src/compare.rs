@@ -9,11 +9,12 @@
 //! With both mixes in a run, the size comes back to the loaded one in every round.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
 use crate::chooser::{Chooser, KeyChoice};
+use crate::conditions::Conditions;
 use crate::error::{Error, Fault};
 use crate::machine;
 use crate::mix::{Mix, Work};
@@ -30,8 +31,6 @@ const LOAD_SLICES: u64 = 20;
 /// What is compared, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The side that the others are divided by; the first one if none is named.
-    pub base: Option<String>,
     /// Mixes of a round.
     pub mixes: Vec<Mix>,
     /// Records loaded before the first round.
@@ -54,6 +53,11 @@ pub struct Plan {
     pub rate_ops_per_second: Option<f64>,
     /// Seed of all operations.
     pub seed: u64,
+    /// No round is begun that is not likely to end within this time from the start, the first
+    /// excepted.
+    pub time_limit: Option<Duration>,
+    /// What the figures are taken on.
+    pub conditions: Conditions,
 }
 
 impl Plan {
@@ -85,14 +89,13 @@ struct Contestant<'run> {
     bytes_per_record: Option<f64>,
 }
 
-/// Runs `plan` over `entrants`; each tick of `progress` is one slice.
+/// Runs `plan` over `entrants`, the first of which the others are divided by; each tick of `progress` is one slice.
 pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<Vec<Row>, Error> {
-    let base = base_of(plan, entrants)?;
     check_deletes(plan)?;
     let run = Run::new(plan, progress);
     progress.set_length(run.ticks(entrants.len()));
 
-    let mut table = Table::new(plan, entrants, base);
+    let mut table = Table::new(plan, entrants);
     run.loads(entrants, &mut table)?;
     if plan.mixes.iter().all(|mix| mix.work == Work::Load) {
         return Ok(table.rows());
@@ -140,14 +143,6 @@ pub fn bytes_per_record(
     Ok(Space { used: contestant.bytes_per_record, file })
 }
 
-fn base_of(plan: &Plan, entrants: &[Entrant]) -> Result<usize, Error> {
-    let Some(base) = &plan.base else { return Ok(0) };
-    entrants.iter().position(|entrant| entrant.name == *base).ok_or_else(|| Error::UnknownBase {
-        base: base.clone(),
-        sides: entrants.iter().map(|entrant| entrant.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
-}
-
 /// The least that is ever live is asked for by reads and scans, so it must not be nothing.
 fn check_deletes(plan: &Plan) -> Result<(), Error> {
     let slices = (plan.rounds * plan.threads.len()) as u64;
@@ -176,6 +171,7 @@ struct Run<'run> {
     /// What picks the records of each mix of the plan.
     choosers: Vec<Chooser>,
     progress: &'run ProgressBar,
+    begun: Instant,
 }
 
 impl<'run> Run<'run> {
@@ -189,7 +185,8 @@ impl<'run> Run<'run> {
                 None => Chooser::new(keys, plan.records),
             });
         }
-        Self { plan, records: plan.records_of_run(), choosers, progress }
+        let records = plan.records_of_run();
+        Self { plan, records, choosers, progress, begun: Instant::now() }
     }
 
     fn ticks(&self, sides: usize) -> u64 {
@@ -259,7 +256,11 @@ impl<'run> Run<'run> {
         let Some(mix) = self.plan.mixes.iter().position(|mix| mix.work == Work::Load) else {
             return Ok(());
         };
+        let begun = Instant::now();
         for round in 0..self.plan.rounds {
+            if round > 0 && self.is_too_late(begun.elapsed() / round as u32) {
+                break;
+            }
             for (index, &threads) in self.plan.threads.iter().enumerate() {
                 for side in turns(round, entrants.len()) {
                     let (loaded, outcome) = self.load(threads, &entrants[side])?;
@@ -276,7 +277,11 @@ impl<'run> Run<'run> {
         contestants: &mut [Contestant<'_>],
         table: &mut Table<'_>,
     ) -> Result<(), Error> {
+        let begun = Instant::now();
         for round in 0..self.plan.rounds {
+            if round > 0 && self.is_too_late(begun.elapsed() / round as u32) {
+                break;
+            }
             for (index, &threads) in self.plan.threads.iter().enumerate() {
                 for (mix_index, &mix) in self.plan.mixes.iter().enumerate() {
                     if mix.work == Work::Load {
@@ -299,6 +304,11 @@ impl<'run> Run<'run> {
             }
         }
         Ok(())
+    }
+
+    /// Whether what takes `next` more would end after the time limit.
+    fn is_too_late(&self, next: Duration) -> bool {
+        self.plan.time_limit.is_some_and(|limit| self.begun.elapsed() + next > limit)
     }
 
     fn one(

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::replay::Difference;
 use crate::side::Refusal;
 
 /// A side did something that it must not do; each names the key.
@@ -123,14 +124,6 @@ pub enum Error {
         /// The reason given.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The base of the ratios is not among the sides.
-    #[error("the base {base} is not among the sides {sides}")]
-    UnknownBase {
-        /// What was asked for.
-        base: String,
-        /// The sides of the run.
-        sides: String,
-    },
     /// More records are to be deleted than are there.
     #[error(
         "deletes of {batch} records a round for {slices} slices leave none of {records}; ask for a smaller --batch, or for inserts too"
@@ -151,6 +144,34 @@ pub enum Error {
         /// The reason given.
         source: std::io::Error,
     },
+    /// A line of a file of operations is not one.
+    #[error("{path}, line {line}: {what}")]
+    ReplayLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A side answered an operation of a file otherwise than the model.
+    #[error("{side}, {file}, {}: {} was found; {} was due",
+        .difference.line.map_or("at the end".to_owned(), |line| format!("line {line}")),
+        .difference.found, .difference.due)]
+    ReplayDiffers {
+        /// The side's name.
+        side: String,
+        /// The file's name.
+        file: String,
+        /// What differs, and where.
+        difference: Difference,
+    },
+    /// Words of the command line that cannot go together.
+    #[error("{0}")]
+    Usage(String),
+    /// A plot could not be drawn.
+    #[error("cannot draw a plot: {0}")]
+    Plot(String),
     /// A child process did not do its part.
     #[error("the child process of the recovery test {what}")]
     Child {

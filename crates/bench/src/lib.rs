@@ -26,20 +26,27 @@
 //! | [`mix`], [`slice`], [`worker`], [`pace`] | the work, one timed slice of it, one thread of that, the open loop |
 //! | [`verify`] | the final scan |
 //! | [`compare`] | rounds over sides: the interleaving |
-//! | [`table`], [`report`] | the figures of a run; how they are shown, and the JSON lines |
+//! | [`replay`] | a file of operations on every side, answers compared |
+//! | [`table`], [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
+//! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
+//! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 
 pub mod args;
 pub mod chooser;
+pub mod commands;
 pub mod compare;
+pub mod conditions;
 pub mod costs;
 pub mod error;
 pub mod keys;
 pub mod machine;
 pub mod mix;
 pub mod pace;
+pub mod page;
 pub mod record;
 pub mod recovery;
+pub mod replay;
 pub mod report;
 pub mod rng;
 pub mod side;

@@ -198,6 +198,11 @@ impl Mix {
         }
     }
 
+    /// Whether it scans downwards.
+    pub fn is_descending(&self) -> bool {
+        self.scan().is_some_and(|scan| scan.order == Order::Descending)
+    }
+
     /// A number that no other mix has.
     pub fn ordinal(&self) -> u64 {
         Self::ALL.iter().position(|mix| mix == self).unwrap_or(Self::ALL.len()) as u64

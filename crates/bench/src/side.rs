@@ -4,6 +4,7 @@
 //! costs what it would cost that library's user. [`Subject`] is the same thing with its type
 //! forgotten: one virtual call a slice, none an operation.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use pando_index::Order;
@@ -11,6 +12,8 @@ pub use pando_index::Order;
 use crate::error::Fault;
 use crate::record::Records;
 pub use crate::record::Shape;
+use crate::replay::parse::Operation;
+use crate::replay::{self, Answer, Difference};
 use crate::slice::{self, Outcome, Slice};
 use crate::verify;
 
@@ -72,6 +75,12 @@ pub trait Subject: Send + Sync {
     /// Compares every record with those that are due.
     fn check_all(&self, records: Records, live: &Range<u64>) -> Result<(), Fault>;
 
+    /// Does a part of a file of operations and compares its answers with those that are due.
+    fn replay(&self, operations: &[Operation], due: &[Answer]) -> Result<Outcome, Difference>;
+
+    /// Compares every record with those of the model of a replay.
+    fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference>;
+
     /// See [`Side::footprint_bytes`].
     fn footprint_bytes(&self) -> Option<u64>;
 
@@ -90,6 +99,14 @@ impl<S: Side> Subject for S {
 
     fn check_all(&self, records: Records, live: &Range<u64>) -> Result<(), Fault> {
         verify::all(self, records, live)
+    }
+
+    fn replay(&self, operations: &[Operation], due: &[Answer]) -> Result<Outcome, Difference> {
+        replay::part(self, operations, due)
+    }
+
+    fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference> {
+        replay::check_records(self, model)
     }
 
     fn footprint_bytes(&self) -> Option<u64> {

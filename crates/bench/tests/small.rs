@@ -37,14 +37,14 @@ fn every_mix_runs_on_every_side() {
     for row in &rows {
         assert!(row.operations > 0 && row.latency_samples > 0, "{row:?}");
         assert_eq!(row.scaling.is_some(), row.threads == 3);
-        assert!(row.ratio_min <= row.ratio_to_base && row.ratio_to_base <= row.ratio_max);
-        match row.mix {
+        assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
+        match row.mix.as_str() {
             "load" => assert_eq!(row.operations, plan.records),
             "insert" | "delete" | "ycsb-d" | "ycsb-e" => assert_eq!(row.operations, plan.batch),
             _ => {}
         }
         if row.side == sides[0].name {
-            assert_eq!(row.ratio_to_base, 1.0);
+            assert_eq!(row.ratio_to_first, 1.0);
         }
     }
     let table = report::table(&rows);
@@ -95,8 +95,8 @@ fn json_lines_carry_every_field() {
     assert_eq!(text.lines().count(), sides.len());
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
-        for field in "side mix keys records threads ops_per_second p50_ns p99_ns p999_ns max_ns \
-                      bytes_per_record ratio_to_base ratio_min ratio_max rounds"
+        for field in "side mix keys records threads cpu_model kernel pool_file_system durability ops_per_second p50_ns p99_ns p999_ns max_ns \
+                      bytes_per_record ratio_to_first ratio_min ratio_max rounds"
             .split_whitespace()
         {
             assert!(row.get(field).is_some(), "{field} in {line}");
@@ -170,12 +170,26 @@ fn the_final_scan_names_the_key() {
     assert!(matches!(invented, Fault::Invented { key, .. } if key == key_of(99)), "{invented}");
 }
 
+/// One key in a million is dropped, and the count is a lie: only reads can find out. The record is
+/// near the end of the loaded ones, and the million is not reached, so that the test is small;
+/// by hand: `PANDO_BENCH_PLANT_RECORDS=2000000`.
+#[test]
+fn a_key_in_a_million_is_missed_and_named() {
+    let records = std::env::var("PANDO_BENCH_PLANT_RECORDS")
+        .map_or(20_000, |text| text.parse::<u64>().unwrap());
+    let victim = records.min(1_000_000) - 7;
+    let plan = Plan { records, mixes: vec![Mix::READ], threads: vec![2], ..small_plan() };
+    let side = entrant("planted", move || Planted::new(Plant::ForgetOneInAMillion(victim)));
+    let found = compare::run(&plan, &[side], &ProgressBar::hidden());
+    let Err(Error::Fault { side, fault, .. }) = found else { panic!("it was not caught") };
+    let Fault::Lost { number, .. } = fault else { panic!("not a lost key: {fault}") };
+    assert_eq!((side.as_str(), number % 1_000_000), ("planted", victim));
+    assert!(fault.to_string().contains(&format!("record {number}")), "{fault}");
+}
+
 #[test]
 fn impossible_plans_are_refused() {
     let sides = all_sides(Shape::EIGHT);
-    let plan = Plan { base: Some("nobody".to_owned()), ..small_plan() };
-    let refused = compare::run(&plan, &sides, &ProgressBar::hidden());
-    assert!(matches!(refused, Err(Error::UnknownBase { .. })));
     let plan = Plan { mixes: vec![Mix::DELETE], batch: 1_000, ..small_plan() };
     let refused = compare::run(&plan, &sides, &ProgressBar::hidden());
     assert!(matches!(refused, Err(Error::TooManyDeletes { .. })));
@@ -206,6 +220,7 @@ fn a_killed_pool_comes_back() {
     let plan = RecoveryPlan {
         records: 2_000,
         cycles: 3,
+        prefix: Vec::new(),
         executable: env!("CARGO_BIN_EXE_pando-bench").into(),
         build: BuildOptions::default(),
         seed: 1,

@@ -5,6 +5,7 @@
 //! write.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -36,6 +37,17 @@ impl<Map> Locked<Map> {
     }
 }
 
+/// Adds a record; false, with nothing changed, if its key is there.
+fn add<Key: Ord, Value>(map: &mut BTreeMap<Key, Value>, key: Key, value: Value) -> bool {
+    match map.entry(key) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(room) => {
+            room.insert(value);
+            true
+        }
+    }
+}
+
 /// A limit as the standard library's iterators take it.
 pub(super) fn limit_of(limit: u64) -> usize {
     limit.min(usize::MAX as u64) as usize
@@ -44,7 +56,7 @@ pub(super) fn limit_of(limit: u64) -> usize {
 impl Side for LockedIntegers {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         let (key, value) = (key_word(key)?, value_word(value)?);
-        Ok(self.write().insert(key, value).is_none())
+        Ok(add(&mut self.write(), key, value))
     }
 
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
@@ -89,7 +101,7 @@ impl Side for LockedIntegers {
 impl Side for LockedBytes {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         let (key, value) = (key.into(), value.into());
-        Ok(self.write().insert(key, value).is_none())
+        Ok(add(&mut self.write(), key, value))
     }
 
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
