@@ -1,0 +1,94 @@
+//! Easy Lock-Free Indexing in Non-Volatile Memory (Wang, Levandoski, Larson; ICDE 2018): the
+//! experiments that can be run today.
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use super::Error;
+use super::arrays::array::Method;
+use super::arrays::{self, Row, report};
+use super::experiment::{Paper, Settings};
+use super::outcome::{Measured, Outcome, Published};
+use crate::report::{Spread, count};
+
+/// The paper, and what it measured on.
+pub const PAPER: Paper = Paper {
+    short: "pmwcas",
+    title: "Wang, Levandoski, Larson: Easy Lock-Free Indexing in Non-Volatile Memory",
+    conditions: "arrays: Xeon E3-1245 v3 3.4 GHz, 4 cores, 8 threads; indexes: 4 x Xeon E5-4620 2.2 GHz, 64 threads; DRAM, CLFLUSH; 3 runs, mean",
+};
+
+/// Words that each operation of figure 5 changes.
+const FIGURE_5_WORDS: usize = 4;
+/// Attempts of each thread that are counted.
+const COUNTED: u64 = 2_000;
+
+/// What the text of section 7.5 says persistence costs, by words of the array.
+fn published(array_words: u64) -> Option<Published> {
+    match array_words {
+        100 => Some(Published::text("25 to 40", "1 to 8 threads, CLFLUSH")),
+        1_000_000 => Some(Published::text("7 to 17", "1 to 8 threads, CLFLUSH")),
+        10_000_000 => Some(Published::text("6 to 15", "1 to 8 threads, CLFLUSH")),
+        _ => None,
+    }
+}
+
+/// Figure 5: operations of four words on arrays of all sizes, volatile and persistent.
+pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let plan = arrays::Plan {
+        arrays: settings.records.map_or(vec![100, 10_000, 1_000_000], |words| vec![words]),
+        methods: vec![Method::Pmwcas(FIGURE_5_WORDS)],
+        threads: settings.threads.clone().unwrap_or_else(|| vec![1, 2, 4]),
+        domains: vec!["volatile", "process", "adr"],
+        rounds: settings.rounds.unwrap_or(5),
+        time: settings.time.unwrap_or(Duration::from_millis(200)),
+        counted: COUNTED,
+        seed: settings.seed,
+        build: settings.build.clone(),
+    };
+    let rows = arrays::run(&plan, progress)?;
+    let mut outcome = Outcome {
+        conditions: format!(
+            "PMwCAS of {FIGURE_5_WORDS} words, {} rounds of {} ms, pools in {}",
+            plan.rounds,
+            plan.time.as_millis(),
+            plan.build.pool_dir.display()
+        ),
+        appendix: report::table(&rows),
+        ..Outcome::default()
+    };
+    for row in &rows {
+        let what =
+            format!("{} words, {} threads, {}", count(row.array_words), row.threads, row.domain);
+        let of = |what: &str| what.to_owned();
+        let throughput = Measured::exact(row.ops_per_second / 1e6, of(""));
+        outcome.push(format!("{what}: throughput"), "M successes/s", None, Some(throughput));
+        let success = Measured::exact(row.success_rate * 100.0, of(""));
+        outcome.push(format!("{what}: success rate"), "%", None, Some(success));
+        if row.domain != "volatile" {
+            let paper = published(row.array_words).filter(|_| row.domain == "adr");
+            outcome.push(format!("{what}: cost of persistence"), "%", paper, Some(slowdown(row)));
+        }
+        if let Some(cost) = row.cost.filter(|_| row.domain == "adr") {
+            for (unit, figure) in
+                [("swaps", cost.swaps), ("flushes", cost.flushes), ("fences", cost.fences)]
+            {
+                let ours = Measured::exact(figure, of("counted"));
+                outcome.push(format!("{what}: an attempt"), unit, None, Some(ours));
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// How much slower than the base, in percent.
+fn slowdown(row: &Row) -> Measured {
+    let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+    let spread = Spread {
+        median: percent(row.ratio_to_base),
+        min: percent(row.ratio_max),
+        max: percent(row.ratio_min),
+    };
+    Measured::new(spread, format!("{} against {}", row.domain, row.base))
+}
