@@ -46,6 +46,7 @@ pub mod pace;
 pub mod page;
 pub mod record;
 pub mod papers;
+pub mod profile;
 pub mod recovery;
 pub mod replay;
 pub mod report;

@@ -18,9 +18,13 @@
 
 pub mod arrays;
 pub mod catalogue;
+pub mod command;
 pub mod experiment;
+pub mod nbtree;
 pub mod outcome;
 pub mod pmwcas;
+pub mod sizes;
+pub mod trees;
 
 pub use catalogue::{EXPERIMENTS, find};
 pub use experiment::{Built, Experiment, Settings, run};
