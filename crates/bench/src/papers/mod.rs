@@ -17,6 +17,7 @@
 //! | [`pmwcas`], [`bztree`], [`nbtree`] | the experiments of those papers that can be run today |
 
 pub mod arrays;
+pub mod bztree;
 pub mod catalogue;
 pub mod command;
 pub mod experiment;

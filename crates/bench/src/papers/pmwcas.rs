@@ -9,7 +9,11 @@ use super::Error;
 use super::arrays::array::Method;
 use super::arrays::{self, Row, report};
 use super::experiment::{Paper, Settings};
+use super::bztree::{self, Grid};
 use super::outcome::{Measured, Outcome, Published};
+use crate::chooser::KeyChoice;
+use crate::mix::Mix;
+use crate::record::Shape;
 use crate::report::{Spread, count};
 
 /// The paper, and what it measured on.
@@ -18,6 +22,12 @@ pub const PAPER: Paper = Paper {
     title: "Wang, Levandoski, Larson: Easy Lock-Free Indexing in Non-Volatile Memory",
     conditions: "arrays: Xeon E3-1245 v3 3.4 GHz, 4 cores, 8 threads; indexes: 4 x Xeon E5-4620 2.2 GHz, 64 threads; DRAM, CLFLUSH; 3 runs, mean",
 };
+
+/// Figure 6b: upserts alone.
+const UPSERT: Mix = bztree::blend("upserts", "upserts of records that are there", [0, 100, 0], 0);
+/// Figure 6d: the paper's realistic mix.
+const REALISTIC: Mix =
+    bztree::blend("realistic", "64 % gets, 16 % scans of 10, 20 % upserts", [64, 20, 16], 0);
 
 /// Words that each operation of figure 5 changes.
 const FIGURE_5_WORDS: usize = 4;
@@ -91,4 +101,49 @@ fn slowdown(row: &Row) -> Measured {
         max: percent(row.ratio_min),
     };
     Measured::new(spread, format!("{} against {}", row.domain, row.base))
+}
+
+/// Figure 6: reads, upserts, deletes and a mix, on CAS, MwCAS and PMwCAS.
+///
+/// The indexes of the figure do not exist here yet. BzTree is built on PMwCAS as they are, so what
+/// persistence costs can be shown on it; crossbeam's skip list is built on CAS.
+pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
+    let grid = Grid {
+        sides: &["bztree:volatile-file", "bztree:adr", "skiplist"],
+        mixes: &mixes,
+        keys: KeyChoice::Uniform,
+        shape: Shape::EIGHT,
+        records: 200_000,
+    };
+    let (plan, rows) = bztree::rows(&grid, settings, progress)?;
+    let mut outcome = Outcome { conditions: bztree::conditions(&plan), ..Outcome::default() };
+    let variant = |side: &str| match side {
+        "bztree:volatile-file" => "MwCAS (bztree)",
+        "bztree:adr" => "PMwCAS (bztree:adr)",
+        _ => "CAS (skiplist)",
+    };
+    for row in &rows {
+        let what = format!("{}, {} threads, {}", row.mix, row.threads, variant(&row.side));
+        outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
+    }
+    for row in rows.iter().filter(|row| row.side == "bztree:adr") {
+        let paper = match row.mix {
+            _ if Some(&row.threads) != plan.threads.iter().max() => None,
+            "read-only" => Some(Published::text("about 0", "Bw-tree, PMwCAS against CAS")),
+            "upserts" => Some(Published::text("15", "Bw-tree, PMwCAS against MwCAS")),
+            "insert" | "delete" => Some(Published::text("13", "skip list, PMwCAS against CAS")),
+            _ => Some(Published::text("6", "Bw-tree, PMwCAS against CAS; skip list 3 to 8")),
+        };
+        let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+        let spread = Spread {
+            median: percent(row.ratio_to_base),
+            min: percent(row.ratio_max),
+            max: percent(row.ratio_min),
+        };
+        let ours = Measured::new(spread, "PMwCAS against MwCAS, bztree");
+        let what = format!("{}, {} threads, cost of persistence", row.mix, row.threads);
+        outcome.push(what, "%", paper, Some(ours));
+    }
+    Ok(outcome)
 }

@@ -14,7 +14,7 @@ use pando_index::RangeIndex;
 use pando_pmem::layout::{DESCRIPTORS_OFF, PARTICIPANT_COUNT, PARTITION_BYTES};
 use pando_pmem::{Domain, DomainKind};
 
-use super::{Error, trees};
+use super::{Error, bztree, trees};
 use crate::keys::key_of;
 use crate::rng::Rng;
 use crate::sides::{BuildError, BuildOptions};
@@ -127,7 +127,7 @@ impl Kind {
 /// Runs `operations` of each kind on trees of their own and counts; pages of 1 KiB.
 pub fn count(operations: u64, build: &BuildOptions) -> Result<Vec<Kind>, Error> {
     let refused = |source| Error::Refused { what: "counting the words of a PMwCAS", source };
-    let inline = Options { leaf_bytes: 1024, inner_bytes: 1024, ..Options::default() };
+    let inline = bztree::PAGES_OF_1_KIB;
     let pointer = Options { value_mode: ValueMode::Pointer, ..inline };
     let one = |name, paper, options, action| {
         let sequences = one_kind(operations, build, options, action).map_err(refused)?;

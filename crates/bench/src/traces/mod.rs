@@ -16,6 +16,7 @@
 //! | [`text`] | a trace as lines of text, for `--replay` |
 //! | [`runner`] | replays a trace on sides, interleaved and checked |
 
+pub mod command;
 pub mod dedup;
 pub mod game;
 pub mod runner;
