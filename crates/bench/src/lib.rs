@@ -47,6 +47,7 @@ pub mod page;
 pub mod record;
 pub mod papers;
 pub mod profile;
+pub mod record;
 pub mod recovery;
 pub mod replay;
 pub mod report;

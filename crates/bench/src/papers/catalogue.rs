@@ -52,10 +52,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "BzTree against the Bw-tree under four mixes, uniform keys",
         index: "BzTree",
         built: Built::Partly(bztree::throughput::figure_4, bztree::NO_BW_TREE),
-        differs: &[
-            FEW_CORES,
-            STAND_INS,
-        ],
+        differs: &[FEW_CORES, STAND_INS],
     },
     Experiment {
         name: "bztree:fig5",

@@ -41,6 +41,11 @@ impl Settings {
     }
 }
 
+/// A number of threads in words.
+pub fn in_threads(threads: usize) -> String {
+    if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
+}
+
 /// What a paper measured on and how, in one line each.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {

@@ -8,8 +8,8 @@ use indicatif::ProgressBar;
 use super::Error;
 use super::arrays::array::Method;
 use super::arrays::{self, Row, report};
-use super::experiment::{Paper, Settings};
 use super::bztree::{self, Grid};
+use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
 use crate::chooser::KeyChoice;
 use crate::mix::Mix;
@@ -69,8 +69,12 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         ..Outcome::default()
     };
     for row in &rows {
-        let what =
-            format!("{} words, {} threads, {}", count(row.array_words), row.threads, row.domain);
+        let what = format!(
+            "{} words, {}, {}",
+            count(row.array_words),
+            in_threads(row.threads),
+            row.domain
+        );
         let of = |what: &str| what.to_owned();
         let throughput = Measured::exact(row.ops_per_second / 1e6, of(""));
         outcome.push(format!("{what}: throughput"), "M successes/s", None, Some(throughput));
@@ -124,7 +128,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         _ => "CAS (skiplist)",
     };
     for row in &rows {
-        let what = format!("{}, {} threads, {}", row.mix, row.threads, variant(&row.side));
+        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), variant(&row.side));
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
     for row in rows.iter().filter(|row| row.side == "bztree:adr") {
@@ -142,7 +146,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             max: percent(row.ratio_min),
         };
         let ours = Measured::new(spread, "PMwCAS against MwCAS, bztree");
-        let what = format!("{}, {} threads, cost of persistence", row.mix, row.threads);
+        let what = format!("{}, {}, cost of persistence", row.mix, in_threads(row.threads));
         outcome.push(what, "%", paper, Some(ours));
     }
     Ok(outcome)

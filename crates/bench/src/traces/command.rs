@@ -72,10 +72,8 @@ pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError>
     }
     let build = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
     let shape = Shape { key_bytes: trace.key_bytes(), value_bytes: trace.value_bytes() };
-    let entrant = |&side: &SideName| Entrant {
-        name: side.to_string(),
-        build: builder(side, shape, &build),
-    };
+    let entrant =
+        |&side: &SideName| Entrant { name: side.to_string(), build: builder(side, shape, &build) };
     let entrants: Vec<_> = args.sides.iter().map(entrant).collect();
     let plan = Plan { threads: args.threads.clamp(1, 1024), parts: args.parts.clamp(1, 1000) };
     let rows = runner::run(&trace, &entrants, &plan, progress)?;
@@ -130,7 +128,12 @@ pub fn table(rows: &[Row]) -> String {
     out += &format!("  {:<20} {:>8} {:>20}\n", "side", "Mops/s", format!("x {}", first.side));
     for row in rows {
         let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-        out += &format!("  {:<20} {:>8.3} {:>20}\n", row.side, row.ops_per_second / 1e6, ratio.to_string());
+        out += &format!(
+            "  {:<20} {:>8.3} {:>20}\n",
+            row.side,
+            row.ops_per_second / 1e6,
+            ratio.to_string()
+        );
     }
     out
 }

@@ -65,7 +65,9 @@ pub enum Fault {
         action: Action,
     },
     /// A get found another value than the last that was written.
-    #[error("key {key}: a get found another value than version {version}, the last that was written")]
+    #[error(
+        "key {key}: a get found another value than version {version}, the last that was written"
+    )]
     WrongValue {
         /// The key in hexadecimal digits.
         key: String,
@@ -201,12 +203,7 @@ fn name(trace: &Trace, key: u32) -> String {
 }
 
 #[inline]
-fn one<S: Side>(
-    side: &S,
-    trace: &Trace,
-    step: &Step,
-    value: &mut Vec<u8>,
-) -> Result<(), Fault> {
+fn one<S: Side>(side: &S, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Result<(), Fault> {
     let (key, action) = (trace.key(step.key), step.action);
     let refused = |source| Fault::Refused { key: name(trace, step.key), action, source };
     let lost = || Fault::Lost { key: name(trace, step.key), action };

@@ -39,8 +39,7 @@ pub const PAPER: Paper = Paper {
 };
 
 /// What every experiment of this paper differs in.
-pub const NO_BW_TREE: &str =
-    "the Bw-tree that the paper compares with: crossbeam's skip list and a BTreeMap under a lock stand in for it";
+pub const NO_BW_TREE: &str = "the Bw-tree that the paper compares with: crossbeam's skip list and a BTreeMap under a lock stand in for it";
 
 /// Nodes of the paper's size.
 pub const PAGES_OF_1_KIB: Options = Options {
@@ -53,7 +52,12 @@ pub const PAGES_OF_1_KIB: Options = Options {
 };
 
 /// Gets, upserts and scans of 10 by chance; `insert_every` as in [`Blend`].
-pub const fn blend(name: &'static str, what: &'static str, shares: [u64; 3], insert_every: u64) -> Mix {
+pub const fn blend(
+    name: &'static str,
+    what: &'static str,
+    shares: [u64; 3],
+    insert_every: u64,
+) -> Mix {
     let [reads, updates, scans] = shares;
     let scan = Scan { min_records: 10, max_records: 10, order: Order::Ascending };
     let work =
@@ -100,9 +104,10 @@ pub fn build_with(settings: &Settings, options: Options) -> BuildOptions {
 
 /// A side by name.
 pub fn entrant(name: &'static str, shape: Shape, build: &BuildOptions) -> Result<Entrant, Error> {
-    let side = name
-        .parse()
-        .map_err(|reason: String| Error::Refused { what: "naming a side", source: reason.into() })?;
+    let side = name.parse().map_err(|reason: String| Error::Refused {
+        what: "naming a side",
+        source: reason.into(),
+    })?;
     Ok(Entrant { name: name.to_owned(), build: builder(side, shape, build) })
 }
 
@@ -165,6 +170,11 @@ pub fn ratio(row: &Row, first: &str) -> Measured {
 }
 
 /// The row of a side, a mix and a number of threads.
-pub fn find<'rows>(rows: &'rows [Row], side: &str, mix: &Mix, threads: usize) -> Option<&'rows Row> {
+pub fn find<'rows>(
+    rows: &'rows [Row],
+    side: &str,
+    mix: &Mix,
+    threads: usize,
+) -> Option<&'rows Row> {
     rows.iter().find(|row| row.side == side && row.mix == mix.name && row.threads == threads)
 }

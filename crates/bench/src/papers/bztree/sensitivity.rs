@@ -3,7 +3,9 @@
 use indicatif::ProgressBar;
 use pando_bztree::Options;
 
-use super::{Grid, PAGES_OF_1_KIB, READ_HEAVY, READ_ONLY, build_with, conditions, entrant, plan, throughput};
+use super::{
+    Grid, PAGES_OF_1_KIB, READ_HEAVY, READ_ONLY, build_with, conditions, entrant, plan, throughput,
+};
 use crate::chooser::KeyChoice;
 use crate::compare::{self, Entrant, Plan};
 use crate::papers::Error;
@@ -65,8 +67,17 @@ fn key_sizes(
         let at = MIXES.iter().position(|other| other.name == mix.name).unwrap_or(0);
         for (size, bytes) in KEY_BYTES.iter().enumerate() {
             let spread = Spread::of(&found[size][at]);
-            let mega = Spread { median: spread.median / 1e6, min: spread.min / 1e6, max: spread.max / 1e6 };
-            outcome.push(format!("{}, keys of {bytes} bytes", mix.name), "M ops/s", None, Some(Measured::new(mega, "")));
+            let mega = Spread {
+                median: spread.median / 1e6,
+                min: spread.min / 1e6,
+                max: spread.max / 1e6,
+            };
+            outcome.push(
+                format!("{}, keys of {bytes} bytes", mix.name),
+                "M ops/s",
+                None,
+                Some(Measured::new(mega, "")),
+            );
         }
         let last = KEY_BYTES.len() - 1;
         let drops: Vec<_> = found[0][at]
@@ -75,7 +86,12 @@ fn key_sizes(
             .map(|(short, long)| (1.0 - long / short.max(1e-9)) * 100.0)
             .collect();
         let ours = Measured::new(Spread::of(&drops), "8 to 128 bytes");
-        outcome.push(format!("{}, drop with long keys", mix.name), "%", Some(Published::text(drop.0, drop.1)), Some(ours));
+        outcome.push(
+            format!("{}, drop with long keys", mix.name),
+            "%",
+            Some(Published::text(drop.0, drop.1)),
+            Some(ours),
+        );
     }
     Ok(())
 }
@@ -96,20 +112,42 @@ fn free_space(
     for mix in &MIXES {
         let of_mix = || rows.iter().filter(|row| row.mix == mix.name);
         for row in of_mix() {
-            outcome.push(format!("{}, free space of {}", mix.name, row.side), "M ops/s", None, Some(throughput(row)));
+            outcome.push(
+                format!("{}, free space of {}", mix.name, row.side),
+                "M ops/s",
+                None,
+                Some(throughput(row)),
+            );
         }
         let smallest = sides.last().map_or("", |side| side.name.as_str());
         if let Some(row) = of_mix().find(|row| row.side == smallest) {
             let gain = |ratio: f64| (ratio - 1.0) * 100.0;
-            let spread = Spread { median: gain(row.ratio_to_base), min: gain(row.ratio_min), max: gain(row.ratio_max) };
-            let paper = (mix.name == READ_ONLY.name).then(|| Published::text("45", "512 to 32 bytes"));
-            outcome.push(format!("{}, gain with little free space", mix.name), "%", paper, Some(Measured::new(spread, "512 to 32 bytes")));
+            let spread = Spread {
+                median: gain(row.ratio_to_base),
+                min: gain(row.ratio_min),
+                max: gain(row.ratio_max),
+            };
+            let paper =
+                (mix.name == READ_ONLY.name).then(|| Published::text("45", "512 to 32 bytes"));
+            outcome.push(
+                format!("{}, gain with little free space", mix.name),
+                "%",
+                paper,
+                Some(Measured::new(spread, "512 to 32 bytes")),
+            );
         }
         if mix.name == READ_HEAVY.name {
-            let best = of_mix().max_by(|left, right| left.ops_per_second.total_cmp(&right.ops_per_second));
-            let bytes = best.and_then(|row| row.side.split(' ').next()?.parse().ok()).unwrap_or(0.0);
+            let best =
+                of_mix().max_by(|left, right| left.ops_per_second.total_cmp(&right.ops_per_second));
+            let bytes =
+                best.and_then(|row| row.side.split(' ').next()?.parse().ok()).unwrap_or(0.0);
             let paper = Some(Published::text("128", ""));
-            outcome.push(format!("{}, best free space", mix.name), "bytes", paper, Some(Measured::exact(bytes, "")));
+            outcome.push(
+                format!("{}, best free space", mix.name),
+                "bytes",
+                paper,
+                Some(Measured::exact(bytes, "")),
+            );
         }
     }
     Ok(())

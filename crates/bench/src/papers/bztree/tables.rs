@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 
 use super::{BALANCED, Grid, conditions, rows};
 use crate::chooser::KeyChoice;
-use crate::papers::experiment::Settings;
+use crate::papers::experiment::{Settings, in_threads};
 use crate::papers::outcome::{Measured, Outcome, Published};
 use crate::papers::{Error, sizes};
 use crate::profile::{self, Component};
@@ -18,7 +18,10 @@ pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
     let operations = settings.records.unwrap_or(20_000);
     let kinds = sizes::count(operations, &settings.build)?;
     let mut outcome = Outcome {
-        conditions: format!("{} operations of each kind, 1 thread, pages of 1 KiB, counted", count(operations)),
+        conditions: format!(
+            "{} operations of each kind, 1 thread, pages of 1 KiB, counted",
+            count(operations)
+        ),
         ..Outcome::default()
     };
     for kind in &kinds {
@@ -26,13 +29,24 @@ pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
         let paper = Some(Published::text(kind.paper, "each PMwCAS"));
         let words = plain.iter().map(|&words| f64::from(words)).sum();
         let of = format!("{} in {:.1} % of them", listed(plain), share * 100.0);
-        outcome.push(format!("{}, plain", kind.name), "words", paper, Some(Measured::exact(words, of)));
-        let mut others: Vec<_> = kind.sequences.iter().filter(|(sizes, _)| sizes.as_slice() != plain).collect();
+        outcome.push(
+            format!("{}, plain", kind.name),
+            "words",
+            paper,
+            Some(Measured::exact(words, of)),
+        );
+        let mut others: Vec<_> =
+            kind.sequences.iter().filter(|(sizes, _)| sizes.as_slice() != plain).collect();
         others.sort_by(|left, right| right.1.cmp(left.1).then(left.0.cmp(right.0)));
         for (sequence, times) in others.into_iter().take(4) {
             let words = sequence.iter().map(|&words| f64::from(words)).sum();
             let of = format!("{} in {times} of {}", listed(sequence), count(operations));
-            outcome.push(format!("{}, with others", kind.name), "words", None, Some(Measured::exact(words, of)));
+            outcome.push(
+                format!("{}, with others", kind.name),
+                "words",
+                None,
+                Some(Measured::exact(words, of)),
+            );
         }
     }
     for (what, paper) in [
@@ -91,13 +105,22 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
 
 /// Figure 9: where the time goes.
 pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let refused = |source: profile::Error| Error::Refused { what: "the profile", source: source.into() };
-    let executable = std::env::current_exe().and_then(|path| path.canonicalize()).map_err(|source| {
-        Error::Refused { what: "finding this program, which is to be profiled", source: source.into() }
-    })?;
+    let refused =
+        |source: profile::Error| Error::Refused { what: "the profile", source: source.into() };
+    let executable =
+        std::env::current_exe().and_then(|path| path.canonicalize()).map_err(|source| {
+            Error::Refused {
+                what: "finding this program, which is to be profiled",
+                source: source.into(),
+            }
+        })?;
     let plan = |read_percent| profile::Plan {
         records: settings.records.unwrap_or(1_000_000),
-        threads: settings.threads.as_ref().and_then(|threads| threads.first().copied()).unwrap_or(1),
+        threads: settings
+            .threads
+            .as_ref()
+            .and_then(|threads| threads.first().copied())
+            .unwrap_or(1),
         read_percent,
         domain: "volatile".to_owned(),
         time: settings.time.unwrap_or(Duration::from_secs(5)),
@@ -106,9 +129,9 @@ pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     };
     let mut outcome = Outcome {
         conditions: format!(
-            "{} records, {} threads, default options, {} s of samples by the clock, kernel left out",
+            "{} records, {}, default options, {} s of samples by the clock, kernel left out",
             count(plan(50).records),
-            plan(50).threads,
+            in_threads(plan(50).threads),
             plan(50).time.as_secs_f64()
         ),
         ..Outcome::default()
@@ -131,9 +154,13 @@ pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             "balanced" => Published::text("61", "inner and leaf search"),
             _ => Published::text("78", "not write-intensive"),
         };
-        outcome.push(format!("{mix}: inner and leaf search"), "%", Some(paper), Some(Measured::exact(search, of)));
+        outcome.push(
+            format!("{mix}: inner and leaf search"),
+            "%",
+            Some(paper),
+            Some(Measured::exact(search, of)),
+        );
         progress.inc(1);
     }
     Ok(outcome)
 }
-

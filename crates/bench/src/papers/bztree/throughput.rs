@@ -9,7 +9,7 @@ use super::{
 use crate::chooser::KeyChoice;
 use crate::mix::Mix;
 use crate::papers::Error;
-use crate::papers::experiment::Settings;
+use crate::papers::experiment::{Settings, in_threads};
 use crate::papers::outcome::{Measured, Outcome, Published};
 use crate::record::Shape;
 use crate::report::{Row, Spread};
@@ -36,7 +36,7 @@ fn compared(
     outcome.conditions = conditions(&plan);
     for mix in grid.mixes {
         for row in rows.iter().filter(|row| row.mix == mix.name) {
-            let what = format!("{label}{}, {} threads, {}", mix.name, row.threads, row.side);
+            let what = format!("{label}{}, {}, {}", mix.name, in_threads(row.threads), row.side);
             outcome.push(what, "M ops/s", None, Some(throughput(row)));
         }
     }
@@ -44,7 +44,7 @@ fn compared(
         for &threads in &plan.threads {
             let Some(row) = find(&rows, OURS, mix, threads) else { continue };
             let paper = says(mix).filter(|_| Some(&threads) == plan.threads.iter().max());
-            let what = format!("{label}{}, {threads} threads, ratio", mix.name);
+            let what = format!("{label}{}, {}, ratio", mix.name, in_threads(threads));
             outcome.push(what, "x", paper, Some(ratio(row, grid.sides[0])));
         }
     }
@@ -81,7 +81,9 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let mixes = [READ_ONLY, BALANCED];
     compared(&mut outcome, "zipfian: ", &grid(&mixes, zipfian), settings, says, progress)?;
     let says: Says = |mix| match mix.name {
-        "balanced, ascending inserts" => Some(Published::derived("1.62", "34M / 21M ops/s, 48 threads")),
+        "balanced, ascending inserts" => {
+            Some(Published::derived("1.62", "34M / 21M ops/s, 48 threads"))
+        }
         _ => None,
     };
     progress.reset();
@@ -100,7 +102,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let (plan, rows) = rows(&grid, settings, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
     for row in &rows {
-        let what = format!("{}, {} threads, {}", row.mix, row.threads, row.side);
+        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), row.side);
         outcome.push(what, "M ops/s", None, Some(throughput(row)));
     }
     for row in rows.iter().filter(|row| row.side != grid.sides[0]) {
@@ -117,7 +119,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             max: cost(row.ratio_min),
         };
         let ours = Measured::new(spread, format!("{} against {}", row.side, grid.sides[0]));
-        let what = format!("{}, {} threads, cost of durability", row.mix, row.threads);
+        let what = format!("{}, {}, cost of durability", row.mix, in_threads(row.threads));
         outcome.push(what, "%", paper, Some(ours));
     }
     Ok(outcome)
@@ -143,13 +145,17 @@ pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         (OURS, Some(Published::text("28.5", "BzTree, 48 threads / 1"))),
         ("skiplist", Some(Published::text("16.4", "Bw-tree, 48 threads / 1"))),
     ] {
-        if let (Some(few), Some(many)) = (at(side, &SCAN_MOSTLY, least), at(side, &SCAN_MOSTLY, most)) {
+        if let (Some(few), Some(many)) =
+            (at(side, &SCAN_MOSTLY, least), at(side, &SCAN_MOSTLY, most))
+        {
             let of = format!("{side}, {} threads / {}", most.unwrap_or(1), least.unwrap_or(1));
             let ours = Measured::exact(many / few.max(1e-9), of);
             outcome.push("scan read-mostly, scaling", "x", paper, Some(ours));
         }
     }
-    if let (Some(mostly), Some(balanced)) = (at(OURS, &SCAN_MOSTLY, most), at(OURS, &SCAN_BALANCED, most)) {
+    if let (Some(mostly), Some(balanced)) =
+        (at(OURS, &SCAN_MOSTLY, most), at(OURS, &SCAN_BALANCED, most))
+    {
         let paper = Some(Published::text("2.1", "BzTree, 48 threads"));
         let ours = Measured::exact(balanced / mostly.max(1e-9), "bztree, medians");
         outcome.push("scan balanced / scan read-mostly", "x", paper, Some(ours));
