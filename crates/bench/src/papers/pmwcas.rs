@@ -114,7 +114,7 @@ fn slowdown(row: &Row) -> Measured {
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
     let grid = Grid {
-        sides: &["bztree:volatile-file", "bztree:adr", "skiplist"],
+        sides: &["bztree:volatile-file", "bztree:adr", "skiplist:tuned"],
         mixes: &mixes,
         keys: KeyChoice::Uniform,
         shape: Shape::EIGHT,
@@ -125,7 +125,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let variant = |side: &str| match side {
         "bztree:volatile-file" => "MwCAS (bztree)",
         "bztree:adr" => "PMwCAS (bztree:adr)",
-        _ => "CAS (skiplist)",
+        _ => "CAS (skiplist:tuned)",
     };
     for row in &rows {
         let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), variant(&row.side));
