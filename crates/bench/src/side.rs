@@ -83,9 +83,14 @@ pub trait Subject: Send + Sync {
 
     /// Compares every record with those of the model of a replay.
     fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference>;
+
     /// Runs some steps of a trace; how long that took.
-    fn replay(&self, trace: &Trace, steps: &[Step], threads: usize)
-    -> Result<Duration, TraceFault>;
+    fn run_steps(
+        &self,
+        trace: &Trace,
+        steps: &[Step],
+        threads: usize,
+    ) -> Result<Duration, TraceFault>;
 
     /// Compares every record with those that the end of a trace leaves.
     fn check_trace(&self, trace: &Trace) -> Result<(), TraceFault>;
@@ -116,13 +121,15 @@ impl<S: Side> Subject for S {
 
     fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference> {
         replay::check_records(self, model)
-    fn replay(
+    }
+
+    fn run_steps(
         &self,
         trace: &Trace,
         steps: &[Step],
         threads: usize,
     ) -> Result<Duration, TraceFault> {
-        runner::replay(self, trace, steps, threads)
+        runner::run_steps(self, trace, steps, threads)
     }
 
     fn check_trace(&self, trace: &Trace) -> Result<(), TraceFault> {

@@ -33,6 +33,7 @@ fn settings() -> Settings {
         rounds: Some(2),
         seed: 1,
         build: BuildOptions::default(),
+        prefix: Vec::new(),
     }
 }
 
@@ -161,7 +162,7 @@ fn an_array_run_has_a_row_for_each_cell() {
     assert_eq!(Some(progress.position()), progress.length(), "a tick for every slice");
     for row in &rows {
         assert!(row.attempts > 0 && row.success_rate > 0.0 && row.success_rate <= 1.0, "{row:?}");
-        assert!(row.ratio_min <= row.ratio_to_base && row.ratio_to_base <= row.ratio_max);
+        assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
         assert!(row.cost.is_some_and(|cost| cost.swaps >= 1.0));
         if row.threads == 1 {
             assert_eq!(row.success_rate, 1.0, "nobody else was there: {row:?}");
@@ -249,10 +250,10 @@ fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
         }
     }
     let side = (entrants(&["bztree"], &trace)[0].build)().unwrap();
-    side.replay(&trace, trace.steps(), 2).unwrap();
+    side.run_steps(&trace, trace.steps(), 2).unwrap();
     side.check_trace(&trace).unwrap();
     // One more round of the same inserts meets keys that are there.
-    let again = side.replay(&trace, trace.steps(), 1).unwrap_err();
+    let again = side.run_steps(&trace, trace.steps(), 1).unwrap_err();
     assert!(matches!(again, Fault::Invented { .. }), "{again}");
     let empty = (entrants(&["btreemap"], &trace)[0].build)().unwrap();
     assert!(matches!(empty.check_trace(&trace), Err(Fault::Count { found: 0, due: 25 })));

@@ -103,7 +103,7 @@ fn domain(text: &str) -> Result<&'static str, String> {
 }
 
 /// Runs the experiments that are named, and prints each when it is done; the list if none is.
-pub fn paper(args: &PaperArgs, progress: &ProgressBar) -> Result<(), Error> {
+pub fn paper(args: &PaperArgs, prefix: &[&str], progress: &ProgressBar) -> Result<(), Error> {
     if args.names.is_empty() {
         print!("{}", catalogue::list());
         return Ok(());
@@ -122,6 +122,7 @@ pub fn paper(args: &PaperArgs, progress: &ProgressBar) -> Result<(), Error> {
         rounds: args.rounds,
         seed: args.seed,
         build: BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() },
+        prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
     };
     let mut json = String::new();
     for name in &args.names {

@@ -24,6 +24,8 @@ pub struct Settings {
     pub seed: u64,
     /// Where and how indexes are built.
     pub build: BuildOptions,
+    /// What stands before the arguments when this program runs itself again.
+    pub prefix: Vec<String>,
 }
 
 impl Settings {

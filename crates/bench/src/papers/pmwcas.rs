@@ -100,7 +100,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 fn slowdown(row: &Row) -> Measured {
     let percent = |ratio: f64| (1.0 - ratio) * 100.0;
     let spread = Spread {
-        median: percent(row.ratio_to_base),
+        median: percent(row.ratio_to_first),
         min: percent(row.ratio_max),
         max: percent(row.ratio_min),
     };
@@ -132,7 +132,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
     for row in rows.iter().filter(|row| row.side == "bztree:adr") {
-        let paper = match row.mix {
+        let paper = match row.mix.as_str() {
             _ if Some(&row.threads) != plan.threads.iter().max() => None,
             "read-only" => Some(Published::text("about 0", "Bw-tree, PMwCAS against CAS")),
             "upserts" => Some(Published::text("15", "Bw-tree, PMwCAS against MwCAS")),
@@ -141,7 +141,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         };
         let percent = |ratio: f64| (1.0 - ratio) * 100.0;
         let spread = Spread {
-            median: percent(row.ratio_to_base),
+            median: percent(row.ratio_to_first),
             min: percent(row.ratio_max),
             max: percent(row.ratio_min),
         };

@@ -61,7 +61,7 @@ pub fn be_child(args: &ProfileChildArgs) -> Result<(), BuildError> {
 }
 
 /// Profiles each mix and prints the table.
-pub fn profile(args: &ProfileArgs) -> Result<(), BuildError> {
+pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
     let mut profiles = Vec::new();
     for &read_percent in &args.read_percent {
         eprintln!(
@@ -75,6 +75,7 @@ pub fn profile(args: &ProfileArgs) -> Result<(), BuildError> {
             domain: args.domain.clone(),
             time: Duration::from_secs_f64(args.seconds.clamp(0.1, 600.0)),
             executable: executable()?,
+            prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
             seed: args.seed,
         };
         profiles.push((format!("{read_percent} % gets"), run(&plan)?));

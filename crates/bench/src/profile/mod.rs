@@ -37,6 +37,8 @@ pub struct Plan {
     pub time: Duration,
     /// This program, which serves as its own child.
     pub executable: PathBuf,
+    /// What stands before the arguments when it runs itself: `bench` for `pando bench`.
+    pub prefix: Vec<String>,
     /// Seed of the operations.
     pub seed: u64,
 }

@@ -38,6 +38,7 @@ impl Drop for Profiled {
 pub fn sample(plan: &Plan) -> Result<Vec<Sample>, Error> {
     let failed = |what: String| Error::Child { what };
     let mut profiled = Command::new(&plan.executable)
+        .args(&plan.prefix)
         .arg("profile-child")
         .args(["--domain", &plan.domain])
         .args(["--records", &plan.records.to_string()])

@@ -138,7 +138,7 @@ pub struct Row {
 }
 
 /// Runs `steps` of `trace` on `side`; how long that took.
-pub fn replay<S: Side>(
+pub fn run_steps<S: Side>(
     side: &S,
     trace: &Trace,
     steps: &[Step],
@@ -276,7 +276,7 @@ pub fn run(
         progress.set_message(format!("load {}", entrant.name));
         let side = (entrant.build)()
             .map_err(|source| Error::Build { side: entrant.name.clone(), source })?;
-        side.replay(trace, trace.load(), plan.threads).map_err(fault(entrant))?;
+        side.run_steps(trace, trace.load(), plan.threads).map_err(fault(entrant))?;
         sides.push(side);
         progress.inc(1);
     }
@@ -289,7 +289,7 @@ pub fn run(
             let at = (part + turn) % sides.len();
             progress.set_message(format!("{}, part {} of {parts}", entrants[at].name, part + 1));
             let elapsed =
-                sides[at].replay(trace, steps, plan.threads).map_err(fault(&entrants[at]))?;
+                sides[at].run_steps(trace, steps, plan.threads).map_err(fault(&entrants[at]))?;
             found[at].push(steps.len() as f64 / elapsed.as_secs_f64().max(1e-9));
             progress.inc(1);
         }

@@ -1,8 +1,8 @@
 //! A trace as lines of text, one operation a line: `insert KEY VALUE`, `get KEY`,
 //! `update KEY VALUE`, `delete KEY`; what `--replay` reads.
 //!
-//! Keys and values are written as hexadecimal digits, two a byte, so that no byte breaks a line:
-//! a replay of the text has keys and values of twice the size.
+//! Letters and digits are written as they are, every other byte as `\xNN`, so that no byte breaks a
+//! line.
 
 use std::io::{self, Write};
 
@@ -26,17 +26,20 @@ fn line(trace: &Trace, step: &Step, value: &mut Vec<u8>, out: &mut impl Write) -
     };
     out.write_all(word.as_bytes())?;
     out.write_all(b" ")?;
-    hexadecimal(trace.key(step.key), out)?;
+    escaped(trace.key(step.key), out)?;
     if let (Action::Insert | Action::Update, Some(version)) = (step.action, step.version()) {
         trace.fill_value(step.key, version, value);
         out.write_all(b" ")?;
-        hexadecimal(value, out)?;
+        escaped(value, out)?;
     }
     out.write_all(b"\n")
 }
 
-fn hexadecimal(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+fn escaped(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    bytes.iter().try_for_each(|byte| match byte {
+        byte if byte.is_ascii_alphanumeric() => out.write_all(&[*byte]),
+        byte => write!(out, "\\x{byte:02x}"),
+    })
 }
 
 #[cfg(test)]
@@ -46,17 +49,17 @@ mod tests {
     #[test]
     fn each_step_is_a_line() {
         let mut trace = Trace::new("text", 2, 8);
-        let key = trace.add_key(&[0, 255]).unwrap();
+        let key = trace.add_key(b"a\xff").unwrap();
         trace.put(key);
         trace.get(key);
+        trace.put(key);
         trace.delete(key);
         let mut text = Vec::new();
         write(&trace, &mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        let lines: Vec<_> = text.lines().collect();
-        assert!(
-            lines[0].starts_with("insert 00ff ") && lines[0].len() == "insert 00ff ".len() + 16
-        );
-        assert_eq!(lines[1..], ["get 00ff", "delete 00ff"]);
+        let lines = String::from_utf8(text).unwrap();
+        let lines: Vec<_> = lines.lines().collect();
+        assert!(lines[0].starts_with(r"insert a\xff "), "{}", lines[0]);
+        assert!(lines[2].starts_with(r"update a\xff "), "{}", lines[2]);
+        assert_eq!((lines[1], lines[3]), (r"get a\xff", r"delete a\xff"));
     }
 }

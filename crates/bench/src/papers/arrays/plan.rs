@@ -59,7 +59,7 @@ pub struct Row {
     /// The domain that the ratios are to.
     pub base: &'static str,
     /// Median over the rounds of the throughput divided by the base's in the same round.
-    pub ratio_to_base: f64,
+    pub ratio_to_first: f64,
     /// The least ratio of a round.
     pub ratio_min: f64,
     /// The greatest ratio of a round.
@@ -188,7 +188,7 @@ fn cell_rows(
             ops_per_second: of(&|round| throughput(&round[side])).median,
             success_rate: successes as f64 / attempts.max(1) as f64,
             base: plan.domains[0],
-            ratio_to_base: ratio.median,
+            ratio_to_first: ratio.median,
             ratio_min: ratio.min,
             ratio_max: ratio.max,
             cost,

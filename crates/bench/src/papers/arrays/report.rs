@@ -22,7 +22,7 @@ pub fn table(rows: &[Row]) -> String {
             );
             section = Some(current);
         }
-        let ratio = Spread { median: row.ratio_to_base, min: row.ratio_min, max: row.ratio_max };
+        let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
         out += &format!(
             "  {:<9} {:>8.3} {:>8.2}% {:>20}\n",
             row.domain,

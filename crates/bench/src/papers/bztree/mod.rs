@@ -25,6 +25,7 @@ use super::experiment::{Paper, Settings};
 use super::outcome::Measured;
 use crate::chooser::KeyChoice;
 use crate::compare::{self, Entrant, Plan};
+use crate::conditions::Conditions;
 use crate::mix::{Blend, Mix, Scan, Work};
 use crate::record::Shape;
 use crate::report::{Row, Spread, count};
@@ -115,7 +116,6 @@ pub fn entrant(name: &'static str, shape: Shape, build: &BuildOptions) -> Result
 pub fn plan(grid: &Grid<'_>, settings: &Settings) -> Plan {
     let records = settings.records.unwrap_or(grid.records);
     Plan {
-        base: None,
         mixes: grid.mixes.to_vec(),
         records,
         threads: settings.threads_or_cores(),
@@ -127,6 +127,8 @@ pub fn plan(grid: &Grid<'_>, settings: &Settings) -> Plan {
         sample_every: 16,
         rate_ops_per_second: None,
         seed: settings.seed,
+        time_limit: None,
+        conditions: Conditions::here(&settings.build.pool_dir),
     }
 }
 
@@ -165,7 +167,7 @@ pub fn throughput(row: &Row) -> Measured {
 
 /// The ratio of a row to the first side.
 pub fn ratio(row: &Row, first: &str) -> Measured {
-    let spread = Spread { median: row.ratio_to_base, min: row.ratio_min, max: row.ratio_max };
+    let spread = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
     Measured::new(spread, format!("{} / {first}", row.side))
 }
 

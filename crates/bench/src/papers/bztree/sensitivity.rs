@@ -123,7 +123,7 @@ fn free_space(
         if let Some(row) = of_mix().find(|row| row.side == smallest) {
             let gain = |ratio: f64| (ratio - 1.0) * 100.0;
             let spread = Spread {
-                median: gain(row.ratio_to_base),
+                median: gain(row.ratio_to_first),
                 min: gain(row.ratio_min),
                 max: gain(row.ratio_max),
             };

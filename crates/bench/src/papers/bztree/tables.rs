@@ -125,6 +125,7 @@ pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         domain: "volatile".to_owned(),
         time: settings.time.unwrap_or(Duration::from_secs(5)),
         executable: executable.clone(),
+        prefix: settings.prefix.clone(),
         seed: settings.seed,
     };
     let mut outcome = Outcome {

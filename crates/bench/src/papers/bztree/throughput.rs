@@ -107,7 +107,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         outcome.push(what, "M ops/s", None, Some(throughput(row)));
     }
     for row in rows.iter().filter(|row| row.side != grid.sides[0]) {
-        let paper = match (row.side.as_str(), row.mix) {
+        let paper = match (row.side.as_str(), row.mix.as_str()) {
             _ if Some(&row.threads) != plan.threads.iter().max() => None,
             ("bztree:adr", "read-mostly") => Some(Published::text("5", "CLFLUSH, 48 threads")),
             ("bztree:adr", "balanced") => Some(Published::text("12", "CLFLUSH, 48 threads")),
@@ -115,7 +115,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         };
         let cost = |ratio: f64| (1.0 - ratio) * 100.0;
         let spread = Spread {
-            median: cost(row.ratio_to_base),
+            median: cost(row.ratio_to_first),
             min: cost(row.ratio_max),
             max: cost(row.ratio_min),
         };
