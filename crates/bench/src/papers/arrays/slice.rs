@@ -34,7 +34,7 @@ pub struct Outcome {
     pub attempts: u64,
     /// Operations that succeeded.
     pub successes: u64,
-    /// From the common start to the last end.
+    /// From the first start to the last end.
     pub elapsed: Duration,
 }
 
@@ -103,17 +103,18 @@ impl<D: Domain> Checked<D> {
                             machine::pin_to(core);
                         }
                         barrier.wait();
+                        let start = Instant::now();
                         let done = work(thread, stop);
+                        let end = Instant::now();
                         if done.is_err() {
                             // Relaxed: the others only have to see it at some time.
                             stop.store(true, Ordering::Relaxed);
                         }
-                        done
+                        done.map(|done| (start, end, done))
                     })
                 })
                 .collect();
             barrier.wait();
-            let start = Instant::now();
             if let Some(time) = time {
                 thread::sleep(time);
                 stop.store(true, Ordering::Relaxed);
@@ -122,7 +123,11 @@ impl<D: Domain> Checked<D> {
             for handle in handles {
                 done.push(handle.join().map_err(|_| Error::Panicked)?.map_err(refused)?);
             }
-            Ok((done, start.elapsed()))
+            // By the threads' own clocks: this one may get its core back long after they began.
+            let start = done.iter().map(|(start, ..)| *start).min();
+            let end = done.iter().map(|(_, end, _)| *end).max();
+            let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start);
+            Ok((done.into_iter().map(|(.., done)| done).collect(), elapsed))
         })
     }
 
