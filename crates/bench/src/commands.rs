@@ -129,7 +129,7 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.sides) {
         (Some(file), named) => {
-            let names = named.clone().unwrap_or_else(|| default_sides(&DEFAULTS[0]));
+            let names = named.clone().map_or_else(|| default_sides(&DEFAULTS[0]), Ok)?;
             vec![replay_file(file, in_order(names, args.base)?, &options, &conditions)?]
         }
         (None, Some(named)) => {
@@ -142,7 +142,7 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
             .map(|default| {
                 let plan = plan_of(args, Some(default), &conditions);
                 let base = args.base.filter(|base| default.sides.contains(&base.name()));
-                let names = in_order(default_sides(default), base)?;
+                let names = in_order(default_sides(default)?, base)?;
                 section(default.title, &names, &plan, &options)
             })
             .collect::<Result<Vec<_>, Failure>>()?,
@@ -160,9 +160,10 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sides of a default comparison, as far as there are such.
-fn default_sides(default: &Default) -> Vec<SideName> {
-    default.sides.iter().filter_map(|name| name.parse().ok()).collect()
+/// The sides of a default comparison that are compiled in.
+fn default_sides(default: &Default) -> Result<Vec<SideName>, Failure> {
+    let is_built = |name: &&&str| sides::is_built(name);
+    default.sides.iter().filter(is_built).map(|name| Ok(name.parse::<SideName>()?)).collect()
 }
 
 /// Compares and prints at once, since the next comparison may take minutes.
