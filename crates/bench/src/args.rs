@@ -32,6 +32,17 @@ pub enum Command {
     Recovery(RecoveryArgs),
     /// Bytes a record after filling each side
     Space(SpaceArgs),
+    /// The papers' experiments by name, beside what the papers say; without a name, the list
+    Paper(crate::papers::command::PaperArgs),
+    /// PMwCAS alone, on arrays of words
+    Pmwcas(crate::papers::command::PmwcasArgs),
+    /// Replay a trace on sides: deduplicated chunks of real files, or a game
+    Trace(crate::traces::command::TraceArgs),
+    /// Where BzTree's time goes, by component
+    Profile(crate::profile::command::ProfileArgs),
+    /// The process that is profiled
+    #[command(hide = true)]
+    ProfileChild(crate::profile::command::ProfileChildArgs),
     /// List the sides and the mixes
     Sides(SidesArgs),
     /// The process that the recovery test kills
@@ -95,6 +106,12 @@ pub struct RunArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// bztree:slow: nanoseconds for each line written back
+    #[arg(long, default_value = "0")]
+    pub write_back_ns: u64,
+    /// bztree:slow: nanoseconds for each line read that its thread has not cached
+    #[arg(long, default_value = "0")]
+    pub read_line_ns: u64,
     /// Ask for huge pages behind the pools of BzTree
     #[arg(long)]
     pub huge_pages: bool,

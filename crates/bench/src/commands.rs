@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pando_pmem::emulated::Delays;
 
 use crate::args::{
     BenchArgs, ChildArgs, Command, CostsArgs, RecoveryArgs, RunArgs, SidesArgs, SpaceArgs,
@@ -20,7 +21,7 @@ use crate::record::Shape;
 use crate::recovery::{self, RecoveryPlan};
 use crate::report::{self, Spread, duration};
 use crate::sides::{self, BuildOptions, SideName};
-use crate::{costs, replay, space};
+use crate::{costs, papers, profile, replay, space, traces};
 
 /// Why a command ended before its end.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -64,6 +65,11 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Recovery(args)) => time_recovery(args, prefix),
         Some(Command::Space(args)) => measure_space(args),
         Some(Command::RecoveryChild(args)) => be_child(args),
+        Some(Command::Paper(args)) => Ok(papers::command::paper(args, prefix, &progress())?),
+        Some(Command::Pmwcas(args)) => Ok(papers::command::pmwcas(args, &progress())?),
+        Some(Command::Trace(args)) => traces::command::trace(args, &progress()),
+        Some(Command::Profile(args)) => profile::command::profile(args, prefix),
+        Some(Command::ProfileChild(args)) => profile::command::be_child(args),
         Some(Command::Sides(args)) => {
             list(args);
             Ok(())
@@ -123,6 +129,7 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         huge_pages: args.huge_pages,
+        delays: Delays { write_back_ns: args.write_back_ns, read_line_ns: args.read_line_ns },
         ..BuildOptions::default()
     };
     let conditions = Conditions::here(&args.pool_dir);

@@ -29,6 +29,7 @@
 //! | [`replay`] | a file of operations on every side, answers compared |
 //! | [`table`], [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
 //! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
+//! | [`papers`], [`traces`], [`profile`] | the papers' experiments; sequences of operations that stand for real ones; where the time goes |
 //! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 
@@ -44,6 +45,8 @@ pub mod machine;
 pub mod mix;
 pub mod pace;
 pub mod page;
+pub mod papers;
+pub mod profile;
 pub mod record;
 pub mod recovery;
 pub mod replay;
@@ -54,5 +57,6 @@ pub mod sides;
 pub mod slice;
 pub mod space;
 pub mod table;
+pub mod traces;
 pub mod verify;
 pub mod worker;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 pub use pando_index::Order;
 
@@ -15,6 +16,8 @@ pub use crate::record::Shape;
 use crate::replay::parse::Operation;
 use crate::replay::{self, Answer, Difference};
 use crate::slice::{self, Outcome, Slice};
+use crate::traces::runner::{self, Fault as TraceFault};
+use crate::traces::{Step, Trace};
 use crate::verify;
 
 /// Why a side did not do what it was asked to.
@@ -81,6 +84,17 @@ pub trait Subject: Send + Sync {
     /// Compares every record with those of the model of a replay.
     fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference>;
 
+    /// Runs some steps of a trace; how long that took.
+    fn run_steps(
+        &self,
+        trace: &Trace,
+        steps: &[Step],
+        threads: usize,
+    ) -> Result<Duration, TraceFault>;
+
+    /// Compares every record with those that the end of a trace leaves.
+    fn check_trace(&self, trace: &Trace) -> Result<(), TraceFault>;
+
     /// See [`Side::footprint_bytes`].
     fn footprint_bytes(&self) -> Option<u64>;
 
@@ -107,6 +121,19 @@ impl<S: Side> Subject for S {
 
     fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference> {
         replay::check_records(self, model)
+    }
+
+    fn run_steps(
+        &self,
+        trace: &Trace,
+        steps: &[Step],
+        threads: usize,
+    ) -> Result<Duration, TraceFault> {
+        runner::run_steps(self, trace, steps, threads)
+    }
+
+    fn check_trace(&self, trace: &Trace) -> Result<(), TraceFault> {
+        runner::check(self, trace)
     }
 
     fn footprint_bytes(&self) -> Option<u64> {

@@ -39,7 +39,7 @@ pub struct Tree<D: Domain> {
 impl<D: Domain> Tree<D> {
     /// An empty tree on anonymous memory.
     pub fn anonymous(options: &BuildOptions) -> Result<Self, BuildError> {
-        let tree = first_tree(Pool::anonymous(&create_options(options))?)?;
+        let tree = first_tree(Pool::anonymous(&create_options(options))?, options.tree)?;
         Ok(Self { tree, folder: None })
     }
 
@@ -47,7 +47,7 @@ impl<D: Domain> Tree<D> {
     pub fn in_file(options: &BuildOptions) -> Result<Self, BuildError> {
         let folder = tempfile::tempdir_in(&options.pool_dir)?;
         let path = folder.path().join("bench.pando");
-        let tree = first_tree(Pool::create(&path, &create_options(options))?)?;
+        let tree = first_tree(Pool::create(&path, &create_options(options))?, options.tree)?;
         Ok(Self { tree, folder: Some(folder) })
     }
 
@@ -66,9 +66,12 @@ fn create_options(options: &BuildOptions) -> CreateOptions {
 }
 
 /// An empty tree in `pool`, which must be new.
-fn first_tree<D: Domain>(pool: Arc<Pool<D>>) -> Result<BzTree<D>, BuildError> {
+fn first_tree<D: Domain>(
+    pool: Arc<Pool<D>>,
+    tree_options: Options,
+) -> Result<BzTree<D>, BuildError> {
+    let tree_options = tree_options.check()?;
     let pmwcas = Arc::new(Pmwcas::open(pool, &[])?);
-    let tree_options = Options::default();
     let root_off = {
         let guard = pmwcas.pool().pin()?;
         let header = MapHeader { name: MAP.to_owned(), kind: 1, options: tree_options.encode() };
@@ -80,12 +83,12 @@ fn first_tree<D: Domain>(pool: Arc<Pool<D>>) -> Result<BzTree<D>, BuildError> {
 
 /// An empty tree in the counting domain, on anonymous memory.
 pub fn counting(options: &BuildOptions) -> Result<BzTree<Counting>, BuildError> {
-    first_tree(Pool::anonymous(&create_options(options))?)
+    first_tree(Pool::anonymous(&create_options(options))?, options.tree)
 }
 
 /// A new pool at `path` with an empty tree in it, in the `Process` domain.
 pub fn create(path: &Path, options: &BuildOptions) -> Result<BzTree<Process>, BuildError> {
-    first_tree(Pool::create(path, &create_options(options))?)
+    first_tree(Pool::create(path, &create_options(options))?, options.tree)
 }
 
 /// The tree in the pool at `path`, which is recovered if need be.

@@ -39,6 +39,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use pando_pmem::emulated::{Delays, Emulated, set_delays};
 use pando_pmem::{Adr, Eadr, Process, Volatile};
 use serde::Serialize;
 
@@ -159,6 +160,16 @@ const OWN: &[SideEntry] = &[
         ..BZTREE
     },
     SideEntry {
+        name: "bztree:slow",
+        what: "BzTree, as bztree:adr on an emulated slower medium (--write-back-ns, --read-line-ns)",
+        settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached",
+        build: |_, options| {
+            set_delays(options.delays)?;
+            boxed(Tree::<Emulated>::in_file(options)?)
+        },
+        ..BZTREE
+    },
+    SideEntry {
         name: "skiplist",
         what: "crossbeam-skiplist: SkipMap<u64, u64>, or of boxed bytes",
         durability: Durability::None,
@@ -244,13 +255,23 @@ pub struct BuildOptions {
     pub max_pool_bytes: u64,
     /// Ask for huge pages behind a pool.
     pub huge_pages: bool,
+    /// The shape of BzTree's nodes.
+    pub tree: pando_bztree::Options,
+    /// How slow the medium of `bztree:slow` is; the delays are those of the whole process.
+    pub delays: Delays,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
         let memory_files = PathBuf::from("/dev/shm");
         let pool_dir = if memory_files.is_dir() { memory_files } else { std::env::temp_dir() };
-        Self { pool_dir, max_pool_bytes: 64 << 30, huge_pages: false }
+        Self {
+            pool_dir,
+            max_pool_bytes: 64 << 30,
+            huge_pages: false,
+            tree: pando_bztree::Options::default(),
+            delays: Delays::default(),
+        }
     }
 }
 
