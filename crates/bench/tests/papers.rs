@@ -244,7 +244,7 @@ fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
         let key = trace.add_key(&key.to_be_bytes()).unwrap();
         trace.put(key);
         trace.put(key);
-        if key % 2 == 0 {
+        if key.is_multiple_of(2) {
             trace.delete(key);
             trace.get(key);
         }

@@ -72,6 +72,9 @@ impl fmt::Display for Durability {
     }
 }
 
+/// Builds an empty side for records of a shape that it takes.
+pub type Build = fn(Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>;
+
 /// A side that can be asked for.
 #[derive(Clone, Copy)]
 pub struct SideEntry {
@@ -88,7 +91,7 @@ pub struct SideEntry {
     /// Whether it scans downwards too.
     pub can_descend: bool,
     /// Builds it, empty.
-    pub build: fn(Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>,
+    pub build: Build,
 }
 
 /// The limits of a side that takes every shape that the harness knows.
