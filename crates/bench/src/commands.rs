@@ -27,7 +27,7 @@ use crate::{costs, papers, profile, replay, space, traces};
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A comparison that is made when no sides are named.
-struct Default {
+struct Comparison {
     title: &'static str,
     sides: &'static [&'static str],
     records: u64,
@@ -36,14 +36,14 @@ struct Default {
 
 /// The comparisons that are made when no sides are named: together they take less than three
 /// minutes on two cores. To add a peer, add its name.
-const DEFAULTS: [Default; 2] = [
-    Default {
+const DEFAULTS: [Comparison; 2] = [
+    Comparison {
         title: "In memory",
         sides: &["bztree", "scc", "congee", "concurrent-map", "masstree", "skiplist", "btreemap"],
         records: 1_000_000,
         time_limit: Duration::from_secs(90),
     },
-    Default {
+    Comparison {
         title: "Durable to a process crash",
         sides: &["bztree:process", "redb", "fjall"],
         records: 100_000,
@@ -136,7 +136,7 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.sides) {
         (Some(file), named) => {
-            let names = named.clone().unwrap_or_else(|| default_sides(&DEFAULTS[0]));
+            let names = named.clone().map_or_else(|| default_sides(&DEFAULTS[0]), Ok)?;
             vec![replay_file(file, in_order(names, args.base)?, &options, &conditions)?]
         }
         (None, Some(named)) => {
@@ -149,7 +149,7 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
             .map(|default| {
                 let plan = plan_of(args, Some(default), &conditions);
                 let base = args.base.filter(|base| default.sides.contains(&base.name()));
-                let names = in_order(default_sides(default), base)?;
+                let names = in_order(default_sides(default)?, base)?;
                 section(default.title, &names, &plan, &options)
             })
             .collect::<Result<Vec<_>, Failure>>()?,
@@ -167,9 +167,10 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sides of a default comparison, as far as there are such.
-fn default_sides(default: &Default) -> Vec<SideName> {
-    default.sides.iter().filter_map(|name| name.parse().ok()).collect()
+/// The sides of a default comparison that are compiled in.
+fn default_sides(default: &Comparison) -> Result<Vec<SideName>, Failure> {
+    let is_built = |name: &&&str| sides::is_built(name);
+    default.sides.iter().filter(is_built).map(|name| Ok(name.parse::<SideName>()?)).collect()
 }
 
 /// Compares and prints at once, since the next comparison may take minutes.
@@ -212,7 +213,7 @@ fn replay_file(
     Ok(Section { title: format!("Replay of {file}"), rows })
 }
 
-fn plan_of(args: &RunArgs, default: Option<&Default>, conditions: &Conditions) -> Plan {
+fn plan_of(args: &RunArgs, default: Option<&Comparison>, conditions: &Conditions) -> Plan {
     let records = args.records.unwrap_or(default.map_or(10_000_000, |default| default.records));
     let seconds = args.seconds.unwrap_or(default.map_or(1.0, |_| DEFAULT_SECONDS));
     let all_cores = || match machine::cores().len() {

@@ -14,8 +14,8 @@
 //!   due ([`verify`]). A side that loses or invents a key gets no figure: the run fails and
 //!   names the key.
 //!
-//! In the house this stands beside the `pando` command and above the indexes; nothing depends on
-//! it. One file, one idea:
+//! In the house this stands above the indexes and below the `pando` command, which carries it as
+//! `pando bench`; `pando-bench` is the same alone. One file, one idea:
 //!
 //! | file | what |
 //! | --- | --- |

@@ -15,10 +15,14 @@ use pando_bench::sides::index::Indexed;
 use pando_bench::sides::{self, BuildOptions, SideEntry};
 use pando_bench::{costs, report, space};
 
-/// Every side that can be built by name, and the reference index behind the adapter.
+/// The sides that can be built by name and take part in every mix, and the reference index behind
+/// the adapter. Those that wait for a medium are left to the test of the peers.
 fn all_sides(shape: Shape) -> Vec<Entrant> {
     let options = BuildOptions::default();
-    let takes = |entry: &&SideEntry| (entry.limits)(shape).is_ok();
+    let takes = |entry: &&SideEntry| {
+        let is_able = sides::is_built(entry.name) && entry.can_descend;
+        is_able && !entry.name.ends_with(":sync") && (entry.limits)(shape).is_ok()
+    };
     let named = sides::SIDES.iter().filter(takes).map(|entry| Entrant {
         name: entry.name.to_owned(),
         build: sides::builder(entry.name.parse().unwrap(), shape, &options),

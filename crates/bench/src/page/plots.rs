@@ -92,13 +92,13 @@ pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let widest_name = rows.iter().map(|row| row.side.len()).max().unwrap_or(0) as u32;
     let count = rows.len() as f64;
     drawn(BAR_FRAME_PX + BAR_PX * rows.len() as u32, |area| {
-        // A quarter of the width is left for the figures beside the bars.
+        // A third of the width is left for the figures beside the bars.
         let mut chart = ChartBuilder::on(area)
             .caption(title(&rows), heading())
             .margin(10)
             .x_label_area_size(34)
             .y_label_area_size(14 + widest_name * 7)
-            .build_cartesian_2d(0.0..longest * 1.42, 0.0..count)
+            .build_cartesian_2d(0.0..longest * 1.5, 0.0..count)
             .map_err(failed)?;
         chart
             .configure_mesh()
@@ -130,9 +130,13 @@ pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
         let beside = label().pos(Pos::new(HPos::Left, VPos::Center));
         let figures = rows.iter().enumerate().map(|(at, row)| {
             let (low, high) = (short(row.ratio_min), short(row.ratio_max));
-            let text = format!("{} [{low}, {high}]", short(row.ratio_to_first));
-            let from = (row.ratio_max.max(row.ratio_to_first), middle(at));
-            EmptyElement::at(from) + Text::new(text, (6, 0), beside.clone())
+            let text = match short(row.ratio_to_first) {
+                one if row.side == row.base => one,
+                ratio => format!("{ratio} [{low}, {high}]"),
+            };
+            // In a column of their own, so that no line crosses them.
+            let from = (longest, middle(at));
+            EmptyElement::at(from) + Text::new(text, (10, 0), beside.clone())
         });
         chart.draw_series(figures).map_err(failed)?;
         let before = label().pos(Pos::new(HPos::Right, VPos::Center));

@@ -126,16 +126,19 @@ impl Side for LockedBytes {
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), Refusal> {
         let map = self.read();
-        let hand_on = |(key, value): (&Box<[u8]>, &Box<[u8]>)| visit(key, value);
         let limit = limit_of(limit);
         match order {
             Order::Ascending => {
                 let range = (Bound::Included(from), Bound::Unbounded);
-                map.range::<[u8], _>(range).take(limit).for_each(hand_on);
+                for (key, value) in map.range::<[u8], _>(range).take(limit) {
+                    visit(key, value);
+                }
             }
             Order::Descending => {
                 let range = (Bound::Unbounded, Bound::Included(from));
-                map.range::<[u8], _>(range).rev().take(limit).for_each(hand_on);
+                for (key, value) in map.range::<[u8], _>(range).rev().take(limit) {
+                    visit(key, value);
+                }
             }
         }
         Ok(())

@@ -1,13 +1,38 @@
 //! The sides by name, and the one place that builds them.
 //!
-//! To add a side: an adapter in a file of its own, and an entry in [`SIDES`]. A peer stands behind
-//! a cargo feature; without it, its entry is in the table all the same, built by [`missing`], which
-//! says what to build with.
+//! To add a side of ours: an adapter in a file of its own, and an entry in [`SIDES`]. A peer stands
+//! behind a cargo feature and in the table of [`peers`]; without the feature, its entry is in the
+//! table all the same, and building it gives what [`missing`] says.
 
+#[cfg(feature = "berkeleydb")]
+pub mod berkeleydb;
+#[cfg(feature = "bf-tree")]
+pub mod bf_tree;
 pub mod btreemap;
 pub mod bztree;
+#[cfg(feature = "concurrent-map")]
+pub mod concurrent_map;
+#[cfg(feature = "congee")]
+pub mod congee;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+pub mod folder;
 pub mod index;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
+#[cfg(feature = "masstree")]
+pub mod masstree;
+pub mod peers;
+#[cfg(feature = "redb")]
+pub mod redb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+#[cfg(feature = "scc")]
+pub mod scc_tree;
 pub mod skiplist;
+#[cfg(feature = "sled")]
+pub mod sled;
+pub mod slots;
 pub mod words;
 
 use std::fmt;
@@ -21,6 +46,7 @@ use serde::Serialize;
 use crate::side::{Shape, Side, Subject};
 use btreemap::{LockedBytes, LockedIntegers};
 use bztree::Tree;
+use peers::PEERS;
 use skiplist::{PlainBytes, PlainIntegers, Tuned};
 use words::only_words;
 
@@ -46,6 +72,9 @@ impl fmt::Display for Durability {
     }
 }
 
+/// Builds an empty side for records of a shape that it takes.
+pub type Build = fn(Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>;
+
 /// A side that can be asked for.
 #[derive(Clone, Copy)]
 pub struct SideEntry {
@@ -62,7 +91,7 @@ pub struct SideEntry {
     /// Whether it scans downwards too.
     pub can_descend: bool,
     /// Builds it, empty.
-    pub build: fn(Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>,
+    pub build: Build,
 }
 
 /// The limits of a side that takes every shape that the harness knows.
@@ -90,8 +119,19 @@ const BZTREE: SideEntry = SideEntry {
     build: |_, options| boxed(Tree::<Volatile>::anonymous(options)?),
 };
 
-/// Every side.
-pub const SIDES: &[SideEntry] = &[
+/// Every side: ours and the two peers that are always built, then those of [`peers::PEERS`].
+pub const SIDES: &[SideEntry] = &{
+    let mut all = [BZTREE; OWN.len() + PEERS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < OWN.len() { OWN[at] } else { PEERS[at - OWN.len()] };
+        at += 1;
+    }
+    all
+};
+
+/// The sides that are always built.
+const OWN: &[SideEntry] = &[
     BZTREE,
     SideEntry {
         name: "bztree:volatile-file",
@@ -166,6 +206,11 @@ pub const SIDES: &[SideEntry] = &[
         },
     },
 ];
+
+/// Whether the side `name` is in this build: a peer whose cargo feature is off is not.
+pub fn is_built(name: &str) -> bool {
+    PEERS.iter().all(|peer| peer.name != name) || peers::is_built(name)
+}
 
 /// The name of a side that can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,6 +303,9 @@ mod tests {
         let options = BuildOptions::default();
         let wide = Shape { key_bytes: 20, value_bytes: 44 };
         for entry in SIDES {
+            if !is_built(entry.name) {
+                continue;
+            }
             let name = entry.name.parse().unwrap();
             builder(name, Shape::EIGHT, &options)().unwrap();
             let is_built = builder(name, wide, &options)().is_ok();
