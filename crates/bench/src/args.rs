@@ -2,25 +2,29 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Subcommand};
 
 use crate::chooser::KeyChoice;
 use crate::mix::Mix;
+use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 use crate::sides::SideName;
 
-/// Interleaved benchmarks of Pando's indexes beside the maps that a user would otherwise pick.
-#[derive(Debug, Parser)]
-#[command(name = "pando-bench", version)]
-pub struct Cli {
-    /// What to do.
+/// Arguments of the benchmarks: those of a comparison, or another command.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct BenchArgs {
+    /// What to do instead of a comparison.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// The comparison.
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compare sides, interleaved round by round
+    /// Compare sides, interleaved round by round: the same without this word
     Run(RunArgs),
     /// Count flushes, fences and lines an operation, beside the published figures
     Costs(CostsArgs),
@@ -28,8 +32,19 @@ pub enum Command {
     Recovery(RecoveryArgs),
     /// Bytes a record after filling each side
     Space(SpaceArgs),
-    /// List the sides
-    Sides,
+    /// The papers' experiments by name, beside what the papers say; without a name, the list
+    Paper(crate::papers::command::PaperArgs),
+    /// PMwCAS alone, on arrays of words
+    Pmwcas(crate::papers::command::PmwcasArgs),
+    /// Replay a trace on sides: deduplicated chunks of real files, or a game
+    Trace(crate::traces::command::TraceArgs),
+    /// Where BzTree's time goes, by component
+    Profile(crate::profile::command::ProfileArgs),
+    /// The process that is profiled
+    #[command(hide = true)]
+    ProfileChild(crate::profile::command::ProfileChildArgs),
+    /// List the sides and the mixes
+    Sides(SidesArgs),
     /// The process that the recovery test kills
     #[command(hide = true)]
     RecoveryChild(ChildArgs),
@@ -38,30 +53,47 @@ pub enum Command {
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Sides to compare; all are loaded at once
-    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap,bztree")]
-    pub sides: Vec<SideName>,
+    /// Sides to compare; all are loaded at once [default: BzTree and its peers, in memory and
+    /// then durable]
+    #[arg(long, value_delimiter = ',')]
+    pub sides: Option<Vec<SideName>>,
     /// Side that the others are divided by [default: the first]
     #[arg(long)]
     pub base: Option<SideName>,
-    /// Mixes: load, read, 50/50, scan10, insert, delete
+    /// Mixes; `sides` lists them
     #[arg(long, value_delimiter = ',', default_value = "read,50/50,scan10,insert,delete")]
     pub mix: Vec<Mix>,
-    /// Records loaded first, as in 500k or 10M
-    #[arg(long, value_parser = count, default_value = "10M")]
-    pub records: u64,
-    /// Numbers of threads, one after the other
-    #[arg(long, value_delimiter = ',', value_parser = positive, default_value = "1,2")]
-    pub threads: Vec<usize>,
-    /// Which records are met: uniform, or zipfian:THETA
-    #[arg(long, default_value = "uniform")]
-    pub keys: KeyChoice,
+    /// Records loaded first, as in 500k or 10M [default: 10M; without --sides 1M in memory and
+    /// 100k durable]
+    #[arg(long, value_parser = count)]
+    pub records: Option<u64>,
+    /// Numbers of threads, 1 to 64, one after the other [default: 1 and as many as cores]
+    #[arg(long, value_delimiter = ',', value_parser = threads)]
+    pub threads: Option<Vec<usize>>,
+    /// Which records are met: uniform, zipfian:THETA, monotonic or latest [default: what a YCSB
+    /// mix says, else uniform]
+    #[arg(long)]
+    pub keys: Option<KeyChoice>,
+    /// Bytes of a key, 8 to 128
+    #[arg(long, value_parser = key_bytes, default_value = "8")]
+    pub key_bytes: usize,
+    /// Bytes of a value, 8 to 4096
+    #[arg(long, value_parser = value_bytes, default_value = "8")]
+    pub value_bytes: usize,
+    /// Open loop: begin so many operations a second, all threads together, and take latencies
+    /// from the moment at which each was meant to begin
+    #[arg(long, value_parser = rate, value_name = "OPS_PER_SECOND")]
+    pub rate: Option<f64>,
     /// Rounds for each number of threads
-    #[arg(long, value_parser = positive, default_value = "5")]
+    #[arg(long, value_parser = rounds, default_value = "5")]
     pub rounds: usize,
-    /// Seconds that a slice of reads, upserts or scans takes
-    #[arg(long, value_parser = seconds, default_value = "1")]
-    pub seconds: f64,
+    /// Seconds that a slice of reads, upserts or scans takes [default: 1; without --sides 0.15]
+    #[arg(long, value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Begin no round that would end later than so many seconds after the start, the first
+    /// excepted [default: none; without --sides 90 in memory and 60 durable]
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    pub time_limit: Option<f64>,
     /// Records that a slice of inserts or deletes takes [default: a twentieth of --records]
     #[arg(long, value_parser = count)]
     pub batch: Option<u64>,
@@ -74,12 +106,37 @@ pub struct RunArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// bztree:slow: nanoseconds for each line written back
+    #[arg(long, default_value = "0")]
+    pub write_back_ns: u64,
+    /// bztree:slow: nanoseconds for each line read that its thread has not cached
+    #[arg(long, default_value = "0")]
+    pub read_line_ns: u64,
     /// Ask for huge pages behind the pools of BzTree
     #[arg(long)]
     pub huge_pages: bool,
     /// Write one JSON object a line to this file
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page with plots to this file [default: none; without --sides pando-bench.html]
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
+    /// Replay a file of operations instead of mixes, and compare all answers: lines such as
+    /// `insert KEY VALUE`, `update KEY VALUE`, `get KEY`, `delete KEY`, `scan KEY N`,
+    /// `scan-reverse KEY N`; bytes as they are or as \xNN, # for comments
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "mix", "records", "threads", "keys", "key_bytes", "value_bytes", "rate", "rounds",
+        "seconds", "time_limit", "batch", "sample_every", "seed",
+    ])]
+    pub replay: Option<PathBuf>,
+}
+
+/// Arguments of `sides`.
+#[derive(Args, Debug)]
+pub struct SidesArgs {
+    /// Say with which settings each side runs
+    #[arg(long)]
+    pub settings: bool,
 }
 
 /// Arguments of `costs`.
@@ -119,6 +176,12 @@ pub struct SpaceArgs {
     /// Numbers of records
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
     pub records: Vec<u64>,
+    /// Bytes of a key, 8 to 128
+    #[arg(long, value_parser = key_bytes, default_value = "8")]
+    pub key_bytes: usize,
+    /// Bytes of a value, 8 to 4096
+    #[arg(long, value_parser = value_bytes, default_value = "8")]
+    pub value_bytes: usize,
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
@@ -131,7 +194,7 @@ pub struct ChildArgs {
     pub part: String,
     /// The pool's file
     #[arg(long)]
-    pub pool: PathBuf,
+    pub file: PathBuf,
     /// Records in the pool
     #[arg(long)]
     pub records: u64,
@@ -154,11 +217,31 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-fn positive(text: &str) -> Result<usize, String> {
+fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if (1..=1024).contains(&number) => Ok(number),
-        _ => Err("expected a number from 1 to 1024".to_owned()),
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("expected a number from {least} to {most}")),
     }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1, 64)
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    within(text, 1, 1000)
+}
+
+fn key_bytes(text: &str) -> Result<usize, String> {
+    within(text, WORD_BYTES, MAX_KEY_BYTES)
+}
+
+fn value_bytes(text: &str) -> Result<usize, String> {
+    within(text, WORD_BYTES, MAX_VALUE_BYTES)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    count(text).map(|rate| rate as f64)
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -170,6 +253,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -182,14 +267,45 @@ mod tests {
         }
     }
 
+    #[derive(Parser)]
+    struct Whole {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parsed(words: &str) -> Result<BenchArgs, clap::Error> {
+        let words = ["bench"].into_iter().chain(words.split_whitespace());
+        Whole::try_parse_from(words).map(|whole| whole.bench)
+    }
+
     #[test]
-    fn the_brief_command_is_understood() {
-        let words = "pando-bench run --sides btreemap,skiplist --mix read,50/50 --records 10M \
+    fn a_comparison_needs_no_word_of_its_own() {
+        let words = "--sides btreemap,skiplist --mix read,50/50 --records 10M \
                      --threads 1,2 --rounds 5 --seconds 1 --keys zipfian:0.99 --base skiplist";
-        let Command::Run(run) = Cli::parse_from(words.split_whitespace()).command else {
-            panic!("not a run");
-        };
-        assert_eq!((run.records, run.threads, run.mix.len()), (10_000_000, vec![1, 2], 2));
-        assert!(Cli::try_parse_from(["pando-bench", "run", "--mix", "rad"]).is_err());
+        for prefix in ["", "run "] {
+            let args = parsed(&format!("{prefix}{words}")).unwrap();
+            let run = match args.command {
+                Some(Command::Run(run)) => run,
+                _ => args.run,
+            };
+            assert_eq!((run.records, run.mix.len()), (Some(10_000_000), 2), "{prefix}");
+            assert_eq!(run.threads, Some(vec![1, 2]));
+        }
+        assert!(parsed("").unwrap().run.sides.is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (words, says) in [
+            ("--mix rad", "ycsb-f"),
+            ("--threads 65", "from 1 to 64"),
+            ("--key-bytes 7", "from 8 to 128"),
+            ("--value-bytes 5000", "from 8 to 4096"),
+            ("--sides bztre", "expected one of bztree"),
+            ("--replay x --mix read", "cannot be used with"),
+        ] {
+            let error = parsed(words).unwrap_err().to_string();
+            assert!(error.contains(says), "{words}: {error}");
+        }
     }
 }

@@ -9,14 +9,16 @@
 //! With both mixes in a run, the size comes back to the loaded one in every round.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
 use crate::chooser::{Chooser, KeyChoice};
+use crate::conditions::Conditions;
 use crate::error::{Error, Fault};
 use crate::machine;
-use crate::mix::Mix;
+use crate::mix::{Mix, Work};
+use crate::record::{Records, Shape};
 use crate::report::Row;
 use crate::side::Subject;
 use crate::sides::Builder;
@@ -29,26 +31,46 @@ const LOAD_SLICES: u64 = 20;
 /// What is compared, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The side that the others are divided by; the first one if none is named.
-    pub base: Option<String>,
     /// Mixes of a round.
     pub mixes: Vec<Mix>,
     /// Records loaded before the first round.
     pub records: u64,
     /// Numbers of threads, one after the other in each round.
     pub threads: Vec<usize>,
-    /// Which records an operation meets.
-    pub keys: KeyChoice,
+    /// Which records an operation meets; each mix's own choice, or uniform, if it is not said.
+    pub keys: Option<KeyChoice>,
+    /// Sizes of keys and values.
+    pub shape: Shape,
     /// Rounds.
     pub rounds: usize,
     /// How long a slice of reads, upserts or scans takes.
     pub time: Duration,
     /// How many records a slice of inserts or deletes takes.
     pub batch: u64,
-    /// One operation in so many is timed.
+    /// One operation in so many is timed, if the loop is closed.
     pub sample_every: u64,
+    /// Operations that all threads together begin a second, if the loop is open.
+    pub rate_ops_per_second: Option<f64>,
     /// Seed of all operations.
     pub seed: u64,
+    /// No round is begun that is not likely to end within this time from the start, the first
+    /// excepted.
+    pub time_limit: Option<Duration>,
+    /// What the figures are taken on.
+    pub conditions: Conditions,
+}
+
+impl Plan {
+    /// Which records `mix` meets.
+    pub fn keys_of(&self, mix: &Mix) -> KeyChoice {
+        self.keys.or(mix.keys).unwrap_or(KeyChoice::Uniform)
+    }
+
+    /// Which keys the records have.
+    pub fn records_of_run(&self) -> Records {
+        let is_monotonic = self.keys == Some(KeyChoice::Monotonic);
+        Records { shape: self.shape, is_monotonic }
+    }
 }
 
 /// A side by name, and how to build it.
@@ -67,16 +89,15 @@ struct Contestant<'run> {
     bytes_per_record: Option<f64>,
 }
 
-/// Runs `plan` over `entrants`; each tick of `progress` is one slice.
+/// Runs `plan` over `entrants`, the first of which the others are divided by; each tick of `progress` is one slice.
 pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<Vec<Row>, Error> {
-    let base = base_of(plan, entrants)?;
     check_deletes(plan)?;
-    let run = Run { plan, chooser: Chooser::new(plan.keys, plan.records), progress };
+    let run = Run::new(plan, progress);
     progress.set_length(run.ticks(entrants.len()));
 
-    let mut table = Table::new(plan, entrants, base);
+    let mut table = Table::new(plan, entrants);
     run.loads(entrants, &mut table)?;
-    if plan.mixes.iter().all(|&mix| mix == Mix::Load) {
+    if plan.mixes.iter().all(|mix| mix.work == Work::Load) {
         return Ok(table.rows());
     }
     let mut contestants = entrants
@@ -88,7 +109,7 @@ pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<
         progress.set_message(format!("verify {}", contestant.entrant.name));
         contestant
             .subject
-            .check_all(&contestant.live)
+            .check_all(run.records, &contestant.live)
             .map_err(|fault| failed(contestant.entrant, "the final check", 1, fault))?;
         progress.inc(1);
     }
@@ -111,31 +132,24 @@ pub fn bytes_per_record(
     entrant: &Entrant,
     progress: &ProgressBar,
 ) -> Result<Space, Error> {
-    let run = Run { plan, chooser: Chooser::Uniform, progress };
+    let run = Run::new(plan, progress);
     progress.set_length(LOAD_SLICES);
     let (contestant, _) = run.load(machine::cores().len().max(1), entrant)?;
     contestant
         .subject
-        .check_all(&contestant.live)
+        .check_all(run.records, &contestant.live)
         .map_err(|fault| failed(entrant, "the final check", 1, fault))?;
     let file = contestant.subject.file_bytes().map(|bytes| bytes as f64 / plan.records as f64);
     Ok(Space { used: contestant.bytes_per_record, file })
 }
 
-fn base_of(plan: &Plan, entrants: &[Entrant]) -> Result<usize, Error> {
-    let Some(base) = &plan.base else { return Ok(0) };
-    entrants.iter().position(|entrant| entrant.name == *base).ok_or_else(|| Error::UnknownBase {
-        base: base.clone(),
-        sides: entrants.iter().map(|entrant| entrant.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
-}
-
 /// The least that is ever live is asked for by reads and scans, so it must not be nothing.
 fn check_deletes(plan: &Plan) -> Result<(), Error> {
     let slices = (plan.rounds * plan.threads.len()) as u64;
-    let is_steady = plan.mixes.contains(&Mix::Insert);
+    let has = |work| plan.mixes.iter().any(|mix| mix.work == work);
+    let is_steady = has(Work::Insert);
     let deleted = if is_steady { plan.batch } else { plan.batch * slices };
-    if plan.mixes.contains(&Mix::Delete) && deleted >= plan.records {
+    if has(Work::Delete) && deleted >= plan.records {
         return Err(Error::TooManyDeletes { batch: plan.batch, slices, records: plan.records });
     }
     Ok(())
@@ -153,32 +167,59 @@ fn turns(round: usize, sides: usize) -> impl Iterator<Item = usize> {
 /// A plan under way.
 struct Run<'run> {
     plan: &'run Plan,
-    chooser: Chooser,
+    records: Records,
+    /// What picks the records of each mix of the plan.
+    choosers: Vec<Chooser>,
     progress: &'run ProgressBar,
+    begun: Instant,
 }
 
 impl<'run> Run<'run> {
+    fn new(plan: &'run Plan, progress: &'run ProgressBar) -> Self {
+        let mut choosers: Vec<Chooser> = Vec::with_capacity(plan.mixes.len());
+        for (at, mix) in plan.mixes.iter().enumerate() {
+            let keys = plan.keys_of(mix);
+            let same = plan.mixes[..at].iter().position(|other| plan.keys_of(other) == keys);
+            choosers.push(match same {
+                Some(same) => choosers[same].clone(),
+                None => Chooser::new(keys, plan.records),
+            });
+        }
+        let records = plan.records_of_run();
+        Self { plan, records, choosers, progress, begun: Instant::now() }
+    }
+
     fn ticks(&self, sides: usize) -> u64 {
         let cells = (self.plan.threads.len() * self.plan.rounds * sides) as u64;
         let sides = sides as u64;
-        let loads = u64::from(self.plan.mixes.contains(&Mix::Load));
+        let loads = u64::from(self.plan.mixes.iter().any(|mix| mix.work == Work::Load));
         let others = self.plan.mixes.len() as u64 - loads;
         let verified = if others > 0 { sides * (LOAD_SLICES + 1) } else { 0 };
         loads * cells * LOAD_SLICES + others * cells + verified
     }
 
-    fn slice(&self, mix: Mix, threads: usize, round: usize, live: Range<u64>) -> Slice<'_> {
-        let seed = self.plan.seed ^ ((round as u64) << 8 | mix as u64) << 16 ^ (threads as u64);
+    fn slice<'slice>(
+        &'slice self,
+        mix: Mix,
+        chooser: &'slice Chooser,
+        threads: usize,
+        round: usize,
+        live: Range<u64>,
+    ) -> Slice<'slice> {
+        let place = (round as u64) << 8 | mix.ordinal();
+        let seed = self.plan.seed ^ place << 16 ^ (threads as u64);
         Slice {
             mix,
             threads,
+            records: self.records,
             live,
             target: 0..0,
             time: self.plan.time,
             warm_up: self.plan.time / 10,
-            chooser: &self.chooser,
+            chooser,
             seed,
             sample_every: self.plan.sample_every.max(1),
+            rate_ops_per_second: self.plan.rate_ops_per_second.filter(|_| mix.work != Work::Load),
         }
     }
 
@@ -192,11 +233,11 @@ impl<'run> Run<'run> {
         let heap_before = machine::heap_bytes();
         let subject = (entrant.build)()
             .map_err(|source| Error::Build { side: entrant.name.clone(), source })?;
-        let fault = |fault| failed(entrant, Mix::Load.name(), threads, fault);
+        let fault = |fault| failed(entrant, Mix::LOAD.name, threads, fault);
         let mut outcome = Outcome::none();
         let records = self.plan.records;
         for part in 0..LOAD_SLICES {
-            let mut slice = self.slice(Mix::Load, threads, 0, 0..0);
+            let mut slice = self.slice(Mix::LOAD, &Chooser::Uniform, threads, 0, 0..0);
             slice.target = records * part / LOAD_SLICES..records * (part + 1) / LOAD_SLICES;
             outcome.append(&subject.run(&slice).map_err(fault)?);
             self.progress.inc(1);
@@ -212,10 +253,14 @@ impl<'run> Run<'run> {
 
     /// Rounds of fills, each of a new side that is dropped again.
     fn loads(&self, entrants: &'run [Entrant], table: &mut Table<'_>) -> Result<(), Error> {
-        let Some(mix) = self.plan.mixes.iter().position(|&mix| mix == Mix::Load) else {
+        let Some(mix) = self.plan.mixes.iter().position(|mix| mix.work == Work::Load) else {
             return Ok(());
         };
+        let begun = Instant::now();
         for round in 0..self.plan.rounds {
+            if round > 0 && self.is_too_late(begun.elapsed() / round as u32) {
+                break;
+            }
             for (index, &threads) in self.plan.threads.iter().enumerate() {
                 for side in turns(round, entrants.len()) {
                     let (loaded, outcome) = self.load(threads, &entrants[side])?;
@@ -232,10 +277,14 @@ impl<'run> Run<'run> {
         contestants: &mut [Contestant<'_>],
         table: &mut Table<'_>,
     ) -> Result<(), Error> {
+        let begun = Instant::now();
         for round in 0..self.plan.rounds {
+            if round > 0 && self.is_too_late(begun.elapsed() / round as u32) {
+                break;
+            }
             for (index, &threads) in self.plan.threads.iter().enumerate() {
                 for (mix_index, &mix) in self.plan.mixes.iter().enumerate() {
-                    if mix == Mix::Load {
+                    if mix.work == Work::Load {
                         continue;
                     }
                     for side in turns(round, contestants.len()) {
@@ -246,7 +295,7 @@ impl<'run> Run<'run> {
                             round + 1,
                             self.plan.rounds
                         ));
-                        let outcome = self.one(mix, threads, round, contestant)?;
+                        let outcome = self.one(mix_index, threads, round, contestant)?;
                         let bytes = contestant.bytes_per_record;
                         table.cell(mix_index, index, side).add(&outcome, bytes);
                         self.progress.inc(1);
@@ -257,31 +306,44 @@ impl<'run> Run<'run> {
         Ok(())
     }
 
+    /// Whether what takes `next` more would end after the time limit.
+    fn is_too_late(&self, next: Duration) -> bool {
+        self.plan.time_limit.is_some_and(|limit| self.begun.elapsed() + next > limit)
+    }
+
     fn one(
         &self,
-        mix: Mix,
+        mix_index: usize,
         threads: usize,
         round: usize,
         contestant: &mut Contestant<'_>,
     ) -> Result<Outcome, Error> {
+        let mix = self.plan.mixes[mix_index];
         let batch = self.plan.batch;
         let live = contestant.live.clone();
-        let mut slice = self.slice(mix, threads, round, live.clone());
-        let after = match mix {
-            Mix::Insert => {
-                slice.target = live.end..live.end + batch;
-                live.start..live.end + batch
-            }
-            Mix::Delete => {
-                slice.target = live.start..live.start + batch;
-                live.start + batch..live.end
-            }
-            Mix::Load | Mix::Read | Mix::Half | Mix::Scan10 => live,
+        let chooser = &self.choosers[mix_index];
+        let mut slice = self.slice(mix, chooser, threads, round, live.clone());
+        let (deleted, inserted) = match mix.work {
+            Work::Load => (0, 0),
+            Work::Insert => (0, batch),
+            Work::Delete => (batch, 0),
+            Work::Blend(blend) => (0, inserts_of(batch, blend.insert_every, threads as u64)),
         };
-        let fault = |fault| failed(contestant.entrant, mix.name(), threads, fault);
+        let after = live.start + deleted..live.end + inserted;
+        slice.target = if deleted > 0 { live.start..after.start } else { live.end..after.end };
+        let fault = |fault| failed(contestant.entrant, mix.name, threads, fault);
         let outcome = contestant.subject.run(&slice).map_err(fault)?;
         contestant.subject.check_count(after.end - after.start).map_err(fault)?;
         contestant.live = after;
         Ok(outcome)
+    }
+}
+
+/// Inserts among about `batch` operations of which one in `every` inserts: as many for each of
+/// `threads`, and at least one.
+fn inserts_of(batch: u64, every: u64, threads: u64) -> u64 {
+    match every {
+        0 => 0,
+        every => (batch / every / threads).max(1) * threads,
     }
 }

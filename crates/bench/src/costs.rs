@@ -5,14 +5,13 @@
 //! median is what a plain operation takes; the mean adds its share of the consolidations, splits
 //! and merges that it sets off.
 
-use pando_index::RangeIndex;
+use pando_index::{Error as Refusal, RangeIndex};
 use pando_pmem::counting::{self, Counts};
 
 use crate::error::Fault;
 use crate::keys::{key_of, value_of};
 use crate::report::Spread;
 use crate::rng::Rng;
-use crate::side::Refusal;
 
 /// An operation by name, with what NBTree's Table 1 reports of it for BzTree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +102,8 @@ fn apply(
     };
     match is_done {
         Ok(true) => Ok(()),
-        Ok(false) | Err(Refusal::KeyNotFound) => Err(Fault::Lost { key, operation }),
-        Err(source) => Err(Fault::Refused { key, operation, source }),
+        Ok(false) | Err(Refusal::KeyNotFound) => Err(Fault::Lost { key, number, operation }),
+        Err(source) => Err(Fault::Refused { key, operation, source: source.into() }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::replay::Difference;
 use crate::side::Refusal;
 
 /// A side did something that it must not do; each names the key.
@@ -9,10 +10,12 @@ use crate::side::Refusal;
 #[non_exhaustive]
 pub enum Fault {
     /// A record that is due was not found.
-    #[error("lost key {key:#018x} (record {number}): {operation} did not find it", number = crate::keys::number_of(*key))]
+    #[error("lost key {key:#018x} (record {number}): {operation} did not find it")]
     Lost {
         /// The key.
         key: u64,
+        /// The number of its record.
+        number: u64,
         /// What looked for it.
         operation: &'static str,
     },
@@ -36,7 +39,27 @@ pub enum Fault {
         /// What found it.
         operation: &'static str,
     },
-    /// A scan that does not ascend.
+    /// A key or a value of another length than those of the run.
+    #[error("key {key:#018x}: {operation} found {found} bytes; {due} are due")]
+    Length {
+        /// The key; 0 if its own length is wrong.
+        key: u64,
+        /// Bytes that were found.
+        found: usize,
+        /// Bytes that were written.
+        due: usize,
+        /// What found them.
+        operation: &'static str,
+    },
+    /// A key or a value that begins as one and does not end as it.
+    #[error("key {key:#018x}: {operation} found bytes that do not end as they were written")]
+    Torn {
+        /// The key.
+        key: u64,
+        /// What found it.
+        operation: &'static str,
+    },
+    /// A scan that does not go its way.
     #[error("a scan gave key {key:#018x} after {previous:#018x}")]
     Disorder {
         /// The key that came first.
@@ -101,14 +124,6 @@ pub enum Error {
         /// The reason given.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The base of the ratios is not among the sides.
-    #[error("the base {base} is not among the sides {sides}")]
-    UnknownBase {
-        /// What was asked for.
-        base: String,
-        /// The sides of the run.
-        sides: String,
-    },
     /// More records are to be deleted than are there.
     #[error(
         "deletes of {batch} records a round for {slices} slices leave none of {records}; ask for a smaller --batch, or for inserts too"
@@ -129,6 +144,34 @@ pub enum Error {
         /// The reason given.
         source: std::io::Error,
     },
+    /// A line of a file of operations is not one.
+    #[error("{path}, line {line}: {what}")]
+    ReplayLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A side answered an operation of a file otherwise than the model.
+    #[error("{side}, {file}, {}: {} was found; {} was due",
+        .difference.line.map_or("at the end".to_owned(), |line| format!("line {line}")),
+        .difference.found, .difference.due)]
+    ReplayDiffers {
+        /// The side's name.
+        side: String,
+        /// The file's name.
+        file: String,
+        /// What differs, and where.
+        difference: Difference,
+    },
+    /// Words of the command line that cannot go together.
+    #[error("{0}")]
+    Usage(String),
+    /// A plot could not be drawn.
+    #[error("cannot draw a plot: {0}")]
+    Plot(String),
     /// A child process did not do its part.
     #[error("the child process of the recovery test {what}")]
     Child {

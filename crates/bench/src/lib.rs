@@ -14,29 +14,42 @@
 //!   due ([`verify`]). A side that loses or invents a key gets no figure: the run fails and
 //!   names the key.
 //!
-//! In the house this stands beside the `pando` command and above the indexes; nothing depends on
-//! it. One file, one idea:
+//! In the house this stands above the indexes and below the `pando` command, which carries it as
+//! `pando bench`; `pando-bench` is the same alone. One file, one idea:
 //!
 //! | file | what |
 //! | --- | --- |
 //! | [`side`] | what is measured, seen by the harness |
 //! | [`sides`] | the adapters and the one place that builds them by name |
 //! | [`keys`], [`chooser`], [`rng`] | records, and which of them an operation meets |
-//! | [`mix`], [`slice`] | the work, and one timed slice of it on some threads |
+//! | [`record`] | keys and values as bytes, of any size |
+//! | [`mix`], [`slice`], [`worker`], [`pace`] | the work, one timed slice of it, one thread of that, the open loop |
 //! | [`verify`] | the final scan |
 //! | [`compare`] | rounds over sides: the interleaving |
-//! | [`table`], [`report`] | the figures of a run; how they are shown, and the JSON lines |
+//! | [`replay`] | a file of operations on every side, answers compared |
+//! | [`table`], [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
+//! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
+//! | [`papers`], [`traces`], [`profile`] | the papers' experiments; sequences of operations that stand for real ones; where the time goes |
+//! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 
 pub mod args;
 pub mod chooser;
+pub mod commands;
 pub mod compare;
+pub mod conditions;
 pub mod costs;
 pub mod error;
 pub mod keys;
 pub mod machine;
 pub mod mix;
+pub mod pace;
+pub mod page;
+pub mod papers;
+pub mod profile;
+pub mod record;
 pub mod recovery;
+pub mod replay;
 pub mod report;
 pub mod rng;
 pub mod side;
@@ -44,4 +57,6 @@ pub mod sides;
 pub mod slice;
 pub mod space;
 pub mod table;
+pub mod traces;
 pub mod verify;
+pub mod worker;

@@ -41,6 +41,8 @@ pub struct RecoveryPlan {
     pub cycles: u64,
     /// This program, which serves as its own child.
     pub executable: PathBuf,
+    /// What stands before `recovery-child` on its command line.
+    pub prefix: Vec<String>,
     /// Where the pool lies.
     pub build: BuildOptions,
     /// Seed of the keys and of the moments of the kills.
@@ -111,9 +113,10 @@ fn start(
     cycle: u64,
 ) -> Result<(Child, String), Error> {
     let mut child = Command::new(&plan.executable)
+        .args(&plan.prefix)
         .args(["recovery-child", part, "--records", &plan.records.to_string()])
         .args(["--seed", &plan.seed.wrapping_add(cycle).to_string()])
-        .arg("--pool")
+        .arg("--file")
         .arg(pool)
         .stdout(Stdio::piped())
         .spawn()

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::conditions::Conditions;
 use crate::error::Error;
+use crate::sides::Durability;
 
 /// The middle of some figures, and how far they reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,11 +50,15 @@ pub struct Row {
     /// The side's name.
     pub side: String,
     /// The mix's name.
-    pub mix: &'static str,
+    pub mix: String,
     /// The distribution of keys.
     pub keys: String,
     /// Records loaded.
     pub records: u64,
+    /// Bytes of a key; of a replay, of the longest.
+    pub key_bytes: usize,
+    /// Bytes of a value; of a replay, of the longest.
+    pub value_bytes: usize,
     /// Threads at work.
     pub threads: usize,
     /// Median over the rounds.
@@ -67,15 +73,15 @@ pub struct Row {
     pub max_ns: u64,
     /// Bytes a record after loading.
     pub bytes_per_record: Option<f64>,
-    /// The side that the ratios are to.
+    /// The side that the ratios are to: the first.
     pub base: String,
     /// Median over the rounds of this side's throughput divided by the base's.
-    pub ratio_to_base: f64,
+    pub ratio_to_first: f64,
     /// The least ratio of a round.
     pub ratio_min: f64,
     /// The greatest ratio of a round.
     pub ratio_max: f64,
-    /// As `ratio_to_base`, of operations for each second that a thread had a core: what to go by
+    /// As `ratio_to_first`, of operations for each second that a thread had a core: what to go by
     /// when the machine is busy otherwise. It flatters a side whose threads sleep.
     pub on_core_ratio: f64,
     /// The least of a round.
@@ -100,10 +106,19 @@ pub struct Row {
     pub transient_misses: u64,
     /// Operations that were timed.
     pub latency_samples: u64,
-    /// Cores that the process may use; with more threads than these, none is pinned.
-    pub cores: usize,
+    /// Operations that were meant to begin a second; `None` if the loop was closed.
+    pub rate_ops_per_second: Option<f64>,
+    /// What a write of this side survives, if it is one of the table.
+    pub durability: Option<Durability>,
+    /// Machine and build.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// Seed of the operations.
     pub seed: u64,
+    /// Latencies by percentile, for the plots: the percentile as a number of nines (2 is 99 %),
+    /// and nanoseconds.
+    #[serde(skip)]
+    pub latency_curve: Vec<(f64, u64)>,
 }
 
 /// Writes one JSON object a line to `path`, in place of what was there.
@@ -126,7 +141,7 @@ pub fn table(rows: &[Row]) -> String {
     let side_width = rows.iter().map(|row| row.side.len()).max().unwrap_or(0).max(4);
     let mut section = None;
     for row in rows {
-        let current = (row.mix, row.threads);
+        let current = (row.mix.as_str(), row.threads);
         if section != Some(current) {
             out += if section.is_some() { "\n" } else { "" };
             out += &heading(row);
@@ -150,7 +165,7 @@ pub fn table(rows: &[Row]) -> String {
             (Some(median), Some(min), Some(max)) => Spread { median, min, max }.to_string(),
             _ => "-".to_owned(),
         };
-        let ratio = Spread { median: row.ratio_to_base, min: row.ratio_min, max: row.ratio_max };
+        let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
         let on_core = Spread {
             median: row.on_core_ratio,
             min: row.on_core_ratio_min,
@@ -184,14 +199,25 @@ pub fn table(rows: &[Row]) -> String {
     out
 }
 
-fn heading(row: &Row) -> String {
+pub(crate) fn heading(row: &Row) -> String {
     let threads = match row.threads {
         1 => "1 thread".to_owned(),
-        threads if threads > row.cores => format!("{threads} threads on {} cores", row.cores),
+        threads if threads > row.conditions.cores => {
+            format!("{threads} threads on {} cores", row.conditions.cores)
+        }
         threads => format!("{threads} threads"),
     };
     let records = count(row.records);
-    format!("{}, {} keys, {records} records, {threads}, {} rounds\n", row.mix, row.keys, row.rounds)
+    let sizes = match (row.key_bytes, row.value_bytes) {
+        (8, 8) => String::new(),
+        (key_bytes, value_bytes) => format!(" of {key_bytes} and {value_bytes} bytes"),
+    };
+    let rate = row.rate_ops_per_second.map_or(String::new(), |rate| {
+        format!(", {} operations a second begun", count(rate as u64))
+    });
+    let rounds = row.rounds;
+    let (mix, keys) = (&row.mix, &row.keys);
+    format!("{mix}, {keys} keys, {records} records{sizes}, {threads}, {rounds} rounds{rate}\n")
 }
 
 /// Nanoseconds with a unit that suits them.

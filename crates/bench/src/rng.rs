@@ -1,6 +1,10 @@
 //! A small generator of random numbers (splitmix64): one addition and one mix a number, so that
 //! drawing it does not show in what is measured; the same on every machine for a seed.
 
+use std::convert::Infallible;
+
+use rand_core::TryRng;
+
 use crate::keys::key_of;
 
 /// A stream of random numbers.
@@ -32,6 +36,26 @@ impl Rng {
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// For the distributions of the `rand` family.
+impl TryRng for Rng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.bits() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.bits())
+    }
+
+    fn try_fill_bytes(&mut self, room: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in room.chunks_mut(8) {
+            chunk.copy_from_slice(&self.bits().to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
     }
 }
 

@@ -6,24 +6,26 @@
 //!
 //! Latency is taken of one operation in [`Slice::sample_every`]: two readings of the clock for
 //! each would add a twentieth to a fast operation. The loop is closed, each thread waiting for
-//! its own operation only, so a long stall is one long sample.
+//! its own operation only, so a long stall is one long sample; with a rate it is open, every
+//! operation is timed, and a stall is charged to all that had to wait for it
+//! ([`pace`](crate::pace)).
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
 use crate::chooser::Chooser;
 use crate::error::Fault;
-use crate::keys::{belongs, key_of, value_of};
 use crate::machine;
-use crate::mix::{Mix, SCAN_RECORDS};
-use crate::rng::Rng;
-use crate::side::{Refusal, Side};
+use crate::mix::{MAX_SCAN_RECORDS, Mix};
+use crate::record::{Buffers, Records};
+use crate::side::{Order, Side};
+use crate::worker::{Done, Worker, refused};
 
 /// Longest latency that is told from longer ones.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;
@@ -35,6 +37,8 @@ pub struct Slice<'run> {
     pub mix: Mix,
     /// Threads that run them.
     pub threads: usize,
+    /// Which keys the records have.
+    pub records: Records,
     /// Records that are there when the slice begins.
     pub live: Range<u64>,
     /// Records to be inserted or deleted, for the mixes that do.
@@ -47,8 +51,10 @@ pub struct Slice<'run> {
     pub chooser: &'run Chooser,
     /// Seed of the operations; the same on every side.
     pub seed: u64,
-    /// One operation in so many is timed.
+    /// One operation in so many is timed, if the loop is closed.
     pub sample_every: u64,
+    /// How many operations all threads together begin a second, if the loop is open.
+    pub rate_ops_per_second: Option<f64>,
 }
 
 /// What came of it.
@@ -99,21 +105,31 @@ impl Outcome {
     }
 }
 
-fn empty_histogram() -> Histogram<u64> {
+pub(crate) fn empty_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3)
         .expect("the bounds and the three digits are in range")
 }
 
 /// Runs `slice` on `side`.
 pub fn run<S: Side>(side: &S, slice: &Slice<'_>) -> Result<Outcome, Fault> {
+    if slice.records.shape.is_eight() {
+        gather(side, slice, on_threads::<S, true>(side, slice)?)
+    } else {
+        gather(side, slice, on_threads::<S, false>(side, slice)?)
+    }
+}
+
+/// Runs the threads of `slice`.
+fn on_threads<S: Side, const EIGHT: bool>(side: &S, slice: &Slice<'_>) -> Result<Vec<Done>, Fault> {
     let cores = machine::cores();
     let barrier = &Barrier::new(slice.threads + 1);
     let stop = &AtomicBool::new(false);
-    let workers = thread::scope(|scope| {
+    let edge_key = slice.mix.scan().map_or(0, |scan| edge_key(slice, scan.order));
+    thread::scope(|scope| {
         let handles: Vec<_> = (0..slice.threads)
             .map(|thread| {
                 let core = cores.get(thread).copied().filter(|_| slice.threads <= cores.len());
-                let worker = Worker { side, slice, thread, stop };
+                let worker = Worker::<S, EIGHT> { side, slice, thread, stop, edge_key };
                 scope.spawn(move || {
                     if let Some(core) = core {
                         machine::pin_to(core);
@@ -139,8 +155,11 @@ pub fn run<S: Side>(side: &S, slice: &Slice<'_>) -> Result<Outcome, Fault> {
             .into_iter()
             .map(|handle| handle.join().unwrap_or(Err(Fault::Panicked)))
             .collect::<Result<Vec<_>, Fault>>()
-    })?;
+    })
+}
 
+/// Adds up what the threads did, and looks again for the keys that they missed.
+fn gather<S: Side>(side: &S, slice: &Slice<'_>, workers: Vec<Done>) -> Result<Outcome, Fault> {
     let mut outcome = Outcome::none();
     let (Some(start), Some(end)) =
         (workers.iter().map(|done| done.start).min(), workers.iter().map(|done| done.end).max())
@@ -148,12 +167,14 @@ pub fn run<S: Side>(side: &S, slice: &Slice<'_>) -> Result<Outcome, Fault> {
         return Ok(outcome);
     };
     outcome.elapsed = end - start;
+    let mut buffers = Buffers::new(slice.records.shape);
     for done in workers {
         outcome.transient_misses += done.missed.len() as u64;
         for key in done.missed {
             let operation = "a get during replacements and after them";
-            if side.get(key).map_err(refused(key, operation))?.is_none() {
-                return Err(Fault::Lost { key, operation });
+            let found = side.get(buffers.key::<false>(key), |_| ());
+            if !found.map_err(refused(key, operation))? {
+                return Err(slice.records.lost(key, operation));
             }
         }
         outcome.operations += done.operations;
@@ -163,195 +184,39 @@ pub fn run<S: Side>(side: &S, slice: &Slice<'_>) -> Result<Outcome, Fault> {
     Ok(outcome)
 }
 
+/// The key of the live record from which exactly [`MAX_SCAN_RECORDS`] are left in the direction
+/// of `order`, or the last one against it if there are fewer.
+///
+/// Keys are spread evenly or are the records' numbers, so a part of the key space that should
+/// hold a few times as many is searched first.
+fn edge_key(slice: &Slice<'_>, order: Order) -> u64 {
+    let (records, live) = (slice.records, &slice.live);
+    // The distance of a key from the end that the scan goes towards.
+    let distance = |number| match order {
+        Order::Ascending => u64::MAX - records.key(number),
+        Order::Descending => records.key(number),
+    };
+    let count = (live.end - live.start).max(1);
+    let near = (u64::MAX / count).saturating_mul(4 * MAX_SCAN_RECORDS);
+    let within = |limit: u64| -> Vec<u64> {
+        live.clone().map(distance).filter(|&distance| distance <= limit).collect()
+    };
+    let mut distances = within(near);
+    if (distances.len() as u64) < MAX_SCAN_RECORDS {
+        distances = within(u64::MAX);
+    }
+    let last = distances.len().min(MAX_SCAN_RECORDS as usize).saturating_sub(1);
+    let Some(&mut edge) = (!distances.is_empty()).then(|| distances.select_nth_unstable(last).1)
+    else {
+        return 0;
+    };
+    match order {
+        Order::Ascending => u64::MAX - edge,
+        Order::Descending => edge,
+    }
+}
+
 /// Runs `work`; a panic in it, whose message is on standard error by then, is a fault of the side.
 fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Fault::Panicked))
-}
-
-/// One thread of a slice.
-struct Worker<'run, S> {
-    side: &'run S,
-    slice: &'run Slice<'run>,
-    thread: usize,
-    stop: &'run AtomicBool,
-}
-
-/// What one thread did.
-struct Done {
-    start: Instant,
-    end: Instant,
-    on_core: Duration,
-    operations: u64,
-    /// Keys to be looked for again when nobody replaces them.
-    missed: Vec<u64>,
-    latency_ns: Histogram<u64>,
-}
-
-fn refused(key: u64, operation: &'static str) -> impl FnOnce(Refusal) -> Fault {
-    move |source| Fault::Refused { key, operation, source }
-}
-
-impl<S: Side> Worker<'_, S> {
-    fn rng(&self, purpose: u64) -> Rng {
-        Rng::new(self.slice.seed ^ (self.thread as u64) << 32 ^ purpose << 48)
-    }
-
-    fn warm_up(&self) -> Result<(), Fault> {
-        let start = Instant::now();
-        let mut rng = self.rng(1);
-        while !self.slice.live.is_empty() && start.elapsed() < self.slice.warm_up {
-            for _ in 0..64 {
-                self.read(&mut rng)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn work(&self) -> Result<Done, Fault> {
-        let mut rng = self.rng(2);
-        let mix = self.slice.mix;
-        match mix {
-            Mix::Read => self.repeat(u64::MAX, |_| self.read(&mut rng)),
-            Mix::Half => {
-                let mut missed = Vec::new();
-                let done = self.repeat(u64::MAX, |_| {
-                    if rng.bits() & 1 == 1 {
-                        return self.upsert(&mut rng);
-                    }
-                    match self.read(&mut rng) {
-                        Err(Fault::Lost { key, .. }) if S::REPLACING_HIDES_KEY => {
-                            missed.push(key);
-                            Ok(())
-                        }
-                        done => done,
-                    }
-                })?;
-                Ok(Done { missed, ..done })
-            }
-            Mix::Scan10 => {
-                let late_key = self.late_key();
-                self.repeat(u64::MAX, |_| self.scan(&mut rng, late_key))
-            }
-            Mix::Load | Mix::Insert => self.repeat(self.share(), |turn| self.insert(turn)),
-            Mix::Delete => self.repeat(self.share(), |turn| self.delete(turn)),
-        }
-    }
-
-    /// Calls `operation` with 0, 1, ... `limit` times or until the slice is stopped.
-    #[inline]
-    fn repeat(
-        &self,
-        limit: u64,
-        mut operation: impl FnMut(u64) -> Result<(), Fault>,
-    ) -> Result<Done, Fault> {
-        let mut latency_ns = empty_histogram();
-        let on_core_before = machine::thread_time();
-        let start = Instant::now();
-        let mut turn = 0;
-        // Relaxed: a stop that is seen a little later is a slice that is a little longer.
-        while turn < limit && !self.stop.load(Ordering::Relaxed) {
-            let before = Instant::now();
-            operation(turn)?;
-            latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
-            turn += 1;
-            let untimed_end = limit.min(turn + (self.slice.sample_every - 1));
-            while turn < untimed_end {
-                operation(turn)?;
-                turn += 1;
-            }
-        }
-        let end = Instant::now();
-        let on_core = machine::thread_time().saturating_sub(on_core_before);
-        Ok(Done { start, end, on_core, operations: turn, missed: Vec::new(), latency_ns })
-    }
-
-    /// How many of the slice's records are this thread's.
-    fn share(&self) -> u64 {
-        let all = self.slice.target.end - self.slice.target.start;
-        let threads = self.slice.threads as u64;
-        all / threads + u64::from((self.thread as u64) < all % threads)
-    }
-
-    #[inline]
-    fn own_key(&self, turn: u64) -> u64 {
-        key_of(self.slice.target.start + turn * self.slice.threads as u64 + self.thread as u64)
-    }
-
-    #[inline]
-    fn live_key(&self, rng: &mut Rng) -> u64 {
-        key_of(self.slice.chooser.pick(rng, &self.slice.live))
-    }
-
-    #[inline]
-    fn read(&self, rng: &mut Rng) -> Result<(), Fault> {
-        let key = self.live_key(rng);
-        match self.side.get(key).map_err(refused(key, "a get"))? {
-            Some(value) if belongs(key, value) => Ok(()),
-            Some(found) => Err(Fault::WrongValue { key, found, operation: "a get" }),
-            None => Err(Fault::Lost { key, operation: "a get" }),
-        }
-    }
-
-    #[inline]
-    fn upsert(&self, rng: &mut Rng) -> Result<(), Fault> {
-        let key = self.live_key(rng);
-        self.side.upsert(key, value_of(key, rng.bits())).map_err(refused(key, "an upsert"))
-    }
-
-    #[inline]
-    fn insert(&self, turn: u64) -> Result<(), Fault> {
-        let key = self.own_key(turn);
-        match self.side.insert_new(key, value_of(key, turn)).map_err(refused(key, "an insert"))? {
-            true => Ok(()),
-            false => Err(Fault::Invented { key, operation: "an insert" }),
-        }
-    }
-
-    #[inline]
-    fn delete(&self, turn: u64) -> Result<(), Fault> {
-        let key = self.own_key(turn);
-        match self.side.delete(key).map_err(refused(key, "a delete"))? {
-            true => Ok(()),
-            false => Err(Fault::Lost { key, operation: "a delete" }),
-        }
-    }
-
-    /// The first of the last keys: a scan that begins after it may end early.
-    fn late_key(&self) -> u64 {
-        let mut last = std::collections::BTreeSet::new();
-        for key in self.slice.live.clone().map(key_of) {
-            if (last.len() as u64) < SCAN_RECORDS {
-                last.insert(key);
-            } else if last.first().is_some_and(|&first| first < key) {
-                last.pop_first();
-                last.insert(key);
-            }
-        }
-        last.pop_first().unwrap_or(0)
-    }
-
-    #[inline]
-    fn scan(&self, rng: &mut Rng, late_key: u64) -> Result<(), Fault> {
-        let from = self.live_key(rng);
-        let (mut found, mut previous, mut fault) = (0, from, None);
-        let operation = "a scan";
-        self.side
-            .scan(from, SCAN_RECORDS, |key, value| {
-                if found == 0 && key != from {
-                    fault = Some(Fault::Lost { key: from, operation });
-                } else if found > 0 && key <= previous {
-                    fault = Some(Fault::Disorder { previous, key });
-                } else if !belongs(key, value) {
-                    fault = Some(Fault::WrongValue { key, found: value, operation });
-                }
-                previous = key;
-                found += 1;
-            })
-            .map_err(refused(from, operation))?;
-        match fault {
-            Some(fault) => Err(fault),
-            None if found == SCAN_RECORDS || (found > 0 && from > late_key) => Ok(()),
-            None => Err(Fault::ShortScan { from, found, due: SCAN_RECORDS }),
-        }
-    }
 }

@@ -5,9 +5,16 @@
 //! both.
 
 use crate::compare::{Entrant, Plan};
-use crate::machine;
+use crate::conditions::Conditions;
+use crate::record::Shape;
 use crate::report::{Row, Spread};
+use crate::sides;
 use crate::slice::Outcome;
+
+/// A latency curve has so many points for each nine of its percentiles.
+const POINTS_PER_NINE: u32 = 10;
+/// The nines that a latency curve goes to, at most: 99.999 %.
+const NINES: u32 = 5;
 
 /// What one side did in one mix with one number of threads: by round, and all rounds together.
 pub struct Cell {
@@ -18,7 +25,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn empty() -> Self {
+    /// A cell before its first round.
+    pub fn empty() -> Self {
         Self {
             ops_per_second: Vec::new(),
             ops_per_core_second: Vec::new(),
@@ -45,16 +53,14 @@ fn divided(own: &[f64], other: &[f64]) -> Spread {
 pub struct Table<'run> {
     plan: &'run Plan,
     entrants: &'run [Entrant],
-    base: usize,
     cells: Vec<Cell>,
 }
 
 impl<'run> Table<'run> {
-    /// Empty cells for `plan` and `entrants`, of which the one at `base` is what others are
-    /// divided by.
-    pub fn new(plan: &'run Plan, entrants: &'run [Entrant], base: usize) -> Self {
+    /// Empty cells for `plan` and `entrants`, of which the first is what others are divided by.
+    pub fn new(plan: &'run Plan, entrants: &'run [Entrant]) -> Self {
         let cells = plan.mixes.len() * plan.threads.len() * entrants.len();
-        Self { plan, entrants, base, cells: (0..cells).map(|_| Cell::empty()).collect() }
+        Self { plan, entrants, cells: (0..cells).map(|_| Cell::empty()).collect() }
     }
 
     fn at(&self, mix: usize, threads: usize, side: usize) -> usize {
@@ -83,46 +89,105 @@ impl<'run> Table<'run> {
     fn row(&self, mix: usize, threads_index: usize, side: usize) -> Row {
         let plan = self.plan;
         let cell = &self.cells[self.at(mix, threads_index, side)];
-        let base = &self.cells[self.at(mix, threads_index, self.base)];
-        let ratio = divided(&cell.ops_per_second, &base.ops_per_second);
-        let on_core = divided(&cell.ops_per_core_second, &base.ops_per_core_second);
-        let scaling = threads_index.checked_sub(1).map(|before| {
-            let before = &self.cells[self.at(mix, before, side)];
-            divided(&cell.ops_per_second, &before.ops_per_second)
-        });
-        let quantile = |share| cell.all.latency_ns.value_at_quantile(share);
-        let threads = plan.threads[threads_index];
-        let cores = machine::cores().len();
-        let due = cell.all.elapsed.as_secs_f64() * threads.min(cores.max(1)) as f64;
-        Row {
-            side: self.entrants[side].name.clone(),
-            mix: plan.mixes[mix].name(),
-            keys: plan.keys.to_string(),
+        let base = &self.cells[self.at(mix, threads_index, 0)];
+        let fewer =
+            threads_index.checked_sub(1).map(|before| &self.cells[self.at(mix, before, side)]);
+        let context = RowContext {
+            side: &self.entrants[side].name,
+            mix: plan.mixes[mix].name,
+            keys: plan.keys_of(&plan.mixes[mix]).to_string(),
             records: plan.records,
-            threads,
-            ops_per_second: Spread::of(&cell.ops_per_second).median,
-            p50_ns: quantile(0.5),
-            p99_ns: quantile(0.99),
-            p999_ns: quantile(0.999),
-            max_ns: cell.all.latency_ns.max(),
-            bytes_per_record: cell.bytes_per_record,
-            base: self.entrants[self.base].name.clone(),
-            ratio_to_base: ratio.median,
-            ratio_min: ratio.min,
-            ratio_max: ratio.max,
-            on_core_ratio: on_core.median,
-            on_core_ratio_min: on_core.min,
-            on_core_ratio_max: on_core.max,
-            scaling: scaling.map(|spread| spread.median),
-            scaling_min: scaling.map(|spread| spread.min),
-            scaling_max: scaling.map(|spread| spread.max),
-            on_core_share: cell.all.on_core.as_secs_f64() / due.max(1e-9),
-            rounds: plan.rounds,
-            operations: cell.all.operations,
-            transient_misses: cell.all.transient_misses,
-            latency_samples: cell.all.latency_ns.len(),
-            cores,
+            shape: plan.shape,
+            threads: plan.threads[threads_index],
+            base: &self.entrants[0].name,
+            rate_ops_per_second: plan.rate_ops_per_second,
+            conditions: &plan.conditions,
             seed: plan.seed,
-        }
+        };
+        row(&context, cell, base, fewer)
     }
+}
+
+/// What a row says of its cell beside the figures.
+pub struct RowContext<'run> {
+    /// The side's name.
+    pub side: &'run str,
+    /// The mix's name.
+    pub mix: &'run str,
+    /// The distribution of keys.
+    pub keys: String,
+    /// Records loaded.
+    pub records: u64,
+    /// Sizes of keys and values.
+    pub shape: Shape,
+    /// Threads at work.
+    pub threads: usize,
+    /// The side that the ratios are to.
+    pub base: &'run str,
+    /// The rate of an open loop.
+    pub rate_ops_per_second: Option<f64>,
+    /// Machine and build.
+    pub conditions: &'run Conditions,
+    /// Seed of the operations.
+    pub seed: u64,
+}
+
+/// The row of `cell`, divided by `base`, and by the same side's cell of `fewer` threads.
+pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Cell>) -> Row {
+    let ratio = divided(&cell.ops_per_second, &base.ops_per_second);
+    let on_core = divided(&cell.ops_per_core_second, &base.ops_per_core_second);
+    let scaling = fewer.map(|fewer| divided(&cell.ops_per_second, &fewer.ops_per_second));
+    let quantile = |share| cell.all.latency_ns.value_at_quantile(share);
+    let cores = context.conditions.cores.max(1);
+    let due = cell.all.elapsed.as_secs_f64() * context.threads.min(cores) as f64;
+    let entry = sides::SIDES.iter().find(|entry| entry.name == context.side);
+    Row {
+        side: context.side.to_owned(),
+        mix: context.mix.to_owned(),
+        keys: context.keys.clone(),
+        records: context.records,
+        key_bytes: context.shape.key_bytes,
+        value_bytes: context.shape.value_bytes,
+        threads: context.threads,
+        ops_per_second: Spread::of(&cell.ops_per_second).median,
+        p50_ns: quantile(0.5),
+        p99_ns: quantile(0.99),
+        p999_ns: quantile(0.999),
+        max_ns: cell.all.latency_ns.max(),
+        bytes_per_record: cell.bytes_per_record,
+        base: context.base.to_owned(),
+        ratio_to_first: ratio.median,
+        ratio_min: ratio.min,
+        ratio_max: ratio.max,
+        on_core_ratio: on_core.median,
+        on_core_ratio_min: on_core.min,
+        on_core_ratio_max: on_core.max,
+        scaling: scaling.map(|spread| spread.median),
+        scaling_min: scaling.map(|spread| spread.min),
+        scaling_max: scaling.map(|spread| spread.max),
+        on_core_share: cell.all.on_core.as_secs_f64() / due.max(1e-9),
+        rounds: cell.ops_per_second.len(),
+        operations: cell.all.operations,
+        transient_misses: cell.all.transient_misses,
+        latency_samples: cell.all.latency_ns.len(),
+        rate_ops_per_second: context.rate_ops_per_second,
+        durability: entry.map(|entry| entry.durability),
+        conditions: context.conditions.clone(),
+        seed: context.seed,
+        latency_curve: curve(&cell.all),
+    }
+}
+
+/// Latencies by nines, as far as there are enough samples to tell.
+fn curve(outcome: &Outcome) -> Vec<(f64, u64)> {
+    let nines = |point: u32| f64::from(point) / f64::from(POINTS_PER_NINE);
+    let told = (outcome.latency_ns.len().max(1) as f64).log10();
+    (0..=NINES * POINTS_PER_NINE)
+        .map(nines)
+        .take_while(|&nines| nines <= told)
+        .map(|nines| {
+            let share = 1.0 - 10_f64.powf(-nines);
+            (nines, outcome.latency_ns.value_at_quantile(share))
+        })
+        .collect()
 }

@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use crate::error::Fault;
-use crate::keys::{belongs, key_of, number_of};
-use crate::side::Side;
+use crate::record::{Buffers, Records};
+use crate::side::{Order, Side};
 
 /// Gets of records that are there, at most.
 const PRESENT_GETS: u64 = 1_000_000;
@@ -26,48 +26,58 @@ pub fn count<S: Side>(side: &S, due: u64) -> Result<(), Fault> {
 }
 
 /// Compares all records with those of the numbers in `live`.
-pub fn all<S: Side>(side: &S, live: &Range<u64>) -> Result<(), Fault> {
-    scan_all(side, live)?;
+pub fn all<S: Side>(side: &S, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+    scan_all(side, records, live)?;
     let operation = "a get after the run";
-    let get = |key| side.get(key).map_err(|source| Fault::Refused { key, operation, source });
+    let mut buffers = Buffers::new(records.shape);
+    let mut get = |key: u64| -> Result<bool, Fault> {
+        let mut checked = Ok(());
+        let check = |value: &[u8]| checked = records.check_value::<false>(key, value, operation);
+        let is_there = side
+            .get(buffers.key::<false>(key), check)
+            .map_err(|source| Fault::Refused { key, operation, source })?;
+        checked.map(|()| is_there)
+    };
     let stride = ((live.end - live.start) / PRESENT_GETS).max(1);
-    for key in live.clone().step_by(stride as usize).map(key_of) {
-        match get(key)? {
-            Some(value) if belongs(key, value) => {}
-            Some(found) => return Err(Fault::WrongValue { key, found, operation }),
-            None => return Err(Fault::Lost { key, operation }),
+    for key in live.clone().step_by(stride as usize).map(|number| records.key(number)) {
+        if !get(key)? {
+            return Err(records.lost(key, operation));
         }
     }
     let gone = live.start.saturating_sub(ABSENT_GETS)..live.start;
-    for key in gone.chain(live.end..live.end + ABSENT_GETS).map(key_of) {
-        if get(key)?.is_some() {
+    for key in gone.chain(live.end..live.end + ABSENT_GETS).map(|number| records.key(number)) {
+        if get(key)? {
             return Err(Fault::Invented { key, operation });
         }
     }
     Ok(())
 }
 
-fn scan_all<S: Side>(side: &S, live: &Range<u64>) -> Result<(), Fault> {
+fn scan_all<S: Side>(side: &S, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     let operation = "the full scan";
     let mut seen = vec![0_u64; (live.end - live.start).div_ceil(64) as usize];
     let (mut found, mut previous, mut fault) = (0, None, None);
-    side.scan(0, u64::MAX, |key, value| {
-        if fault.is_some() {
-            return;
-        }
-        let number = number_of(key);
+    let (least, _) = Buffers::ends(records.shape);
+    let mut check = |key: &[u8], value: &[u8]| {
+        let key = records.check_key::<false>(key, operation)?;
+        let number = records.number(key);
         if let Some(previous) = previous.filter(|&previous| previous >= key) {
-            fault = Some(Fault::Disorder { previous, key });
-        } else if !live.contains(&number) {
-            fault = Some(Fault::Invented { key, operation });
-        } else if !belongs(key, value) {
-            fault = Some(Fault::WrongValue { key, found: value, operation });
-        } else {
-            let bit = number - live.start;
-            seen[(bit / 64) as usize] |= 1 << (bit % 64);
+            return Err(Fault::Disorder { previous, key });
         }
+        if !live.contains(&number) {
+            return Err(Fault::Invented { key, operation });
+        }
+        records.check_value::<false>(key, value, operation)?;
+        let bit = number - live.start;
+        seen[(bit / 64) as usize] |= 1 << (bit % 64);
         previous = Some(key);
         found += 1;
+        Ok(())
+    };
+    side.scan(&least, u64::MAX, Order::Ascending, |key, value| {
+        if fault.is_none() {
+            fault = check(key, value).err();
+        }
     })
     .map_err(|source| Fault::Refused { key: 0, operation, source })?;
     if let Some(fault) = fault {
@@ -81,7 +91,7 @@ fn scan_all<S: Side>(side: &S, live: &Range<u64>) -> Result<(), Fault> {
         seen[(bit / 64) as usize] >> (bit % 64) & 1 == 0
     };
     match live.clone().find(is_missing) {
-        Some(number) => Err(Fault::Lost { key: key_of(number), operation }),
+        Some(number) => Err(records.lost(records.key(number), operation)),
         None => Err(Fault::Count { found, due: live.end - live.start }),
     }
 }

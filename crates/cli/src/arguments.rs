@@ -68,6 +68,9 @@ pub enum Command {
     Check(CheckArguments),
     /// Load real text, kill the loading process midway, and verify what is left
     Tour(TourArguments),
+    /// Compare indexes, interleaved, with the maps one would otherwise pick
+    #[cfg(feature = "bench")]
+    Bench(Box<pando_bench::args::BenchArgs>),
     /// The process that `tour` kills
     #[command(hide = true)]
     TourWriter(TourWriterArguments),

@@ -18,6 +18,7 @@ Exit codes:
    8  check: a block is reached that is not given out
    9  check: something cannot be read as what it has to be
   10  tour: what was verified does not hold
+  11  bench: a side failed a check, or the comparison cannot take place
 Of several problems, check exits with the highest code.";
 
 /// Why a command ends before its end.
@@ -54,6 +55,10 @@ pub enum Failure {
     /// A check found problems.
     #[error("the pool is not sound; the gravest of its problems: {0}")]
     Unsound(ProblemClass),
+    /// A benchmark came to no end.
+    #[cfg(feature = "bench")]
+    #[error("{0}")]
+    Bench(pando_bench::commands::Failure),
     /// The tour found something that does not hold.
     #[error("the tour ends here, for this does not hold: {0}")]
     Violation(String),
@@ -85,6 +90,8 @@ impl Failure {
             Self::Unsound(ProblemClass::ReachableButFree) => 8,
             Self::Unsound(_) => 9,
             Self::Violation(_) => 10,
+            #[cfg(feature = "bench")]
+            Self::Bench(_) => 11,
         }
     }
 }

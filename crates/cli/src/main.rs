@@ -3,7 +3,7 @@
 //!
 //! It is thin: it parses, calls the `pando` library and prints. What it writes and what it reads
 //! is escaped in one way everywhere ([`mod@format`]), its exit codes are in [`failure`], and the tour
-//! is in [`tour`].
+//! is in [`tour`]; `bench` is all in `pando-bench`.
 
 mod arguments;
 mod commands;
@@ -50,6 +50,10 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),
         Command::Tour(tour) => tour::run(pool, tour),
+        #[cfg(feature = "bench")]
+        Command::Bench(bench) => {
+            pando_bench::commands::run(bench, &["bench"]).map_err(Failure::Bench)
+        }
         Command::TourWriter(writer) => tour::writer::run(pool, writer),
     }
 }

@@ -20,6 +20,8 @@ pub struct Counts {
     pub flushes: u64,
     /// Store fences.
     pub fences: u64,
+    /// Atomic read-modify-writes of a word, compare-and-swaps above all, those that fail included.
+    pub swaps: u64,
     /// Words stored, compare-and-swapped or copied.
     pub words_written: u64,
     /// Distinct 64-byte lines written.
@@ -32,6 +34,7 @@ pub struct Counts {
 struct Tally {
     flushes: u64,
     fences: u64,
+    swaps: u64,
     words_written: u64,
     written: HashSet<usize>,
     read: HashSet<usize>,
@@ -48,6 +51,7 @@ pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Counts) {
     let counts = TALLY.with_borrow(|tally| Counts {
         flushes: tally.flushes,
         fences: tally.fences,
+        swaps: tally.swaps,
         words_written: tally.words_written,
         lines_written: tally.written.len() as u64,
         lines_read: tally.read.len() as u64,
@@ -86,6 +90,11 @@ impl Domain for Counting {
             tally.written.extend(lines(address, bytes));
         });
         true
+    }
+
+    fn admit_swap(address: usize) -> bool {
+        count(|tally| tally.swaps += 1);
+        Self::admit_store(address, 8)
     }
 
     fn observe_load(address: usize, bytes: usize) {

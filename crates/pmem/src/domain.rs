@@ -10,7 +10,8 @@
 //! | [`Eadr`] | DAX, caches in the power-fail domain | program order | power loss |
 //! | [`Adr`] | DAX otherwise | write-back and fence of each line | power loss |
 //!
-//! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts what that takes.
+//! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts what that takes;
+//! [`Emulated`](crate::emulated::Emulated) behaves as `Adr` on a medium as slow as it is told to be.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -45,6 +46,13 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn admit_store(_address: usize, _bytes: usize) -> bool {
         true
+    }
+
+    /// As [`admit_store`](Self::admit_store), for an atomic read-modify-write of the word at
+    /// `address`.
+    #[inline(always)]
+    fn admit_swap(address: usize) -> bool {
+        Self::admit_store(address, 8)
     }
 
     /// As [`admit_store`](Self::admit_store), for bytes of a block that nobody else sees: they may

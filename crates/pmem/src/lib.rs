@@ -22,6 +22,7 @@ mod arena;
 pub mod catalog;
 pub mod counting;
 pub mod domain;
+pub mod emulated;
 mod epoch;
 mod error;
 pub mod layout;

@@ -69,7 +69,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
     /// what this thread wrote before; either acquires what the writer of the found value published.
     #[inline(always)]
     pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
-        if D::admit_store(self.address(), 8) {
+        if D::admit_swap(self.address()) {
             self.word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
         } else {
             // A killed thread's destructors believe that they went on, so that they come to an end.
@@ -100,7 +100,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
     /// Clears the bits that `mask` lacks and returns what the word held; acquire and release.
     #[inline]
     pub fn fetch_and(self, mask: u64) -> u64 {
-        if D::admit_store(self.address(), 8) {
+        if D::admit_swap(self.address()) {
             self.word.fetch_and(mask, Ordering::AcqRel)
         } else {
             self.word.load(Ordering::Acquire)
@@ -110,7 +110,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
     /// Sets the bits of `mask` and returns what the word held; acquire and release.
     #[inline]
     pub fn fetch_or(self, mask: u64) -> u64 {
-        if D::admit_store(self.address(), 8) {
+        if D::admit_swap(self.address()) {
             self.word.fetch_or(mask, Ordering::AcqRel)
         } else {
             self.word.load(Ordering::Acquire)

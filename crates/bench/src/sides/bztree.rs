@@ -1,8 +1,7 @@
 //! BzTree, as sides in each domain, as the counted index and as the one that comes back.
 //!
-//! The one place of this crate that knows how a pool with a BzTree in it is made. Keys are 8
-//! big-endian bytes, so that bytewise order is numeric order, and values 8 little-endian bytes:
-//! what a user of byte-string keys gets. The harness is compiled against the tree of each domain,
+//! The one place of this crate that knows how a pool with a BzTree in it is made. Keys and values
+//! are handed on as they are: what a user of byte strings gets. The harness is compiled against the tree of each domain,
 //! and calls its own `read_with`; only a scan goes through the cursor of the common contract.
 //!
 //! `bztree:volatile-file` lies on the same kind of pages as the durable sides, and pays nothing
@@ -13,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_bztree::{BzTree, Options};
-use pando_index::{KeyRange, Order, RangeIndex};
+use pando_index::RangeIndex;
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::counting::Counting;
 use pando_pmem::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF};
@@ -21,8 +20,9 @@ use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process};
 use pando_pmwcas::Pmwcas;
 use tempfile::TempDir;
 
+use super::index::{is_new, range_from, visit_from};
 use super::{BuildError, BuildOptions};
-use crate::side::{Refusal, Side, Subject};
+use crate::side::{Order, Refusal, Side, Subject};
 
 /// The one map of each pool.
 const MAP: &str = "bench";
@@ -39,7 +39,7 @@ pub struct Tree<D: Domain> {
 impl<D: Domain> Tree<D> {
     /// An empty tree on anonymous memory.
     pub fn anonymous(options: &BuildOptions) -> Result<Self, BuildError> {
-        let tree = first_tree(Pool::anonymous(&create_options(options))?)?;
+        let tree = first_tree(Pool::anonymous(&create_options(options))?, options.tree)?;
         Ok(Self { tree, folder: None })
     }
 
@@ -47,7 +47,7 @@ impl<D: Domain> Tree<D> {
     pub fn in_file(options: &BuildOptions) -> Result<Self, BuildError> {
         let folder = tempfile::tempdir_in(&options.pool_dir)?;
         let path = folder.path().join("bench.pando");
-        let tree = first_tree(Pool::create(&path, &create_options(options))?)?;
+        let tree = first_tree(Pool::create(&path, &create_options(options))?, options.tree)?;
         Ok(Self { tree, folder: Some(folder) })
     }
 
@@ -66,9 +66,12 @@ fn create_options(options: &BuildOptions) -> CreateOptions {
 }
 
 /// An empty tree in `pool`, which must be new.
-fn first_tree<D: Domain>(pool: Arc<Pool<D>>) -> Result<BzTree<D>, BuildError> {
+fn first_tree<D: Domain>(
+    pool: Arc<Pool<D>>,
+    tree_options: Options,
+) -> Result<BzTree<D>, BuildError> {
+    let tree_options = tree_options.check()?;
     let pmwcas = Arc::new(Pmwcas::open(pool, &[])?);
-    let tree_options = Options::default();
     let root_off = {
         let guard = pmwcas.pool().pin()?;
         let header = MapHeader { name: MAP.to_owned(), kind: 1, options: tree_options.encode() };
@@ -80,12 +83,12 @@ fn first_tree<D: Domain>(pool: Arc<Pool<D>>) -> Result<BzTree<D>, BuildError> {
 
 /// An empty tree in the counting domain, on anonymous memory.
 pub fn counting(options: &BuildOptions) -> Result<BzTree<Counting>, BuildError> {
-    first_tree(Pool::anonymous(&create_options(options))?)
+    first_tree(Pool::anonymous(&create_options(options))?, options.tree)
 }
 
 /// A new pool at `path` with an empty tree in it, in the `Process` domain.
 pub fn create(path: &Path, options: &BuildOptions) -> Result<BzTree<Process>, BuildError> {
-    first_tree(Pool::create(path, &create_options(options))?)
+    first_tree(Pool::create(path, &create_options(options))?, options.tree)
 }
 
 /// The tree in the pool at `path`, which is recovered if need be.
@@ -100,56 +103,41 @@ pub fn open(path: &Path) -> Result<BzTree<Process>, BuildError> {
     Ok(BzTree::open(pmwcas, entry.root_off(), tree_options))
 }
 
-fn word(bytes: &[u8]) -> Option<[u8; 8]> {
-    bytes.try_into().ok()
-}
-
-fn value(bytes: &[u8]) -> u64 {
-    // Bytes that are not eight: no value of the workload has a place for this one.
-    word(bytes).map_or(u64::MAX, u64::from_le_bytes)
-}
-
-fn key(bytes: &[u8]) -> u64 {
-    word(bytes).map_or(u64::MAX, u64::from_be_bytes)
-}
-
 impl<D: Domain> Side for Tree<D> {
     #[inline]
-    fn insert_new(&self, key: u64, value: u64) -> Result<bool, Refusal> {
-        match self.tree.insert(&key.to_be_bytes(), &value.to_le_bytes()) {
-            Ok(()) => Ok(true),
-            Err(Refusal::KeyExists) => Ok(false),
-            Err(refusal) => Err(refusal),
-        }
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        is_new(self.tree.insert(key, value))
     }
 
     #[inline]
-    fn upsert(&self, key: u64, value: u64) -> Result<(), Refusal> {
-        self.tree.upsert(&key.to_be_bytes(), &value.to_le_bytes()).map(|_| ())
-    }
-
-    #[inline]
-    fn get(&self, key: u64) -> Result<Option<u64>, Refusal> {
-        self.tree.read_with(&key.to_be_bytes(), value)
-    }
-
-    #[inline]
-    fn delete(&self, key: u64) -> Result<bool, Refusal> {
-        self.tree.remove(&key.to_be_bytes())
-    }
-
-    #[inline]
-    fn scan(&self, from: u64, limit: u64, mut visit: impl FnMut(u64, u64)) -> Result<(), Refusal> {
-        let mut cursor = self.tree.scan(KeyRange::from(&from.to_be_bytes()), Order::Ascending)?;
-        for _ in 0..limit {
-            let Some((key_bytes, value_bytes)) = cursor.next()? else { break };
-            visit(key(key_bytes), value(value_bytes));
-        }
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.tree.upsert(key, value)?;
         Ok(())
     }
 
+    #[inline]
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+        Ok(self.tree.read_with(key, visit)?.is_some())
+    }
+
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        Ok(self.tree.remove(key)?)
+    }
+
+    #[inline]
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal> {
+        visit_from(self.tree.scan(range_from(from, order), order)?, limit, visit)
+    }
+
     fn count(&self) -> Result<u64, Refusal> {
-        self.tree.len()
+        Ok(self.tree.len()?)
     }
 
     /// The chunks ever used, free ones included, their part of the table, and the fixed part.

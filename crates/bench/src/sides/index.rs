@@ -1,17 +1,14 @@
-//! Any [`RangeIndex`] of Pando as a side: keys as 8 big-endian bytes, so that bytewise order is
-//! numeric order, values as 8 little-endian bytes.
+//! Any [`RangeIndex`] of Pando as a side: keys and values are handed on as they are.
 //!
 //! It goes through the public contract and nothing else, so what is measured is what a user of
 //! byte-string keys gets.
 
 use std::any::Any;
+use std::ops::Bound;
 
-use pando_index::{KeyRange, Order, RangeIndex};
+use pando_index::{Cursor, Error, KeyRange, RangeIndex};
 
-use crate::side::{Refusal, Side};
-
-/// Stands for bytes that are not eight: no key or value of the workload has a place for it.
-const MALFORMED: u64 = u64::MAX;
+use crate::side::{Order, Refusal, Side};
 
 type Footprint<I> = dyn Fn(&I) -> Option<u64> + Send + Sync;
 
@@ -39,48 +36,74 @@ impl<I: RangeIndex> Indexed<I> {
     }
 }
 
-fn value(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(MALFORMED, u64::from_le_bytes)
+/// Every key from `from`, included, in the direction of `order`.
+pub fn range_from(from: &[u8], order: Order) -> KeyRange {
+    match order {
+        Order::Ascending => KeyRange::from(from),
+        Order::Descending => {
+            KeyRange { low: Bound::Unbounded, high: Bound::Included(from.to_vec()) }
+        }
+    }
 }
 
-fn key(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(MALFORMED, u64::from_be_bytes)
+/// Hands the first `limit` records of `cursor` to `visit`.
+pub fn visit_from(
+    mut cursor: Box<dyn Cursor + '_>,
+    limit: u64,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<(), Refusal> {
+    for _ in 0..limit {
+        let Some((key, value)) = cursor.next()? else { break };
+        visit(key, value);
+    }
+    Ok(())
+}
+
+/// Whether an insert found its key absent.
+pub fn is_new(inserted: Result<(), Error>) -> Result<bool, Refusal> {
+    match inserted {
+        Ok(()) => Ok(true),
+        Err(Error::KeyExists) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl<I: RangeIndex> Side for Indexed<I> {
-    fn insert_new(&self, key: u64, value: u64) -> Result<bool, Refusal> {
-        match self.index.insert(&key.to_be_bytes(), &value.to_le_bytes()) {
-            Ok(()) => Ok(true),
-            Err(Refusal::KeyExists) => Ok(false),
-            Err(refusal) => Err(refusal),
-        }
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        is_new(self.index.insert(key, value))
     }
 
-    fn upsert(&self, key: u64, value: u64) -> Result<(), Refusal> {
-        self.index.upsert(&key.to_be_bytes(), &value.to_le_bytes()).map(|_| ())
-    }
-
-    fn get(&self, key: u64) -> Result<Option<u64>, Refusal> {
-        let mut found = MALFORMED;
-        let is_there = self.index.read(&key.to_be_bytes(), &mut |bytes| found = value(bytes))?;
-        Ok(is_there.then_some(found))
-    }
-
-    fn delete(&self, key: u64) -> Result<bool, Refusal> {
-        self.index.remove(&key.to_be_bytes())
-    }
-
-    fn scan(&self, from: u64, limit: u64, mut visit: impl FnMut(u64, u64)) -> Result<(), Refusal> {
-        let mut cursor = self.index.scan(KeyRange::from(&from.to_be_bytes()), Order::Ascending)?;
-        for _ in 0..limit {
-            let Some((key_bytes, value_bytes)) = cursor.next()? else { break };
-            visit(key(key_bytes), value(value_bytes));
-        }
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.index.upsert(key, value)?;
         Ok(())
     }
 
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+        let mut visit = Some(visit);
+        let found = self.index.read(key, &mut |value| {
+            if let Some(visit) = visit.take() {
+                visit(value);
+            }
+        });
+        Ok(found?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        Ok(self.index.remove(key)?)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal> {
+        visit_from(self.index.scan(range_from(from, order), order)?, limit, visit)
+    }
+
     fn count(&self) -> Result<u64, Refusal> {
-        self.index.len()
+        Ok(self.index.len()?)
     }
 
     fn footprint_bytes(&self) -> Option<u64> {

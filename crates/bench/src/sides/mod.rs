@@ -1,32 +1,216 @@
 //! The sides by name, and the one place that builds them.
 //!
-//! To add a side: an adapter in a file of its own, a line in [`SIDES`], an arm in [`builder`].
+//! To add a side of ours: an adapter in a file of its own, and an entry in [`SIDES`]. A peer stands
+//! behind a cargo feature and in the table of [`peers`]; without the feature, its entry is in the
+//! table all the same, and building it gives what [`missing`] says.
 
+#[cfg(feature = "berkeleydb")]
+pub mod berkeleydb;
+#[cfg(feature = "bf-tree")]
+pub mod bf_tree;
 pub mod btreemap;
 pub mod bztree;
+#[cfg(feature = "concurrent-map")]
+pub mod concurrent_map;
+#[cfg(feature = "congee")]
+pub mod congee;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+pub mod folder;
 pub mod index;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
+#[cfg(feature = "masstree")]
+pub mod masstree;
+pub mod peers;
+#[cfg(feature = "redb")]
+pub mod redb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+#[cfg(feature = "scc")]
+pub mod scc_tree;
 pub mod skiplist;
+#[cfg(feature = "sled")]
+pub mod sled;
+pub mod slots;
+pub mod words;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use pando_pmem::emulated::{Delays, Emulated, set_delays};
 use pando_pmem::{Adr, Eadr, Process, Volatile};
+use serde::Serialize;
 
-use crate::side::Subject;
+use crate::side::{Shape, Side, Subject};
+use btreemap::{LockedBytes, LockedIntegers};
 use bztree::Tree;
+use peers::PEERS;
+use skiplist::{PlainBytes, PlainIntegers, Tuned};
+use words::only_words;
 
-/// Every side with what it is.
-pub const SIDES: [(&str, &str); 8] = [
-    ("bztree", "BzTree, domain volatile, on anonymous memory"),
-    ("bztree:volatile-file", "BzTree, domain volatile, in a file of --pool-dir"),
-    ("bztree:process", "BzTree, domain process, in a pool file of --pool-dir"),
-    ("bztree:eadr", "BzTree, domain eadr, in a pool file of --pool-dir"),
-    ("bztree:adr", "BzTree, domain adr, in a pool file of --pool-dir"),
-    ("skiplist", "crossbeam-skiplist, SkipMap<u64, u64>"),
-    ("skiplist:tuned", "crossbeam-skiplist, base list under guards, values replaced in place"),
-    ("btreemap", "std BTreeMap<u64, u64> under a RwLock"),
+/// What a write that has returned survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Nothing: it lies in the memory of the process.
+    None,
+    /// The death of the process at any moment, not that of the machine.
+    ProcessCrash,
+    /// A power cut, if the medium keeps its promise.
+    PowerLoss,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "nothing",
+            Self::ProcessCrash => "process crash",
+            Self::PowerLoss => "power loss",
+        })
+    }
+}
+
+/// Builds an empty side for records of a shape that it takes.
+pub type Build = fn(Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>;
+
+/// A side that can be asked for.
+#[derive(Clone, Copy)]
+pub struct SideEntry {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub what: &'static str,
+    /// What a write that has returned survives, at these settings.
+    pub durability: Durability,
+    /// The documented best settings that the adapter uses, in a line.
+    pub settings: &'static str,
+    /// Which records it takes; an error says which it does.
+    pub limits: fn(Shape) -> Result<(), String>,
+    /// Whether it scans downwards too.
+    pub can_descend: bool,
+    /// Builds it, empty.
+    pub build: Build,
+}
+
+/// The limits of a side that takes every shape that the harness knows.
+pub fn any_shape(_: Shape) -> Result<(), String> {
+    Ok(())
+}
+
+/// What the builder of a side says whose cargo feature is off.
+pub fn missing(side: &str, feature: &str) -> BuildError {
+    format!("{side} is not compiled in; build with --features {feature}").into()
+}
+
+fn boxed(side: impl Side + 'static) -> Result<Box<dyn Subject>, BuildError> {
+    Ok(Box::new(side))
+}
+
+/// A BzTree of some domain: what its entries have in common.
+const BZTREE: SideEntry = SideEntry {
+    name: "bztree",
+    what: "BzTree, domain volatile, on anonymous memory",
+    durability: Durability::None,
+    settings: "default options",
+    limits: any_shape,
+    can_descend: true,
+    build: |_, options| boxed(Tree::<Volatile>::anonymous(options)?),
+};
+
+/// Every side: ours and the two peers that are always built, then those of [`peers::PEERS`].
+pub const SIDES: &[SideEntry] = &{
+    let mut all = [BZTREE; OWN.len() + PEERS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < OWN.len() { OWN[at] } else { PEERS[at - OWN.len()] };
+        at += 1;
+    }
+    all
+};
+
+/// The sides that are always built.
+const OWN: &[SideEntry] = &[
+    BZTREE,
+    SideEntry {
+        name: "bztree:volatile-file",
+        what: "BzTree, domain volatile, in a file of --pool-dir",
+        build: |_, options| boxed(Tree::<Volatile>::in_file(options)?),
+        ..BZTREE
+    },
+    SideEntry {
+        name: "bztree:process",
+        what: "BzTree, domain process, in a pool file of --pool-dir",
+        durability: Durability::ProcessCrash,
+        build: |_, options| boxed(Tree::<Process>::in_file(options)?),
+        ..BZTREE
+    },
+    SideEntry {
+        name: "bztree:eadr",
+        what: "BzTree, domain eadr, in a pool file of --pool-dir",
+        durability: Durability::PowerLoss,
+        settings: "default options; on ordinary memory it survives a process crash only",
+        build: |_, options| boxed(Tree::<Eadr>::in_file(options)?),
+        ..BZTREE
+    },
+    SideEntry {
+        name: "bztree:adr",
+        what: "BzTree, domain adr, in a pool file of --pool-dir",
+        durability: Durability::PowerLoss,
+        settings: "default options; on ordinary memory it survives a process crash only",
+        build: |_, options| boxed(Tree::<Adr>::in_file(options)?),
+        ..BZTREE
+    },
+    SideEntry {
+        name: "bztree:slow",
+        what: "BzTree, as bztree:adr on an emulated slower medium (--write-back-ns, --read-line-ns)",
+        settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached",
+        build: |_, options| {
+            set_delays(options.delays)?;
+            boxed(Tree::<Emulated>::in_file(options)?)
+        },
+        ..BZTREE
+    },
+    SideEntry {
+        name: "skiplist",
+        what: "crossbeam-skiplist: SkipMap<u64, u64>, or of boxed bytes",
+        durability: Durability::None,
+        settings: "as its documentation shows it",
+        limits: any_shape,
+        can_descend: true,
+        build: |shape, _| match shape.is_eight() {
+            true => boxed(PlainIntegers::default()),
+            false => boxed(PlainBytes::default()),
+        },
+    },
+    SideEntry {
+        name: "skiplist:tuned",
+        what: "crossbeam-skiplist: the base list of integers",
+        durability: Durability::None,
+        settings: "one epoch guard an operation, values replaced in place",
+        limits: only_words,
+        can_descend: true,
+        build: |_, _| boxed(Tuned::default()),
+    },
+    SideEntry {
+        name: "btreemap",
+        what: "std BTreeMap under a RwLock, of integers or of boxed bytes",
+        durability: Durability::None,
+        settings: "none to set",
+        limits: any_shape,
+        can_descend: true,
+        build: |shape, _| match shape.is_eight() {
+            true => boxed(LockedIntegers::default()),
+            false => boxed(LockedBytes::default()),
+        },
+    },
 ];
+
+/// Whether the side `name` is in this build: a peer whose cargo feature is off is not.
+pub fn is_built(name: &str) -> bool {
+    PEERS.iter().all(|peer| peer.name != name) || peers::is_built(name)
+}
 
 /// The name of a side that can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +220,12 @@ impl SideName {
     /// The name as the command line gives it.
     pub fn name(self) -> &'static str {
         self.0
+    }
+
+    /// Its entry in the table.
+    pub fn entry(self) -> &'static SideEntry {
+        let entry = SIDES.iter().find(|entry| entry.name == self.0);
+        entry.expect("a name is made of an entry of the table only")
     }
 }
 
@@ -49,9 +239,12 @@ impl FromStr for SideName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match SIDES.iter().find(|(name, _)| *name == text) {
-            Some((name, _)) => Ok(Self(name)),
-            None => Err(format!("expected one of {}", SIDES.map(|(name, _)| name).join(", "))),
+        match SIDES.iter().find(|entry| entry.name == text) {
+            Some(entry) => Ok(Self(entry.name)),
+            None => {
+                let names: Vec<_> = SIDES.iter().map(|entry| entry.name).collect();
+                Err(format!("expected one of {}", names.join(", ")))
+            }
         }
     }
 }
@@ -65,13 +258,23 @@ pub struct BuildOptions {
     pub max_pool_bytes: u64,
     /// Ask for huge pages behind a pool.
     pub huge_pages: bool,
+    /// The shape of BzTree's nodes.
+    pub tree: pando_bztree::Options,
+    /// How slow the medium of `bztree:slow` is; the delays are those of the whole process.
+    pub delays: Delays,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
         let memory_files = PathBuf::from("/dev/shm");
         let pool_dir = if memory_files.is_dir() { memory_files } else { std::env::temp_dir() };
-        Self { pool_dir, max_pool_bytes: 64 << 30, huge_pages: false }
+        Self {
+            pool_dir,
+            max_pool_bytes: 64 << 30,
+            huge_pages: false,
+            tree: pando_bztree::Options::default(),
+            delays: Delays::default(),
+        }
     }
 }
 
@@ -81,22 +284,14 @@ pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
 /// Builds an empty side each time it is called.
 pub type Builder = Box<dyn Fn() -> Result<Box<dyn Subject>, BuildError>>;
 
-/// The builder of the side `name`.
-pub fn builder(name: SideName, options: &BuildOptions) -> Builder {
-    let options = options.clone();
-    match name.name() {
-        "bztree" => Box::new(move || Ok(Tree::<Volatile>::anonymous(&options)?.boxed())),
-        "bztree:volatile-file" => {
-            Box::new(move || Ok(Tree::<Volatile>::in_file(&options)?.boxed()))
-        }
-        "bztree:process" => Box::new(move || Ok(Tree::<Process>::in_file(&options)?.boxed())),
-        "bztree:eadr" => Box::new(move || Ok(Tree::<Eadr>::in_file(&options)?.boxed())),
-        "bztree:adr" => Box::new(move || Ok(Tree::<Adr>::in_file(&options)?.boxed())),
-        "skiplist" => Box::new(|| Ok(Box::new(skiplist::Plain::default()))),
-        "skiplist:tuned" => Box::new(|| Ok(Box::new(skiplist::Tuned::default()))),
-        "btreemap" => Box::new(|| Ok(Box::new(btreemap::Locked::default()))),
-        other => unreachable!("{other} is in the table of sides and has no builder"),
-    }
+/// The builder of the side `name` for records of `shape`; it refuses a shape that the side does
+/// not take.
+pub fn builder(name: SideName, shape: Shape, options: &BuildOptions) -> Builder {
+    let (entry, options) = (name.entry(), options.clone());
+    Box::new(move || {
+        (entry.limits)(shape)?;
+        (entry.build)(shape, &options)
+    })
 }
 
 #[cfg(test)]
@@ -105,8 +300,16 @@ mod tests {
 
     #[test]
     fn every_side_in_the_table_can_be_built() {
-        for (name, _) in SIDES {
-            builder(name.parse().unwrap(), &BuildOptions::default())().unwrap();
+        let options = BuildOptions::default();
+        let wide = Shape { key_bytes: 20, value_bytes: 44 };
+        for entry in SIDES {
+            if !is_built(entry.name) {
+                continue;
+            }
+            let name = entry.name.parse().unwrap();
+            builder(name, Shape::EIGHT, &options)().unwrap();
+            let is_built = builder(name, wide, &options)().is_ok();
+            assert_eq!(is_built, (entry.limits)(wide).is_ok(), "{name}");
         }
         assert!("treeskip".parse::<SideName>().unwrap_err().contains("btreemap"));
     }

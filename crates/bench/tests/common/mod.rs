@@ -5,15 +5,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pando_bench::chooser::KeyChoice;
 use pando_bench::compare::{Entrant, Plan};
+use pando_bench::conditions::Conditions;
+use pando_bench::keys::number_of;
 use pando_bench::mix::Mix;
-use pando_bench::side::{Refusal, Side};
-use pando_bench::sides::btreemap::Locked;
+use pando_bench::side::{Refusal, Shape, Side};
+use pando_bench::sides::btreemap::LockedIntegers;
 use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -75,8 +77,7 @@ impl RangeIndex for Reference {
         range: KeyRange,
         order: Order,
     ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        assert_eq!(order, Order::Ascending, "the benchmark scans forward");
-        Ok(Box::new(Ascending { index: self, range, current: None }))
+        Ok(Box::new(InOrder { index: self, range, order, current: None }))
     }
 
     fn len(&self) -> Result<u64, Error> {
@@ -84,20 +85,27 @@ impl RangeIndex for Reference {
     }
 }
 
-struct Ascending<'index> {
+struct InOrder<'index> {
     index: &'index Reference,
     range: KeyRange,
+    order: Order,
     current: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Cursor for Ascending<'_> {
+impl Cursor for InOrder<'_> {
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
         if let Some((key, _)) = self.current.take() {
-            self.range.low = std::ops::Bound::Excluded(key);
+            match self.order {
+                Order::Ascending => self.range.low = std::ops::Bound::Excluded(key),
+                Order::Descending => self.range.high = std::ops::Bound::Excluded(key),
+            }
         }
         let records = self.index.records.read().unwrap();
-        let bounds = (self.range.low.clone(), self.range.high.clone());
-        let next = records.range(bounds).next();
+        let mut rest = records.range((self.range.low.clone(), self.range.high.clone()));
+        let next = match self.order {
+            Order::Ascending => rest.next(),
+            Order::Descending => rest.next_back(),
+        };
         self.current = next.map(|(key, value)| (key.clone(), value.clone()));
         Ok(self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_slice())))
     }
@@ -108,6 +116,8 @@ impl Cursor for Ascending<'_> {
 pub enum Plant {
     /// The insert with this number is answered and forgotten.
     ForgetInsert(u64),
+    /// Each insert of a key that leaves this remainder by a million is answered and forgotten.
+    ForgetOneInAMillion(u64),
     /// The delete with this number is answered and forgotten.
     ForgetDelete(u64),
     /// The get with this number gives another key's value.
@@ -120,7 +130,7 @@ pub enum Plant {
 
 /// A right map with one fault in it.
 pub struct Planted {
-    map: Locked,
+    map: LockedIntegers,
     plant: Plant,
     turns: AtomicU64,
 }
@@ -128,7 +138,7 @@ pub struct Planted {
 impl Planted {
     /// A side with the fault `plant`.
     pub fn new(plant: Plant) -> Self {
-        Self { map: Locked::default(), plant, turns: AtomicU64::new(0) }
+        Self { map: LockedIntegers::default(), plant, turns: AtomicU64::new(0) }
     }
 
     fn is_due(&self, plant: impl Fn(u64) -> Plant) -> bool {
@@ -139,34 +149,45 @@ impl Planted {
 }
 
 impl Side for Planted {
-    fn insert_new(&self, key: u64, value: u64) -> Result<bool, Refusal> {
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         assert!(!self.is_due(Plant::PanicInInsert), "the planted panic");
-        if self.is_due(Plant::ForgetInsert) {
+        let number = number_of(u64::from_be_bytes(key.try_into()?));
+        if self.is_due(Plant::ForgetInsert)
+            || self.plant == Plant::ForgetOneInAMillion(number % 1_000_000)
+        {
             return Ok(true);
         }
         self.map.insert_new(key, value)
     }
 
-    fn upsert(&self, key: u64, value: u64) -> Result<(), Refusal> {
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         self.map.upsert(key, value)
     }
 
-    fn get(&self, key: u64) -> Result<Option<u64>, Refusal> {
-        let found = self.map.get(key)?;
-        Ok(found.map(|value| if self.is_due(Plant::WrongValue) { !value } else { value }))
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+        self.map.get(key, |value| match self.is_due(Plant::WrongValue) {
+            true => visit(&value.iter().map(|byte| !byte).collect::<Vec<_>>()),
+            false => visit(value),
+        })
     }
 
-    fn delete(&self, key: u64) -> Result<bool, Refusal> {
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
         if self.is_due(Plant::ForgetDelete) {
             return Ok(true);
         }
         self.map.delete(key)
     }
 
-    fn scan(&self, from: u64, limit: u64, mut visit: impl FnMut(u64, u64)) -> Result<(), Refusal> {
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal> {
         let is_due = self.is_due(Plant::SkipInScan);
         let mut turn = 0;
-        self.map.scan(from, limit, |key, value| {
+        self.map.scan(from, limit, order, |key, value| {
             turn += 1;
             if !(is_due && turn == 2) {
                 visit(key, value);
@@ -175,23 +196,32 @@ impl Side for Planted {
     }
 
     fn count(&self) -> Result<u64, Refusal> {
-        self.map.count()
+        let count = self.map.count()?;
+        // It would not even admit it.
+        let hidden = match self.plant {
+            Plant::ForgetOneInAMillion(rest) => (count + 1_000_000 - rest) / 1_000_000,
+            _ => 0,
+        };
+        Ok(count + hidden)
     }
 }
 
 /// Every mix on two thousand records, in about a second.
 pub fn small_plan() -> Plan {
     Plan {
-        base: None,
         mixes: Mix::ALL.to_vec(),
         records: 2_000,
         threads: vec![1, 3],
-        keys: KeyChoice::Uniform,
+        keys: None,
+        shape: Shape::EIGHT,
         rounds: 1,
         time: Duration::from_millis(10),
-        batch: 100,
+        batch: 120,
         sample_every: 4,
+        rate_ops_per_second: None,
         seed: 1,
+        time_limit: None,
+        conditions: Conditions::here(Path::new("/dev/shm")),
     }
 }
 

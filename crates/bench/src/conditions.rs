@@ -1,0 +1,83 @@
+//! What a figure was taken on: without it, a figure means nothing.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::machine;
+
+/// Machine and build.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conditions {
+    /// The processor, as it names itself.
+    pub cpu_model: String,
+    /// Cores that the process may use; with more threads than these, none is pinned.
+    pub cores: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The commit that this program was built from, if it was built in a repository.
+    pub commit: Option<&'static str>,
+    /// What kind of file system the pools of durable sides lie on.
+    pub pool_file_system: String,
+}
+
+impl Conditions {
+    /// The conditions of this process, with pools in `pool_dir`.
+    pub fn here(pool_dir: &Path) -> Self {
+        let unknown = || "unknown".to_owned();
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        Self {
+            cpu_model: cpu_model().unwrap_or_else(unknown),
+            cores: machine::cores().len(),
+            kernel: kernel.map_or_else(|_| unknown(), |release| release.trim().to_owned()),
+            commit: option_env!("PANDO_BENCH_COMMIT"),
+            pool_file_system: file_system(pool_dir).unwrap_or_else(unknown),
+        }
+    }
+
+    /// All of it in a line.
+    pub fn line(&self) -> String {
+        format!(
+            "{}, {} cores, Linux {}, pools on {}{}",
+            self.cpu_model,
+            self.cores,
+            self.kernel,
+            self.pool_file_system,
+            self.commit.map_or(String::new(), |commit| format!(", commit {commit}")),
+        )
+    }
+}
+
+fn cpu_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The type of the file system of `folder`: that of the longest mount point above it.
+fn file_system(folder: &Path) -> Option<String> {
+    let folder = folder.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let parts = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        Some((words.next()?, words.next()?))
+    });
+    // Of equal mount points, the last one hides those before it.
+    let (_, kind) = parts
+        .filter(|(point, _)| folder.starts_with(point))
+        .max_by_key(|(point, _)| point.len())?;
+    Some(kind.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_says_what_it_is() {
+        let here = Conditions::here(Path::new("/dev/shm"));
+        assert!(here.cores > 0 && !here.kernel.is_empty());
+        assert!(here.line().contains("cores"));
+        assert_eq!(file_system(Path::new("/proc")).as_deref(), Some("proc"));
+    }
+}

@@ -1,0 +1,201 @@
+//! One page with everything that a run found: plots, tables, conditions. It stands alone: the plots
+//! are in it, and nothing is fetched from anywhere.
+
+mod palette;
+mod plots;
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::conditions::Conditions;
+use crate::error::Error;
+use crate::report::{self, Row, Spread, duration};
+use crate::sides;
+
+/// A comparison, as the page shows it.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// What was compared.
+    pub title: String,
+    /// The figures, those of one mix and number of threads together.
+    pub rows: Vec<Row>,
+}
+
+const STYLE: &str = "\
+:root{color-scheme:light}\
+body{font:15px/1.5 system-ui,sans-serif;color:#1d2429;background:#fff;margin:2rem auto;\
+max-width:1320px;padding:0 1.2rem}\
+h1{font-size:1.6rem;margin:0}h2{font-size:1.25rem;margin:2.4rem 0 .4rem;\
+border-bottom:2px solid #1d2429}h3{font-size:1rem;margin:1.4rem 0 .3rem}\
+p{margin:.3rem 0;max-width:60rem}.quiet{color:#59636b}\
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(400px,1fr));gap:.8rem}\
+.plots svg{width:100%;height:auto;border:1px solid #e1e5e8;border-radius:6px}\
+.legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.5rem 0;padding:0;list-style:none}\
+.legend i{display:inline-block;width:.9em;height:.9em;border-radius:2px;margin-right:.4em;\
+vertical-align:-.08em}\
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;\
+font-variant-numeric:tabular-nums}\
+th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #e1e5e8;white-space:nowrap}\
+th:first-child,td:first-child{text-align:left}caption{text-align:left;font-weight:600;\
+padding:.9rem 0 .2rem}";
+
+/// Writes the page to `path`, in place of what was there.
+pub fn write(path: &Path, sections: &[Section], conditions: &Conditions) -> Result<(), Error> {
+    let page = page(sections, conditions)?;
+    std::fs::write(path, page).map_err(|source| Error::File { path: path.to_path_buf(), source })
+}
+
+/// The page's text.
+pub fn page(sections: &[Section], conditions: &Conditions) -> Result<String, Error> {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>pando bench</title>\
+         <style>{STYLE}</style></head><body>\n<h1>pando bench</h1>\n<p class=\"quiet\">{}</p>\n\
+         <p class=\"quiet\">All sides live side by side and take turns, slice by slice, round by \
+         round; ratios are taken within a round. Every answer was checked: a side that loses a key \
+         has no figure.</p>\n",
+        escaped(&conditions.line())
+    );
+    for section in sections {
+        add_section(&mut out, section)?;
+    }
+    out += "</body></html>\n";
+    Ok(out)
+}
+
+/// The names of a section's sides, in the order in which they come.
+fn side_names(rows: &[Row]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.side.as_str()) {
+            names.push(&row.side);
+        }
+    }
+    names
+}
+
+fn add_section(out: &mut String, section: &Section) -> Result<(), Error> {
+    let names = side_names(&section.rows);
+    put(out, format_args!("<h2>{}</h2>\n<ul class=\"legend\">", escaped(&section.title)));
+    for (at, name) in names.iter().enumerate() {
+        let entry = sides::SIDES.iter().find(|entry| entry.name == *name);
+        let about = entry.map_or(String::new(), |entry| {
+            format!("{}; {}; a write survives {}", entry.what, entry.settings, entry.durability)
+        });
+        let colour = palette::css(at);
+        let (name, about) = (escaped(name), escaped(&about));
+        put(
+            out,
+            format_args!("<li title=\"{about}\"><i style=\"background:{colour}\"></i>{name}</li>"),
+        );
+    }
+    *out += "</ul>\n";
+
+    let mixes = plots::by_mix(&section.rows);
+    let has_several_threads = mixes.iter().any(|rows| plots::thread_counts(rows).len() > 1);
+    let most = section.rows.iter().map(|row| row.threads).max().unwrap_or(1);
+    let threads = if most == 1 { "1 thread".to_owned() } else { format!("{most} threads") };
+    let first = escaped(names.first().unwrap_or(&""));
+    put(
+        out,
+        format_args!(
+            "<h3>Throughput divided by that of {first}, {threads}</h3>\n<p class=\"quiet\">The bar is \
+             the median of the rounds, the line reaches from the least to the greatest; longer is \
+             faster.</p>\n"
+        ),
+    );
+    add_plots(out, &mixes, |rows| plots::ratios(rows, &names))?;
+    if has_several_threads {
+        *out += "<h3>Throughput by threads</h3>\n";
+        add_plots(out, &mixes, |rows| plots::throughput(rows, &names))?;
+    }
+    put(
+        out,
+        format_args!(
+            "<h3>Latency by percentile, {threads}</h3>\n<p class=\"quiet\">Of an operation, a scan \
+             included; lower is better. A curve ends where there are too few samples to tell.</p>\n"
+        ),
+    );
+    add_plots(out, &mixes, |rows| plots::latency(rows, &names))?;
+    add_tables(out, &section.rows);
+    add_sides(out, &names);
+    Ok(())
+}
+
+fn add_plots(
+    out: &mut String,
+    mixes: &[Vec<&Row>],
+    plot: impl Fn(&[&Row]) -> Result<String, Error>,
+) -> Result<(), Error> {
+    *out += "<div class=\"plots\">\n";
+    for rows in mixes {
+        *out += &plot(rows)?;
+    }
+    *out += "</div>\n";
+    Ok(())
+}
+
+fn add_tables(out: &mut String, rows: &[Row]) {
+    *out += "<h3>All figures</h3>\n<div class=\"wide\">";
+    let mut headed = None;
+    for row in rows {
+        let current = (row.mix.as_str(), row.threads);
+        if headed != Some(current) {
+            *out += if headed.is_some() { "</table>\n" } else { "" };
+            put(
+                out,
+                format_args!(
+                    "<table><caption>{}</caption><tr><th>side</th><th>operations a second</th>\
+                     <th>ratio [least, greatest]</th><th>p50</th><th>p99</th><th>p99.9</th>\
+                     <th>longest</th><th>bytes a record</th></tr>\n",
+                    escaped(report::heading(row).trim_end())
+                ),
+            );
+            headed = Some(current);
+        }
+        let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
+        let bytes = row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"));
+        put(
+            out,
+            format_args!(
+                "<tr><td>{}</td><td>{:.3} M</td><td>{ratio}</td><td>{}</td><td>{}</td><td>{}</td>\
+                 <td>{}</td><td>{bytes}</td></tr>\n",
+                escaped(&row.side),
+                row.ops_per_second / 1e6,
+                duration(row.p50_ns),
+                duration(row.p99_ns),
+                duration(row.p999_ns),
+                duration(row.max_ns),
+            ),
+        );
+    }
+    *out += if headed.is_some() { "</table></div>\n" } else { "</div>\n" };
+}
+
+fn add_sides(out: &mut String, names: &[&str]) {
+    *out += "<h3>The sides</h3>\n<div class=\"wide\"><table><tr><th>side</th><th>what it is</th>\
+             <th>settings</th><th>a write survives</th></tr>\n";
+    for entry in names.iter().filter_map(|name| sides::SIDES.iter().find(|side| side.name == *name))
+    {
+        put(
+            out,
+            format_args!(
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                escaped(entry.name),
+                escaped(entry.what),
+                escaped(entry.settings),
+                entry.durability
+            ),
+        );
+    }
+    *out += "</table></div>\n";
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // A string takes all that fits memory.
+    let _ = out.write_fmt(text);
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

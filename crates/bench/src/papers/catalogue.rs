@@ -1,0 +1,380 @@
+//! The one table of all experiments: name, title, what it shows, which index it needs, how far it
+//! is built, what differs.
+
+use super::experiment::{Built, Experiment, Paper};
+use super::{Error, bztree, nbtree, pmwcas};
+
+const NO_BW_TREE: &str = "the Bw-tree (crate `bwtree`), which does not exist yet";
+const NO_WB_TREE: &str = "the wB+-Tree and its baselines with logging and shadowing (crate `wbtree`), which do not exist yet";
+const NO_WB_SERVER: &str = "the wB+-Tree (crate `wbtree`) and a memcached server on it (crate `server`), which do not exist yet";
+const NO_NB_TREE: &str = "the NBTree (crate `nbtree`), which does not exist yet";
+
+const NO_OTHER_TREES: &str =
+    "the NBTree and the other trees of the table: of ours, only BzTree's row is counted";
+
+const FEW_CORES: &str =
+    "cores: as many threads as this machine has, where the paper's figure is of 48";
+const STAND_INS: &str =
+    "the Bw-tree's place is taken by crossbeam's skip list and a BTreeMap under a lock";
+
+/// The wB+-Tree paper.
+const WB_TREE: Paper = Paper {
+    short: "wbtree",
+    title: "Chen, Jin: Persistent B+-Trees in Non-Volatile Main Memory",
+    conditions: "2 x Xeon E5-2620 2 GHz, 12 cores; PTLsim with PCM: 230 cycles a line read, 450 an 8-byte write",
+};
+
+/// The Bw-tree paper.
+const BW_TREE: Paper = Paper {
+    short: "bwtree",
+    title: "Levandoski, Lomet, Sengupta: The Bw-Tree: A B-tree for New Hardware Platforms",
+    conditions: "Xeon W3550 3.07 GHz, 4 cores, 8 threads, 24 GB; pages of 8 KB",
+};
+
+/// An experiment whose index does not exist yet.
+const fn missing(
+    name: &'static str,
+    paper: &'static Paper,
+    title: &'static str,
+    shows: &'static str,
+    index: &'static str,
+    needs: &'static str,
+) -> Experiment {
+    Experiment { name, paper, title, shows, index, built: Built::Missing(needs), differs: &[] }
+}
+
+/// All experiments, by paper and in the paper's order.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "bztree:fig4",
+        paper: &bztree::PAPER,
+        title: "Random keys: throughput by mix and threads",
+        shows: "BzTree against the Bw-tree under four mixes, uniform keys",
+        index: "BzTree",
+        built: Built::Partly(bztree::throughput::figure_4, bztree::NO_BW_TREE),
+        differs: &[FEW_CORES, STAND_INS],
+    },
+    Experiment {
+        name: "bztree:fig5",
+        paper: &bztree::PAPER,
+        title: "Zipfian and monotonic keys: throughput",
+        shows: "BzTree against the Bw-tree, skewed and ascending keys",
+        index: "BzTree",
+        built: Built::Partly(bztree::throughput::figure_5, bztree::NO_BW_TREE),
+        differs: &[
+            FEW_CORES,
+            STAND_INS,
+            "monotonic, balanced: half the operations insert the next key, so that writers meet in one leaf; the paper does not say what its upserts hit",
+        ],
+    },
+    Experiment {
+        name: "bztree:fig6",
+        paper: &bztree::PAPER,
+        title: "Cost of persistence",
+        shows: "BzTree volatile and durable, read-mostly and balanced",
+        index: "BzTree",
+        built: Built::Whole(bztree::throughput::figure_6),
+        differs: &[
+            FEW_CORES,
+            "the write-back is clwb where the processor has it, not CLFLUSH, which evicts",
+            "volatile and durable trees lie on the same kind of pages, in files of --pool-dir",
+        ],
+    },
+    Experiment {
+        name: "bztree:fig7",
+        paper: &bztree::PAPER,
+        title: "Mixes with scans",
+        shows: "BzTree against the Bw-tree with scans of 10, and how they scale",
+        index: "BzTree",
+        built: Built::Partly(bztree::throughput::figure_7, bztree::NO_BW_TREE),
+        differs: &[
+            FEW_CORES,
+            STAND_INS,
+            "each scan returns 10 records where there are as many; the paper: at most 10",
+        ],
+    },
+    Experiment {
+        name: "bztree:fig8",
+        paper: &bztree::PAPER,
+        title: "Impact of key size and of free space",
+        shows: "BzTree with keys of 8 to 128 bytes, and leaves with 512 to 32 bytes free",
+        index: "BzTree",
+        built: Built::Whole(bztree::sensitivity::figure_8),
+        differs: &[
+            FEW_CORES,
+            "trees of different keys are loaded anew in turns; trees of different free space run side by side",
+        ],
+    },
+    Experiment {
+        name: "bztree:fig9",
+        paper: &bztree::PAPER,
+        title: "Execution time breakdown",
+        shows: "where the time goes: search, PMwCAS, the rest",
+        index: "BzTree",
+        built: Built::Whole(bztree::tables::figure_9),
+        differs: &[
+            "samples of perf by the clock, by component from line tables; the paper: cycles by a Windows profiler, four categories",
+            "default node sizes (2 KiB leaves, 4 KiB inner nodes), not pages of 1 KB",
+            "the paper has copying, allocation, epochs and others as one category: 27 % of the balanced mix",
+        ],
+    },
+    Experiment {
+        name: "bztree:table1",
+        paper: &bztree::PAPER,
+        title: "PMwCAS sizes",
+        shows: "words of each PMwCAS of an operation",
+        index: "BzTree",
+        built: Built::Whole(bztree::tables::table_1),
+        differs: &[
+            "counted, not argued: the descriptors that operations publish are watched",
+            "words that only a compare-and-swap without a descriptor changes are not in it",
+        ],
+    },
+    Experiment {
+        name: "bztree:table2",
+        paper: &bztree::PAPER,
+        title: "Memory footprint",
+        shows: "bytes that BzTree and the Bw-tree take",
+        index: "BzTree",
+        built: Built::Partly(bztree::tables::table_2, bztree::NO_BW_TREE),
+        differs: &[
+            "taken after the fill; the paper: at the peak of the balanced mix",
+            "a pool counts all chunks that it ever used; a map on the heap, the growth of the heap",
+        ],
+    },
+    Experiment {
+        name: "pmwcas:fig5",
+        paper: &pmwcas::PAPER,
+        title: "PMwCAS on arrays of words",
+        shows: "throughput by contention (array size) and threads, and what persistence costs",
+        index: "PMwCAS",
+        built: Built::Partly(
+            pmwcas::figure_5,
+            "figure 5a's MwCAS by hardware transactions (HTM): only its software side is run",
+        ),
+        differs: &[
+            "the write-back is clwb where the processor has it, not CLFLUSH, so it evicts nothing",
+            "the volatile MwCAS is the same code with durability compiled out, as in the paper",
+            "more threads than cores take turns: their throughput is no scaling",
+        ],
+    },
+    Experiment {
+        name: "pmwcas:fig6",
+        paper: &pmwcas::PAPER,
+        title: "Indexes on CAS, MwCAS and PMwCAS",
+        shows: "reads, upserts, deletes and a mix, volatile and persistent",
+        index: "Bw-tree, skip list on PMwCAS",
+        built: Built::Partly(
+            pmwcas::figure_6,
+            "the Bw-tree and the skip list on PMwCAS (crates `bwtree`, `skiplist`): BzTree stands in for both, crossbeam's skip list for CAS",
+        ),
+        differs: &[
+            "the CAS side is another index (crossbeam's skip list), so its ratio is not the price of MwCAS",
+            "persistent words are written back by clwb where the processor has it; no variant without durability of single CAS",
+            FEW_CORES,
+        ],
+    },
+    missing(
+        "wbtree:fig11",
+        &WB_TREE,
+        "Index performance on simulated PCM",
+        "search, insertion and deletion by node size, cycles",
+        "wB+-Tree",
+        NO_WB_TREE,
+    ),
+    missing(
+        "wbtree:fig12",
+        &WB_TREE,
+        "Wear, energy, clflush and mfence counts",
+        "bits, energy and flushes of insertions into nodes of 8 lines",
+        "wB+-Tree",
+        NO_WB_TREE,
+    ),
+    missing(
+        "wbtree:fig13",
+        &WB_TREE,
+        "Index performance on DRAM-like memory",
+        "search, insertion and deletion by node size, seconds",
+        "wB+-Tree",
+        NO_WB_TREE,
+    ),
+    missing(
+        "wbtree:fig14",
+        &WB_TREE,
+        "String keys",
+        "the same with keys of 20 bytes",
+        "wB+-Tree",
+        NO_WB_TREE,
+    ),
+    missing(
+        "wbtree:fig15",
+        &WB_TREE,
+        "Memcached throughput",
+        "insertions and searches over the network, by index",
+        "wB+-Tree",
+        NO_WB_SERVER,
+    ),
+    missing(
+        "wbtree:table3",
+        &WB_TREE,
+        "Cost of persistent B+-Trees",
+        "words written, flushes and fences of an insertion and a deletion",
+        "wB+-Tree",
+        NO_WB_TREE,
+    ),
+    missing(
+        "nbtree:fig5",
+        &nbtree::PAPER,
+        "Latency of base operations",
+        "insert, update, delete, search with 1 thread",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig6",
+        &nbtree::PAPER,
+        "Throughput of base operations",
+        "the same with 56 threads",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig7",
+        &nbtree::PAPER,
+        "Space",
+        "DRAM and persistent memory after 16M and 32M records",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig8",
+        &nbtree::PAPER,
+        "YCSB throughput and tail latency",
+        "50 % writes, skew 0.99, by threads",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig9",
+        &nbtree::PAPER,
+        "Write ratio and skew",
+        "throughput and tail latency by both",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig10",
+        &nbtree::PAPER,
+        "Large keys and values",
+        "throughput by size",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig11",
+        &nbtree::PAPER,
+        "Overhead of leaves",
+        "time in flushes, writes and reads, eADR and ADR",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig12",
+        &nbtree::PAPER,
+        "ADR and eADR",
+        "throughput of both, 50 % writes",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    missing(
+        "nbtree:fig13",
+        &nbtree::PAPER,
+        "On DRAM",
+        "throughput of base operations without persistent memory",
+        "NBTree",
+        NO_NB_TREE,
+    ),
+    Experiment {
+        name: "nbtree:table1",
+        paper: &nbtree::PAPER,
+        title: "Overhead of tree operations",
+        shows: "flushes and lines written by an insert, a delete, an update",
+        index: "NBTree",
+        built: Built::Partly(nbtree::table_1, NO_OTHER_TREES),
+        differs: &[
+            "counted in the counting domain; a figure is the median operation, without splits",
+            "default node sizes (2 KiB leaves, 4 KiB inner nodes), not 1 KB",
+        ],
+    },
+    missing(
+        "bwtree:fig5",
+        &BW_TREE,
+        "Length of delta chains",
+        "throughput by the length at which a page is consolidated",
+        "Bw-tree",
+        NO_BW_TREE,
+    ),
+    missing(
+        "bwtree:fig6",
+        &BW_TREE,
+        "Bw-tree and BerkeleyDB",
+        "throughput on the game, deduplication and synthetic traces",
+        "Bw-tree",
+        NO_BW_TREE,
+    ),
+    missing(
+        "bwtree:fig7",
+        &BW_TREE,
+        "Cache efficiency",
+        "loads by the cache level that served them",
+        "Bw-tree",
+        NO_BW_TREE,
+    ),
+    missing(
+        "bwtree:table1",
+        &BW_TREE,
+        "Failures of latch-free updates",
+        "splits, consolidations and updates that lost a race",
+        "Bw-tree",
+        NO_BW_TREE,
+    ),
+    missing(
+        "bwtree:table2",
+        &BW_TREE,
+        "Bw-tree and skip list",
+        "throughput on the synthetic and a read-only workload",
+        "Bw-tree",
+        NO_BW_TREE,
+    ),
+];
+
+/// The experiment `name`.
+pub fn find(name: &str) -> Result<&'static Experiment, Error> {
+    EXPERIMENTS
+        .iter()
+        .find(|experiment| experiment.name == name)
+        .ok_or_else(|| Error::Unknown { name: name.to_owned(), known: EXPERIMENTS.len() })
+}
+
+/// The list for people, a paper after the other.
+pub fn list() -> String {
+    let mut out = String::new();
+    let mut paper = "";
+    for experiment in EXPERIMENTS {
+        if experiment.paper.short != paper {
+            paper = experiment.paper.short;
+            out += &format!("{}\n", experiment.paper.title);
+        }
+        out += &format!(
+            "  {:<14} {:<8} {} ({})\n",
+            experiment.name,
+            experiment.built.word(),
+            experiment.title,
+            experiment.index
+        );
+        if let Some(missing) = experiment.built.missing() {
+            out += &format!("  {:<14} {:<8} needs {missing}\n", "", "");
+        }
+    }
+    out
+}

@@ -1,0 +1,153 @@
+//! Easy Lock-Free Indexing in Non-Volatile Memory (Wang, Levandoski, Larson; ICDE 2018): the
+//! experiments that can be run today.
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use super::Error;
+use super::arrays::array::Method;
+use super::arrays::{self, Row, report};
+use super::bztree::{self, Grid};
+use super::experiment::{Paper, Settings, in_threads};
+use super::outcome::{Measured, Outcome, Published};
+use crate::chooser::KeyChoice;
+use crate::mix::Mix;
+use crate::record::Shape;
+use crate::report::{Spread, count};
+
+/// The paper, and what it measured on.
+pub const PAPER: Paper = Paper {
+    short: "pmwcas",
+    title: "Wang, Levandoski, Larson: Easy Lock-Free Indexing in Non-Volatile Memory",
+    conditions: "arrays: Xeon E3-1245 v3 3.4 GHz, 4 cores, 8 threads; indexes: 4 x Xeon E5-4620 2.2 GHz, 64 threads; DRAM, CLFLUSH; 3 runs, mean",
+};
+
+/// Figure 6b: upserts alone.
+const UPSERT: Mix = bztree::blend("upserts", "upserts of records that are there", [0, 100, 0], 0);
+/// Figure 6d: the paper's realistic mix.
+const REALISTIC: Mix =
+    bztree::blend("realistic", "64 % gets, 16 % scans of 10, 20 % upserts", [64, 20, 16], 0);
+
+/// Words that each operation of figure 5 changes.
+const FIGURE_5_WORDS: usize = 4;
+/// Attempts of each thread that are counted.
+const COUNTED: u64 = 2_000;
+
+/// What the text of section 7.5 says persistence costs, by words of the array.
+fn published(array_words: u64) -> Option<Published> {
+    match array_words {
+        100 => Some(Published::text("25 to 40", "1 to 8 threads, CLFLUSH")),
+        1_000_000 => Some(Published::text("7 to 17", "1 to 8 threads, CLFLUSH")),
+        10_000_000 => Some(Published::text("6 to 15", "1 to 8 threads, CLFLUSH")),
+        _ => None,
+    }
+}
+
+/// Figure 5: operations of four words on arrays of all sizes, volatile and persistent.
+pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let plan = arrays::Plan {
+        arrays: settings.records.map_or(vec![100, 10_000, 1_000_000], |words| vec![words]),
+        methods: vec![Method::Pmwcas(FIGURE_5_WORDS)],
+        threads: settings.threads.clone().unwrap_or_else(|| vec![1, 2, 4]),
+        domains: vec!["volatile", "process", "adr"],
+        rounds: settings.rounds.unwrap_or(5),
+        time: settings.time.unwrap_or(Duration::from_millis(200)),
+        counted: COUNTED,
+        seed: settings.seed,
+        build: settings.build.clone(),
+    };
+    let rows = arrays::run(&plan, progress)?;
+    let mut outcome = Outcome {
+        conditions: format!(
+            "PMwCAS of {FIGURE_5_WORDS} words, {} rounds of {} ms, pools in {}",
+            plan.rounds,
+            plan.time.as_millis(),
+            plan.build.pool_dir.display()
+        ),
+        appendix: report::table(&rows),
+        ..Outcome::default()
+    };
+    for row in &rows {
+        let what = format!(
+            "{} words, {}, {}",
+            count(row.array_words),
+            in_threads(row.threads),
+            row.domain
+        );
+        let of = |what: &str| what.to_owned();
+        let throughput = Measured::exact(row.ops_per_second / 1e6, of(""));
+        outcome.push(format!("{what}: throughput"), "M successes/s", None, Some(throughput));
+        let success = Measured::exact(row.success_rate * 100.0, of(""));
+        outcome.push(format!("{what}: success rate"), "%", None, Some(success));
+        if row.domain != "volatile" {
+            let paper = published(row.array_words).filter(|_| row.domain == "adr");
+            outcome.push(format!("{what}: cost of persistence"), "%", paper, Some(slowdown(row)));
+        }
+        if let Some(cost) = row.cost.filter(|_| row.domain == "adr") {
+            for (unit, figure) in
+                [("swaps", cost.swaps), ("flushes", cost.flushes), ("fences", cost.fences)]
+            {
+                let ours = Measured::exact(figure, of("counted"));
+                outcome.push(format!("{what}: an attempt"), unit, None, Some(ours));
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// How much slower than the base, in percent.
+fn slowdown(row: &Row) -> Measured {
+    let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+    let spread = Spread {
+        median: percent(row.ratio_to_first),
+        min: percent(row.ratio_max),
+        max: percent(row.ratio_min),
+    };
+    Measured::new(spread, format!("{} against {}", row.domain, row.base))
+}
+
+/// Figure 6: reads, upserts, deletes and a mix, on CAS, MwCAS and PMwCAS.
+///
+/// The indexes of the figure do not exist here yet. BzTree is built on PMwCAS as they are, so what
+/// persistence costs can be shown on it; crossbeam's skip list is built on CAS.
+pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
+    let grid = Grid {
+        sides: &["bztree:volatile-file", "bztree:adr", "skiplist:tuned"],
+        mixes: &mixes,
+        keys: KeyChoice::Uniform,
+        shape: Shape::EIGHT,
+        records: 200_000,
+    };
+    let (plan, rows) = bztree::rows(&grid, settings, progress)?;
+    let mut outcome = Outcome { conditions: bztree::conditions(&plan), ..Outcome::default() };
+    let variant = |side: &str| match side {
+        "bztree:volatile-file" => "MwCAS (bztree)",
+        "bztree:adr" => "PMwCAS (bztree:adr)",
+        _ => "CAS (skiplist:tuned)",
+    };
+    for row in &rows {
+        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), variant(&row.side));
+        outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
+    }
+    for row in rows.iter().filter(|row| row.side == "bztree:adr") {
+        let paper = match row.mix.as_str() {
+            _ if Some(&row.threads) != plan.threads.iter().max() => None,
+            "read-only" => Some(Published::text("about 0", "Bw-tree, PMwCAS against CAS")),
+            "upserts" => Some(Published::text("15", "Bw-tree, PMwCAS against MwCAS")),
+            "insert" | "delete" => Some(Published::text("13", "skip list, PMwCAS against CAS")),
+            _ => Some(Published::text("6", "Bw-tree, PMwCAS against CAS; skip list 3 to 8")),
+        };
+        let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+        let spread = Spread {
+            median: percent(row.ratio_to_first),
+            min: percent(row.ratio_max),
+            max: percent(row.ratio_min),
+        };
+        let ours = Measured::new(spread, "PMwCAS against MwCAS, bztree");
+        let what = format!("{}, {}, cost of persistence", row.mix, in_threads(row.threads));
+        outcome.push(what, "%", paper, Some(ours));
+    }
+    Ok(outcome)
+}

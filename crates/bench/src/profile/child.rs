@@ -1,0 +1,95 @@
+//! The process that is profiled: fills a tree, says so, and gets and upserts until it is killed.
+
+use std::io::Write;
+
+use pando_bztree::{BzTree, Options};
+use pando_index::RangeIndex;
+use pando_pmem::{Adr, Domain, Volatile};
+
+use crate::keys::{key_of, value_of};
+use crate::machine;
+use crate::papers::trees;
+use crate::rng::Rng;
+use crate::sides::{BuildError, BuildOptions};
+
+/// What the child says when the tree is filled.
+pub const FILLED: &str = "filled";
+
+/// Does the child's part; comes back only with an error.
+pub fn run(
+    domain: &str,
+    records: u64,
+    threads: usize,
+    read_percent: u64,
+    seed: u64,
+) -> Result<(), BuildError> {
+    machine::die_with_parent();
+    let build = BuildOptions::default();
+    match domain {
+        "volatile" => go(
+            &trees::anonymous::<Volatile>(&build, Options::default())?,
+            records,
+            threads,
+            read_percent,
+            seed,
+        ),
+        "adr" => go(
+            &trees::anonymous::<Adr>(&build, Options::default())?,
+            records,
+            threads,
+            read_percent,
+            seed,
+        ),
+        other => Err(format!("no domain {other:?} to profile; there are volatile and adr").into()),
+    }
+}
+
+fn go<D: Domain>(
+    tree: &BzTree<D>,
+    records: u64,
+    threads: usize,
+    read_percent: u64,
+    seed: u64,
+) -> Result<(), BuildError> {
+    for number in 0..records {
+        let key = key_of(number);
+        tree.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes())?;
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{FILLED}")?;
+    out.flush()?;
+    drop(out);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads as u64)
+            .map(|thread| {
+                scope.spawn(move || work(tree, records, read_percent, seed ^ thread << 32))
+            })
+            .collect();
+        for worker in workers {
+            worker.join().map_err(|_| "a thread panicked")??;
+        }
+        Ok(())
+    })
+}
+
+fn work<D: Domain>(
+    tree: &BzTree<D>,
+    records: u64,
+    read_percent: u64,
+    seed: u64,
+) -> Result<(), BuildError> {
+    let mut rng = Rng::new(seed);
+    loop {
+        let key = key_of(rng.below(records));
+        if rng.below(100) < read_percent {
+            match tree.read_with(&key.to_be_bytes(), |value| value.len())? {
+                Some(8) => {}
+                found => {
+                    return Err(format!("lost key {key:#018x}: a get found {found:?} bytes").into());
+                }
+            }
+        } else {
+            tree.upsert(&key.to_be_bytes(), &value_of(key, rng.bits()).to_le_bytes())?;
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The command `profile`: where BzTree's time goes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{Error, Plan, child, markdown, run};
+use crate::args::count;
+use crate::sides::BuildError;
+
+/// Arguments of `profile`.
+#[derive(Args, Debug)]
+pub struct ProfileArgs {
+    /// Records filled before the profile begins
+    #[arg(long, value_parser = count, default_value = "1M")]
+    pub records: u64,
+    /// Threads at work
+    #[arg(long, default_value = "1")]
+    pub threads: usize,
+    /// Percent of gets, a column each; the other operations are upserts
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=100), default_value = "100,90,50")]
+    pub read_percent: Vec<u64>,
+    /// The domain: volatile or adr
+    #[arg(long, default_value = "volatile", value_parser = ["volatile", "adr"])]
+    pub domain: String,
+    /// Seconds that samples are taken for, a column
+    #[arg(long, default_value = "5")]
+    pub seconds: f64,
+    /// Seed of the operations
+    #[arg(long, default_value = "1")]
+    pub seed: u64,
+    /// Write one JSON object a line to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of the process that is profiled.
+#[derive(Args, Debug)]
+pub struct ProfileChildArgs {
+    /// The domain
+    #[arg(long)]
+    pub domain: String,
+    /// Records filled first
+    #[arg(long)]
+    pub records: u64,
+    /// Threads at work
+    #[arg(long)]
+    pub threads: usize,
+    /// Percent of gets
+    #[arg(long)]
+    pub read_percent: u64,
+    /// Seed of the operations
+    #[arg(long)]
+    pub seed: u64,
+}
+
+/// Does the part of the process that is profiled.
+pub fn be_child(args: &ProfileChildArgs) -> Result<(), BuildError> {
+    child::run(&args.domain, args.records, args.threads, args.read_percent, args.seed)
+}
+
+/// Profiles each mix and prints the table.
+pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
+    let mut profiles = Vec::new();
+    for &read_percent in &args.read_percent {
+        eprintln!(
+            "fill {} records, then {} s of {read_percent} % gets",
+            args.records, args.seconds
+        );
+        let plan = Plan {
+            records: args.records,
+            threads: args.threads,
+            read_percent,
+            domain: args.domain.clone(),
+            time: Duration::from_secs_f64(args.seconds.clamp(0.1, 600.0)),
+            executable: executable()?,
+            prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
+            seed: args.seed,
+        };
+        profiles.push((format!("{read_percent} % gets"), run(&plan)?));
+    }
+    let columns: Vec<_> = profiles.iter().map(|(name, profile)| (name.as_str(), profile)).collect();
+    print!("{}", markdown(&columns));
+    println!();
+    for (name, profile) in &profiles {
+        let unnamed: Vec<_> =
+            profile.unnamed.iter().map(|(name, samples)| format!("{name} {samples}")).collect();
+        println!(
+            "{name}: {} samples in the tree, {} in the loop that calls it; other: {}",
+            profile.samples,
+            profile.driver_samples,
+            unnamed.join(", ")
+        );
+    }
+    if let Some(path) = &args.json {
+        let mut lines = String::new();
+        for (mix, profile) in &profiles {
+            let row = serde_json::json!({ "mix": mix, "domain": args.domain, "records": args.records, "threads": args.threads, "profile": profile });
+            lines += &format!("{row}\n");
+        }
+        crate::papers::outcome::write(path, &lines)?;
+    }
+    Ok(())
+}
+
+/// This program, by its own name: `perf` tells files by it.
+fn executable() -> Result<PathBuf, Error> {
+    let what = |error: std::io::Error| Error::Child { what: format!("cannot be found: {error}") };
+    std::env::current_exe().and_then(|path| path.canonicalize()).map_err(what)
+}

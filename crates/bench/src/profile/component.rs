@@ -1,0 +1,244 @@
+//! Whose time a sample is, by the functions that were inlined at its address.
+//!
+//! The chain is looked at from the innermost function outwards, and the first one that a rule
+//! names decides. Accessors (a word's load, a pool's bytes, the standard library) name nobody: they
+//! belong to who called them. So reading a link is inner search, and the same load in a PMwCAS is
+//! PMwCAS.
+
+use serde::Serialize;
+
+/// The parts of the tree; the paper's figure 9 has the first four, with the others as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Component {
+    /// From the root to the leaf.
+    InnerSearch,
+    /// Within the leaf.
+    LeafSearch,
+    /// Descriptors: to fill, execute, help, finalize.
+    Pmwcas,
+    /// Records: into a leaf, and from an old node to a new one.
+    Copying,
+    /// Blocks: to reserve, activate, free.
+    Allocation,
+    /// To enter and leave an epoch, and to free what is ripe.
+    Epochs,
+    /// Splits and merges beside copying; deciding what a write does; what no rule names.
+    Other,
+    /// The loop that calls the tree: no part of it.
+    Driver,
+}
+
+impl Component {
+    /// All, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::InnerSearch,
+        Self::LeafSearch,
+        Self::Pmwcas,
+        Self::Copying,
+        Self::Allocation,
+        Self::Epochs,
+        Self::Other,
+        Self::Driver,
+    ];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InnerSearch => "inner search",
+            Self::LeafSearch => "leaf search",
+            Self::Pmwcas => "PMwCAS",
+            Self::Copying => "copying",
+            Self::Allocation => "allocation",
+            Self::Epochs => "epochs",
+            Self::Other => "other",
+            Self::Driver => "driver",
+        }
+    }
+}
+
+/// One function of a chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name, with its path if the debug information has it.
+    pub function: String,
+    /// The source file of the line; empty if there is none.
+    pub file: String,
+}
+
+/// A file, functions in it (none named: all), and whose they are; `None` belongs to the caller.
+type Rule = (&'static str, &'static [&'static str], Option<Component>);
+
+/// The first rule that fits a function decides about it.
+const RULES: &[Rule] = &[
+    // What reads one word for somebody.
+    ("pmwcas/src/pmwcas.rs", &["read", "pool"], None),
+    ("pmwcas/src/descriptor.rs", &["all"], None),
+    ("pmwcas/src/", &[], Some(Component::Pmwcas)),
+    ("pmem/src/alloc/", &[], Some(Component::Allocation)),
+    ("pmem/src/epoch.rs", &["pool", "slot"], None),
+    ("pmem/src/epoch.rs", &[], Some(Component::Epochs)),
+    ("pmem/src/participant.rs", &[], Some(Component::Epochs)),
+    ("pmem/src/pool.rs", &["store_bytes"], Some(Component::Copying)),
+    ("pmem/src/", &[], None),
+    (
+        "bztree/src/tree.rs",
+        &["find_leaf", "find_path", "find_fenced"],
+        Some(Component::InnerSearch),
+    ),
+    ("bztree/src/tree.rs", &["pin"], Some(Component::Epochs)),
+    ("bztree/src/tree.rs", &[], None),
+    (
+        "bztree/src/node.rs",
+        &["status", "children", "child_off", "child", "separator", "separator_place", "search"],
+        Some(Component::InnerSearch),
+    ),
+    (
+        "bztree/src/node.rs",
+        &[
+            "visible",
+            "meta_off",
+            "meta",
+            "sorted",
+            "key",
+            "prefetch_from",
+            "key_number",
+            "pointer_off",
+            "value",
+            "pointed_value",
+            "has_key",
+            "has_key_in",
+            "sorted_position",
+            "find",
+            "find_unsorted",
+            "get",
+            "visible_value",
+            "value_of_block",
+        ],
+        Some(Component::LeafSearch),
+    ),
+    // `Context`, `Node`, and what both searches share.
+    ("bztree/src/node.rs", &[], None),
+    ("bztree/src/layout.rs", &[], None),
+    ("bztree/src/build.rs", &[], Some(Component::Copying)),
+    ("bztree/src/candidate.rs", &[], Some(Component::Copying)),
+    ("bztree/src/write.rs", &["write_record", "give_value"], Some(Component::Copying)),
+    ("bztree/src/write.rs", &["conflicts"], Some(Component::LeafSearch)),
+    ("bztree/src/", &[], Some(Component::Other)),
+    ("bench/src/", &[], Some(Component::Driver)),
+];
+
+/// Whose time a chain is, the innermost function first.
+pub fn component(chain: &[Frame]) -> Component {
+    // A call into the C library has no chain beyond itself: copying by what it is called.
+    if let [frame] = chain
+        && frame.file.is_empty()
+    {
+        return match frame.function.as_str() {
+            name if ["memcpy", "memmove", "memset"].iter().any(|part| name.contains(part)) => {
+                Component::Copying
+            }
+            // Keys too long for a comparison of numbers; leaves hold more of them than inner nodes.
+            name if name.contains("memcmp") || name.contains("bcmp") => Component::LeafSearch,
+            name if ["malloc", "free", "calloc", "realloc"]
+                .iter()
+                .any(|part| name.contains(part)) =>
+            {
+                Component::Copying
+            }
+            _ => Component::Other,
+        };
+    }
+    let own = chain.iter().find_map(owner);
+    own.unwrap_or_else(|| {
+        // The standard library's sort, compiled for records on their way to a new node.
+        let sorts = |frame: &Frame| frame.function.contains("pando_bztree::candidate::Candidate");
+        if chain.iter().any(sorts) { Component::Copying } else { Component::Other }
+    })
+}
+
+fn owner(frame: &Frame) -> Option<Component> {
+    let name = short(&frame.function);
+    let fits = |&&(file, functions, _): &&Rule| {
+        is_in(&frame.file, file) && (functions.is_empty() || functions.contains(&name))
+    };
+    RULES.iter().find(fits).and_then(|&(_, _, component)| component)
+}
+
+/// Whether the source file lies at `place` of the workspace: a file, or a folder.
+fn is_in(file: &str, place: &str) -> bool {
+    match file.rfind(place) {
+        Some(at) => {
+            let starts = at == 0 || file.as_bytes()[at - 1] == b'/';
+            starts && (place.ends_with('/') || at + place.len() == file.len())
+        }
+        None => false,
+    }
+}
+
+/// The last part of a function's path, without its type arguments and without the marks of
+/// closures in it.
+fn short(function: &str) -> &str {
+    let function = function.split("::{closure").next().unwrap_or(function);
+    // Type arguments at the end: `search<pando_pmem::domain::Volatile>`.
+    let function = match function.find('<') {
+        Some(at) if at > 0 => &function[..at],
+        _ => function,
+    };
+    let function = function.trim_end_matches("::");
+    function.rsplit("::").next().unwrap_or(function)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, file: &str) -> Frame {
+        Frame { function: function.to_owned(), file: file.to_owned() }
+    }
+
+    #[test]
+    fn an_accessor_belongs_to_its_caller() {
+        let load = frame("load", "/home/x/crates/pmem/src/word.rs");
+        let read = frame("read<pando_pmem::domain::Volatile>", "crates/pmwcas/src/pmwcas.rs");
+        let child = frame("child<V>", "crates/bztree/src/node.rs");
+        let atomic = frame("atomic_load<u64>", "/rustc/x/library/core/src/sync/atomic.rs");
+        let chain = [atomic.clone(), load.clone(), read, child];
+        assert_eq!(component(&chain), Component::InnerSearch);
+        let install = frame("install<V>", "crates/pmwcas/src/execute.rs");
+        assert_eq!(component(&[atomic, load, install]), Component::Pmwcas);
+    }
+
+    #[test]
+    fn a_search_is_whose_it_is() {
+        let numbers = frame("search_numbers<V>", "crates/bztree/src/node.rs");
+        let inner = frame("search<V>", "crates/bztree/src/node.rs");
+        let leaf = frame("sorted_position<V>", "crates/bztree/src/node.rs");
+        assert_eq!(component(&[numbers.clone(), inner]), Component::InnerSearch);
+        assert_eq!(component(&[numbers, leaf]), Component::LeafSearch);
+    }
+
+    #[test]
+    fn the_rest_is_named_by_file_or_not_at_all() {
+        let reserve = frame("reserve_in_slab", "crates/pmem/src/alloc/slab.rs");
+        assert_eq!(component(&[reserve]), Component::Allocation);
+        assert_eq!(component(&[frame("__memmove_avx512", "")]), Component::Copying);
+        assert_eq!(
+            component(&[frame("work", "crates/bench/src/profile/child.rs")]),
+            Component::Driver
+        );
+        assert_eq!(component(&[frame("x", "/rustc/library/std/src/io.rs")]), Component::Other);
+        assert_eq!(component(&[]), Component::Other);
+    }
+
+    #[test]
+    fn names_are_cut_to_what_rules_know() {
+        let long = "pando_bztree::node::Inner::search::<pando_pmem::domain::Volatile>";
+        assert_eq!(short(long), "search");
+        assert_eq!(short("find_leaf<V>"), "find_leaf");
+        assert_eq!(short("pando_bztree::write::complete::{closure#0}"), "complete");
+        assert!(is_in("a/crates/pmem/src/alloc/slab.rs", "pmem/src/alloc/"));
+        assert!(!is_in("a/crates/xpmem/src/alloc/slab.rs", "pmem/src/alloc/"));
+        assert!(!is_in("crates/bztree/src/node.rs.old", "bztree/src/node.rs"));
+    }
+}

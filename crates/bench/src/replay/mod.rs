@@ -1,0 +1,264 @@
+//! Replay of a file of operations on every side, interleaved, each answer compared.
+//!
+//! A model (the standard library's `BTreeMap`) goes through the file first, a part at a time, and
+//! keeps its answers; then each side does the same part, in turning order, and has to answer as
+//! the model did. So all sides answer alike, or the first that does not is named with the line.
+//! At the end each side must hold the model's records and no others. One thread replays: with
+//! more, the answers would not be determined.
+//!
+//! The format is described in [`parse`](mod@parse).
+
+pub mod parse;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+
+use crate::conditions::Conditions;
+use crate::error::Error;
+use crate::record::{Shape, WORD_BYTES};
+use crate::report::Row;
+use crate::side::{Order, Refusal, Side};
+use crate::sides::Builder;
+use crate::slice::Outcome;
+use crate::table::{Cell, RowContext, row};
+use parse::{Operation, Verb};
+
+/// Operations that a side does before the next one has its turn.
+const PART_OPERATIONS: usize = 10_000;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What an operation is answered by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Whether a key was there, or absent, as the operation wanted it.
+    Done(bool),
+    /// A value, if there is one.
+    Value(Option<Vec<u8>>),
+    /// Records in the order of a scan.
+    Records(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl Answer {
+    fn in_words(&self) -> String {
+        match self {
+            Self::Done(done) => if *done { "done" } else { "not done" }.to_owned(),
+            Self::Value(None) => "no value".to_owned(),
+            Self::Value(Some(value)) => format!("the value \"{}\"", value.escape_ascii()),
+            Self::Records(records) => match records.last() {
+                None => "no records".to_owned(),
+                Some((key, _)) => {
+                    format!("{} records up to key \"{}\"", records.len(), key.escape_ascii())
+                }
+            },
+        }
+    }
+}
+
+/// An answer that differs from the model's.
+#[derive(Debug)]
+pub struct Difference {
+    /// The line of the operation; `None` for the comparison at the end.
+    pub line: Option<usize>,
+    /// What the side answered.
+    pub found: String,
+    /// What the model answered.
+    pub due: String,
+}
+
+/// Reads the file of operations at `path`.
+pub fn read(path: &Path) -> Result<Vec<Operation>, Error> {
+    let text =
+        std::fs::read(path).map_err(|source| Error::File { path: path.to_path_buf(), source })?;
+    let at = |line, what| Error::ReplayLine { path: path.to_path_buf(), line, what };
+    let operations = parse::parse(&text).map_err(|(line, what)| at(line, what))?;
+    if operations.is_empty() {
+        return Err(at(1, "the file has no operation in it".to_owned()));
+    }
+    Ok(operations)
+}
+
+/// The shape that sides are built for: the longest key and value. If these are eight bytes and
+/// some are shorter, a little more, so that no side takes the records for integers.
+pub fn shape_of(operations: &[Operation]) -> Shape {
+    let values = || {
+        operations.iter().filter_map(|operation| match &operation.verb {
+            Verb::Insert(value) | Verb::Update(value) => Some(value.len()),
+            _ => None,
+        })
+    };
+    let keys = || operations.iter().map(|operation| operation.key.len());
+    let is_fixed = keys().chain(values()).all(|bytes| bytes == WORD_BYTES);
+    let least = if is_fixed { WORD_BYTES } else { WORD_BYTES + 1 };
+    Shape {
+        key_bytes: keys().max().unwrap_or(0).max(least),
+        value_bytes: values().max().unwrap_or(0).max(least),
+    }
+}
+
+/// Replays `operations` on all `sides`; each tick of `progress` is one part on one side.
+pub fn run(
+    operations: &[Operation],
+    name: &str,
+    sides: &[(String, Builder)],
+    conditions: &Conditions,
+    progress: &ProgressBar,
+) -> Result<Vec<Row>, Error> {
+    let subjects = sides
+        .iter()
+        .map(|(side, build)| build().map_err(|source| Error::Build { side: side.clone(), source }))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let mut cells: Vec<Cell> = sides.iter().map(|_| Cell::empty()).collect();
+    let mut model = Model::new();
+    let parts = operations.len().div_ceil(PART_OPERATIONS);
+    progress.set_length((parts * sides.len()) as u64);
+    let differs = |side: usize, difference: Difference| Error::ReplayDiffers {
+        side: sides[side].0.clone(),
+        file: name.to_owned(),
+        difference,
+    };
+    for (number, part) in operations.chunks(PART_OPERATIONS).enumerate() {
+        let due: Vec<Answer> =
+            part.iter().map(|operation| answer_of_model(&mut model, operation)).collect();
+        for turn in 0..sides.len() {
+            let side = (number + turn) % sides.len();
+            progress.set_message(format!("replay on {}", sides[side].0));
+            let outcome =
+                subjects[side].replay(part, &due).map_err(|found| differs(side, found))?;
+            cells[side].add(&outcome, None);
+            progress.inc(1);
+        }
+    }
+    for (side, subject) in subjects.iter().enumerate() {
+        subject.check_records(&model).map_err(|difference| differs(side, difference))?;
+    }
+    let rows = cells.iter().enumerate().map(|(side, cell)| {
+        let context = RowContext {
+            side: &sides[side].0,
+            mix: "replay",
+            keys: name.to_owned(),
+            records: model.len() as u64,
+            shape: shape_of(operations),
+            threads: 1,
+            base: &sides[0].0,
+            rate_ops_per_second: None,
+            conditions,
+            seed: 0,
+        };
+        row(&context, cell, &cells[0], None)
+    });
+    Ok(rows.collect())
+}
+
+fn answer_of_model(model: &mut Model, operation: &Operation) -> Answer {
+    let Operation { key, verb, .. } = operation;
+    let copied = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+    match verb {
+        Verb::Insert(value) => {
+            let is_new = !model.contains_key(key);
+            if is_new {
+                model.insert(key.clone(), value.clone());
+            }
+            Answer::Done(is_new)
+        }
+        Verb::Update(value) => match model.get_mut(key) {
+            None => Answer::Done(false),
+            Some(room) => {
+                room.clone_from(value);
+                Answer::Done(true)
+            }
+        },
+        Verb::Get => Answer::Value(model.get(key).cloned()),
+        Verb::Delete => Answer::Done(model.remove(key).is_some()),
+        Verb::Scan(limit) => {
+            let range = (Bound::Included(key.clone()), Bound::Unbounded);
+            Answer::Records(model.range(range).take(*limit as usize).map(copied).collect())
+        }
+        Verb::ScanReverse(limit) => {
+            let range = (Bound::Unbounded, Bound::Included(key.clone()));
+            Answer::Records(model.range(range).rev().take(*limit as usize).map(copied).collect())
+        }
+    }
+}
+
+/// Does `operations` on `side` and compares its answers with those that are `due`.
+pub fn part<S: Side>(
+    side: &S,
+    operations: &[Operation],
+    due: &[Answer],
+) -> Result<Outcome, Difference> {
+    let mut outcome = Outcome::none();
+    for (operation, due) in operations.iter().zip(due) {
+        let before = Instant::now();
+        let found = answer_of(side, operation, due);
+        let elapsed = before.elapsed();
+        outcome.elapsed += elapsed;
+        outcome.on_core += elapsed;
+        outcome.operations += 1;
+        outcome.latency_ns.saturating_record(elapsed.as_nanos() as u64);
+        let found = match found {
+            Ok(found) if found == *due => continue,
+            Ok(found) => found.in_words(),
+            Err(refusal) => format!("the error {refusal}"),
+        };
+        return Err(Difference { line: Some(operation.line), found, due: due.in_words() });
+    }
+    outcome.elapsed = outcome.elapsed.max(Duration::from_nanos(1));
+    Ok(outcome)
+}
+
+/// A side's answer. An update of a key that the model has not is a get, since a side's upsert
+/// would add it; so is an insert of a key that the model has, since some maps cannot tell
+/// their own record from an equal one.
+fn answer_of<S: Side>(side: &S, operation: &Operation, due: &Answer) -> Result<Answer, Refusal> {
+    let Operation { key, verb, .. } = operation;
+    let scanned = |limit: u64, order: Order| {
+        let mut records = Vec::new();
+        side.scan(key, limit, order, |key, value| records.push((key.to_vec(), value.to_vec())))?;
+        Ok(Answer::Records(records))
+    };
+    Ok(match verb {
+        Verb::Insert(_) if *due == Answer::Done(false) => Answer::Done(!side.get(key, |_| ())?),
+        Verb::Insert(value) => Answer::Done(side.insert_new(key, value)?),
+        Verb::Update(_) if *due == Answer::Done(false) => Answer::Done(side.get(key, |_| ())?),
+        Verb::Update(value) => {
+            side.upsert(key, value)?;
+            Answer::Done(true)
+        }
+        Verb::Get => {
+            let mut value = None;
+            side.get(key, |bytes| value = Some(bytes.to_vec()))?;
+            Answer::Value(value)
+        }
+        Verb::Delete => Answer::Done(side.delete(key)?),
+        Verb::Scan(limit) => return scanned(*limit, Order::Ascending),
+        Verb::ScanReverse(limit) => return scanned(*limit, Order::Descending),
+    })
+}
+
+/// Compares all records of `side` with those of the model.
+pub fn check_records<S: Side>(side: &S, model: &Model) -> Result<(), Difference> {
+    let at_end = |found: String, due: String| Difference { line: None, found, due };
+    let count = side.count().map_err(|refusal| {
+        at_end(format!("the error {refusal}"), format!("{} records", model.len()))
+    })?;
+    if count != model.len() as u64 {
+        return Err(at_end(format!("{count} records"), format!("{} records", model.len())));
+    }
+    for (key, value) in model {
+        let mut found = None;
+        let got = side.get(key, |bytes| found = Some(bytes.to_vec()));
+        let shown = |value: &Answer| format!("{} for \"{}\"", value.in_words(), key.escape_ascii());
+        let due = Answer::Value(Some(value.clone()));
+        match got {
+            Ok(_) if found.as_ref() == Some(value) => {}
+            Ok(_) => return Err(at_end(shown(&Answer::Value(found)), shown(&due))),
+            Err(refusal) => return Err(at_end(format!("the error {refusal}"), shown(&due))),
+        }
+    }
+    Ok(())
+}

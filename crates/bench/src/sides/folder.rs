@@ -1,0 +1,115 @@
+//! What the durable peers share: a folder for their files, and the size of it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::{BuildError, BuildOptions};
+use crate::side::{Order, Refusal, Side};
+
+/// Bytes of cache that each durable peer may fill: what redb and sled take if they are not asked,
+/// and what holds the whole of a run of ten million small records.
+pub const CACHE_BYTES: u64 = 1 << 30;
+/// Bytes of the unit in which file systems count what a file takes.
+const BLOCK_BYTES: u64 = 512;
+
+/// Where the files of a side lie.
+pub enum Place {
+    /// A new folder that is removed with the side.
+    Temporary(TempDir),
+    /// A folder that outlives the side; files of an earlier side in it are opened.
+    Kept(PathBuf),
+}
+
+impl Place {
+    /// A new folder in the pool folder of `options`.
+    pub fn temporary(options: &BuildOptions) -> Result<Self, BuildError> {
+        Ok(Self::Temporary(tempfile::tempdir_in(&options.pool_dir)?))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(folder) => folder.path(),
+            Self::Kept(folder) => folder,
+        }
+    }
+}
+
+/// A side and the folder that its files lie in.
+pub struct InFolder<S> {
+    // Dropped first: the files are closed before their folder is removed.
+    side: S,
+    place: Place,
+}
+
+impl<S: Side> InFolder<S> {
+    /// The side that `open` makes of the folder.
+    pub fn new(
+        place: Place,
+        open: impl FnOnce(&Path) -> Result<S, BuildError>,
+    ) -> Result<Self, BuildError> {
+        Ok(Self { side: open(place.path())?, place })
+    }
+}
+
+impl<S: Side> Side for InFolder<S> {
+    const REPLACING_HIDES_KEY: bool = S::REPLACING_HIDES_KEY;
+
+    #[inline]
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        self.side.insert_new(key, value)
+    }
+
+    #[inline]
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.side.upsert(key, value)
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+        self.side.get(key, visit)
+    }
+
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        self.side.delete(key)
+    }
+
+    #[inline]
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal> {
+        self.side.scan(from, limit, order, visit)
+    }
+
+    fn count(&self) -> Result<u64, Refusal> {
+        self.side.count()
+    }
+
+    /// What the file system has given to all files of the folder.
+    fn file_bytes(&self) -> Option<u64> {
+        allocated_bytes(self.place.path()).ok()
+    }
+}
+
+/// The allocated blocks of all files under `folder`. A file that goes away meanwhile, as those of
+/// a compaction do, counts as nothing.
+fn allocated_bytes(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(about) = entry.metadata() else { continue };
+        bytes += if about.is_dir() {
+            allocated_bytes(&entry.path())?
+        } else {
+            about.blocks() * BLOCK_BYTES
+        };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,291 @@
+//! The papers' experiments, traces, emulated media and the profile run small, so that they do not
+//! rot; counts and the shape of what comes out are asserted, never times.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use pando_bench::compare::Entrant;
+use pando_bench::papers::arrays::array::{Array, Method};
+use pando_bench::papers::arrays::slice::{Checked, Slice, Subject as _};
+use pando_bench::papers::arrays::{self, report};
+use pando_bench::papers::outcome::Outcome;
+use pando_bench::papers::{self, Built, EXPERIMENTS, Error, Settings, sizes};
+use pando_bench::side::Shape;
+use pando_bench::sides::{self, BuildOptions};
+use pando_bench::traces::game::{self, Game};
+use pando_bench::traces::runner::{self, Fault};
+use pando_bench::traces::{Trace, command};
+use pando_pmem::Volatile;
+use pando_pmem::counting::Counting;
+use pando_pmem::emulated::{Delays, set_delays};
+
+fn settings() -> Settings {
+    Settings {
+        records: Some(2_000),
+        threads: Some(vec![1, 2]),
+        time: Some(Duration::from_millis(5)),
+        rounds: Some(2),
+        seed: 1,
+        build: BuildOptions::default(),
+        prefix: Vec::new(),
+    }
+}
+
+fn run(name: &str) -> Outcome {
+    papers::run(name, &settings(), &ProgressBar::hidden()).unwrap().1
+}
+
+/// A bench of our own, built with the tests.
+fn bench(arguments: &[&str]) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_pando-bench")).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn every_experiment_has_a_name_of_its_own() {
+    let mut names: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    assert_eq!(
+        names.len(),
+        31,
+        "8 of BzTree, 2 of PMwCAS, 6 of wB+-Tree, 10 of NBTree, 5 of Bw-tree"
+    );
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 31);
+    for experiment in EXPERIMENTS {
+        assert!(experiment.name.starts_with(&format!("{}:", experiment.paper.short)));
+        let is_run = !matches!(experiment.built, Built::Missing(_));
+        assert_eq!(is_run, !experiment.differs.is_empty(), "{}", experiment.name);
+    }
+}
+
+#[test]
+fn every_experiment_that_is_built_runs_and_shows_both_figures() {
+    for experiment in EXPERIMENTS {
+        // The profile has a test of its own: it needs `perf`.
+        if matches!(experiment.built, Built::Missing(_)) || experiment.name == "bztree:fig9" {
+            continue;
+        }
+        let outcome = run(experiment.name);
+        assert!(outcome.lines.iter().any(|line| line.ours.is_some()), "{}", experiment.name);
+        assert!(!outcome.conditions.is_empty(), "{}", experiment.name);
+        for line in &outcome.lines {
+            assert!(line.paper.is_some() || line.ours.is_some(), "{line:?}");
+            if let Some(ours) = &line.ours {
+                assert!(ours.min <= ours.median && ours.median <= ours.max, "{line:?}");
+            }
+        }
+        // Sizes of arrays and records that a paper's figure is of are larger than a test's.
+        if !matches!(experiment.name, "pmwcas:fig5" | "bztree:table2") {
+            assert!(outcome.lines.iter().any(|line| line.paper.is_some()), "{}", experiment.name);
+        }
+        let text = outcome.text(experiment);
+        assert!(text.contains(experiment.title) && text.contains("differs"), "{text}");
+        let mut json = String::new();
+        outcome.json(experiment, &mut json);
+        assert_eq!(json.lines().count(), outcome.lines.len());
+        for line in json.lines() {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(row["experiment"], experiment.name);
+            for field in ["what", "unit", "paper", "ours", "conditions"] {
+                assert!(row.get(field).is_some(), "{field} in {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_experiment_without_its_index_names_what_is_missing_and_fails() {
+    for experiment in EXPERIMENTS {
+        let Built::Missing(missing) = experiment.built else { continue };
+        let error = papers::run(experiment.name, &settings(), &ProgressBar::hidden()).unwrap_err();
+        assert!(matches!(error, Error::NotBuilt { .. }));
+        let error = error.to_string();
+        assert!(error.contains(experiment.name) && error.contains(missing), "{error}");
+    }
+    let (succeeded, out, error) = bench(&["paper", "nbtree:fig6"]);
+    assert!(!succeeded && out.is_empty());
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("NBTree"), "{error}");
+    let (succeeded, _, error) = bench(&["paper", "nbtree:fig99"]);
+    assert!(!succeeded && error.contains("nbtree:fig99"), "{error}");
+    let (succeeded, out, _) = bench(&["paper"]);
+    assert!(succeeded);
+    assert!(EXPERIMENTS.iter().all(|experiment| out.contains(experiment.name)), "{out}");
+}
+
+#[test]
+fn a_pmwcas_takes_what_its_protocol_says() {
+    let build = BuildOptions::default();
+    let counted = |method| {
+        let array = Checked::new(Array::<Counting>::new(1 << 16, &build).unwrap());
+        let cost = array.count(method, 1, 200, 7).unwrap();
+        array.check().unwrap();
+        cost
+    };
+    // A swap to claim the descriptor, one to decide, one to clear the status' dirty bit; for each
+    // word two to install, one for the value, one to clear the dirty bit.
+    let words = [1, 2, 3, 4].map(|words| (words, counted(Method::Pmwcas(words))));
+    for (words, cost) in words {
+        assert_eq!(cost.swaps, 3.0 + 4.0 * words as f64, "{words} words");
+        assert!(cost.flushes >= cost.lines_written && cost.fences >= 4.0, "{cost:?}");
+    }
+    let cas = counted(Method::SingleCas);
+    assert_eq!((cas.swaps, cas.flushes, cas.fences, cas.lines_written), (2.0, 1.0, 1.0, 1.0));
+}
+
+#[test]
+fn an_array_run_has_a_row_for_each_cell() {
+    set_delays(Delays { write_back_ns: 20, read_line_ns: 20 }).unwrap();
+    let plan = arrays::Plan {
+        arrays: vec![8, 1_000],
+        methods: vec![Method::SingleCas, Method::Pmwcas(4)],
+        threads: vec![1, 3],
+        domains: arrays::plan::DOMAINS.to_vec(),
+        rounds: 2,
+        time: Duration::from_millis(3),
+        counted: 20,
+        seed: 1,
+        build: BuildOptions::default(),
+    };
+    let progress = ProgressBar::hidden();
+    let rows = arrays::run(&plan, &progress).unwrap();
+    set_delays(Delays::default()).unwrap();
+    assert_eq!(rows.len(), 2 * 2 * 2 * 5);
+    assert_eq!(Some(progress.position()), progress.length(), "a tick for every slice");
+    for row in &rows {
+        assert!(row.attempts > 0 && row.success_rate > 0.0 && row.success_rate <= 1.0, "{row:?}");
+        assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
+        assert!(row.cost.is_some_and(|cost| cost.swaps >= 1.0));
+        if row.threads == 1 {
+            assert_eq!(row.success_rate, 1.0, "nobody else was there: {row:?}");
+        }
+    }
+    assert!(report::table(&rows).contains("PMwCAS of 4 words, array of 1k words"));
+    let error = arrays::run(&arrays::Plan { arrays: vec![3], ..plan }, &progress).unwrap_err();
+    assert!(error.to_string().contains("at least 4"), "{error}");
+}
+
+#[test]
+fn a_word_that_was_changed_behind_pmwcas_is_noticed() {
+    let array = Checked::new(Array::<Volatile>::new(100, &BuildOptions::default()).unwrap());
+    let slice =
+        Slice { method: Method::Pmwcas(2), threads: 2, time: Duration::from_millis(2), seed: 1 };
+    assert!(array.slice(&slice).unwrap().successes > 0);
+    array.check().unwrap();
+    let word = array.array().word(50);
+    word.store(word.load(Ordering::Acquire) + 1, Ordering::Release);
+    assert!(matches!(array.check(), Err(Error::WrongSum { words: 100, .. })));
+}
+
+#[test]
+fn operations_have_the_pmwcas_sizes_that_are_watched() {
+    let kinds = sizes::count(3_000, &BuildOptions::default()).unwrap();
+    let plain = |name: &str| {
+        let kind = kinds.iter().find(|kind| kind.name == name).unwrap();
+        assert_eq!(kind.sequences.values().sum::<u64>(), 3_000, "{name}");
+        kind.plain().unwrap().0.to_vec()
+    };
+    for name in ["insert", "delete", "update, record pointer", "update, inlined payload"] {
+        let plain = plain(name);
+        assert!(
+            !plain.is_empty() && plain.iter().all(|words| (1..=4).contains(words)),
+            "{name}: {plain:?}"
+        );
+    }
+    let insert = &kinds[0];
+    assert!(insert.sequences.len() > 1, "some inserts split: {insert:?}");
+}
+
+fn entrants(names: &[&str], trace: &Trace) -> Vec<Entrant> {
+    let shape = Shape { key_bytes: trace.key_bytes(), value_bytes: trace.value_bytes() };
+    let entrant = |name: &&str| Entrant {
+        name: (*name).to_owned(),
+        build: sides::builder(name.parse().unwrap(), shape, &BuildOptions::default()),
+    };
+    names.iter().map(entrant).collect()
+}
+
+#[test]
+fn a_trace_runs_on_every_side_that_takes_its_shape() {
+    let game = game::trace(&Game { players: 300, operations: 3_000, seed: 1 });
+    let shape = Shape { key_bytes: game.key_bytes(), value_bytes: game.value_bytes() };
+    let takes = |entry: &&sides::SideEntry| (entry.limits)(shape).is_ok();
+    let names: Vec<_> = sides::SIDES.iter().filter(takes).map(|entry| entry.name).collect();
+    assert!(names.contains(&"bztree:slow"));
+    let sides: Vec<_> = entrants(&names, &game)
+        .into_iter()
+        // A peer that is not compiled in.
+        .filter(|entrant| (entrant.build)().is_ok())
+        .collect();
+    let plan = runner::Plan { threads: 3, parts: 4 };
+    let progress = ProgressBar::hidden();
+    let rows = runner::run(&game, &sides, &plan, &progress).unwrap();
+    assert_eq!(Some(progress.position()), progress.length());
+    assert_eq!(rows.len(), sides.len());
+    for row in &rows {
+        assert_eq!((row.records, row.operations, row.threads, row.parts), (300, 3_000, 3, 4));
+        assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
+    }
+    assert!(command::table(&rows).contains("bztree"));
+}
+
+#[test]
+fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
+    let mut trace = Trace::new("deletes", 8, 8);
+    for key in 0..50_u64 {
+        let key = trace.add_key(&key.to_be_bytes()).unwrap();
+        trace.put(key);
+        trace.put(key);
+        if key.is_multiple_of(2) {
+            trace.delete(key);
+            trace.get(key);
+        }
+    }
+    let side = (entrants(&["bztree"], &trace)[0].build)().unwrap();
+    side.run_steps(&trace, trace.steps(), 2).unwrap();
+    side.check_trace(&trace).unwrap();
+    // One more round of the same inserts meets keys that are there.
+    let again = side.run_steps(&trace, trace.steps(), 1).unwrap_err();
+    assert!(matches!(again, Fault::Invented { .. }), "{again}");
+    let empty = (entrants(&["btreemap"], &trace)[0].build)().unwrap();
+    assert!(matches!(empty.check_trace(&trace), Err(Fault::Count { found: 0, due: 25 })));
+}
+
+#[test]
+fn the_dedup_trace_is_made_of_files_and_written_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), vec![3; 10_000]).unwrap();
+    let (path, text) = (folder.path().to_str().unwrap(), folder.path().join("text"));
+    let common = ["trace", "dedup", "--chunk-bytes", "256", "--files", path];
+    let (succeeded, out, error) = bench(&[&common[..], &["--parts", "2"]].concat());
+    assert!(succeeded && out.contains("keys of 20 and values of 44 bytes"), "{out}{error}");
+    let (succeeded, _, error) =
+        bench(&[&common[..], &["--write", text.to_str().unwrap()]].concat());
+    assert!(succeeded, "{error}");
+    let text = std::fs::read_to_string(text).unwrap();
+    assert!(text.lines().all(|line| line.starts_with("get ") || line.starts_with("insert ")));
+    let (succeeded, _, error) = bench(&["trace", "dedup", "--files", "/nonexistent/folder"]);
+    assert!(!succeeded && error.contains("/nonexistent/folder"), "{error}");
+}
+
+#[test]
+fn the_profile_adds_up_or_says_why_not() {
+    let (succeeded, out, error) =
+        bench(&["profile", "--records", "20k", "--seconds", "0.3", "--read-percent", "50"]);
+    if succeeded {
+        for part in ["inner search", "leaf search", "PMwCAS", "copying", "allocation", "epochs"] {
+            assert!(out.contains(part), "{out}");
+        }
+    } else {
+        // No `perf`, none that may be used here, or a build without line tables.
+        assert!(error.contains("perf") || error.contains("line tables"), "{error}");
+    }
+}
