@@ -91,7 +91,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Begin no round that would end later than so many seconds after the start, the first
-    /// excepted [default: none; without --sides 90 in memory and 60 durable]
+    /// excepted [default: none; without --sides 80 in memory and 50 durable]
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub time_limit: Option<f64>,
     /// Records that a slice of inserts or deletes takes [default: a twentieth of --records]

@@ -41,13 +41,13 @@ const DEFAULTS: [Comparison; 2] = [
         title: "In memory",
         sides: &["bztree", "scc", "congee", "concurrent-map", "masstree", "skiplist", "btreemap"],
         records: 1_000_000,
-        time_limit: Duration::from_secs(90),
+        time_limit: Duration::from_secs(80),
     },
     Comparison {
         title: "Durable to a process crash",
         sides: &["bztree:process", "redb", "fjall"],
         records: 100_000,
-        time_limit: Duration::from_secs(60),
+        time_limit: Duration::from_secs(50),
     },
 ];
 /// Seconds of a slice when no sides are named.

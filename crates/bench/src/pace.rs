@@ -3,6 +3,8 @@
 //! Each operation has a moment at which it is meant to begin, and its latency runs from that
 //! moment. So an operation that had to wait for a stall before it is charged for the wait, as its
 //! user would be; a closed loop would have begun it later and not noticed (coordinated omission).
+//! What has not begun when a slice ends is not counted: a side that cannot keep up with the rate
+//! shows it in its throughput.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::BuildError;
 use super::folder::CACHE_BYTES;
+use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::side::{Order, Refusal, Shape, Side};
 
 /// Threads that may be at work at once; the harness has at most this many.
@@ -36,11 +37,6 @@ const NOT_FOUND: c_int = -30988;
 const KEY_EXISTS: c_int = -30994;
 /// `DB_LOCK_DEADLOCK` of `db.h`.
 const DEADLOCK: c_int = -30993;
-/// Longest key of the harness, in bytes.
-const MOST_KEY_BYTES: usize = 128;
-/// Longest value of the harness, in bytes.
-const MOST_VALUE_BYTES: usize = 4096;
-
 #[repr(C)]
 struct Handle {
     _private: [u8; 0],
@@ -119,7 +115,7 @@ enum Move {
 /// A cursor, closed when it is dropped.
 struct Cursor {
     handle: *mut CursorHandle,
-    key: [u8; MOST_KEY_BYTES],
+    key: [u8; MAX_KEY_BYTES],
     key_bytes: u32,
     value: Vec<u8>,
     value_bytes: u32,
@@ -251,7 +247,7 @@ impl Tree {
         match unsafe { pando_bdb_cursor(self.handle, &mut handle) } {
             0 => Ok(Cursor {
                 handle,
-                key: [0; MOST_KEY_BYTES],
+                key: [0; MAX_KEY_BYTES],
                 key_bytes: 0,
                 value: vec![0; self.value_bytes],
                 value_bytes: 0,
@@ -279,7 +275,7 @@ impl Side for Tree {
     }
 
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        let mut value = [0_u8; MOST_VALUE_BYTES];
+        let mut value = [0_u8; MAX_VALUE_BYTES];
         let mut value_bytes = 0;
         // SAFETY: the handle is open; the key is as long as is said and only read, and the value
         // has room for as many bytes as is said.
