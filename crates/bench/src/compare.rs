@@ -24,6 +24,7 @@ use crate::side::Subject;
 use crate::sides::Builder;
 use crate::slice::{Outcome, Slice};
 use crate::table::Table;
+use crate::verify;
 
 /// A fill is cut into so many slices, for the progress bar alone.
 const LOAD_SLICES: u64 = 20;
@@ -107,9 +108,7 @@ pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<
     run.rounds(&mut contestants, &mut table)?;
     for contestant in &contestants {
         progress.set_message(format!("verify {}", contestant.entrant.name));
-        contestant
-            .subject
-            .check_all(run.records, &contestant.live)
+        verify::all(contestant.subject.any(), run.records, &contestant.live)
             .map_err(|fault| failed(contestant.entrant, "the final check", 1, fault))?;
         progress.inc(1);
     }
@@ -135,9 +134,7 @@ pub fn bytes_per_record(
     let run = Run::new(plan, progress);
     progress.set_length(LOAD_SLICES);
     let (contestant, _) = run.load(machine::cores().len().max(1), entrant)?;
-    contestant
-        .subject
-        .check_all(run.records, &contestant.live)
+    verify::all(contestant.subject.any(), run.records, &contestant.live)
         .map_err(|fault| failed(entrant, "the final check", 1, fault))?;
     let file = contestant.subject.file_bytes().map(|bytes| bytes as f64 / plan.records as f64);
     Ok(Space { used: contestant.bytes_per_record, file })
@@ -242,7 +239,7 @@ impl<'run> Run<'run> {
             outcome.append(&subject.run(&slice).map_err(fault)?);
             self.progress.inc(1);
         }
-        subject.check_count(records).map_err(fault)?;
+        verify::count(subject.any(), records).map_err(fault)?;
         let heap_growth = || Some(machine::heap_bytes()?.saturating_sub(heap_before?));
         let bytes_per_record = subject
             .footprint_bytes()
@@ -333,7 +330,7 @@ impl<'run> Run<'run> {
         slice.target = if deleted > 0 { live.start..after.start } else { live.end..after.end };
         let fault = |fault| failed(contestant.entrant, mix.name, threads, fault);
         let outcome = contestant.subject.run(&slice).map_err(fault)?;
-        contestant.subject.check_count(after.end - after.start).map_err(fault)?;
+        verify::count(contestant.subject.any(), after.end - after.start).map_err(fault)?;
         contestant.live = after;
         Ok(outcome)
     }

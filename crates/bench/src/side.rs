@@ -1,24 +1,16 @@
 //! What is measured, as the harness sees it.
 //!
-//! An adapter implements [`Side`]; the harness is compiled against each of them, so that a call
-//! costs what it would cost that library's user. [`Subject`] is the same thing with its type
-//! forgotten: one virtual call a slice, none an operation.
-
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::time::Duration;
+//! An adapter implements [`Side`]. The timed slices are compiled against each of those in memory,
+//! so that a call costs what it would cost that library's user; [`Subject`] is such a side with its
+//! type forgotten: one virtual call a slice, none an operation. All else, and sides whose operations
+//! take microseconds anyway, goes through [`AnySide`], a virtual call an operation, and is compiled
+//! once.
 
 pub use pando_index::Order;
 
 use crate::error::Fault;
-use crate::record::Records;
 pub use crate::record::Shape;
-use crate::replay::parse::Operation;
-use crate::replay::{self, Answer, Difference};
 use crate::slice::{self, Outcome, Slice};
-use crate::traces::runner::{self, Fault as TraceFault};
-use crate::traces::{Step, Trace};
-use crate::verify;
 
 /// Why a side did not do what it was asked to.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
@@ -67,33 +59,72 @@ pub trait Side: Send + Sync {
     }
 }
 
+/// A side with its type forgotten, one operation at a time; what each does stands with [`Side`].
+pub trait AnySide: Send + Sync {
+    /// See [`Side::insert_new`].
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal>;
+
+    /// See [`Side::upsert`].
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
+
+    /// See [`Side::get`].
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Refusal>;
+
+    /// See [`Side::delete`].
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal>;
+
+    /// See [`Side::scan`].
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal>;
+
+    /// See [`Side::count`].
+    fn count(&self) -> Result<u64, Refusal>;
+}
+
+impl<S: Side> AnySide for S {
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        Side::insert_new(self, key, value)
+    }
+
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        Side::upsert(self, key, value)
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Refusal> {
+        Side::get(self, key, visit)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        Side::delete(self, key)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: u64,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), Refusal> {
+        Side::scan(self, from, limit, order, visit)
+    }
+
+    fn count(&self) -> Result<u64, Refusal> {
+        Side::count(self)
+    }
+}
+
 /// A side with its type forgotten.
 pub trait Subject: Send + Sync {
     /// Runs one slice.
     fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault>;
 
-    /// Compares the number of records with what is due.
-    fn check_count(&self, due: u64) -> Result<(), Fault>;
-
-    /// Compares every record with those that are due.
-    fn check_all(&self, records: Records, live: &Range<u64>) -> Result<(), Fault>;
-
-    /// Does a part of a file of operations and compares its answers with those that are due.
-    fn replay(&self, operations: &[Operation], due: &[Answer]) -> Result<Outcome, Difference>;
-
-    /// Compares every record with those of the model of a replay.
-    fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference>;
-
-    /// Runs some steps of a trace; how long that took.
-    fn run_steps(
-        &self,
-        trace: &Trace,
-        steps: &[Step],
-        threads: usize,
-    ) -> Result<Duration, TraceFault>;
-
-    /// Compares every record with those that the end of a trace leaves.
-    fn check_trace(&self, trace: &Trace) -> Result<(), TraceFault>;
+    /// The side, for single operations.
+    fn any(&self) -> &dyn AnySide;
 
     /// See [`Side::footprint_bytes`].
     fn footprint_bytes(&self) -> Option<u64>;
@@ -107,33 +138,8 @@ impl<S: Side> Subject for S {
         slice::run(self, slice)
     }
 
-    fn check_count(&self, due: u64) -> Result<(), Fault> {
-        verify::count(self, due)
-    }
-
-    fn check_all(&self, records: Records, live: &Range<u64>) -> Result<(), Fault> {
-        verify::all(self, records, live)
-    }
-
-    fn replay(&self, operations: &[Operation], due: &[Answer]) -> Result<Outcome, Difference> {
-        replay::part(self, operations, due)
-    }
-
-    fn check_records(&self, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Difference> {
-        replay::check_records(self, model)
-    }
-
-    fn run_steps(
-        &self,
-        trace: &Trace,
-        steps: &[Step],
-        threads: usize,
-    ) -> Result<Duration, TraceFault> {
-        runner::run_steps(self, trace, steps, threads)
-    }
-
-    fn check_trace(&self, trace: &Trace) -> Result<(), TraceFault> {
-        runner::check(self, trace)
+    fn any(&self) -> &dyn AnySide {
+        self
     }
 
     fn footprint_bytes(&self) -> Option<u64> {

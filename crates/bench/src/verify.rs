@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::error::Fault;
 use crate::record::{Buffers, Records};
-use crate::side::{Order, Side};
+use crate::side::{AnySide, Order};
 
 /// Gets of records that are there, at most.
 const PRESENT_GETS: u64 = 1_000_000;
@@ -17,7 +17,7 @@ const PRESENT_GETS: u64 = 1_000_000;
 const ABSENT_GETS: u64 = 10_000;
 
 /// Compares the number of records with what is `due`.
-pub fn count<S: Side>(side: &S, due: u64) -> Result<(), Fault> {
+pub fn count(side: &dyn AnySide, due: u64) -> Result<(), Fault> {
     let operation = "the count of records";
     match side.count().map_err(|source| Fault::Refused { key: 0, operation, source })? {
         found if found == due => Ok(()),
@@ -26,15 +26,16 @@ pub fn count<S: Side>(side: &S, due: u64) -> Result<(), Fault> {
 }
 
 /// Compares all records with those of the numbers in `live`.
-pub fn all<S: Side>(side: &S, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+pub fn all(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     scan_all(side, records, live)?;
     let operation = "a get after the run";
     let mut buffers = Buffers::new(records.shape);
     let mut get = |key: u64| -> Result<bool, Fault> {
         let mut checked = Ok(());
-        let check = |value: &[u8]| checked = records.check_value::<false>(key, value, operation);
+        let mut check =
+            |value: &[u8]| checked = records.check_value::<false>(key, value, operation);
         let is_there = side
-            .get(buffers.key::<false>(key), check)
+            .get(buffers.key::<false>(key), &mut check)
             .map_err(|source| Fault::Refused { key, operation, source })?;
         checked.map(|()| is_there)
     };
@@ -53,7 +54,7 @@ pub fn all<S: Side>(side: &S, records: Records, live: &Range<u64>) -> Result<(),
     Ok(())
 }
 
-fn scan_all<S: Side>(side: &S, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+fn scan_all(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     let operation = "the full scan";
     let mut seen = vec![0_u64; (live.end - live.start).div_ceil(64) as usize];
     let (mut found, mut previous, mut fault) = (0, None, None);
@@ -74,7 +75,7 @@ fn scan_all<S: Side>(side: &S, records: Records, live: &Range<u64>) -> Result<()
         found += 1;
         Ok(())
     };
-    side.scan(&least, u64::MAX, Order::Ascending, |key, value| {
+    side.scan(&least, u64::MAX, Order::Ascending, &mut |key, value| {
         if fault.is_none() {
             fault = check(key, value).err();
         }

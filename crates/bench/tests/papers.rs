@@ -250,13 +250,13 @@ fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
         }
     }
     let side = (entrants(&["bztree"], &trace)[0].build)().unwrap();
-    side.run_steps(&trace, trace.steps(), 2).unwrap();
-    side.check_trace(&trace).unwrap();
+    runner::run_steps(side.any(), &trace, trace.steps(), 2).unwrap();
+    runner::check(side.any(), &trace).unwrap();
     // One more round of the same inserts meets keys that are there.
-    let again = side.run_steps(&trace, trace.steps(), 1).unwrap_err();
+    let again = runner::run_steps(side.any(), &trace, trace.steps(), 1).unwrap_err();
     assert!(matches!(again, Fault::Invented { .. }), "{again}");
     let empty = (entrants(&["btreemap"], &trace)[0].build)().unwrap();
-    assert!(matches!(empty.check_trace(&trace), Err(Fault::Count { found: 0, due: 25 })));
+    assert!(matches!(runner::check(empty.any(), &trace), Err(Fault::Count { found: 0, due: 25 })));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pando_bench::keys::key_of;
-use pando_bench::side::{Order, Refusal, Shape, Side};
-use pando_bench::sides::peers::{self, PEERS, Visitor};
+use pando_bench::side::{Order, Refusal, Shape, Subject};
+use pando_bench::sides::peers::{self, PEERS};
 use pando_bench::sides::{BuildOptions, Durability, SideEntry};
 
 /// Shapes that every adapter has a form for; a peer is asked for those that it takes.
@@ -28,68 +28,50 @@ const THREADS: u64 = 4;
 /// Records that the child of a crash test has acknowledged when it is killed.
 const ACKNOWLEDGED: usize = 600;
 
-/// A side with its type forgotten.
-trait Probe: Send + Sync {
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> bool;
-    fn upsert(&self, key: &[u8], value: &[u8]);
-    fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
-    fn delete(&self, key: &[u8]) -> bool;
-    fn scan(&self, from: &[u8], limit: u64, order: Order) -> Result<Records, Refusal>;
-    fn count(&self) -> u64;
-    fn file_bytes(&self) -> Option<u64>;
-}
-
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-impl<S: Side> Probe for S {
+/// A side that refuses nothing.
+struct Probe(Box<dyn Subject>);
+
+impl Probe {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> bool {
-        Side::insert_new(self, key, value).unwrap()
+        self.0.any().insert_new(key, value).unwrap()
     }
 
     fn upsert(&self, key: &[u8], value: &[u8]) {
-        Side::upsert(self, key, value).unwrap();
+        self.0.any().upsert(key, value).unwrap();
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let mut found = None;
-        let is_there = Side::get(self, key, |value| found = Some(value.to_vec())).unwrap();
+        let is_there = self.0.any().get(key, &mut |value| found = Some(value.to_vec())).unwrap();
         assert_eq!(is_there, found.is_some(), "a get says whether it visited");
         found
     }
 
     fn delete(&self, key: &[u8]) -> bool {
-        Side::delete(self, key).unwrap()
+        self.0.any().delete(key).unwrap()
     }
 
     fn scan(&self, from: &[u8], limit: u64, order: Order) -> Result<Records, Refusal> {
         let mut records = Vec::new();
-        let visit = |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
-        Side::scan(self, from, limit, order, visit)?;
+        let mut visit = |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+        self.0.any().scan(from, limit, order, &mut visit)?;
         Ok(records)
     }
 
     fn count(&self) -> u64 {
-        Side::count(self).unwrap()
+        self.0.any().count().unwrap()
     }
 
     fn file_bytes(&self) -> Option<u64> {
-        Side::file_bytes(self)
+        self.0.file_bytes()
     }
 }
 
-struct Boxed;
-
-impl Visitor for Boxed {
-    type Output = Box<dyn Probe>;
-
-    fn take<S: Side + 'static>(self, side: S) -> Box<dyn Probe> {
-        Box::new(side)
-    }
-}
-
-fn build(peer: &SideEntry, shape: Shape, folder: Option<&Path>) -> Box<dyn Probe> {
-    peers::build(peer.name, shape, &BuildOptions::default(), folder, Boxed)
-        .unwrap_or_else(|refusal| panic!("{} of {shape:?}: {refusal}", peer.name))
+fn build(peer: &SideEntry, shape: Shape, folder: Option<&Path>) -> Probe {
+    let built = peers::build(peer.name, shape, &BuildOptions::default(), folder);
+    Probe(built.unwrap_or_else(|refusal| panic!("{} of {shape:?}: {refusal}", peer.name)))
 }
 
 /// The peers in this build, each with the shapes that it takes. `PANDO_PEER` names one alone.
@@ -135,7 +117,7 @@ fn due(model: &BTreeMap<Vec<u8>, Vec<u8>>, from: &[u8], limit: usize, order: Ord
 }
 
 fn check_scans(
-    side: &dyn Probe,
+    side: &Probe,
     peer: &SideEntry,
     shape: Shape,
     model: &BTreeMap<Vec<u8>, Vec<u8>>,
@@ -185,7 +167,7 @@ fn each_operation_is_right() {
         println!("{what}");
         let side = build(peer, shape, None);
         let mut model = BTreeMap::new();
-        check_scans(&*side, peer, shape, &model, &what);
+        check_scans(&side, peer, shape, &model, &what);
         for number in 0..RECORDS {
             let (key, value) = (key(shape, number), value(shape, number, 0));
             assert!(side.insert_new(&key, &value), "{what}: insert {number}");
@@ -195,7 +177,7 @@ fn each_operation_is_right() {
             let other = value(shape, number, 9);
             assert!(!side.insert_new(&key(shape, number), &other), "{what}: duplicate {number}");
         }
-        check_scans(&*side, peer, shape, &model, &what);
+        check_scans(&side, peer, shape, &model, &what);
         for number in (0..RECORDS).step_by(2) {
             let (key, value) = (key(shape, number), value(shape, number, 1));
             side.upsert(&key, &value);
@@ -211,13 +193,13 @@ fn each_operation_is_right() {
             let key = key(shape, number);
             assert_eq!(side.get(&key), model.get(&key).cloned(), "{what}: get {number}");
         }
-        check_scans(&*side, peer, shape, &model, &what);
+        check_scans(&side, peer, shape, &model, &what);
         for number in (0..RECORDS).step_by(6) {
             let (key, value) = (key(shape, number), value(shape, number, 2));
             assert!(side.insert_new(&key, &value), "{what}: insert {number} again");
             model.insert(key, value);
         }
-        check_scans(&*side, peer, shape, &model, &what);
+        check_scans(&side, peer, shape, &model, &what);
         let is_durable = peer.durability != Durability::None;
         assert!(!is_durable || side.file_bytes() > Some(0), "{what}: files");
     }
@@ -231,7 +213,7 @@ fn threads_do_not_disturb_each_other() {
         let side = build(peer, shape, None);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (side, what) = (&*side, &what);
+                let (side, what) = (&side, &what);
                 scope.spawn(move || {
                     let own = || (thread..RECORDS).step_by(THREADS as usize);
                     for number in own() {
@@ -256,7 +238,7 @@ fn threads_do_not_disturb_each_other() {
         });
         let left = (0..RECORDS).filter(|number| number % 3 != 0);
         let model = left.map(|number| (key(shape, number), value(shape, number, 1))).collect();
-        check_scans(&*side, peer, shape, &model, &what);
+        check_scans(&side, peer, shape, &model, &what);
     }
 }
 

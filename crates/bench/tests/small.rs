@@ -13,7 +13,7 @@ use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::side::Shape;
 use pando_bench::sides::index::Indexed;
 use pando_bench::sides::{self, BuildOptions, SideEntry};
-use pando_bench::{costs, report, space};
+use pando_bench::{costs, report, space, verify};
 
 /// The sides that can be built by name and take part in every mix, and the reference index behind
 /// the adapter. Those that wait for a medium are left to the test of the peers.
@@ -167,10 +167,10 @@ fn the_final_scan_names_the_key() {
     for key in (0..100).filter(|&number| number != 42).map(key_of) {
         side.insert_new(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes()).unwrap();
     }
-    let lost = side.check_all(records, &(0..100)).unwrap_err();
+    let lost = verify::all(side.any(), records, &(0..100)).unwrap_err();
     assert!(matches!(lost, Fault::Lost { key, .. } if key == key_of(42)), "{lost}");
     assert!(lost.to_string().contains("record 42"), "{lost}");
-    let invented = side.check_all(records, &(0..99)).unwrap_err();
+    let invented = verify::all(side.any(), records, &(0..99)).unwrap_err();
     assert!(matches!(invented, Fault::Invented { key, .. } if key == key_of(99)), "{invented}");
 }
 

@@ -21,7 +21,7 @@ use crate::conditions::Conditions;
 use crate::error::Error;
 use crate::record::{Shape, WORD_BYTES};
 use crate::report::Row;
-use crate::side::{Order, Refusal, Side};
+use crate::side::{AnySide, Order, Refusal};
 use crate::sides::Builder;
 use crate::slice::Outcome;
 use crate::table::{Cell, RowContext, row};
@@ -128,13 +128,13 @@ pub fn run(
             let side = (number + turn) % sides.len();
             progress.set_message(format!("replay on {}", sides[side].0));
             let outcome =
-                subjects[side].replay(part, &due).map_err(|found| differs(side, found))?;
+                do_part(subjects[side].any(), part, &due).map_err(|found| differs(side, found))?;
             cells[side].add(&outcome, None);
             progress.inc(1);
         }
     }
     for (side, subject) in subjects.iter().enumerate() {
-        subject.check_records(&model).map_err(|difference| differs(side, difference))?;
+        check_records(subject.any(), &model).map_err(|difference| differs(side, difference))?;
     }
     let rows = cells.iter().enumerate().map(|(side, cell)| {
         let context = RowContext {
@@ -186,8 +186,8 @@ fn answer_of_model(model: &mut Model, operation: &Operation) -> Answer {
 }
 
 /// Does `operations` on `side` and compares its answers with those that are `due`.
-pub fn part<S: Side>(
-    side: &S,
+fn do_part(
+    side: &dyn AnySide,
     operations: &[Operation],
     due: &[Answer],
 ) -> Result<Outcome, Difference> {
@@ -214,24 +214,27 @@ pub fn part<S: Side>(
 /// A side's answer. An update of a key that the model has not is a get, since a side's upsert
 /// would add it; so is an insert of a key that the model has, since some maps cannot tell
 /// their own record from an equal one.
-fn answer_of<S: Side>(side: &S, operation: &Operation, due: &Answer) -> Result<Answer, Refusal> {
+fn answer_of(side: &dyn AnySide, operation: &Operation, due: &Answer) -> Result<Answer, Refusal> {
     let Operation { key, verb, .. } = operation;
     let scanned = |limit: u64, order: Order| {
         let mut records = Vec::new();
-        side.scan(key, limit, order, |key, value| records.push((key.to_vec(), value.to_vec())))?;
+        let mut keep = |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+        side.scan(key, limit, order, &mut keep)?;
         Ok(Answer::Records(records))
     };
     Ok(match verb {
-        Verb::Insert(_) if *due == Answer::Done(false) => Answer::Done(!side.get(key, |_| ())?),
+        Verb::Insert(_) if *due == Answer::Done(false) => {
+            Answer::Done(!side.get(key, &mut |_| ())?)
+        }
         Verb::Insert(value) => Answer::Done(side.insert_new(key, value)?),
-        Verb::Update(_) if *due == Answer::Done(false) => Answer::Done(side.get(key, |_| ())?),
+        Verb::Update(_) if *due == Answer::Done(false) => Answer::Done(side.get(key, &mut |_| ())?),
         Verb::Update(value) => {
             side.upsert(key, value)?;
             Answer::Done(true)
         }
         Verb::Get => {
             let mut value = None;
-            side.get(key, |bytes| value = Some(bytes.to_vec()))?;
+            side.get(key, &mut |bytes| value = Some(bytes.to_vec()))?;
             Answer::Value(value)
         }
         Verb::Delete => Answer::Done(side.delete(key)?),
@@ -241,7 +244,7 @@ fn answer_of<S: Side>(side: &S, operation: &Operation, due: &Answer) -> Result<A
 }
 
 /// Compares all records of `side` with those of the model.
-pub fn check_records<S: Side>(side: &S, model: &Model) -> Result<(), Difference> {
+fn check_records(side: &dyn AnySide, model: &Model) -> Result<(), Difference> {
     let at_end = |found: String, due: String| Difference { line: None, found, due };
     let count = side.count().map_err(|refusal| {
         at_end(format!("the error {refusal}"), format!("{} records", model.len()))
@@ -251,7 +254,7 @@ pub fn check_records<S: Side>(side: &S, model: &Model) -> Result<(), Difference>
     }
     for (key, value) in model {
         let mut found = None;
-        let got = side.get(key, |bytes| found = Some(bytes.to_vec()));
+        let got = side.get(key, &mut |bytes| found = Some(bytes.to_vec()));
         let shown = |value: &Answer| format!("{} for \"{}\"", value.in_words(), key.escape_ascii());
         let due = Answer::Value(Some(value.clone()));
         match got {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::{BuildError, BuildOptions};
-use crate::side::{Order, Refusal, Side};
+use crate::side::{AnySide, Order, Refusal, Side};
 
 /// Bytes of cache that each durable peer may fill: what redb and sled take if they are not asked,
 /// and what holds the whole of a run of ten million small records.
@@ -37,26 +37,25 @@ impl Place {
     }
 }
 
-/// A side and the folder that its files lie in.
-pub struct InFolder<S> {
+/// A side and the folder that its files lie in. Its operations take microseconds, so they go
+/// through a virtual call, and the harness is compiled once for all of these.
+pub struct InFolder {
     // Dropped first: the files are closed before their folder is removed.
-    side: S,
+    side: Box<dyn AnySide>,
     place: Place,
 }
 
-impl<S: Side> InFolder<S> {
+impl InFolder {
     /// The side that `open` makes of the folder.
-    pub fn new(
+    pub fn new<S: Side + 'static>(
         place: Place,
         open: impl FnOnce(&Path) -> Result<S, BuildError>,
     ) -> Result<Self, BuildError> {
-        Ok(Self { side: open(place.path())?, place })
+        Ok(Self { side: Box::new(open(place.path())?), place })
     }
 }
 
-impl<S: Side> Side for InFolder<S> {
-    const REPLACING_HIDES_KEY: bool = S::REPLACING_HIDES_KEY;
-
+impl Side for InFolder {
     #[inline]
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         self.side.insert_new(key, value)
@@ -69,7 +68,13 @@ impl<S: Side> Side for InFolder<S> {
 
     #[inline]
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        self.side.get(key, visit)
+        let mut visit = Some(visit);
+        // It is called once, if at all.
+        self.side.get(key, &mut |value| {
+            if let Some(visit) = visit.take() {
+                visit(value);
+            }
+        })
     }
 
     #[inline]
@@ -83,9 +88,9 @@ impl<S: Side> Side for InFolder<S> {
         from: &[u8],
         limit: u64,
         order: Order,
-        visit: impl FnMut(&[u8], &[u8]),
+        mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), Refusal> {
-        self.side.scan(from, limit, order, visit)
+        self.side.scan(from, limit, order, &mut visit)
     }
 
     fn count(&self) -> Result<u64, Refusal> {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::words::only_words;
 use super::{BuildError, BuildOptions, Durability, SideEntry, any_shape, missing};
-use crate::side::{Shape, Side, Subject};
+use crate::side::{Shape, Subject};
 
 #[cfg(any(
     feature = "bf-tree",
@@ -224,31 +224,11 @@ pub fn is_built(name: &str) -> bool {
     }
 }
 
-/// Forgets the type of a side.
-struct Forget;
-
-impl Visitor for Forget {
-    type Output = Box<dyn Subject>;
-
-    fn take<S: Side + 'static>(self, side: S) -> Box<dyn Subject> {
-        Box::new(side)
-    }
-}
-
 fn boxed(name: &str, shape: Shape, options: &BuildOptions) -> Result<Box<dyn Subject>, BuildError> {
-    build(name, shape, options, None, Forget)
+    build(name, shape, options, None)
 }
 
-/// What is done with a side once it is built, whatever its type.
-pub trait Visitor {
-    /// What comes of it.
-    type Output;
-
-    /// Takes the side.
-    fn take<S: Side + 'static>(self, side: S) -> Self::Output;
-}
-
-/// Builds the peer `name` for records of `shape` and gives it to `visitor`.
+/// Builds the peer `name` for records of `shape`.
 ///
 /// A durable peer lies in a new folder of `options.pool_dir` that is removed with it, or in
 /// `folder`, where it is opened if it is there and which is left in place.
@@ -257,13 +237,12 @@ pub trait Visitor {
 ///
 /// A name that is not in [`PEERS`], a peer that is not in this build, a shape that it does not
 /// take, and what the peer itself refuses.
-pub fn build<V: Visitor>(
+pub fn build(
     name: &str,
     shape: Shape,
     options: &BuildOptions,
     folder: Option<&Path>,
-    visitor: V,
-) -> Result<V::Output, BuildError> {
+) -> Result<Box<dyn Subject>, BuildError> {
     let Some(peer) = PEERS.iter().find(|peer| peer.name == name) else {
         let names: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
         return Err(format!("no peer {name}; there are {}", names.join(", ")).into());
@@ -287,34 +266,32 @@ pub fn build<V: Visitor>(
     let words = (shape.key_bytes == 8, shape.value_bytes == 8);
     match (name, words) {
         #[cfg(feature = "scc")]
-        ("scc", (true, true)) => Ok(visitor.take(super::scc_tree::Tree::<u64, u64>::default())),
+        ("scc", (true, true)) => Ok(Box::new(super::scc_tree::Tree::<u64, u64>::default())),
         #[cfg(feature = "scc")]
-        ("scc", (true, false)) => {
-            Ok(visitor.take(super::scc_tree::Tree::<u64, Box<[u8]>>::default()))
-        }
+        ("scc", (true, false)) => Ok(Box::new(super::scc_tree::Tree::<u64, Box<[u8]>>::default())),
         #[cfg(feature = "scc")]
-        ("scc", _) => Ok(visitor.take(super::scc_tree::Tree::<Box<[u8]>, Box<[u8]>>::default())),
+        ("scc", _) => Ok(Box::new(super::scc_tree::Tree::<Box<[u8]>, Box<[u8]>>::default())),
         #[cfg(feature = "congee")]
-        ("congee", _) => Ok(visitor.take(super::congee::Tree::default())),
+        ("congee", _) => Ok(Box::new(super::congee::Tree::default())),
         #[cfg(feature = "concurrent-map")]
         ("concurrent-map", (is_word, is_word_value)) => {
             use super::concurrent_map::{Map, Shared};
             Ok(match (is_word, is_word_value) {
-                (true, true) => visitor.take(Map::<u64, u64>::default()),
-                (true, false) => visitor.take(Map::<u64, Shared>::default()),
-                _ => visitor.take(Map::<Shared, Shared>::default()),
+                (true, true) => Box::new(Map::<u64, u64>::default()),
+                (true, false) => Box::new(Map::<u64, Shared>::default()),
+                _ => Box::new(Map::<Shared, Shared>::default()),
             })
         }
         #[cfg(feature = "masstree")]
-        ("masstree", (_, true)) => Ok(visitor.take(super::masstree::Words::default())),
+        ("masstree", (_, true)) => Ok(Box::new(super::masstree::Words::default())),
         #[cfg(feature = "masstree")]
-        ("masstree", _) => Ok(visitor.take(super::masstree::Boxes::default())),
+        ("masstree", _) => Ok(Box::new(super::masstree::Boxes::default())),
         #[cfg(feature = "bf-tree")]
-        ("bf-tree", _) => Ok(visitor.take(super::bf_tree::Tree::in_memory(shape)?)),
+        ("bf-tree", _) => Ok(Box::new(super::bf_tree::Tree::in_memory(shape)?)),
         #[cfg(feature = "bf-tree")]
         ("bf-tree:log", _) => {
             let open = |folder: &Path| super::bf_tree::Tree::with_log(folder, shape);
-            Ok(visitor.take(InFolder::new(place()?, open)?))
+            Ok(Box::new(InFolder::new(place()?, open)?))
         }
         #[cfg(feature = "redb")]
         ("redb" | "redb:sync" | "redb:lazy", words) => {
@@ -327,42 +304,39 @@ pub fn build<V: Visitor>(
             let place = place()?;
             Ok(match words {
                 (true, true) => {
-                    visitor.take(InFolder::new(place, |at| Table::<Words>::open(at, commit))?)
+                    Box::new(InFolder::new(place, |at| Table::<Words>::open(at, commit))?)
                 }
-                _ => visitor.take(InFolder::new(place, |at| Table::<Slices>::open(at, commit))?),
+                _ => Box::new(InFolder::new(place, |at| Table::<Slices>::open(at, commit))?),
             })
         }
         #[cfg(feature = "fjall")]
         ("fjall" | "fjall:sync", _) => {
             let open = |folder: &Path| super::fjall::Tree::open(folder, name == "fjall:sync");
-            Ok(visitor.take(InFolder::new(place()?, open)?))
+            Ok(Box::new(InFolder::new(place()?, open)?))
         }
         #[cfg(feature = "sled")]
         ("sled" | "sled:lazy", _) => {
             let open = |folder: &Path| super::sled::Tree::open(folder, name == "sled");
-            Ok(visitor.take(InFolder::new(place()?, open)?))
+            Ok(Box::new(InFolder::new(place()?, open)?))
         }
         #[cfg(feature = "lmdb")]
         ("lmdb" | "lmdb:sync", _) => {
             let open =
                 |folder: &Path| super::lmdb::Table::open(folder, options, name == "lmdb:sync");
-            Ok(visitor.take(InFolder::new(place()?, open)?))
+            Ok(Box::new(InFolder::new(place()?, open)?))
         }
         #[cfg(feature = "rocksdb")]
         ("rocksdb" | "rocksdb:sync", _) => {
             let open = |folder: &Path| super::rocksdb::Tree::open(folder, name == "rocksdb:sync");
-            Ok(visitor.take(InFolder::new(place()?, open)?))
+            Ok(Box::new(InFolder::new(place()?, open)?))
         }
         #[cfg(feature = "berkeleydb")]
         ("berkeleydb" | "berkeleydb:sync", _) => {
             let is_synced = name == "berkeleydb:sync";
             let open = |folder: &Path| super::berkeleydb::Tree::open(folder, shape, is_synced);
-            Ok(visitor.take(InFolder::new(place()?, open)?))
+            Ok(Box::new(InFolder::new(place()?, open)?))
         }
-        _ => {
-            let _ = visitor;
-            Err(missing(name, feature_of(name)))
-        }
+        _ => Err(missing(name, feature_of(name))),
     }
 }
 
@@ -370,20 +344,11 @@ pub fn build<V: Visitor>(
 mod tests {
     use super::*;
 
-    /// Says that a side came.
-    struct Came;
-
-    impl Visitor for Came {
-        type Output = ();
-
-        fn take<S: Side + 'static>(self, _: S) {}
-    }
-
     #[test]
     fn a_peer_is_built_or_names_its_feature() {
         for peer in &PEERS {
-            match build(peer.name, Shape::EIGHT, &BuildOptions::default(), None, Came) {
-                Ok(()) => assert!(is_built(peer.name), "{}", peer.name),
+            match build(peer.name, Shape::EIGHT, &BuildOptions::default(), None) {
+                Ok(_) => assert!(is_built(peer.name), "{}", peer.name),
                 Err(refusal) => {
                     assert!(!is_built(peer.name), "{}: {refusal}", peer.name);
                     assert!(refusal.to_string().contains(feature_of(peer.name)), "{refusal}");
@@ -396,9 +361,9 @@ mod tests {
     fn shapes_and_names_that_cannot_be_are_refused() {
         let long = Shape { key_bytes: 16, value_bytes: 8 };
         let options = BuildOptions::default();
-        let refusal = build("congee", long, &options, None, Came).unwrap_err();
+        let refusal = build("congee", long, &options, None).err().unwrap();
         assert!(refusal.to_string().contains("8 bytes only"), "{refusal}");
-        let refusal = build("treeskip", Shape::EIGHT, &options, None, Came).unwrap_err();
+        let refusal = build("treeskip", Shape::EIGHT, &options, None).err().unwrap();
         assert!(refusal.to_string().contains("masstree"), "{refusal}");
     }
 }

@@ -18,7 +18,7 @@ use super::{Action, Step, Trace};
 use crate::compare::Entrant;
 use crate::machine;
 use crate::report::Spread;
-use crate::side::{Refusal, Side, Subject};
+use crate::side::{AnySide, Refusal, Subject};
 
 /// Why a replay gave no figures.
 #[derive(Debug, thiserror::Error)]
@@ -138,8 +138,8 @@ pub struct Row {
 }
 
 /// Runs `steps` of `trace` on `side`; how long that took.
-pub fn run_steps<S: Side>(
-    side: &S,
+pub fn run_steps(
+    side: &dyn AnySide,
     trace: &Trace,
     steps: &[Step],
     threads: usize,
@@ -186,8 +186,8 @@ pub fn run_steps<S: Side>(
     })
 }
 
-fn run_own<S: Side>(
-    side: &S,
+fn run_own(
+    side: &dyn AnySide,
     trace: &Trace,
     steps: &[Step],
     stop: &AtomicBool,
@@ -207,7 +207,7 @@ fn name(trace: &Trace, key: u32) -> String {
 }
 
 #[inline]
-fn one<S: Side>(side: &S, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Result<(), Fault> {
+fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Result<(), Fault> {
     let (key, action) = (trace.key(step.key), step.action);
     let refused = |source| Fault::Refused { key: name(trace, step.key), action, source };
     let lost = || Fault::Lost { key: name(trace, step.key), action };
@@ -215,10 +215,10 @@ fn one<S: Side>(side: &S, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Re
     match (action, step.version()) {
         (Action::Get, due) => {
             let mut is_right = false;
-            let check = |found: &[u8]| {
+            let mut check = |found: &[u8]| {
                 is_right = due.is_some_and(|due| trace.is_value(step.key, due, found));
             };
-            match (side.get(key, check).map_err(refused)?, due) {
+            match (side.get(key, &mut check).map_err(refused)?, due) {
                 (true, Some(_)) if is_right => Ok(()),
                 (false, None) => Ok(()),
                 (true, Some(version)) => {
@@ -247,7 +247,7 @@ fn one<S: Side>(side: &S, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Re
 }
 
 /// Compares all records of `side` with those of the trace's end.
-pub fn check<S: Side>(side: &S, trace: &Trace) -> Result<(), Fault> {
+pub fn check(side: &dyn AnySide, trace: &Trace) -> Result<(), Fault> {
     let action = Action::Get;
     let due = trace.final_records().count() as u64;
     let count = side.count();
@@ -280,7 +280,7 @@ pub fn run(
         progress.set_message(format!("load {}", entrant.name));
         let side = (entrant.build)()
             .map_err(|source| Error::Build { side: entrant.name.clone(), source })?;
-        side.run_steps(trace, trace.load(), plan.threads).map_err(fault(entrant))?;
+        run_steps(side.any(), trace, trace.load(), plan.threads).map_err(fault(entrant))?;
         sides.push(side);
         progress.inc(1);
     }
@@ -292,15 +292,15 @@ pub fn run(
         for turn in 0..sides.len() {
             let at = (part + turn) % sides.len();
             progress.set_message(format!("{}, part {} of {parts}", entrants[at].name, part + 1));
-            let elapsed =
-                sides[at].run_steps(trace, steps, plan.threads).map_err(fault(&entrants[at]))?;
+            let elapsed = run_steps(sides[at].any(), trace, steps, plan.threads)
+                .map_err(fault(&entrants[at]))?;
             found[at].push(steps.len() as f64 / elapsed.as_secs_f64().max(1e-9));
             progress.inc(1);
         }
     }
     for (side, entrant) in sides.iter().zip(entrants) {
         progress.set_message(format!("verify {}", entrant.name));
-        side.check_trace(trace).map_err(fault(entrant))?;
+        check(side.any(), trace).map_err(fault(entrant))?;
         progress.inc(1);
     }
     let row = |(entrant, own): (&Entrant, &Vec<f64>)| {
