@@ -18,8 +18,12 @@ if [ "$1" = format ]; then
         mkfs.ext4 -q -b 4096 /dev/pmem1 &&
         echo '"closed"' >/dev/vport0p1
 else
-    mount -t ext4 -o dax /dev/pmem0 /dax
-    mount -t ext4 /dev/pmem1 /cached
+    # What has no sectors can be cut in the middle of a block. Where that was the journal's last, ext4
+    # wants the check that any system makes at boot.
+    mount -t ext4 -o dax /dev/pmem0 /dax ||
+        { e2fsck -p /dev/pmem0; mount -t ext4 -o dax /dev/pmem0 /dax; }
+    mount -t ext4 /dev/pmem1 /cached ||
+        { e2fsck -p /dev/pmem1; mount -t ext4 /dev/pmem1 /cached; }
     pando-crashlab "$@" >/dev/vport0p1
     umount /dax /cached
 fi

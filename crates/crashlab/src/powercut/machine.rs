@@ -132,6 +132,7 @@ impl Machine {
         let own = std::env::current_exe().map_err(text)?;
         let mut archive = self.initramfs()?;
         archive.program("bin/pando-crashlab", &own, &self.libraries())?;
+        archive.program("bin/e2fsck", &self.program("e2fsck"), &self.libraries())?;
         Ok(archive)
     }
 
