@@ -19,6 +19,7 @@ use crate::mix::Mix;
 use crate::page::{self, Section};
 use crate::record::Shape;
 use crate::recovery::{self, RecoveryPlan};
+use crate::replay::parse::Operation;
 use crate::report::{self, Spread, duration};
 use crate::sides::{self, BuildOptions, SideName};
 use crate::{costs, papers, profile, replay, space, traces};
@@ -136,8 +137,12 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.sides) {
         (Some(file), named) => {
-            let names = named.clone().map_or_else(|| default_sides(&DEFAULTS[0]), Ok)?;
-            vec![replay_file(file, in_order(names, args.base)?, &options, &conditions)?]
+            let operations = replay::read(file)?;
+            let shape = replay::shape_of(&operations);
+            let default = || default_sides(&DEFAULTS[0], shape, &[]);
+            let names = in_order(named.clone().map_or_else(default, Ok)?, args.base)?;
+            check_limits(&names, shape, &[])?;
+            vec![replay_file(file, &operations, &names, &options, &conditions)?]
         }
         (None, Some(named)) => {
             let plan = plan_of(args, None, &conditions);
@@ -149,7 +154,8 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
             .map(|default| {
                 let plan = plan_of(args, Some(default), &conditions);
                 let base = args.base.filter(|base| default.sides.contains(&base.name()));
-                let names = in_order(default_sides(default)?, base)?;
+                let names = default_sides(default, plan.shape, &plan.mixes)?;
+                let names = in_order(names, base)?;
                 section(default.title, &names, &plan, &options)
             })
             .collect::<Result<Vec<_>, Failure>>()?,
@@ -167,10 +173,22 @@ fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sides of a default comparison that are compiled in.
-fn default_sides(default: &Comparison) -> Result<Vec<SideName>, Failure> {
-    let is_built = |name: &&&str| sides::is_built(name);
-    default.sides.iter().filter(is_built).map(|name| Ok(name.parse::<SideName>()?)).collect()
+/// The sides of a default comparison that are compiled in and can do it; of the others it says why
+/// they are left out.
+fn default_sides(
+    default: &Comparison,
+    shape: Shape,
+    mixes: &[Mix],
+) -> Result<Vec<SideName>, Failure> {
+    let mut names = Vec::new();
+    for name in default.sides.iter().filter(|name| sides::is_built(name)) {
+        let name = name.parse::<SideName>()?;
+        match check_limits(&[name], shape, mixes) {
+            Ok(()) => names.push(name),
+            Err(why) => eprintln!("left out: {why}"),
+        }
+    }
+    Ok(names)
 }
 
 /// Compares and prints at once, since the next comparison may take minutes.
@@ -190,20 +208,19 @@ fn section(
 
 fn replay_file(
     path: &Path,
-    names: Vec<SideName>,
+    operations: &[Operation],
+    names: &[SideName],
     options: &BuildOptions,
     conditions: &Conditions,
 ) -> Result<Section, Failure> {
-    let operations = replay::read(path)?;
-    let shape = replay::shape_of(&operations);
-    check_limits(&names, shape, &[])?;
+    let shape = replay::shape_of(operations);
     let builders: Vec<_> = names
         .iter()
         .map(|&name| (name.to_string(), sides::builder(name, shape, options)))
         .collect();
     let progress = progress();
     let file = path.display().to_string();
-    let rows = replay::run(&operations, &file, &builders, conditions, &progress)?;
+    let rows = replay::run(operations, &file, &builders, conditions, &progress)?;
     progress.finish_and_clear();
     println!(
         "# Replay: {} operations of {file}, every answer alike on all sides\n\n{}",

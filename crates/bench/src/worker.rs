@@ -131,8 +131,9 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
                 turn += 1;
             }
         } else {
-            // Relaxed: a stop that is seen a little later is a slice that is a little longer.
-            while turn < limit && !self.stop.load(Ordering::Relaxed) {
+            // The first is done in any case, however late this thread was given a core. Relaxed: a
+            // stop that is seen a little later is a slice that is a little longer.
+            while turn < limit && (turn == 0 || !self.stop.load(Ordering::Relaxed)) {
                 let before = Instant::now();
                 operation(turn)?;
                 latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
