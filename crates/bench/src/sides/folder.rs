@@ -92,6 +92,10 @@ impl<S: Side> Side for InFolder<S> {
         self.side.count()
     }
 
+    fn footprint_bytes(&self) -> Option<u64> {
+        self.side.footprint_bytes()
+    }
+
     /// What the file system has given to all files of the folder.
     fn file_bytes(&self) -> Option<u64> {
         allocated_bytes(self.place.path()).ok()
