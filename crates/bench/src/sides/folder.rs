@@ -97,6 +97,10 @@ impl Side for InFolder {
         self.side.count()
     }
 
+    fn footprint_bytes(&self) -> Option<u64> {
+        self.side.footprint_bytes()
+    }
+
     /// What the file system has given to all files of the folder.
     fn file_bytes(&self) -> Option<u64> {
         allocated_bytes(self.place.path()).ok()

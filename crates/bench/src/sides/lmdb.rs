@@ -127,4 +127,11 @@ impl Side for Table {
         let transaction = self.environment.read_txn()?;
         Ok(self.records.len(&transaction)?)
     }
+
+    /// The pages ever used, free ones included: LMDB keeps nothing on the heap.
+    fn footprint_bytes(&self) -> Option<u64> {
+        let transaction = self.environment.read_txn().ok()?;
+        let page_bytes = u64::from(self.records.stat(&transaction).ok()?.page_size);
+        Some((self.environment.info().last_page_number as u64 + 1) * page_bytes)
+    }
 }

@@ -206,22 +206,24 @@ pub fn feature_of(name: &str) -> &str {
     name.split_once(':').map_or(name, |(feature, _)| feature)
 }
 
+/// The features of the peers, and whether each is on.
+const FEATURES: [(&str, bool); 11] = [
+    ("scc", cfg!(feature = "scc")),
+    ("congee", cfg!(feature = "congee")),
+    ("concurrent-map", cfg!(feature = "concurrent-map")),
+    ("masstree", cfg!(feature = "masstree")),
+    ("bf-tree", cfg!(feature = "bf-tree")),
+    ("redb", cfg!(feature = "redb")),
+    ("fjall", cfg!(feature = "fjall")),
+    ("sled", cfg!(feature = "sled")),
+    ("lmdb", cfg!(feature = "lmdb")),
+    ("rocksdb", cfg!(feature = "rocksdb")),
+    ("berkeleydb", cfg!(feature = "berkeleydb")),
+];
+
 /// Whether the peer `name` is in this build.
 pub fn is_built(name: &str) -> bool {
-    match feature_of(name) {
-        "scc" => cfg!(feature = "scc"),
-        "congee" => cfg!(feature = "congee"),
-        "concurrent-map" => cfg!(feature = "concurrent-map"),
-        "masstree" => cfg!(feature = "masstree"),
-        "bf-tree" => cfg!(feature = "bf-tree"),
-        "redb" => cfg!(feature = "redb"),
-        "fjall" => cfg!(feature = "fjall"),
-        "sled" => cfg!(feature = "sled"),
-        "lmdb" => cfg!(feature = "lmdb"),
-        "rocksdb" => cfg!(feature = "rocksdb"),
-        "berkeleydb" => cfg!(feature = "berkeleydb"),
-        _ => false,
-    }
+    FEATURES.contains(&(feature_of(name), true))
 }
 
 fn boxed(name: &str, shape: Shape, options: &BuildOptions) -> Result<Box<dyn Subject>, BuildError> {

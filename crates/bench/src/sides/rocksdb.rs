@@ -21,7 +21,7 @@
 use std::path::Path;
 
 use ::rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompactionPri, DBRawIterator, Options, WriteOptions,
+    BlockBasedOptions, Cache, CompactionPri, DB, DBRawIterator, Options, WriteOptions,
 };
 
 use super::BuildError;
@@ -57,7 +57,7 @@ impl Tree {
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_max_background_jobs(BACKGROUND_JOBS);
         options.set_bytes_per_sync(BYTES_PER_SYNC);
-        options.set_compaction_pri(DBCompactionPri::MinOverlappingRatio);
+        options.set_compaction_pri(CompactionPri::MinOverlappingRatio);
         options.set_block_based_table_factory(&blocks);
         let mut write = WriteOptions::default();
         write.set_sync(is_synced);
