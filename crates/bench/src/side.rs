@@ -84,6 +84,9 @@ pub trait AnySide: Send + Sync {
 
     /// See [`Side::count`].
     fn count(&self) -> Result<u64, Refusal>;
+
+    /// See [`Side::footprint_bytes`].
+    fn footprint_bytes(&self) -> Option<u64>;
 }
 
 impl<S: Side> AnySide for S {
@@ -115,6 +118,10 @@ impl<S: Side> AnySide for S {
 
     fn count(&self) -> Result<u64, Refusal> {
         Side::count(self)
+    }
+
+    fn footprint_bytes(&self) -> Option<u64> {
+        Side::footprint_bytes(self)
     }
 }
 
