@@ -141,7 +141,12 @@ fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Sce
 fn relay(name: &'static str) -> Scenario<Roots> {
     const BYTES: u64 = 30_000;
     Scenario::new(name, 1, move || Setup {
-        prepare: Vec::new(),
+        // Two slabs with room for one block each, so that a thread that has filled the one goes on to
+        // the other without a fence, and leaves the first to others.
+        prepare: (0..4)
+            .map(|root| Op::Give(root, BYTES, 1))
+            .chain([Op::Take(1), Op::Take(3)])
+            .collect(),
         programs: Box::new(|random| {
             let hand = |root: usize| Op::HandOver(root, BYTES, root as u64);
             let other = |task: usize, random: &mut Random| {
@@ -156,9 +161,10 @@ fn relay(name: &'static str) -> Scenario<Roots> {
                 };
                 (0..14).map(step).collect()
             };
-            // Then it stays, and does nothing: its roots are empty.
+            // Then it stays, and does nothing: that root is empty.
             let mut first: Vec<Op> = HANDED.take(1 + random.below(2) as usize).map(hand).collect();
-            first.extend([Op::Take(0), Op::Take(1), Op::Take(2)]);
+            first.push(Op::Reserve(BYTES));
+            first.extend([Op::Take(1), Op::Take(1), Op::Take(1)]);
             vec![first, other(1, random), other(2, random)]
         }),
     })
