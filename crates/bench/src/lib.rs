@@ -23,7 +23,7 @@
 //! | [`sides`] | the adapters and the one place that builds them by name |
 //! | [`keys`], [`chooser`], [`rng`] | records, and which of them an operation meets |
 //! | [`record`] | keys and values as bytes, of any size |
-//! | [`mix`], [`slice`], [`worker`], [`pace`] | the work, one timed slice of it, one thread of that, the open loop |
+//! | [`mix`], [`mod@slice`], [`worker`], [`pace`] | the work, one timed slice of it, one thread of that, the open loop |
 //! | [`verify`] | the final scan |
 //! | [`compare`] | rounds over sides: the interleaving |
 //! | [`replay`] | a file of operations on every side, answers compared |

@@ -9,8 +9,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | [`array`] | the array in its pool, one operation, the sum |
-//! | [`slice`] | threads on an array, timed, or counted in the counting domain |
+//! | [`mod@array`] | the array in its pool, one operation, the sum |
+//! | [`mod@slice`] | threads on an array, timed, or counted in the counting domain |
 //! | [`plan`] | rounds over domains: the interleaving, and the rows |
 //! | [`report`] | the rows as a table and as JSON lines |
 

@@ -7,7 +7,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | [`throughput`] | figures 4 to 7: mixes, keys, durability, scans |
+//! | [`mod@throughput`] | figures 4 to 7: mixes, keys, durability, scans |
 //! | [`sensitivity`] | figure 8: key size and free space |
 //! | [`tables`] | tables 1 and 2, figure 9 |
 
