@@ -34,7 +34,11 @@ pub(crate) fn run_of(seed: u64, images: usize) -> Run {
         _ => Policy::Random { sojourn: 200 },
     };
     Run {
-        plan: Plan { seed, crashes: Crashes { cuts: None, images }, recovery_every: 200 },
+        plan: Plan {
+            seed,
+            crashes: Crashes { cuts: None, images, until: None },
+            recovery_every: 200,
+        },
         orders: Orders { seed, policy, freeze: None },
     }
 }

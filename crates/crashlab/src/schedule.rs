@@ -42,7 +42,11 @@ fn run_of(seed: u64) -> Run {
         .one_in(3)
         .then(|| Freeze { task: 1 + random.below(3) as usize, after: random.below(400) });
     Run {
-        plan: Plan { seed, crashes: Crashes { cuts: Some(2), images: 1 }, recovery_every: 50 },
+        plan: Plan {
+            seed,
+            crashes: Crashes { cuts: Some(2), images: 1, until: None },
+            recovery_every: 50,
+        },
         orders: Orders { seed, policy, freeze },
     }
 }

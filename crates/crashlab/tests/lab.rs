@@ -26,6 +26,13 @@ fn a_slice_of_every_schedule() {
 }
 
 #[test]
+fn a_borrowed_descriptor_is_on_record() {
+    // Once it was not, if its owner had not yet made its slot known to a recovery.
+    let trial = ["--index", "pmwcas", "--scenario", "borrowed-descriptors", "--domain", "adr"];
+    run(&[&["explore", "--minutes", "0.15"][..], &trial[..]].concat());
+}
+
+#[test]
 fn a_missing_write_back_is_seen() {
     let trials = ["pmwcas/2-words-2-threads/adr".to_owned(), "allocator/slabs/adr".to_owned()];
     let verdicts = sites::all(&trials, 1, Duration::from_secs(10), 1).expect("trials that run");

@@ -194,8 +194,16 @@ impl<D: Domain> Pool<D> {
                 Err(other) => found = other,
             }
         }
-        // Durable by this thread's next fence: before that it puts nothing on record.
-        high.flush();
+        self.secure_participants_high();
+    }
+
+    /// Makes [`participants_high`](Self::participants_high) durable, so that a recovery looks at
+    /// every slot below it. Due before the first word that is written in a participant's part of
+    /// the pool: by whoever claims the slot, and by a thread that is about to write in the part of
+    /// another, which may have stopped in between.
+    pub fn secure_participants_high(&self) {
+        self.word(PARTICIPANTS_HIGH_OFF).flush();
+        D::fence();
     }
 
     /// How many slots, from the first, may have been used since the last recovery.

@@ -168,7 +168,11 @@ impl<D: Domain> Pool<D> {
                 }
             })?;
             if !matches!(medium, Medium::MemoryFile(_)) {
-                sys::sync_folder_of(path).map_err(io_error(path, "sync the folder"))?;
+                sys::sync_folder_of(path).map_err(|source| {
+                    // Nobody has seen it yet; what is reported as failed is not left behind.
+                    let _ = std::fs::remove_file(path);
+                    io_error(path, "sync the folder")(source)
+                })?;
             }
             Ok((medium, mapping, file))
         })();

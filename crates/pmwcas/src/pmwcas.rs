@@ -222,8 +222,10 @@ impl<D: Domain> Pmwcas<D> {
     #[cold]
     fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
         self.run_ripe_callbacks(guard);
-        // Slots below the high mark are those that recovery will look at.
+        // Slots below the high mark are those that a recovery looks at, once the mark is durable. A
+        // descriptor claimed elsewhere would stay claimed, and its words unsettled.
         let partitions = self.pool.participants_high() as u64;
+        self.pool.secure_participants_high();
         (0..partitions * DESCRIPTORS_PER_PARTITION)
             .filter(|index| index % DESCRIPTORS_PER_PARTITION != 0)
             .find_map(|index| self.claim(index))

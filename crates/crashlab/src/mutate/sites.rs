@@ -119,6 +119,7 @@ fn trial(
     let next = move |runs: u64| {
         let mut run = run_of(Random::new(seed ^ runs).draw(), IMAGES);
         run.plan.crashes.cuts = Some(40);
+        run.plan.crashes.until = Some(until);
         (runs == 0 || Instant::now() < until).then_some(run)
     };
     let verdicts = Arc::clone(verdicts);

@@ -104,8 +104,6 @@ impl Subject for Roots {
             (Op::Reserve(_), _) | (_, Some(Done(false))) => Some(*state),
             (Op::Give(_, _, stamp) | Op::HandOver(_, _, stamp), _) => Some(Some(*stamp)),
             (Op::Take(_) | Op::Fetch(_), Some(_)) if state.is_none() => None,
-            // What waits to be handed over, and never was, cannot be fetched.
-            (Op::Fetch(_), None) if state.is_none() => Some(None),
             (Op::Take(_) | Op::Fetch(_), _) => Some(None),
         }
     }

@@ -12,6 +12,7 @@ mod without;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use pando_index::conformance::history::{Event, explains};
 use pando_pmem::Pool;
@@ -35,6 +36,8 @@ pub struct Crashes {
     pub cuts: Option<usize>,
     /// Images of one cut at most.
     pub images: usize,
+    /// No further cut from then on.
+    pub until: Option<Instant>,
 }
 
 /// What is to be done in one run.

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::Instant;
 
 use pando_pmem::testing::{Arena, Random};
 
@@ -125,6 +126,9 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             medium.play(entry, playback.without);
             if !playback.cuts.contains(&index) {
                 continue;
+            }
+            if crashes.until.is_some_and(|until| Instant::now() >= until) {
+                break;
             }
             tally.cuts += 1;
             let cut = playback.recovering.unwrap_or(index as u64 + 1);
