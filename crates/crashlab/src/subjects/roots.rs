@@ -83,6 +83,14 @@ impl Subject for Roots {
             // The same, and what was a slab becomes a span.
             scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
             relay("relay"),
+            // A span of two chunks was there, and its claim still is. One of them becomes a slab,
+            // the other a span of its own.
+            Scenario::new("stale-claim", 2, move || Setup {
+                prepare: vec![Op::Give(0, 70_000, 1), Op::Take(0)],
+                programs: Box::new(|_| {
+                    vec![vec![Op::Give(0, 60_000, 2)], vec![Op::Give(OWN, 30_000, 3)]]
+                }),
+            }),
         ]
     }
 

@@ -16,7 +16,7 @@
 //! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back
 //! what it claimed and looks further. Activation turns first the bodies, then the head; which of
 //! the words reached durability is settled by the log that names the span, from the head's
-//! argument, which is durable before the log is.
+//! argument, which is durable before the log is (`reserve_span`).
 
 use std::sync::atomic::Ordering;
 
@@ -218,10 +218,11 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
         let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
-        // The claim need not be durable: on the medium the chunks are free, so a log that names
-        // the span and is undone finds nothing there to undo.
-        // Durable by the fence that follows when the span is put on record.
+        // Durable before any log names the span: a recovery that undoes what the log says finds in
+        // the head how long the span is, and must not find how long one was that began there once.
+        self.chunk_word(first).flush();
         self.flush_extent();
+        D::fence();
         Ok(self.geometry().chunk_off(first))
     }
 
