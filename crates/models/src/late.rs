@@ -1,4 +1,4 @@
-//! A helper that stops behind an operation that is over (`pando-pmwcas/src/execute.rs`): whatever it
+//! A helper that stops behind an operation that is over (`pando-pmwcas/src/rdcss.rs`): whatever it
 //! did last, no word is left with a reference that nobody can resolve, for the descriptor goes on
 //! to its next life.
 //!

@@ -1,4 +1,4 @@
-//! A PMwCAS of two words by two threads that help each other (`pando-pmwcas/src/execute.rs`,
+//! A PMwCAS of two words by two threads that help each other (`pando-pmwcas/src/rdcss.rs`,
 //! `descriptor.rs`, `pmwcas.rs`), in a domain without write-backs, so without dirty bits.
 //!
 //! Each thread has a descriptor, used again at once for its next operation, and the record of its

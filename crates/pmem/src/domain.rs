@@ -27,6 +27,10 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// globally visible is durable, and no dirty bit is ever set.
     const WRITE_BACK: bool;
 
+    /// How often a thread looks whether another is done, before it interferes with what that one
+    /// does. Bounded, so nobody waits; long enough for one that runs to come to its end.
+    const SPINS: u32 = 64;
+
     /// Starts the write-back of the line that holds `address`; [`Domain::fence`] completes it.
     ///
     /// The caller is tracked, here and in [`fence`](Self::fence), so that a test can tell what

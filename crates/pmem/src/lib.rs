@@ -29,6 +29,7 @@ pub mod layout;
 pub mod medium;
 mod participant;
 mod pool;
+mod prefetch;
 pub mod superblock;
 mod sys;
 #[cfg(feature = "testing")]

@@ -34,6 +34,7 @@ use crate::layout::{
 };
 use crate::medium::{self, Guarantee, Medium};
 use crate::participant::Local;
+use crate::prefetch;
 use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 use crate::word::{Word, Words};
@@ -484,14 +485,7 @@ impl<D: Domain> Pool<D> {
     /// Asks for the line at `off` ahead of its use; any offset will do.
     #[inline(always)]
     pub fn prefetch(&self, off: u64) {
-        let address = self.mapping.base().wrapping_add(off as usize);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = address;
+        prefetch::for_read(self.mapping.base().wrapping_add(off as usize));
     }
 
     /// Makes sure that the file reaches to `to_bytes`.

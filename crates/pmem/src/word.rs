@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
 use crate::domain::Domain;
+use crate::prefetch;
 
 /// An aligned 8-byte word of a pool, under the persistence domain `D`.
 ///
@@ -123,6 +124,12 @@ impl<'pool, D: Domain> Word<'pool, D> {
     pub fn flush(self) {
         // SAFETY: the word is a live reference, so its line is mapped.
         unsafe { D::write_back(std::ptr::from_ref(self.word).cast()) }
+    }
+
+    /// Fetches the word's line to be written, while other work goes on.
+    #[inline(always)]
+    pub fn prefetch_for_write(self) {
+        prefetch::for_write(std::ptr::from_ref(self.word).cast());
     }
 
     /// Whether both words lie in one cache line, so that one flush serves both.

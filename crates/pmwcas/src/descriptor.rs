@@ -16,7 +16,8 @@
 //!
 //! An operation on one or two words lies in one line, so it is durable by one write-back. Stores
 //! to one line reach the medium in order, and `status` is written last, so no fence is needed
-//! before it; the other lines are durable before it is written.
+//! before it; the other lines are durable before it is written, if recovery would act upon what
+//! stands there.
 
 use std::sync::atomic::Ordering;
 
@@ -58,7 +59,7 @@ pub(crate) struct WordEntry {
     pub policy: Policy,
 }
 
-/// The entries of an operation, in order of address.
+/// The entries of an operation, as they were added or in order of address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entries {
     list: [WordEntry; MAX_WORDS],
@@ -76,25 +77,40 @@ impl Entries {
         &self.list[..self.count]
     }
 
-    /// Puts `entry` where the order of addresses wants it; owned blocks go last.
     #[inline]
-    pub fn insert(&mut self, entry: WordEntry) -> Result<usize> {
+    fn add(&mut self, entry: WordEntry) -> Result<()> {
         if self.count == MAX_WORDS {
             return Err(Error::TooManyWords);
         }
-        let mut at = self.count;
-        if entry.off != 0 {
-            while at > 0 && (self.list[at - 1].off == 0 || self.list[at - 1].off >= entry.off) {
-                if self.list[at - 1].off == entry.off {
-                    return Err(Error::DuplicateAddress { off: entry.off });
-                }
-                at -= 1;
-            }
+        if entry.off != 0 && self.all().iter().any(|other| other.off == entry.off) {
+            return Err(Error::DuplicateAddress { off: entry.off });
         }
-        self.list.copy_within(at..self.count, at + 1);
-        self.list[at] = entry;
+        self.list[self.count] = entry;
         self.count += 1;
-        Ok(at)
+        Ok(())
+    }
+
+    /// The same in order of address, owned blocks last.
+    ///
+    /// Each entry's place is counted, which takes no branch that depends on an address: those of
+    /// a sort by comparing are mispredicted half of the time, which costs as much as a swap each.
+    #[inline]
+    fn sorted(&self) -> Self {
+        // Zero less one is the largest.
+        let key = |entry: &WordEntry| entry.off.wrapping_sub(1);
+        let mut sorted = Self { count: self.count, ..Self::EMPTY };
+        for (index, entry) in self.all().iter().enumerate() {
+            let (before, behind) = self.all().split_at(index);
+            let not_above = before.iter().filter(|other| key(other) <= key(entry)).count();
+            let below = behind.iter().filter(|other| key(other) < key(entry)).count();
+            sorted.list[not_above + below] = *entry;
+        }
+        sorted
+    }
+
+    /// Whether the operation's end frees blocks, or may.
+    pub fn own_blocks(&self) -> bool {
+        self.all().iter().any(|entry| entry.policy != Policy::None)
     }
 
     fn remove(&mut self, at: usize) {
@@ -108,6 +124,18 @@ impl Entries {
             info |= (entry.policy as u64) << (16 + 3 * index);
         }
         info
+    }
+}
+
+/// The entries that are targets; owned blocks stand behind them.
+#[inline(always)]
+pub(crate) fn targets(entries: &Entries) -> &[WordEntry] {
+    let all = entries.all();
+    match all.last() {
+        Some(last) if last.off == 0 => {
+            &all[..all.iter().position(|entry| entry.off == 0).unwrap_or(all.len())]
+        }
+        _ => all,
     }
 }
 
@@ -160,30 +188,43 @@ impl<D: Domain> Pmwcas<D> {
         Some(Content { entries, callback: callback.checked_sub(1) })
     }
 
-    /// Writes the descriptor and makes it undecided and, after the next fence, durable.
-    pub(crate) fn publish(&self, life: Life, entries: &Entries, callback: Option<usize>) {
+    #[inline(always)]
+    fn write_entry(&self, descriptor: u64, index: usize, entry: &WordEntry) {
+        // Release, so that a helper of a former life that sees one of these also sees that the
+        // status has moved on.
+        self.entry_word(descriptor, index, 0).store(entry.off, Ordering::Release);
+        self.entry_word(descriptor, index, 1).store(entry.old, Ordering::Release);
+        self.entry_word(descriptor, index, 2).store(entry.new, Ordering::Release);
+    }
+
+    /// Writes the descriptor and puts it into `state`; durable after the next fence.
+    #[inline]
+    pub(crate) fn publish(
+        &self,
+        life: Life,
+        entries: &Entries,
+        callback: Option<usize>,
+        state: State,
+    ) {
         let off = descriptor_off(life.index);
-        let write = |index: usize, entry: &WordEntry| {
-            // Release, so that a helper of a former life that sees one of these also sees that
-            // the status has moved on.
-            self.entry_word(life.index, index, 0).store(entry.off, Ordering::Release);
-            self.entry_word(life.index, index, 1).store(entry.old, Ordering::Release);
-            self.entry_word(life.index, index, 2).store(entry.new, Ordering::Release);
-        };
         if entries.count > FIRST_LINE_ENTRIES {
             for (index, entry) in entries.all().iter().enumerate().skip(FIRST_LINE_ENTRIES) {
-                write(index, entry);
+                self.write_entry(life.index, index, entry);
             }
             let bytes = ENTRIES_AT + entries.count as u64 * ENTRY_BYTES - 64;
             self.pool().flush(off + 64, bytes);
-            D::fence();
+            if callback.is_some() || entries.own_blocks() {
+                // A recovery that finds the status acts upon these entries. Upon targets alone it
+                // does not: no word refers to the descriptor before the next fence.
+                D::fence();
+            }
         }
         for (index, entry) in entries.all().iter().enumerate().take(FIRST_LINE_ENTRIES) {
-            write(index, entry);
+            self.write_entry(life.index, index, entry);
         }
         self.pool().word(off + INFO_AT).store(entries.info(callback), Ordering::Release);
         let status = self.status_word(life.index);
-        status.store(Status::new(State::Undecided, life.sequence).encode(), Ordering::Release);
+        status.store(Status::new(state, life.sequence).encode(), Ordering::Release);
         status.flush();
     }
 }
@@ -223,7 +264,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
         check_address(off)?;
         check_value(expected)?;
         check_value(new)?;
-        self.entries.insert(WordEntry { off, old: expected, new, policy: Policy::None })?;
+        self.entries.add(WordEntry { off, old: expected, new, policy: Policy::None })?;
         Ok(())
     }
 
@@ -233,7 +274,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     pub fn reserve_entry(&mut self, off: u64, expected: u64, policy: Policy) -> Result<Entry> {
         check_address(off)?;
         check_value(expected)?;
-        self.entries.insert(WordEntry { off, old: expected, new: 0, policy })?;
+        self.entries.add(WordEntry { off, old: expected, new: 0, policy })?;
         Ok(Entry { off, old: expected })
     }
 
@@ -242,7 +283,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     /// [`activate`](Self::activate).
     pub fn own_block(&mut self, old: u64, policy: Policy) -> Result<Entry> {
         check_value(old)?;
-        self.entries.insert(WordEntry { off: 0, old, new: 0, policy })?;
+        self.entries.add(WordEntry { off: 0, old, new: 0, policy })?;
         Ok(Entry { off: 0, old })
     }
 
@@ -293,7 +334,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     #[inline]
     pub fn execute(mut self) -> bool {
         self.executed = true;
-        self.pmwcas.execute(self.guard, self.life, &self.entries, self.callback)
+        self.pmwcas.execute(self.guard, self.life, &self.entries.sorted(), self.callback)
     }
 
     /// Gives the descriptor back; no word is changed, and blocks that it was given are free.
@@ -308,13 +349,6 @@ impl<D: Domain> Drop for Descriptor<'_, '_, D> {
         if self.executed {
             return;
         }
-        for entry in self.entries.all() {
-            if entry.policy.owns_new() && entry.new != 0 {
-                // Never activated: only the reservation is to be undone.
-                self.pmwcas.pool().reuse(self.guard, entry.new & BLOCK_MASK);
-            }
-        }
-        let free = Status::new(State::Free, self.life.sequence);
-        self.pmwcas.status_word(self.life.index).store(free.encode(), Ordering::Release);
+        self.pmwcas.give_up(self.guard, self.life, &self.entries);
     }
 }

@@ -17,9 +17,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use pando_pmem::write_back::LINE_BYTES;
 use pando_pmem::{Domain, Guard, Pool};
 
-use crate::descriptor::{Content, Entries, MAX_WORDS};
+use crate::descriptor::{Content, Entries, MAX_WORDS, WordEntry, targets};
+use crate::execute::Finals;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
 
@@ -100,6 +102,42 @@ pub(crate) struct Waiting {
     queue: VecDeque<(u64, u64)>,
 }
 
+/// The operation of this participant whose final values only its descriptor knows durably.
+#[derive(Debug, Default)]
+pub(crate) struct Unwritten {
+    life: Option<Life>,
+    lines: [u64; MAX_WORDS],
+    count: usize,
+}
+
+impl Unwritten {
+    fn set(&mut self, life: Life, targets: &[WordEntry]) {
+        debug_assert!(self.life.is_none(), "one operation after the other");
+        self.life = Some(life);
+        self.count = 0;
+        for target in targets {
+            // In order of address, so words of one line stand together.
+            let is_new = match self.lines().last() {
+                Some(last) => last / LINE_BYTES != target.off / LINE_BYTES,
+                None => true,
+            };
+            if is_new {
+                self.lines[self.count] = target.off;
+                self.count += 1;
+            }
+        }
+    }
+
+    fn lines(&self) -> &[u64] {
+        &self.lines[..self.count]
+    }
+
+    fn take(&mut self) -> Option<Life> {
+        self.count = 0;
+        self.life.take()
+    }
+}
+
 /// Blocks that are no longer allocated, to be given back for reuse.
 #[derive(Default)]
 struct Freed {
@@ -126,6 +164,30 @@ fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u6
 }
 
 impl<D: Domain> Pmwcas<D> {
+    /// Starts the write-back of what only a descriptor knows durably.
+    #[inline]
+    pub(crate) fn flush_unwritten(&self, guard: &Guard<'_, D>) {
+        if D::WRITE_BACK {
+            let unwritten = self.participant(guard.slot()).unwritten.borrow();
+            for &off in unwritten.lines() {
+                self.pool().word(off).flush();
+            }
+        }
+    }
+
+    /// After the fence behind [`flush_unwritten`](Self::flush_unwritten): the operation needs its
+    /// descriptor no more.
+    #[inline]
+    pub(crate) fn free_written(&self, guard: &Guard<'_, D>) {
+        if D::WRITE_BACK
+            && let Some(life) = self.participant(guard.slot()).unwritten.borrow_mut().take()
+        {
+            let free = Status::new(State::Free, life.sequence);
+            // Not flushed: what recovery would do for the operation, again, is nothing.
+            self.status_word(life.index).store(free.encode(), Ordering::Release);
+        }
+    }
+
     /// Sets the active bits of the blocks that come with the operation, whose descriptor is durable;
     /// whether there were any. Durable after the caller's next fence.
     pub(crate) fn activate_blocks(&self, entries: &Entries) -> bool {
@@ -147,21 +209,35 @@ impl<D: Domain> Pmwcas<D> {
         entries: &Entries,
         callback: Option<usize>,
         succeeded: bool,
+        finals: Finals,
     ) {
         if callback.is_some() {
+            if finals == Finals::InDescriptor {
+                // With a fence of its own: the callback may run on another thread, which takes this
+                // one's place, and whose fence completes no write-back of this one.
+                self.flush_targets(targets(entries));
+                D::fence();
+            }
             let epoch = guard.unlink_epoch();
-            let mut waiting = self.waiting(guard.slot()).borrow_mut();
+            let mut waiting = self.participant(guard.slot()).waiting.borrow_mut();
             waiting.queue.push_back((epoch, life.index));
             return;
         }
-        let with_blocks = entries.all().iter().any(|entry| entry.policy != Policy::None);
         let free = Status::new(State::Free, life.sequence).encode();
         let status = self.status_word(life.index);
-        if !with_blocks {
-            // Not flushed: what recovery would do for the decided operation, again, is nothing.
-            status.store(free, Ordering::Release);
+        if !entries.own_blocks() {
+            if D::WRITE_BACK && finals == Finals::InDescriptor {
+                self.participant(guard.slot()).unwritten.borrow_mut().set(life, targets(entries));
+            } else {
+                // Not flushed: what recovery would do for the operation, again, is nothing.
+                status.store(free, Ordering::Release);
+            }
             return;
         }
+        if finals == Finals::InDescriptor {
+            self.flush_targets(targets(entries));
+        }
+        // With a fence, by which the targets' final values are durable too.
         let freed = self.free_blocks(entries, succeeded);
         status.store(free, Ordering::Release);
         status.flush();
@@ -200,14 +276,12 @@ impl<D: Domain> Pmwcas<D> {
     /// Runs the callbacks of this participant whose epoch has come.
     pub(crate) fn run_ripe_callbacks(&self, guard: &Guard<'_, D>) {
         loop {
-            let Some((epoch, index)) = self.waiting(guard.slot()).borrow().queue.front().copied()
-            else {
-                return;
-            };
+            let waiting = &self.participant(guard.slot()).waiting;
+            let Some((epoch, index)) = waiting.borrow().queue.front().copied() else { return };
             if !guard.is_ripe(epoch) {
                 return;
             }
-            self.waiting(guard.slot()).borrow_mut().queue.pop_front();
+            waiting.borrow_mut().queue.pop_front();
             let status = Status::decode(self.status_word(index).load(Ordering::Acquire));
             if let (Some(status), Some(content)) = (status, self.content(index)) {
                 let succeeded = status.state == State::Succeeded;

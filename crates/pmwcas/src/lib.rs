@@ -23,8 +23,58 @@
 //!
 //! # Protocol
 //!
-//! The status word of the descriptor decides: *undecided*, then *succeeded* or *failed*, by one
-//! CAS. Everything before it can be undone by anyone, everything after it completed by anyone.
+//! The status word of the descriptor decides, by one CAS: *succeeded* or *failed*. Everything before
+//! it can be undone by anyone, everything after it completed by anyone. There are two ways there
+//! ([`Algorithm`]); both may be under way in one pool at once.
+//!
+//! ## Direct (`direct.rs`)
+//!
+//! Only the owner installs references, each by one CAS, and only the owner lets the operation
+//! succeed. Anyone may let it fail.
+//!
+//! | step | who | what a crash leaves | recovery |
+//! | --- | --- | --- | --- |
+//! | look whether all targets hold what is expected; if not, return | owner | nothing | |
+//! | fill the descriptor, *installing*; write it back, and what the last operation has left; **fence** | owner | no target touched | new blocks freed |
+//! | activate the blocks that it owns | owner | blocks that only the descriptor names | freed |
+//! | replace the expected value of each target by a reference, in order of address | owner | references | old values |
+//! | write back the targets; **fence** | owner | the same | the same |
+//! | status := *succeeded*, if it still is *installing* | owner | decided or not | by the status |
+//! | write back the status; **fence** | owner, or who acts upon it | decided | forward |
+//! | replace the references by new values | anyone | a mixture | completed |
+//! | with the next operation: write back the targets, then *free* | owner | a mixture, or done | completed |
+//!
+//! A thread that meets a reference of an operation that is *installing*
+//!
+//! * to read: takes the old value from the entry, and asks for the status again. Still *installing*,
+//!   so the word held a reference to an operation that could still fail: it held the old value.
+//!   Nothing is written, nobody is held up.
+//! * to change the word: looks a bounded number of times ([`Domain::SPINS`](pando_pmem::Domain)),
+//!   then sets the status to *failed* and puts the old value back. The owner finds its decision
+//!   refused, puts back the others, durably, and begins again in a new life of the descriptor, by
+//!   the paper's algorithm. So each operation is interrupted at most once, and lock-freedom is that
+//!   of the paper: whoever interrupts goes on, and who was interrupted is helped from then on.
+//!
+//! Why no install comes too late: a reference that the owner installs after someone let the
+//! operation fail stands for the old value, which is what the word held; the owner takes it out
+//! before its descriptor has another life. After a success there is none to come: the owner decides
+//! it behind its last install. So RDCSS is not needed, nor a record of one's own to help.
+//!
+//! Why no dirty bits: a final value is put in place when the status is durable, and until the
+//! target's line is written back the descriptor stands, with a reference or the final value on the
+//! medium; a recovery makes the final value of both. A later operation on that word writes the
+//! line back before it can succeed, so it never is more durable than what it built upon. Who meets
+//! a *succeeded* status that may not be durable writes it back before acting upon it. (So, where
+//! lines are written back, a thread's last operation stays on record until its next one. If one of
+//! its words lies in a block that is freed meanwhile and used again, and a crash finds there a
+//! user's eight bytes that equal the reference, sequence number included, recovery takes them for
+//! it. The same holds, everywhere, for an operation that a crash cuts short.)
+//!
+//! An uncontended operation on k words takes 2 + 2k swaps (a claim, k installs, the decision, k
+//! replacements) and, where lines are written back, three fences: 4 write-backs for one word, 11
+//! for four in lines of their own.
+//!
+//! ## RDCSS (`rdcss.rs`), the paper's
 //!
 //! | step | who | what a crash leaves | recovery |
 //! | --- | --- | --- | --- |
@@ -35,7 +85,7 @@
 //! | status := *succeeded* or *failed* | anyone, by CAS | decided or not | by the status |
 //! | write back the status, clear its dirty bit | anyone | decided | forward or back |
 //! | phase 2: references to new or old values, dirty; write back; clear dirty bits | anyone | a mixture | completed |
-//! | free blocks by policy; *free*, durable if there were any | owner | blocks freed or not | freed again, which changes nothing |
+//! | *free* | owner | the same | the same |
 //!
 //! RDCSS (Harris, Fraser, Pratt) installs a reference only while the status is undecided. It puts
 //! first a conditional reference (RDCSS bit) into the word, then looks at the status, and then
@@ -51,24 +101,29 @@
 //! Phase 2 completes conditional references first: once the status is decided they only can turn
 //! into old values, so after it no word holds a reference of this life, nor ever will again.
 //!
-//! # Dirty bits
+//! Its dirty bits are set only where durability takes a write-back (`Domain::WRITE_BACK`). A final
+//! value is put in place with the dirty bit, written back, and the bit cleared; a reader that meets
+//! the bit does the same before it returns the value (section 3). References carry no dirty bit:
+//! whoever decides the status writes all targets back first.
 //!
-//! Only where durability takes a write-back (`Domain::WRITE_BACK`). A final value is put in place
-//! with the dirty bit, written back, and the bit cleared; a reader that meets the bit does the
-//! same before it returns the value (section 3). References carry no dirty bit: whoever decides
-//! the status writes all targets back first.
+//! ## Blocks and callbacks
+//!
+//! After either: blocks are freed by policy, then the descriptor is *free*, durably (`finalize.rs`).
 
 mod descriptor;
+mod direct;
 mod error;
 mod execute;
 mod finalize;
 mod maps;
 mod pmwcas;
+mod rdcss;
 mod recovery;
 mod word;
 
 pub use descriptor::{Descriptor, Entry, MAX_WORDS};
 pub use error::{Error, Result};
+pub use execute::Algorithm;
 pub use finalize::{Finalization, Finalize, FinalizedWord, MAX_CALLBACKS, Policy};
 pub use maps::MapError;
 pub use pmwcas::Pmwcas;

@@ -1,6 +1,6 @@
 //! The PMwCAS of a pool: reading words, single-word CAS, allocating descriptors.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,25 +9,35 @@ use pando_pmem::{Domain, Guard, Pool};
 
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
-use crate::finalize::{Finalize, MAX_CALLBACKS, Waiting};
+use crate::execute::Algorithm;
+use crate::finalize::{Finalize, MAX_CALLBACKS, Unwritten, Waiting};
 use crate::recovery::Recovered;
-use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, RDCSS, State, Status};
+use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Status};
 
 /// PMwCAS over one pool. Opening it recovers what a crash left.
 #[derive(Debug)]
 pub struct Pmwcas<D: Domain> {
     pool: Arc<Pool<D>>,
     callbacks: Vec<Finalize<D>>,
-    waiting: Box<[PerParticipant]>,
+    participants: Box<[Participant]>,
     recovered: Recovered,
+    algorithm: Algorithm,
 }
 
+/// What a participant's thread knows, and keeps to itself.
 #[derive(Debug, Default)]
-struct PerParticipant(RefCell<Waiting>);
+pub(crate) struct Participant {
+    /// Operations whose callbacks wait.
+    pub waiting: RefCell<Waiting>,
+    /// The operation whose final values wait for the write-back that comes with the next one.
+    pub unwritten: RefCell<Unwritten>,
+    /// Which descriptor of its own it looks at first.
+    next: Cell<u64>,
+}
 
-// SAFETY: the cell of a slot is only touched by the thread that holds the slot, and the pool
+// SAFETY: the cells of a slot are only touched by the thread that holds the slot, and the pool
 // orders the hand-over of a slot from thread to thread.
-unsafe impl Sync for PerParticipant {}
+unsafe impl Sync for Participant {}
 
 impl<D: Domain> Pmwcas<D> {
     /// Recovers the operations that a crash cut short, and readies the pool for new ones.
@@ -41,12 +51,23 @@ impl<D: Domain> Pmwcas<D> {
         let mut pmwcas = Self {
             pool,
             callbacks: callbacks.to_vec(),
-            waiting: (0..PARTICIPANT_COUNT).map(|_| PerParticipant::default()).collect(),
+            participants: (0..PARTICIPANT_COUNT).map(|_| Participant::default()).collect(),
             recovered: Recovered::default(),
+            algorithm: Algorithm::default(),
         };
         pmwcas.recovered = pmwcas.recover();
         pmwcas.pool.reset_participants();
         Ok(pmwcas)
+    }
+
+    /// From now on, operations begun through this handle are executed by `algorithm`.
+    pub fn with_algorithm(self, algorithm: Algorithm) -> Self {
+        Self { algorithm, ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// The pool.
@@ -69,8 +90,9 @@ impl<D: Domain> Pmwcas<D> {
         self.callbacks.get(index).copied()
     }
 
-    pub(crate) fn waiting(&self, slot: usize) -> &RefCell<Waiting> {
-        &self.waiting[slot].0
+    #[inline(always)]
+    pub(crate) fn participant(&self, slot: usize) -> &Participant {
+        &self.participants[slot]
     }
 
     /// The value of the word at `off`, durable; completes operations that are in the way
@@ -90,6 +112,11 @@ impl<D: Domain> Pmwcas<D> {
             if found & CONTROL_BITS == 0 {
                 return found;
             }
+            if found & CONTROL_BITS == MWCAS
+                && let Some(value) = self.value_under(found)
+            {
+                return value;
+            }
             if !self.settle(guard, off, found) {
                 return DAMAGED;
             }
@@ -105,9 +132,9 @@ impl<D: Domain> Pmwcas<D> {
             self.persist(off, found);
             return true;
         } else if found & CONTROL_BITS != 0 {
-            self.help(guard, found);
+            self.settle_reference(guard, off, found);
         }
-        // Helped to its end, or over before: no word holds a reference to that operation any more,
+        // Brought to its end, or over before: no word holds a reference to that operation any more,
         // and a conditional reference was replaced, by this thread or another.
         self.pool.word(off).load(Ordering::Acquire) != found
     }
@@ -178,7 +205,8 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// Allocates a descriptor.
-    #[inline]
+    // Always: what is returned is large, and only a copy if it is not built in its place.
+    #[inline(always)]
     pub fn allocate<'op, 'pool>(
         &'op self,
         guard: &'op Guard<'pool, D>,
@@ -211,17 +239,37 @@ impl<D: Domain> Pmwcas<D> {
 
     #[inline]
     fn claim_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
-        let own = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
-        match (1..DESCRIPTORS_PER_PARTITION).find_map(|at| self.claim(own + at)) {
+        match self.claim_own(guard) {
             Some(life) => Ok(life),
             None => self.borrow_descriptor(guard),
         }
+    }
+
+    #[inline]
+    fn claim_own(&self, guard: &Guard<'_, D>) -> Option<Life> {
+        const OWN: u64 = DESCRIPTORS_PER_PARTITION - 1;
+        let first = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION + 1;
+        let next = &self.participant(guard.slot()).next;
+        let life = (0..OWN).find_map(|turn| self.claim(first + (next.get() + turn) % OWN))?;
+        if D::WRITE_BACK {
+            // The one after it was written back longest ago, and waits for nothing.
+            let after = (life.index - first + 1) % OWN;
+            next.set(after);
+            self.status_word(first + after).prefetch_for_write();
+        }
+        Some(life)
     }
 
     /// One's own partition has run dry: finish what waits there, then look at the others.
     #[cold]
     fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
         self.run_ripe_callbacks(guard);
+        self.flush_unwritten(guard);
+        D::fence();
+        self.free_written(guard);
+        if let Some(life) = self.claim_own(guard) {
+            return Ok(life);
+        }
         // Slots below the high mark are those that a recovery looks at, once the mark is durable. A
         // descriptor claimed elsewhere would stay claimed, and its words unsettled.
         let partitions = self.pool.participants_high() as u64;

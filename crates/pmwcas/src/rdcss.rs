@@ -1,11 +1,12 @@
-//! The two phases (Algorithms 2 and 3): see the protocol on the crate's page.
+//! The paper's execution (Algorithms 2 and 3): anyone completes an operation that is undecided, so
+//! references are installed by RDCSS. See the protocol on the crate's page.
 
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard};
 
 use crate::descriptor::{
-    DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, MAX_WORDS, WordEntry,
+    DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, MAX_WORDS, WordEntry, targets,
 };
 use crate::pmwcas::Pmwcas;
 use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
@@ -27,60 +28,33 @@ enum Installed {
     Decided,
 }
 
-/// The entries that are targets; owned blocks stand behind them.
-fn targets(entries: &Entries) -> &[WordEntry] {
-    let all = entries.all();
-    let count = all.iter().position(|entry| entry.off == 0).unwrap_or(all.len());
-    &all[..count]
-}
-
 impl<D: Domain> Pmwcas<D> {
+    /// Executes the operation, whose descriptor is durable and undecided; whether it succeeded. On
+    /// return all targets hold final values, durably.
     #[inline]
-    pub(crate) fn execute(
+    pub(crate) fn execute_rdcss(
         &self,
         guard: &Guard<'_, D>,
         life: Life,
         entries: &Entries,
-        callback: Option<usize>,
     ) -> bool {
-        self.publish(life, entries, callback);
-        // The descriptor is durable before anything refers to it.
-        D::fence();
         if self.activate_blocks(entries) {
             // Now, and not with the fence of phase 1: a helper may decide the operation before
             // this thread comes to that.
             D::fence();
         }
-        let succeeded = self.drive(guard, life, entries, Role::Owner);
-        self.finalize(guard, life, entries, callback, succeeded);
-        succeeded
+        self.drive(guard, life, entries, Role::Owner)
     }
 
-    /// Completes the operation to which the reference `found` refers.
+    /// Drives on the undecided operation `life`, which another thread began.
     #[inline(never)]
-    pub(crate) fn help(&self, guard: &Guard<'_, D>, found: u64) {
-        let (life, _) = Life::of(found);
-        if life.index >= DESCRIPTOR_COUNT {
-            return;
-        }
+    pub(crate) fn help(&self, guard: &Guard<'_, D>, life: Life) {
         let Some(content) = self.content(life.index) else { return };
         let is_sound = targets(&content.entries).iter().all(|target| self.is_word(target.off));
         // After the copy: if the descriptor still is in that life, the copy is of that life.
-        if is_sound && self.is_live(life) {
+        if is_sound && self.status_of(life).is_some_and(|status| status.state.is_executing()) {
             self.drive(guard, life, &content.entries, Role::Helper);
         }
-    }
-
-    fn status_of(&self, life: Life) -> Option<Status> {
-        let word = self.status_word(life.index).load(Ordering::Acquire);
-        Status::decode(word).filter(|status| status.sequence == life.sequence)
-    }
-
-    /// Whether the operation is executing, decided or not.
-    fn is_live(&self, life: Life) -> bool {
-        self.status_of(life).is_some_and(|status| {
-            matches!(status.state, State::Undecided | State::Succeeded | State::Failed)
-        })
     }
 
     /// Sequentially consistent: who has put a conditional reference into a word, and finds here
@@ -124,21 +98,8 @@ impl<D: Domain> Pmwcas<D> {
         }
         // A success may only be decided when no reference can be lost any more.
         self.flush_targets(targets);
-        Some(State::Succeeded)
-    }
-
-    fn flush_targets(&self, targets: &[WordEntry]) {
-        if !D::WRITE_BACK {
-            return;
-        }
-        for (index, target) in targets.iter().enumerate() {
-            let word = self.pool().word(target.off);
-            // In order of address, so words of one line stand together.
-            if index == 0 || !word.same_line(self.pool().word(targets[index - 1].off)) {
-                word.flush();
-            }
-        }
         D::fence();
+        Some(State::Succeeded)
     }
 
     #[inline]
@@ -151,7 +112,7 @@ impl<D: Domain> Pmwcas<D> {
         role: Role,
     ) -> Installed {
         let word = self.pool().word(target.off);
-        let reference = life.reference();
+        let reference = life.reference(index);
         loop {
             let found = word.load(Ordering::Acquire);
             if found == reference {
@@ -175,10 +136,10 @@ impl<D: Domain> Pmwcas<D> {
             }
             let conditional = match role {
                 Role::Owner => life.conditional(index),
-                Role::Helper => self.record_install(guard, life, target),
+                Role::Helper => self.record_install(guard, reference, target),
             };
             if word.compare_exchange(target.old, conditional).is_ok() {
-                self.replace_conditional(target.off, conditional, life, target.old);
+                self.replace_conditional(target.off, conditional, reference, target.old);
                 if role == Role::Helper {
                     // The record is used again for the next install, so this one must be gone
                     // from the medium.
@@ -191,7 +152,7 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// Writes the helper's record of one install, durably; the conditional reference to it.
-    fn record_install(&self, guard: &Guard<'_, D>, life: Life, target: &WordEntry) -> u64 {
+    fn record_install(&self, guard: &Guard<'_, D>, reference: u64, target: &WordEntry) -> u64 {
         let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
         let status = self.status_word(index);
         let last = Status::decode(status.load(Ordering::Relaxed)).map_or(0, |last| last.sequence);
@@ -201,7 +162,7 @@ impl<D: Domain> Pmwcas<D> {
         status.store(next.encode(), Ordering::Release);
         self.entry_word(index, 0, 0).store(target.off, Ordering::Release);
         self.entry_word(index, 0, 1).store(target.old, Ordering::Release);
-        self.entry_word(index, 0, 2).store(life.reference(), Ordering::Release);
+        self.entry_word(index, 0, 2).store(reference, Ordering::Release);
         status.flush();
         D::fence();
         Life { index, sequence: next.sequence }.conditional(0)
@@ -230,22 +191,23 @@ impl<D: Domain> Pmwcas<D> {
         // After the loads: if the record still is in that life, they are of that life. If not,
         // its installer has seen the word without this conditional reference.
         let Some(status) = self.status_of(record) else { return };
-        let life = if status.state == State::Helping { Life::of(named).0 } else { record };
-        if life.index >= DESCRIPTOR_COUNT {
+        let is_helpers = status.state == State::Helping;
+        let reference = if is_helpers { named } else { record.reference(entry) };
+        if Life::of(reference).0.index >= DESCRIPTOR_COUNT {
             return;
         }
-        self.replace_conditional(off, found, life, old);
+        self.replace_conditional(off, found, reference, old);
     }
 
-    /// The second half of an RDCSS: `found`, put into the word at `off` over `old` on behalf of the
-    /// operation `life`, gives way to the reference or to the old value.
+    /// The second half of an RDCSS: `found`, put into the word at `off` over `old`, gives way to
+    /// `reference` if the operation that this names is undecided, or to the old value.
     ///
     /// Whoever calls this need not make the old value durable. Recovery puts it in the place of
     /// `found` as long as the record that installed `found` stands; and the installer writes the
     /// line back before it lets go of the record: an owner in phase 2, a helper in `install`.
     #[inline]
-    fn replace_conditional(&self, off: u64, found: u64, life: Life, old: u64) {
-        let value = if self.is_undecided(life) { life.reference() } else { old };
+    fn replace_conditional(&self, off: u64, found: u64, reference: u64, old: u64) {
+        let value = if self.is_undecided(Life::of(reference).0) { reference } else { old };
         let _ = self.pool().word(off).compare_exchange(found, value);
     }
 
@@ -260,21 +222,16 @@ impl<D: Domain> Pmwcas<D> {
             let _ = word.compare_exchange(undecided.encode(), decided.encode());
         }
         let status = self.status_of(life)?;
-        if status.dirty {
-            word.flush();
-            D::fence();
-            let clean = Status { dirty: false, ..status };
-            let _ = word.compare_exchange(status.encode(), clean.encode());
-        }
+        self.persist_status(life.index, status);
         Some(status.state)
     }
 
     /// Replaces the references by final values, durably.
     #[inline]
     fn phase_2(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
-        let reference = life.reference();
         let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
-        for target in targets {
+        for (index, target) in targets.iter().enumerate() {
+            let reference = life.reference(index);
             let word = self.pool().word(target.off);
             let value = if succeeded { target.new } else { target.old };
             loop {
@@ -295,6 +252,7 @@ impl<D: Domain> Pmwcas<D> {
         }
         if D::WRITE_BACK {
             self.flush_targets(targets);
+            D::fence();
             for target in targets {
                 let value = if succeeded { target.new } else { target.old };
                 let _ = self.pool().word(target.off).compare_exchange(value | DIRTY, value);

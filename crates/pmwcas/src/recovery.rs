@@ -58,14 +58,14 @@ impl<D: Domain> Pmwcas<D> {
             self.restore_word(field(0), life.conditional(0), field(1));
             return;
         }
-        if !matches!(status.state, State::Undecided | State::Succeeded | State::Failed) {
+        if !status.state.is_executing() {
             return;
         }
         let Some(content) = self.content(index) else { return };
         for (at, entry) in content.entries.all().iter().enumerate() {
             let WordEntry { off, old, new, .. } = *entry;
             let value = if status.state == State::Succeeded { new } else { old };
-            self.restore_word(off, life.reference(), value);
+            self.restore_word(off, life.reference(at), value);
             self.restore_word(off, life.conditional(at), old);
         }
     }
@@ -96,7 +96,7 @@ impl<D: Domain> Pmwcas<D> {
                 self.set_free(index, status);
                 None
             }
-            State::Undecided | State::Succeeded | State::Failed => {
+            State::Undecided | State::Installing | State::Succeeded | State::Failed => {
                 let succeeded = status.state == State::Succeeded;
                 match self.content(index) {
                     Some(content) => self.finish_again(index, status, &content, succeeded),

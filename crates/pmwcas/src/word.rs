@@ -35,9 +35,15 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// The reference that stands in a target word.
-    pub fn reference(self) -> u64 {
-        MWCAS | self.sequence << SEQUENCE_SHIFT | self.index
+    /// The reference that stands in the target word of `entry`.
+    #[inline(always)]
+    pub fn reference(self, entry: usize) -> u64 {
+        MWCAS | self.sequence << SEQUENCE_SHIFT | (entry as u64) << INDEX_BITS | self.index
+    }
+
+    /// The descriptor's next life.
+    pub fn next(self) -> Self {
+        Self { sequence: (self.sequence + 1) & SEQUENCE_MASK, ..self }
     }
 
     /// The conditional reference that stands for `entry`.
@@ -69,6 +75,16 @@ pub(crate) enum State {
     Failed = 4,
     /// The record of a helper's conditional reference.
     Helping = 5,
+    /// Executing, not decided: only its owner installs, and lets it succeed; anyone may let it
+    /// fail.
+    Installing = 6,
+}
+
+impl State {
+    /// Whether target words may refer to a descriptor in this state.
+    pub fn is_executing(self) -> bool {
+        matches!(self, Self::Undecided | Self::Installing | Self::Succeeded | Self::Failed)
+    }
 }
 
 /// A descriptor's status: state, sequence number, dirty bit.
@@ -100,6 +116,7 @@ impl Status {
             3 => State::Succeeded,
             4 => State::Failed,
             5 => State::Helping,
+            6 => State::Installing,
             _ => return None,
         };
         let sequence = word & ((1 << STATE_SHIFT) - 1);
@@ -124,9 +141,9 @@ mod tests {
     #[test]
     fn references_name_what_they_were_made_of() {
         let life = Life { index: 1023, sequence: SEQUENCE_MASK };
-        assert_eq!(Life::of(life.reference()), (life, 0));
+        assert_eq!(Life::of(life.reference(9)), (life, 9));
         assert_eq!(Life::of(life.conditional(9)), (life, 9));
-        assert_eq!(life.reference() & CONTROL_BITS, MWCAS);
+        assert_eq!(life.reference(9) & CONTROL_BITS, MWCAS);
         assert_eq!(life.conditional(9) & CONTROL_BITS, RDCSS);
     }
 
@@ -135,10 +152,11 @@ mod tests {
         let status = |state| Status { state, sequence: 0x12, dirty: true }.encode();
         assert_eq!(status(State::Undecided), 0x2002_0000_0000_0012);
         assert_eq!(status(State::Helping), 0x2005_0000_0000_0012);
+        assert_eq!(status(State::Installing), 0x2006_0000_0000_0012);
         for word in [status(State::Succeeded), 0, 7] {
             assert_eq!(Status::decode(word).map(Status::encode), Some(word));
         }
-        assert_eq!(Status::decode(6 << STATE_SHIFT), None);
+        assert_eq!(Status::decode(7 << STATE_SHIFT), None);
         assert_eq!(Status::decode(MWCAS), None);
     }
 }

@@ -21,18 +21,23 @@ pub fn options() -> CreateOptions {
     CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false }
 }
 
+/// PMwCAS over `pool`, by the algorithm that these tests run.
+pub fn over<D: Domain>(pool: Arc<Pool<D>>, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
+    Pmwcas::open(pool, callbacks).unwrap().with_algorithm(crate::ALGORITHM)
+}
+
 /// A pool of `mib` MiB in anonymous memory.
 pub fn in_memory<D: Domain>(mib: u64, callbacks: &[Finalize<D>]) -> Arc<Pmwcas<D>> {
     let pool = Pool::anonymous(&CreateOptions { max_bytes: mib << 20, ..options() }).unwrap();
-    Arc::new(Pmwcas::open(pool, callbacks).unwrap())
+    Arc::new(over(pool, callbacks))
 }
 
 pub fn create<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
-    Pmwcas::open(Pool::create(path, &options()).unwrap(), callbacks).unwrap()
+    over(Pool::create(path, &options()).unwrap(), callbacks)
 }
 
 pub fn open<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
-    Pmwcas::open(Pool::open(path, &OpenPool::default()).unwrap(), callbacks).unwrap()
+    over(Pool::open(path, &OpenPool::default()).unwrap(), callbacks)
 }
 
 /// Drops the handle as a crash would.

@@ -9,7 +9,7 @@ use pando_pmem::{Domain, OpenPool, Pool};
 use pando_pmwcas::{Pmwcas, Policy};
 
 use crate::common::{
-    active, change, crash, create, folder, give, holds, open, raw, read, room, stamped, word,
+    active, change, crash, create, folder, give, holds, open, over, raw, read, room, stamped, word,
 };
 
 const BYTES: u64 = 9000;
@@ -92,7 +92,7 @@ fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, told: &str) -> b
 
 fn cut_recovery(image: &Path, writes: u64) -> bool {
     let opened = kill_after(writes, || {
-        Pmwcas::open(Pool::<CutShort>::open(image, &OpenPool::default()).unwrap(), &[]).unwrap()
+        over(Pool::<CutShort>::open(image, &OpenPool::default()).unwrap(), &[])
     });
     let was_cut = opened.is_none();
     opened.into_iter().for_each(crash);
@@ -199,7 +199,7 @@ fn a_crash_at_every_write_with_dirty_bits() {
             let result = kill_after(writes, || change(&pmwcas, &words));
             crash(pmwcas);
             let pool: Arc<Pool<CutShort<true>>> = Pool::open(&path, &OpenPool::default()).unwrap();
-            let pmwcas = Pmwcas::open(pool, &[]).unwrap();
+            let pmwcas = over(pool, &[]);
             let found = [0, 1, 50].map(|at| read(&pmwcas, at));
             match result {
                 Some(result) => assert_eq!(result, succeeds),

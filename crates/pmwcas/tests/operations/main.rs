@@ -2,10 +2,16 @@
 //! that stop for ever or come late.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+use pando_pmwcas::Algorithm;
+
+/// `tests/rdcss.rs` runs the same by the other.
+const ALGORITHM: Algorithm = Algorithm::Direct;
+
 mod blocks;
 mod callbacks;
 mod calls;
 mod common;
+mod costs;
 mod counters;
 mod crash;
 mod damaged;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{OpenPool, Pool, Process};
-use pando_pmwcas::Pmwcas;
 
-use crate::common::{change, crash, create, folder, open, options, raw, word};
+use crate::common::{change, crash, create, folder, open, options, over, raw, word};
 
 /// The opener looks into the pool before it opens PMwCAS over it, as a tool might.
 #[test]
 fn a_thread_that_pinned_before_pmwcas_was_opened_still_counts() {
     let pool: Arc<Pool<Process>> = Pool::anonymous(&options()).unwrap();
     drop(pool.pin().unwrap());
-    let pmwcas = Pmwcas::open(Arc::clone(&pool), &[]).unwrap();
+    let pmwcas = over(Arc::clone(&pool), &[]);
     let guard = pool.pin().unwrap();
     let shown = pool.participants();
     let pinned = shown.iter().filter(|found| found.pinned_for_epochs.is_some()).count();
@@ -29,7 +28,7 @@ fn an_operation_of_a_thread_that_pinned_early_is_recovered() {
         let path = folder.path().join("pool");
         let pool: Arc<Pool<CutShort>> = Pool::create(&path, &options()).unwrap();
         drop(pool.pin().unwrap());
-        let pmwcas = Pmwcas::open(pool, &[]).unwrap();
+        let pmwcas = over(pool, &[]);
         let finished = kill_after(writes, || change(&pmwcas, &[(0, 0, 1), (1, 0, 1)]));
         crash(pmwcas);
         let pmwcas = open::<CutShort>(&path, &[]);
@@ -79,14 +78,14 @@ fn rotten_descriptors_do_not_stop_an_opening() {
         crash(pmwcas);
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         for _ in 0..1 + random.below(40) {
-            let status = (1 + random.below(5)) << 48 | random.below(4);
+            let status = (1 + random.below(6)) << 48 | random.below(4);
             let value = [random.below(u64::MAX), random.below(1 << 20) * 8, status, 3, word(100)]
                 [random.below(5) as usize];
             let place = 32_768 + random.below(256) * 8;
             file.write_all_at(&value.to_le_bytes(), place).unwrap();
         }
         let pool = Pool::<Process>::open(&path, &OpenPool::default()).unwrap();
-        let pmwcas = Pmwcas::open(pool, &[]).unwrap();
+        let pmwcas = over(pool, &[]);
         assert_eq!([100, 101, 102].map(|at| raw(&pmwcas, at)), [77; 3]);
     }
 }

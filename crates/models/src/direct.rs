@@ -1,0 +1,311 @@
+//! A PMwCAS of two words by direct installation (`pando-pmwcas/src/direct.rs`, `execute.rs`,
+//! `descriptor.rs`), in a domain without write-backs: an owner, others who interrupt it, readers.
+//!
+//! The functions bear the names and take the steps of the code. What an interrupted owner does
+//! then, an execution that others help, is modelled in `pmwcas`.
+
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::thread;
+
+use crate::atomic::Atomic;
+use crate::explore;
+
+const MWCAS: u64 = 1 << 63;
+
+const FREE: u64 = 0;
+const SUCCEEDED: u64 = 3;
+const FAILED: u64 = 4;
+const INSTALLING: u64 = 6;
+
+/// What the planted faults change.
+#[derive(Clone, Copy)]
+struct Code {
+    /// The owner decides by a CAS, which tells it that it was interrupted.
+    decides_by_swap: bool,
+    /// An interrupted owner takes its references back.
+    undoes: bool,
+    /// A reader asks for the status again after it has read the entry.
+    asks_again: bool,
+    /// A success of the CASes, by which references and values are published.
+    swap: Ordering,
+    /// The stores of a descriptor's entries.
+    fill: Ordering,
+    /// The loads of a descriptor's entries.
+    copy: Ordering,
+}
+
+const AS_WRITTEN: Code = Code {
+    decides_by_swap: true,
+    undoes: true,
+    asks_again: true,
+    swap: SeqCst,
+    fill: Release,
+    copy: Acquire,
+};
+
+/// One life of one descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Life {
+    index: usize,
+    sequence: u64,
+}
+
+impl Life {
+    fn reference(self, entry: usize) -> u64 {
+        MWCAS | self.sequence << 20 | (entry as u64) << 16 | self.index as u64
+    }
+
+    fn of(word: u64) -> (Self, usize) {
+        let index = (word & 0xFFFF) as usize;
+        let entry = (word >> 16 & 0xF) as usize;
+        (Self { index, sequence: word >> 20 & 0xFFFF }, entry)
+    }
+}
+
+fn status(state: u64, sequence: u64) -> u64 {
+    state << 48 | sequence
+}
+
+/// A target: which word, its old value, its new value.
+type Target = [u64; 3];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direct {
+    Succeeded,
+    Mismatch,
+    Interrupted,
+}
+
+#[derive(Default)]
+struct Descriptor {
+    status: Atomic,
+    entries: [[Atomic; 3]; 2],
+}
+
+struct Pmwcas {
+    code: Code,
+    words: [Atomic; 3],
+    /// One of each thread.
+    descriptors: [Descriptor; 2],
+}
+
+impl Pmwcas {
+    fn new(code: Code) -> Arc<Self> {
+        Arc::new(Self { code, words: Default::default(), descriptors: Default::default() })
+    }
+
+    fn cas(&self, word: &Atomic, current: u64, new: u64) -> Result<u64, u64> {
+        word.compare_exchange(current, new, self.code.swap, SeqCst)
+    }
+
+    fn status_of(&self, life: Life) -> Option<u64> {
+        let found = self.descriptors[life.index].status.load(SeqCst);
+        (found & 0xFFFF == life.sequence).then_some(found >> 48)
+    }
+
+    fn entry(&self, life: Life, entry: usize, field: usize) -> u64 {
+        self.descriptors[life.index].entries[entry][field].load(self.code.copy)
+    }
+
+    fn publish(&self, index: usize, targets: [Target; 2]) -> Life {
+        let descriptor = &self.descriptors[index];
+        let sequence = (descriptor.status.load(Acquire) & 0xFFFF) + 1;
+        for (entry, target) in descriptor.entries.iter().zip(targets) {
+            for (word, value) in entry.iter().zip(target) {
+                word.store(value, self.code.fill);
+            }
+        }
+        descriptor.status.store(status(INSTALLING, sequence), Release);
+        Life { index, sequence }
+    }
+
+    /// An operation, from its beginning to its end.
+    fn run(&self, index: usize, targets: [Target; 2]) -> Direct {
+        let life = self.publish(index, targets);
+        let ended = self.execute_direct(life, targets);
+        self.descriptors[index].status.store(status(FREE, life.sequence), Release);
+        ended
+    }
+
+    fn execute_direct(&self, life: Life, targets: [Target; 2]) -> Direct {
+        let word = &self.descriptors[life.index].status;
+        let installing = status(INSTALLING, life.sequence);
+        let installed = self.install_all(life, targets);
+        if installed < targets.len() {
+            let _ = self.cas(word, installing, status(FAILED, life.sequence));
+            self.replace_references(life, &targets[..installed], false);
+            return Direct::Mismatch;
+        }
+        let succeeded = status(SUCCEEDED, life.sequence);
+        if !self.code.decides_by_swap {
+            word.store(succeeded, Release);
+        } else if self.cas(word, installing, succeeded).is_err() {
+            if self.code.undoes {
+                self.replace_references(life, &targets, false);
+            }
+            return Direct::Interrupted;
+        }
+        self.replace_references(life, &targets, true);
+        Direct::Succeeded
+    }
+
+    fn install_all(&self, life: Life, targets: [Target; 2]) -> usize {
+        for (index, [place, old, _]) in targets.into_iter().enumerate() {
+            let word = &self.words[place as usize];
+            while let Err(found) = self.cas(word, old, life.reference(index)) {
+                if found & MWCAS == 0 {
+                    return index;
+                }
+                self.settle_reference(place as usize, found);
+            }
+        }
+        targets.len()
+    }
+
+    fn replace_references(&self, life: Life, targets: &[Target], succeeded: bool) {
+        for (index, [place, old, new]) in targets.iter().enumerate() {
+            let value = if succeeded { *new } else { *old };
+            let _ = self.cas(&self.words[*place as usize], life.reference(index), value);
+        }
+    }
+
+    fn settle_reference(&self, place: usize, found: u64) {
+        let (life, entry) = Life::of(found);
+        if self.status_of(life) == Some(INSTALLING) {
+            let word = &self.descriptors[life.index].status;
+            let installing = status(INSTALLING, life.sequence);
+            let _ = self.cas(word, installing, status(FAILED, life.sequence));
+        }
+        self.complete_word(place, found, life, entry);
+    }
+
+    fn complete_word(&self, place: usize, found: u64, life: Life, entry: usize) {
+        let (old, new) = (self.entry(life, entry, 1), self.entry(life, entry, 2));
+        let value = match self.status_of(life) {
+            Some(SUCCEEDED) => new,
+            Some(FAILED) => old,
+            _ => return,
+        };
+        let _ = self.cas(&self.words[place], found, value);
+    }
+
+    fn value_under(&self, found: u64) -> Option<u64> {
+        let (life, entry) = Life::of(found);
+        let first = self.status_of(life)?;
+        let old = self.entry(life, entry, 1);
+        let state = if self.code.asks_again { self.status_of(life)? } else { first };
+        (state == INSTALLING).then_some(old)
+    }
+
+    fn read(&self, place: usize) -> u64 {
+        loop {
+            let found = self.words[place].load(Acquire);
+            if found & MWCAS == 0 {
+                return found;
+            }
+            if let Some(value) = self.value_under(found) {
+                return value;
+            }
+            self.settle_reference(place, found);
+        }
+    }
+
+    fn assert_settled(&self) {
+        let left = [0, 1, 2].map(|place| self.words[place].load(Acquire));
+        assert!(left.iter().all(|value| value & MWCAS == 0), "{left:x?}");
+    }
+}
+
+/// Two operations want two words from the same values to different ones.
+fn race(code: Code) {
+    explore(Some(2), move || {
+        let pmwcas = Pmwcas::new(code);
+        let other = thread::spawn({
+            let pmwcas = pmwcas.clone();
+            move || pmwcas.run(1, [[0, 0, 2], [1, 0, 2]])
+        });
+        let own = pmwcas.run(0, [[0, 0, 1], [1, 0, 1]]);
+        let other = other.join().unwrap();
+        let value = match (own, other) {
+            (Direct::Succeeded, _) => 1,
+            (_, Direct::Succeeded) => 2,
+            // One was in the other's way, and was itself interrupted by it.
+            _ => 0,
+        };
+        assert!((own, other) != (Direct::Mismatch, Direct::Mismatch), "neither has changed it");
+        assert!((own, other) != (Direct::Succeeded, Direct::Succeeded));
+        pmwcas.assert_settled();
+        assert_eq!([0, 1].map(|place| pmwcas.words[place].load(Acquire)), [value; 2]);
+    });
+}
+
+#[test]
+fn of_two_operations_at_most_one_happens_and_wholly() {
+    race(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn an_owner_looks_whether_it_was_interrupted() {
+    race(Code { decides_by_swap: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn an_interrupted_owner_takes_its_references_back() {
+    race(Code { undoes: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn references_are_published_with_release() {
+    race(Code { swap: Relaxed, ..AS_WRITTEN });
+}
+
+/// A reader of two words, beside an operation on both and then one by the same descriptor on one of
+/// them and another.
+fn look(code: Code) {
+    explore(Some(2), move || {
+        let pmwcas = Pmwcas::new(code);
+        pmwcas.words[2].store(9, Relaxed);
+        let writer = thread::spawn({
+            let pmwcas = pmwcas.clone();
+            move || {
+                assert_eq!(pmwcas.run(1, [[0, 0, 1], [1, 0, 1]]), Direct::Succeeded);
+                assert_eq!(pmwcas.run(1, [[1, 1, 5], [2, 9, 7]]), Direct::Succeeded);
+            }
+        });
+        let first = pmwcas.read(0);
+        let second = pmwcas.read(1);
+        assert!(first <= 1 && [0, 1, 5].contains(&second), "no word held {first}, {second}");
+        assert!(first <= second, "half of an operation is seen");
+        writer.join().unwrap();
+        pmwcas.assert_settled();
+        assert_eq!([0, 1, 2].map(|place| pmwcas.read(place)), [1, 5, 7]);
+    });
+}
+
+#[test]
+fn a_reader_sees_an_operation_wholly_or_not_at_all_and_interrupts_none() {
+    look(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn a_reader_asks_again_after_it_has_read_the_old_value() {
+    look(Code { asks_again: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn entries_are_stored_with_release() {
+    look(Code { fill: Relaxed, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn entries_are_loaded_with_acquire() {
+    look(Code { copy: Relaxed, ..AS_WRITTEN });
+}

@@ -1,0 +1,111 @@
+//! The execution by direct installation: see the protocol on the crate's page.
+
+use pando_pmem::{Domain, Guard};
+
+use crate::descriptor::{Entries, WordEntry, targets};
+use crate::pmwcas::Pmwcas;
+use crate::word::{CONTROL_BITS, Life, State, Status};
+
+/// How an execution ended. No target holds a reference any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direct {
+    /// All targets hold their new values, durably in the descriptor.
+    Succeeded,
+    /// A target held another value than the expected one.
+    Mismatch,
+    /// Another thread wanted a target. Nothing is changed, durably.
+    Interrupted,
+}
+
+impl<D: Domain> Pmwcas<D> {
+    /// Executes the operation, whose descriptor is durable and installing.
+    #[inline]
+    pub(crate) fn execute_direct(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        entries: &Entries,
+    ) -> Direct {
+        let targets = targets(entries);
+        let status = self.status_word(life.index);
+        if D::WRITE_BACK {
+            // Its write-back has taken the line out of the cache.
+            status.prefetch_for_write();
+        }
+        // Durable with the references: nobody but this thread lets the operation succeed.
+        self.activate_blocks(entries);
+        let installed = self.install_all(guard, life, targets);
+        let installing = Status::new(State::Installing, life.sequence);
+        if installed < targets.len() {
+            // Or others have, already.
+            let failed = Status { state: State::Failed, ..installing };
+            let _ = status.compare_exchange(installing.encode(), failed.encode());
+            self.replace_references(life, &targets[..installed], false);
+            return Direct::Mismatch;
+        }
+        if D::WRITE_BACK {
+            self.flush_targets(targets);
+            // A success is decided only when no reference, and no activation, can be lost.
+            D::fence();
+            for target in targets {
+                self.pool().word(target.off).prefetch_for_write();
+            }
+        }
+        let succeeded = Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing };
+        if status.compare_exchange(installing.encode(), succeeded.encode()).is_err() {
+            self.replace_references(life, targets, false);
+            // The next life overwrites what recovery would know them by.
+            self.flush_targets(targets);
+            D::fence();
+            return Direct::Interrupted;
+        }
+        if D::WRITE_BACK {
+            status.flush();
+            D::fence();
+        }
+        self.replace_references(life, targets, true);
+        Direct::Succeeded
+    }
+
+    /// Puts references into the targets, in order of address; into how many. Less than all: the
+    /// next held another value than the expected one while the operation could still succeed, or
+    /// could no more.
+    #[inline]
+    fn install_all(&self, guard: &Guard<'_, D>, life: Life, targets: &[WordEntry]) -> usize {
+        for (index, target) in targets.iter().enumerate() {
+            let word = self.pool().word(target.off);
+            while let Err(found) = word.compare_exchange(target.old, life.reference(index)) {
+                if found & CONTROL_BITS == 0 || !self.settle(guard, target.off, found) {
+                    return index;
+                }
+            }
+        }
+        targets.len()
+    }
+
+    /// Replaces the references by final values, where nobody else has.
+    #[inline]
+    fn replace_references(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
+        for (index, target) in targets.iter().enumerate() {
+            let value = if succeeded { target.new } else { target.old };
+            let word = self.pool().word(target.off);
+            let _ = word.compare_exchange(life.reference(index), value);
+        }
+    }
+
+    /// Lets the operation fail, if its owner does not come to its end soon. The owner then
+    /// executes it so that others help.
+    #[cold]
+    pub(crate) fn interrupt(&self, life: Life) {
+        for _ in 0..D::SPINS {
+            if self.status_of(life).is_none_or(|status| status.state != State::Installing) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let installing = Status::new(State::Installing, life.sequence);
+        let failed = Status { state: State::Failed, ..installing };
+        let word = self.status_word(life.index);
+        let _ = word.compare_exchange(installing.encode(), failed.encode());
+    }
+}

@@ -1,0 +1,179 @@
+//! Executing an operation by one algorithm or the other, and what a thread does that meets the
+//! reference of another's.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard};
+
+use crate::descriptor::{DESCRIPTOR_COUNT, Entries, MAX_WORDS, WordEntry, targets};
+use crate::direct::Direct;
+use crate::pmwcas::Pmwcas;
+use crate::word::{BLOCK_MASK, Life, State, Status};
+
+/// How operations are executed. Both kinds may be under way in one pool at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Only the owner installs references, each by one CAS, and lets the operation succeed; who
+    /// wants one of its words lets it fail, and then it is executed by [`Rdcss`](Self::Rdcss).
+    #[default]
+    Direct,
+    /// The paper's: whoever meets an operation completes it; each reference takes two CAS.
+    Rdcss,
+}
+
+/// Where the targets' final values are durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finals {
+    InPlace,
+    /// As long as the descriptor stands: the targets are to be written back before it is free.
+    InDescriptor,
+}
+
+impl<D: Domain> Pmwcas<D> {
+    #[inline]
+    pub(crate) fn execute(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        entries: &Entries,
+        callback: Option<usize>,
+    ) -> bool {
+        let mut life = life;
+        if self.algorithm() == Algorithm::Direct {
+            if callback.is_none() && !self.would_match(guard, entries) {
+                self.give_up(guard, life, entries);
+                return false;
+            }
+            self.publish(life, entries, callback, State::Installing);
+            self.flush_unwritten(guard);
+            // The descriptor is durable before anything refers to it.
+            D::fence();
+            self.free_written(guard);
+            let succeeded = match self.execute_direct(guard, life, entries) {
+                Direct::Succeeded => Some(true),
+                Direct::Mismatch => Some(false),
+                Direct::Interrupted => None,
+            };
+            if let Some(succeeded) = succeeded {
+                let finals = Finals::InDescriptor;
+                self.finalize(guard, life, entries, callback, succeeded, finals);
+                return succeeded;
+            }
+            // Once more, so that nobody can keep this thread from its end. In another life, since
+            // this one is over for all who know it.
+            life = life.next();
+        }
+        self.publish(life, entries, callback, State::Undecided);
+        self.flush_unwritten(guard);
+        D::fence();
+        self.free_written(guard);
+        let succeeded = self.execute_rdcss(guard, life, entries);
+        self.finalize(guard, life, entries, callback, succeeded, Finals::InPlace);
+        succeeded
+    }
+
+    /// Whether all targets hold what is expected, now.
+    #[inline]
+    fn would_match(&self, guard: &Guard<'_, D>, entries: &Entries) -> bool {
+        targets(entries).iter().all(|target| self.read(guard, target.off) == target.old)
+    }
+
+    /// Ends an operation whose descriptor nobody has seen.
+    #[cold]
+    pub(crate) fn give_up(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) {
+        for entry in entries.all() {
+            if entry.policy.owns_new() && entry.new != 0 {
+                // Never activated: only the reservation is to be undone.
+                self.pool().reuse(guard, entry.new & BLOCK_MASK);
+            }
+        }
+        let free = Status::new(State::Free, life.sequence);
+        self.status_word(life.index).store(free.encode(), Ordering::Release);
+    }
+
+    /// Starts the write-back of the targets' lines.
+    #[inline]
+    pub(crate) fn flush_targets(&self, targets: &[WordEntry]) {
+        for (index, target) in targets.iter().enumerate() {
+            let word = self.pool().word(target.off);
+            // In order of address, so words of one line stand together.
+            if index == 0 || !word.same_line(self.pool().word(targets[index - 1].off)) {
+                word.flush();
+            }
+        }
+    }
+
+    /// The status of the descriptor, if it is in that life.
+    #[inline]
+    pub(crate) fn status_of(&self, life: Life) -> Option<Status> {
+        // Sequentially consistent, for `value_under`.
+        let word = self.status_word(life.index).load(Ordering::SeqCst);
+        Status::decode(word).filter(|status| status.sequence == life.sequence)
+    }
+
+    /// Makes a decision durable before anyone acts upon it.
+    #[inline]
+    pub(crate) fn persist_status(&self, index: u64, status: Status) {
+        if status.dirty {
+            let word = self.status_word(index);
+            word.flush();
+            D::fence();
+            let clean = Status { dirty: false, ..status };
+            let _ = word.compare_exchange(status.encode(), clean.encode());
+        }
+    }
+
+    /// The descriptor's life to which a reference refers, its status, and the entry.
+    #[inline]
+    fn referred(&self, found: u64) -> Option<(Life, Status, usize)> {
+        let (life, entry) = Life::of(found);
+        if life.index >= DESCRIPTOR_COUNT || entry >= MAX_WORDS {
+            return None;
+        }
+        Some((life, self.status_of(life)?, entry))
+    }
+
+    /// The value of a word that holds the reference `found`, if nothing need be done to know it:
+    /// as long as the operation can still fail, the word holds its old value.
+    #[inline]
+    pub(crate) fn value_under(&self, found: u64) -> Option<u64> {
+        let (life, _, entry) = self.referred(found)?;
+        let old = self.entry_word(life.index, entry, 1).load(Ordering::Acquire);
+        // Asked after the entry was read: undecided now, it was when the reference was seen, and
+        // the entry is of that life.
+        let status = self.status_of(life)?;
+        (status.state == State::Installing).then_some(old)
+    }
+
+    /// Sees to it that the word at `off` no longer holds the reference `found`.
+    pub(crate) fn settle_reference(&self, guard: &Guard<'_, D>, off: u64, found: u64) {
+        let Some((life, status, entry)) = self.referred(found) else { return };
+        match status.state {
+            State::Undecided => self.help(guard, life),
+            State::Installing => {
+                self.interrupt(life);
+                self.complete_word(off, found, life, entry);
+            }
+            State::Succeeded | State::Failed => self.complete_word(off, found, life, entry),
+            State::Free | State::Filling | State::Helping => {}
+        }
+    }
+
+    /// Replaces the reference `found` of a decided operation by the final value.
+    ///
+    /// Nobody need write that back but the owner, who does so before the descriptor may be used
+    /// again; until then a recovery knows it from there.
+    fn complete_word(&self, off: u64, found: u64, life: Life, entry: usize) {
+        let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
+        let (named, old, new) = (field(0), field(1), field(2));
+        // After the entry was read, so that it is of that life.
+        let Some(status) = self.status_of(life).filter(|_| named == off) else { return };
+        let value = match status.state {
+            State::Succeeded => new,
+            State::Failed => old,
+            _ => return,
+        };
+        self.persist_status(life.index, status);
+        let _ = self.pool().word(off).compare_exchange(found, value);
+    }
+}
