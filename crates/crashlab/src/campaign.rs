@@ -97,8 +97,10 @@ fn add<S: Subject>(list: &mut Vec<(String, Maker)>) {
 /// Every trial there is, by name. A new subject is one line here.
 pub fn subjects() -> Vec<(String, Maker)> {
     let mut list = Vec::new();
-    add::<Words>(&mut list);
-    add::<Blocks>(&mut list);
+    add::<Words<false>>(&mut list);
+    add::<Words<true>>(&mut list);
+    add::<Blocks<false>>(&mut list);
+    add::<Blocks<true>>(&mut list);
     add::<Roots>(&mut list);
     add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);

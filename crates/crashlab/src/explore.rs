@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
 use crate::failure::Failure;
-use crate::lab::director::{Orders, Policy};
+use crate::lab::director::{Freeze, Orders, Policy};
 use crate::trial::{Crashes, Plan, Trial};
 use pando_pmem::testing::Random;
 
@@ -39,7 +39,7 @@ pub(crate) fn run_of(seed: u64, images: usize) -> Run {
             crashes: Crashes { cuts: None, images, until: None },
             recovery_every: 200,
         },
-        orders: Orders { seed, policy, freeze: None },
+        orders: Orders { seed, policy, freeze: Freeze::drawn(&mut random) },
     }
 }
 

@@ -38,9 +38,7 @@ fn run_of(seed: u64) -> Run {
         0 => Policy::Pct { changes: 1 + random.below(4) },
         _ => Policy::Random { sojourn: 1 << random.below(8) },
     };
-    let freeze = random
-        .one_in(3)
-        .then(|| Freeze { task: 1 + random.below(3) as usize, after: random.below(400) });
+    let freeze = Freeze::drawn(&mut random);
     Run {
         plan: Plan {
             seed,

@@ -50,6 +50,16 @@ pub struct Freeze {
     pub after: u64,
 }
 
+impl Freeze {
+    /// In one run of three somebody is stopped, often early.
+    pub fn drawn(random: &mut Random) -> Option<Self> {
+        random.one_in(3).then(|| {
+            let most = 4 << random.below(8);
+            Self { task: 1 + random.below(3) as usize, after: random.below(most) }
+        })
+    }
+}
+
 /// What the director is told for the next run.
 #[derive(Clone, Debug)]
 pub struct Orders {

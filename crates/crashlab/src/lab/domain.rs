@@ -165,11 +165,16 @@ pub struct LabDomain<const WRITE_BACK: bool>;
 impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
     const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
     const WRITE_BACK: bool = WRITE_BACK;
+    // Others are let go on at any step, so looking again shows nothing new.
+    const SPINS: u32 = 0;
 
     #[track_caller]
     unsafe fn write_back(address: *const u8) {
         if WRITE_BACK && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
             let site = Location::caller();
+            // Others go on between a store and its write-back, and act upon what is not durable.
+            // (From there to the fence they see nothing new, so that is no step.)
+            step(Access::Load);
             with_recorder(|recorder| recorder.write_back(TASK.get(), address as usize, site));
         }
     }

@@ -8,7 +8,7 @@ use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Guard, Pool, Reservation};
 use pando_pmwcas::{Finalization, FinalizedWord, Pmwcas, Policy};
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
 use pando_pmem::testing::Random;
 
 /// Words of the subject.
@@ -69,8 +69,8 @@ pub enum Answer {
     Stamp(u64),
 }
 
-/// Blocks owned by words under PMwCAS.
-pub struct Blocks;
+/// Blocks owned by words under PMwCAS, by the paper's algorithm or the other.
+pub struct Blocks<const RDCSS: bool>;
 
 /// The words in an open pool.
 pub struct Open<D: Domain> {
@@ -79,16 +79,17 @@ pub struct Open<D: Domain> {
     waiting: AtomicBool,
 }
 
-impl Subject for Blocks {
+impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
     type Op = Op;
     type Answer = Answer;
     type State = [u64; WORDS];
     type Open<D: Domain> = Open<D>;
 
-    const NAME: &'static str = "pmwcas-blocks";
+    const NAME: &'static str = if RDCSS { "pmwcas-blocks-rdcss" } else { "pmwcas-blocks" };
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
         let pmwcas = Pmwcas::open(pool, &[note]).map_err(|error| error.to_string())?;
+        let pmwcas = pmwcas.with_algorithm(algorithm(RDCSS));
         let open = Open { pmwcas, waiting: AtomicBool::new(false) };
         open.check_notes()?;
         Ok(open)
@@ -154,7 +155,10 @@ fn words(count: usize, random: &mut Random) -> Vec<usize> {
     (first..first + count).collect()
 }
 
-fn scenario(name: &'static str, op: fn(u64, &mut Random) -> Op) -> Scenario<Blocks> {
+fn scenario<const RDCSS: bool>(
+    name: &'static str,
+    op: fn(u64, &mut Random) -> Op,
+) -> Scenario<Blocks<RDCSS>> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Swap(vec![0, 1], 1)],
         programs: Box::new(move |random| {
@@ -262,8 +266,8 @@ impl<D: Domain> Open<D> {
     }
 }
 
-impl<D: Domain> Opened<Blocks> for Open<D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Blocks>> {
+impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<Blocks<RDCSS>>> {
         // At once, and not only when many blocks wait: runs are short.
         self.pin().collect();
         let answer = match op {
@@ -283,7 +287,7 @@ impl<D: Domain> Opened<Blocks> for Open<D> {
         vec![(0, op.clone(), answer)]
     }
 
-    fn observe(&self) -> Result<Observed<Blocks>, String> {
+    fn observe(&self) -> Result<Observed<Blocks<RDCSS>>, String> {
         let guard = self.pin();
         let mut stamps = [0; WORDS];
         for (word, stamp) in stamps.iter_mut().enumerate() {
@@ -309,7 +313,7 @@ impl<D: Domain> Opened<Blocks> for Open<D> {
 
     fn exercise(&self) -> Result<(), String> {
         const UNWATCHED: usize = WATCHED.start - 1;
-        let before = self.observe()?;
+        let before = Opened::<Blocks<RDCSS>>::observe(self)?;
         let stamp = before[&0][UNWATCHED];
         if !self.swap(&[UNWATCHED], stamp + 1_000) {
             return Err("a PMwCAS that nobody opposes fails".into());

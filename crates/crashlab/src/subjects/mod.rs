@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Pool};
-use pando_pmwcas::CONTROL_BITS;
+use pando_pmwcas::{Algorithm, CONTROL_BITS};
 
 use pando_pmem::testing::Random;
 
@@ -114,6 +114,11 @@ impl<S: Subject> Scenario<S> {
     pub fn set_up(self) -> Setup<S> {
         (self.setup)()
     }
+}
+
+/// The algorithm that a subject is explored by.
+fn algorithm(rdcss: bool) -> Algorithm {
+    if rdcss { Algorithm::Rdcss } else { Algorithm::Direct }
 }
 
 /// Looks, without helping anyone, that no word still refers to an operation that is over: its

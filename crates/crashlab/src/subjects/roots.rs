@@ -83,14 +83,7 @@ impl Subject for Roots {
             // The same, and what was a slab becomes a span.
             scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
             relay("relay"),
-            // A span of two chunks was there, and its claim still is. One of them becomes a slab,
-            // the other a span of its own.
-            Scenario::new("stale-claim", 2, move || Setup {
-                prepare: vec![Op::Give(0, 70_000, 1), Op::Take(0)],
-                programs: Box::new(|_| {
-                    vec![vec![Op::Give(0, 60_000, 2)], vec![Op::Give(OWN, 30_000, 3)]]
-                }),
-            }),
+            stale_claim("stale-claim"),
         ]
     }
 
@@ -139,6 +132,25 @@ fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Sce
                 (0..steps).map(step).collect()
             };
             (0..3).map(|task| program(task, random)).collect()
+        }),
+    })
+}
+
+/// A span of two chunks was there, and its claim still is, in a pool that is full otherwise. The
+/// second chunk becomes a slab, then the first one a span of its own. Their words in the chunk table
+/// lie in two lines.
+fn stale_claim(name: &'static str) -> Scenario<Roots> {
+    const CHUNK: u64 = 60_000;
+    const WORDS_OF_A_LINE: usize = 8;
+    let (slab, span, last) = (WORDS_OF_A_LINE - 1, WORDS_OF_A_LINE, WORDS_OF_A_LINE + 1);
+    let below = (0..WORDS_OF_A_LINE - 1).map(|root| Op::Give(root, CHUNK, 1));
+    let then = [Op::Give(span, 70_000, 1), Op::Give(last, CHUNK, 1), Op::Take(span)];
+    Scenario::new(name, 1, move || Setup {
+        prepare: below.chain(then).collect(),
+        programs: Box::new(move |_| {
+            // The search for chunks goes on behind the one that is reserved and given back.
+            let gives = [Op::Give(slab, 30_000, 2), Op::Give(span, CHUNK, 3)];
+            vec![[Op::Reserve(CHUNK)].into_iter().chain(gives).collect()]
         }),
     })
 }

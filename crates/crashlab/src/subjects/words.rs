@@ -6,7 +6,7 @@ use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::Pmwcas;
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
 use pando_pmem::testing::Random;
 
 /// Words of the subject: the first of the catalog, which knows no map.
@@ -42,22 +42,23 @@ pub enum Answer {
     Holds(u64),
 }
 
-/// Words under PMwCAS.
-pub struct Words;
+/// Words under PMwCAS, by the paper's algorithm or the other.
+pub struct Words<const RDCSS: bool>;
 
 /// The words in an open pool.
 pub struct Open<D: Domain>(Pmwcas<D>);
 
-impl Subject for Words {
+impl<const RDCSS: bool> Subject for Words<RDCSS> {
     type Op = Op;
     type Answer = Answer;
     type State = [u64; WORDS];
     type Open<D: Domain> = Open<D>;
 
-    const NAME: &'static str = "pmwcas";
+    const NAME: &'static str = if RDCSS { "pmwcas-rdcss" } else { "pmwcas" };
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        Pmwcas::open(pool, &[]).map(Open).map_err(|error| error.to_string())
+        let pmwcas = Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?;
+        Ok(Open(pmwcas.with_algorithm(algorithm(RDCSS))))
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -68,7 +69,7 @@ impl Subject for Words {
             scenario("3-words-3-threads", 3, 3, 2, 2),
             scenario("4-words-2-threads", 4, 2, 2, 2),
             scenario("4-words-3-threads", 4, 3, 2, 2),
-            Scenario::new("borrowed-descriptors", 1, move || Setup {
+            Scenario::new("borrowed-descriptors", 2, move || Setup {
                 prepare: Vec::new(),
                 programs: Box::new(|random| {
                     let change = |word: usize| vec![(word, 0, 1), (word + 1, 0, 2)];
@@ -125,13 +126,13 @@ impl Subject for Words {
     }
 }
 
-fn scenario(
+fn scenario<const RDCSS: bool>(
     name: &'static str,
     words: usize,
     tasks: usize,
     steps: usize,
     preemptions: u32,
-) -> Scenario<Words> {
+) -> Scenario<Words<RDCSS>> {
     let op = move |random: &mut Random| {
         if random.one_in(5) {
             return Op::Read(random.below(words as u64 + 1) as usize);
@@ -181,8 +182,8 @@ impl<D: Domain> Open<D> {
     }
 }
 
-impl<D: Domain> Opened<Words> for Open<D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Words>> {
+impl<const RDCSS: bool, D: Domain> Opened<Words<RDCSS>> for Open<D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<Words<RDCSS>>> {
         let answer = match op {
             Op::Change(changes) | Op::Crowded(changes) => {
                 let held = if matches!(op, Op::Crowded(_)) { OWN_DESCRIPTORS } else { 0 };
@@ -201,7 +202,7 @@ impl<D: Domain> Opened<Words> for Open<D> {
         vec![(0, op.clone(), answer)]
     }
 
-    fn observe(&self) -> Result<Observed<Words>, String> {
+    fn observe(&self) -> Result<Observed<Words<RDCSS>>, String> {
         let words: [u64; WORDS] = std::array::from_fn(|word| self.read(word));
         Ok([(0, words)].into())
     }
