@@ -54,7 +54,8 @@ pub struct PmwcasArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2,4")]
     pub threads: Vec<usize>,
-    /// Domains; ratios are to the first: volatile, process, eadr, adr, slow
+    /// Domains; ratios are to the first: volatile, process, eadr, adr, slow; by the algorithm of the
+    /// PMwCAS paper with :rdcss behind them
     #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "volatile,process,adr")]
     pub domains: Vec<&'static str>,
     /// Rounds

@@ -44,13 +44,14 @@ fn published(array_words: u64) -> Option<Published> {
     }
 }
 
-/// Figure 5: operations of four words on arrays of all sizes, volatile and persistent.
+/// Figure 5: operations of four words on arrays of all sizes, volatile and persistent, by the
+/// paper's algorithm.
 pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let plan = arrays::Plan {
         arrays: settings.records.map_or(vec![100, 10_000, 1_000_000], |words| vec![words]),
         methods: vec![Method::Pmwcas(FIGURE_5_WORDS)],
         threads: settings.threads.clone().unwrap_or_else(|| vec![1, 2, 4]),
-        domains: vec!["volatile", "process", "adr"],
+        domains: vec!["volatile:rdcss", "process:rdcss", "adr:rdcss"],
         rounds: settings.rounds.unwrap_or(5),
         time: settings.time.unwrap_or(Duration::from_millis(200)),
         counted: COUNTED,
@@ -80,11 +81,11 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         outcome.push(format!("{what}: throughput"), "M successes/s", None, Some(throughput));
         let success = Measured::exact(row.success_rate * 100.0, of(""));
         outcome.push(format!("{what}: success rate"), "%", None, Some(success));
-        if row.domain != "volatile" {
-            let paper = published(row.array_words).filter(|_| row.domain == "adr");
+        if row.domain != row.base {
+            let paper = published(row.array_words).filter(|_| row.domain == "adr:rdcss");
             outcome.push(format!("{what}: cost of persistence"), "%", paper, Some(slowdown(row)));
         }
-        if let Some(cost) = row.cost.filter(|_| row.domain == "adr") {
+        if let Some(cost) = row.cost.filter(|_| row.domain == "adr:rdcss") {
             for (unit, figure) in
                 [("swaps", cost.swaps), ("flushes", cost.flushes), ("fences", cost.fences)]
             {

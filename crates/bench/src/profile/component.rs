@@ -205,7 +205,7 @@ mod tests {
         let atomic = frame("atomic_load<u64>", "/rustc/x/library/core/src/sync/atomic.rs");
         let chain = [atomic.clone(), load.clone(), read, child];
         assert_eq!(component(&chain), Component::InnerSearch);
-        let install = frame("install<V>", "crates/pmwcas/src/execute.rs");
+        let install = frame("install<V>", "crates/pmwcas/src/rdcss.rs");
         assert_eq!(component(&[atomic, load, install]), Component::Pmwcas);
     }
 

@@ -1,7 +1,7 @@
 //! An array of words in a pool, and one operation on some of them.
 
 use pando_pmem::{CreateOptions, Domain, Pool, Word};
-use pando_pmwcas::{MAX_WORDS, Pmwcas};
+use pando_pmwcas::{Algorithm, MAX_WORDS, Pmwcas};
 use tempfile::TempDir;
 
 use crate::rng::Rng;
@@ -72,7 +72,11 @@ pub struct Array<D: Domain> {
 impl<D: Domain> Array<D> {
     /// An array of `words` words, all zero, in a new pool file. Also for the volatile domain: all
     /// domains are to lie on pages of one kind.
-    pub fn new(words: u64, options: &BuildOptions) -> Result<Self, BuildError> {
+    pub fn new(
+        words: u64,
+        algorithm: Algorithm,
+        options: &BuildOptions,
+    ) -> Result<Self, BuildError> {
         let folder = tempfile::tempdir_in(&options.pool_dir)?;
         let bytes = words * WORD_BYTES;
         let create = CreateOptions {
@@ -81,7 +85,7 @@ impl<D: Domain> Array<D> {
             ..CreateOptions::default()
         };
         let pool = Pool::create(&folder.path().join("array.pando"), &create)?;
-        let pmwcas = Pmwcas::open(pool, &[])?;
+        let pmwcas = Pmwcas::open(pool, &[])?.with_algorithm(algorithm);
         let first_off = {
             let guard = pmwcas.pool().pin()?;
             let mut block = guard.reserve(bytes)?;

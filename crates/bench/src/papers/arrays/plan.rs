@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::Emulated;
 use pando_pmem::{Adr, Domain, Eadr, Process, Volatile};
+use pando_pmwcas::Algorithm;
 use serde::Serialize;
 
 use super::array::{Array, Method};
@@ -15,8 +16,28 @@ use crate::papers::Error;
 use crate::report::Spread;
 use crate::sides::{BuildError, BuildOptions};
 
-/// The domains that can be compared, by name; `slow` is `adr` with the emulated delays.
-pub const DOMAINS: [&str; 5] = ["volatile", "process", "eadr", "adr", "slow"];
+/// The domains that can be compared, by name; `slow` is `adr` with the emulated delays. Behind
+/// [`RDCSS`] by the algorithm of the PMwCAS paper, else by the default one.
+pub const DOMAINS: [&str; 10] = [
+    "volatile",
+    "process",
+    "eadr",
+    "adr",
+    "slow",
+    "volatile:rdcss",
+    "process:rdcss",
+    "eadr:rdcss",
+    "adr:rdcss",
+    "slow:rdcss",
+];
+
+/// Marks a domain under which operations are executed by the paper's algorithm.
+pub const RDCSS: &str = ":rdcss";
+
+/// The algorithm that a domain's name asks for.
+fn algorithm(domain: &str) -> Algorithm {
+    if domain.ends_with(RDCSS) { Algorithm::Rdcss } else { Algorithm::Direct }
+}
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]
@@ -64,8 +85,8 @@ pub struct Row {
     pub ratio_min: f64,
     /// The greatest ratio of a round.
     pub ratio_max: f64,
-    /// What an attempt takes in the counting domain, which writes back as `adr` does; the same in
-    /// every domain's row.
+    /// What an attempt takes in the counting domain, which writes back as `adr` does; the same for
+    /// every domain with the same algorithm.
     pub cost: Option<Cost>,
     /// Rounds.
     pub rounds: usize,
@@ -75,8 +96,12 @@ pub struct Row {
     pub seed: u64,
 }
 
-fn subject<D: Domain>(words: u64, build: &BuildOptions) -> Result<Box<dyn Subject>, BuildError> {
-    Ok(Box::new(Checked::new(Array::<D>::new(words, build)?)))
+fn subject<D: Domain>(
+    words: u64,
+    algorithm: Algorithm,
+    build: &BuildOptions,
+) -> Result<Box<dyn Subject>, BuildError> {
+    Ok(Box::new(Checked::new(Array::<D>::new(words, algorithm, build)?)))
 }
 
 fn built(
@@ -84,12 +109,13 @@ fn built(
     words: u64,
     build: &BuildOptions,
 ) -> Result<Box<dyn Subject>, Error> {
-    let made = match domain {
-        "volatile" => subject::<Volatile>(words, build),
-        "process" => subject::<Process>(words, build),
-        "eadr" => subject::<Eadr>(words, build),
-        "adr" => subject::<Adr>(words, build),
-        "slow" => subject::<Emulated>(words, build),
+    let algorithm = algorithm(domain);
+    let made = match domain.trim_end_matches(RDCSS) {
+        "volatile" => subject::<Volatile>(words, algorithm, build),
+        "process" => subject::<Process>(words, algorithm, build),
+        "eadr" => subject::<Eadr>(words, algorithm, build),
+        "adr" => subject::<Adr>(words, algorithm, build),
+        "slow" => subject::<Emulated>(words, algorithm, build),
         other => Err(format!("no domain {other:?}; there are {}", DOMAINS.join(", ")).into()),
     };
     made.map_err(|source| Error::Refused { what: "building an array", source })
@@ -110,13 +136,15 @@ pub fn run(plan: &Plan, progress: &ProgressBar) -> Result<Vec<Row>, Error> {
             .iter()
             .map(|domain| built(domain, words, &plan.build))
             .collect::<Result<Vec<_>, Error>>()?;
-        let counted = match plan.counted {
-            0 => None,
-            _ => Some(Checked::new(
-                Array::<Counting>::new(words, &plan.build)
-                    .map_err(|source| Error::Refused { what: "building an array", source })?,
-            )),
-        };
+        let mut counted = Vec::new();
+        for wanted in [Algorithm::Direct, Algorithm::Rdcss] {
+            let has = plan.domains.iter().any(|domain| algorithm(domain) == wanted);
+            if plan.counted > 0 && has {
+                let array = Array::<Counting>::new(words, wanted, &plan.build)
+                    .map_err(|source| Error::Refused { what: "building an array", source })?;
+                counted.push((wanted, Checked::new(array)));
+            }
+        }
         let mut outcomes = vec![Vec::new(); cells / plan.arrays.len()];
         for round in 0..plan.rounds {
             let mut cell = 0;
@@ -146,16 +174,17 @@ pub fn run(plan: &Plan, progress: &ProgressBar) -> Result<Vec<Row>, Error> {
         let mut outcomes = outcomes.into_iter();
         for &method in &plan.methods {
             for &threads in &plan.threads {
-                let count = |counted: &Checked<Counting>| {
-                    counted.count(method, threads, plan.counted, plan.seed)
+                let count = |(algorithm, array): &(Algorithm, Checked<Counting>)| {
+                    let cost = array.count(method, threads, plan.counted, plan.seed)?;
+                    Ok((*algorithm, cost))
                 };
-                let cost = counted.as_ref().map(count).transpose()?;
+                let costs = counted.iter().map(count).collect::<Result<Vec<_>, Error>>()?;
                 let rounds = outcomes.next().unwrap_or_default();
-                rows.extend(cell_rows(plan, words, method, threads, &rounds, cost));
+                rows.extend(cell_rows(plan, words, method, threads, &rounds, &costs));
             }
         }
-        if let Some(counted) = counted {
-            counted.check()?;
+        for (_, array) in &counted {
+            array.check()?;
         }
     }
     Ok(rows)
@@ -171,7 +200,7 @@ fn cell_rows(
     method: Method,
     threads: usize,
     rounds: &[Vec<Outcome>],
-    cost: Option<Cost>,
+    costs: &[(Algorithm, Cost)],
 ) -> Vec<Row> {
     let row = |(side, &domain): (usize, &&'static str)| {
         let of = |figure: &dyn Fn(&[Outcome]) -> f64| {
@@ -191,7 +220,7 @@ fn cell_rows(
             ratio_to_first: ratio.median,
             ratio_min: ratio.min,
             ratio_max: ratio.max,
-            cost,
+            cost: costs.iter().find(|(of, _)| *of == algorithm(domain)).map(|&(_, cost)| cost),
             rounds: rounds.len(),
             attempts,
             seed: plan.seed,

@@ -1,6 +1,6 @@
 //! The rows of a run as a table for people.
 
-use super::plan::Row;
+use super::plan::{RDCSS, Row};
 use crate::machine;
 use crate::report::{Spread, count};
 
@@ -13,8 +13,15 @@ pub fn table(rows: &[Row]) -> String {
         if section != Some(current) {
             out += if section.is_some() { "\n" } else { "" };
             out += &heading(row);
+            let own = |other: &&Row| {
+                (other.array_words, &other.operation_words, other.threads) == current
+            };
+            let mut costs: Vec<String> = rows.iter().filter(own).map(cost).collect();
+            costs.sort();
+            costs.dedup();
+            out += &costs.concat();
             out += &format!(
-                "  {:<9} {:>8} {:>9} {:>20}\n",
+                "  {:<14} {:>8} {:>9} {:>20}\n",
                 "domain",
                 "Mops/s",
                 "succeed",
@@ -24,7 +31,7 @@ pub fn table(rows: &[Row]) -> String {
         }
         let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
         out += &format!(
-            "  {:<9} {:>8.3} {:>8.2}% {:>20}\n",
+            "  {:<14} {:>8.3} {:>8.2}% {:>20}\n",
             row.domain,
             row.ops_per_second / 1e6,
             row.success_rate * 100.0,
@@ -46,14 +53,20 @@ fn heading(row: &Row) -> String {
         threads if threads > cores => format!("{threads} threads on {cores} cores"),
         threads => format!("{threads} threads"),
     };
-    let mut out = format!(
+    format!(
         "{words}, array of {} words, {threads}, {} rounds\n",
         count(row.array_words),
         row.rounds
-    );
+    )
+}
+
+/// What an attempt takes, if that was counted.
+fn cost(row: &Row) -> String {
+    let mut out = String::new();
     if let Some(cost) = row.cost {
+        let algorithm = if row.domain.ends_with(RDCSS) { RDCSS } else { "" };
         out += &format!(
-            "  an attempt in adr: {:.2} swaps, {:.2} flushes, {:.2} fences, {:.2} words and {:.2} lines written, {:.2} lines read\n",
+            "  an attempt in adr{algorithm}: {:.2} swaps, {:.2} flushes, {:.2} fences, {:.2} words and {:.2} lines written, {:.2} lines read\n",
             cost.swaps,
             cost.flushes,
             cost.fences,
