@@ -1,9 +1,10 @@
 //! How many words each PMwCAS of a tree operation has (BzTree paper, table 1), counted.
 //!
 //! A domain of this file's own watches descriptors: each is published by a write-back of its
-//! status, whose state is then *undecided*, and its entries stand in the pool by then. So the
-//! product needs no counter. The layout of a descriptor is drawn in `pmwcas/src/descriptor.rs`; what is
-//! needed of it stands here as constants, and a test on known operations fails if it changes.
+//! status, whose state is then *installing* or *undecided*, and its entries stand in the pool by
+//! then. So the product needs no counter. The layout of a descriptor is drawn in
+//! `pmwcas/src/descriptor.rs`; what is needed of it stands here as constants, and a test on known
+//! operations fails if it changes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +25,8 @@ const INFO_AT: usize = 8;
 const ENTRIES_AT: usize = 16;
 const ENTRY_BYTES: usize = 24;
 const STATE_SHIFT: u32 = 48;
-const UNDECIDED: u64 = 2;
+/// *Undecided*, and *installing*.
+const PUBLISHED: [u64; 2] = [2, 6];
 
 /// As the volatile domain, and watching descriptors on the threads that ask for it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +72,7 @@ impl Domain for Watched {
                 return;
             }
             let descriptor = address as usize;
-            if word(descriptor) >> STATE_SHIFT != UNDECIDED {
+            if !PUBLISHED.contains(&(word(descriptor) >> STATE_SHIFT)) {
                 return;
             }
             let entries = (word(descriptor + INFO_AT) & 0xF) as usize;
