@@ -94,6 +94,9 @@ impl<D: Domain> Pmwcas<D> {
     /// Starts the write-back of the targets' lines.
     #[inline]
     pub(crate) fn flush_targets(&self, targets: &[WordEntry]) {
+        if !D::WRITE_BACK {
+            return;
+        }
         for (index, target) in targets.iter().enumerate() {
             let word = self.pool().word(target.off);
             // In order of address, so words of one line stand together.

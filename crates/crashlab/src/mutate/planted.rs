@@ -23,6 +23,8 @@ pub struct Bug {
     pub what: &'static str,
     /// The file that it is planted into, from the root of the project.
     pub file: &'static str,
+    /// The subject that looks for it, and perhaps its scenario; all, if none is named.
+    pub trial: Option<&'static str>,
     /// The text as it is.
     pub sound: &'static str,
     /// The text with the bug.
@@ -34,9 +36,13 @@ pub fn bugs() -> Result<Vec<Bug>, String> {
     let parse = |block: &'static str| {
         let (title, rest) = block.split_once('\n')?;
         let (name, what) = title.split_once(": ")?;
-        let (file, rest) = rest.split_once('\n')?;
+        let (place, rest) = rest.split_once('\n')?;
+        let (file, trial) = match place.split_once(' ') {
+            Some((file, trial)) => (file, Some(trial)),
+            None => (place, place.contains("bztree").then_some("bztree")),
+        };
         let (sound, planted) = rest.split_once("\n->\n")?;
-        Some(Bug { name, what, file, sound, planted: planted.trim_end() })
+        Some(Bug { name, what, file, trial, sound, planted: planted.trim_end() })
     };
     let blocks = TEXT.split("\n== ").skip(1);
     blocks
@@ -158,13 +164,15 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<Stri
     let mut verdicts = Vec::new();
     for (number, bug) in wanted {
         bar.set_message(bug.name);
-        let index = if bug.file.contains("bztree") { Some("bztree") } else { None };
+        let trial = bug.trial.into_iter().flat_map(|trial| trial.split('/'));
+        let selection: Vec<&str> =
+            ["--index", "--scenario"].into_iter().zip(trial).flat_map(<[&str; 2]>::from).collect();
         let mut seen = None;
         for verb in ["schedule", "explore"] {
             let mut command = Command::new(&program);
             command.arg(verb).args(["--seed", &seed.to_string()]);
             command.args(["--minutes", &(minutes / 2.0).to_string()]);
-            command.args(index.into_iter().flat_map(|index| ["--index", index]));
+            command.args(&selection);
             let output = command
                 .env("PANDO_PLANTED", number.to_string())
                 .output()
