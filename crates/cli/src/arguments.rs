@@ -248,3 +248,34 @@ pub struct TourWriterArguments {
 fn writers() -> clap::builder::RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=256)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, CommandFactory};
+
+    use super::*;
+
+    fn with_all_below(command: &clap::Command) -> Vec<&clap::Command> {
+        let below = command.get_subcommands().flat_map(with_all_below);
+        [command].into_iter().chain(below).collect()
+    }
+
+    /// The parser stops in the middle of its work if one name means two things.
+    #[test]
+    fn no_command_has_an_option_by_the_name_of_one_that_all_have() {
+        let command = Arguments::command();
+        command.clone().debug_assert();
+        let names = |arg: &Arg| {
+            let long = arg.get_long().map(str::to_owned);
+            [Some(arg.get_id().to_string()), long].into_iter().flatten().collect::<Vec<_>>()
+        };
+        let of_all: Vec<String> =
+            command.get_arguments().filter(|arg| arg.is_global_set()).flat_map(names).collect();
+        assert!(of_all.contains(&"domain".to_owned()));
+        for below in command.get_subcommands().flat_map(with_all_below) {
+            for name in below.get_arguments().flat_map(names) {
+                assert!(!of_all.contains(&name), "{}: {name}", below.get_name());
+            }
+        }
+    }
+}

@@ -23,7 +23,7 @@ pub struct ProfileArgs {
     pub read_percent: Vec<u64>,
     /// The domain: volatile or adr
     #[arg(long, default_value = "volatile", value_parser = ["volatile", "adr"])]
-    pub domain: String,
+    pub profile_domain: String,
     /// Seconds that samples are taken for, a column
     #[arg(long, default_value = "5")]
     pub seconds: f64,
@@ -40,7 +40,7 @@ pub struct ProfileArgs {
 pub struct ProfileChildArgs {
     /// The domain
     #[arg(long)]
-    pub domain: String,
+    pub profile_domain: String,
     /// Records filled first
     #[arg(long)]
     pub records: u64,
@@ -57,7 +57,7 @@ pub struct ProfileChildArgs {
 
 /// Does the part of the process that is profiled.
 pub fn be_child(args: &ProfileChildArgs) -> Result<(), BuildError> {
-    child::run(&args.domain, args.records, args.threads, args.read_percent, args.seed)
+    child::run(&args.profile_domain, args.records, args.threads, args.read_percent, args.seed)
 }
 
 /// Profiles each mix and prints the table.
@@ -72,7 +72,7 @@ pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
             records: args.records,
             threads: args.threads,
             read_percent,
-            domain: args.domain.clone(),
+            domain: args.profile_domain.clone(),
             time: Duration::from_secs_f64(args.seconds.clamp(0.1, 600.0)),
             executable: executable()?,
             prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
@@ -96,7 +96,7 @@ pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
     if let Some(path) = &args.json {
         let mut lines = String::new();
         for (mix, profile) in &profiles {
-            let row = serde_json::json!({ "mix": mix, "domain": args.domain, "records": args.records, "threads": args.threads, "profile": profile });
+            let row = serde_json::json!({ "mix": mix, "domain": args.profile_domain, "records": args.records, "threads": args.threads, "profile": profile });
             lines += &format!("{row}\n");
         }
         crate::papers::outcome::write(path, &lines)?;

@@ -40,7 +40,7 @@ pub fn sample(plan: &Plan) -> Result<Vec<Sample>, Error> {
     let mut profiled = Command::new(&plan.executable)
         .args(&plan.prefix)
         .arg("profile-child")
-        .args(["--domain", &plan.domain])
+        .args(["--profile-domain", &plan.domain])
         .args(["--records", &plan.records.to_string()])
         .args(["--threads", &plan.threads.to_string()])
         .args(["--read-percent", &plan.read_percent.to_string()])
