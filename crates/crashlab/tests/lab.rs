@@ -33,6 +33,12 @@ fn a_borrowed_descriptor_is_on_record() {
 }
 
 #[test]
+fn a_span_is_claimed_before_it_is_on_record() {
+    let trial = ["--index", "allocator", "--scenario", "stale-claim", "--domain", "adr"];
+    run(&[&["explore", "--minutes", "0.1"][..], &trial[..]].concat());
+}
+
+#[test]
 fn a_missing_write_back_is_seen() {
     let trials = ["pmwcas/2-words-2-threads/adr".to_owned(), "allocator/slabs/adr".to_owned()];
     let verdicts = sites::all(&trials, 1, Duration::from_secs(10), 1).expect("trials that run");

@@ -10,14 +10,11 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
 
 use crate::atomic::Atomic;
+use crate::descriptor::{
+    Descriptor, FAILED, FREE, INSTALLING, Life, MWCAS, SUCCEEDED, Target, sequence_of, state_of,
+    status,
+};
 use crate::explore;
-
-const MWCAS: u64 = 1 << 63;
-
-const FREE: u64 = 0;
-const SUCCEEDED: u64 = 3;
-const FAILED: u64 = 4;
-const INSTALLING: u64 = 6;
 
 /// What the planted faults change.
 #[derive(Clone, Copy)]
@@ -45,43 +42,11 @@ const AS_WRITTEN: Code = Code {
     copy: Acquire,
 };
 
-/// One life of one descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Life {
-    index: usize,
-    sequence: u64,
-}
-
-impl Life {
-    fn reference(self, entry: usize) -> u64 {
-        MWCAS | self.sequence << 20 | (entry as u64) << 16 | self.index as u64
-    }
-
-    fn of(word: u64) -> (Self, usize) {
-        let index = (word & 0xFFFF) as usize;
-        let entry = (word >> 16 & 0xF) as usize;
-        (Self { index, sequence: word >> 20 & 0xFFFF }, entry)
-    }
-}
-
-fn status(state: u64, sequence: u64) -> u64 {
-    state << 48 | sequence
-}
-
-/// A target: which word, its old value, its new value.
-type Target = [u64; 3];
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direct {
     Succeeded,
     Mismatch,
     Interrupted,
-}
-
-#[derive(Default)]
-struct Descriptor {
-    status: Atomic,
-    entries: [[Atomic; 3]; 2],
 }
 
 struct Pmwcas {
@@ -102,7 +67,7 @@ impl Pmwcas {
 
     fn status_of(&self, life: Life) -> Option<u64> {
         let found = self.descriptors[life.index].status.load(SeqCst);
-        (found & 0xFFFF == life.sequence).then_some(found >> 48)
+        (sequence_of(found) == life.sequence).then(|| state_of(found))
     }
 
     fn entry(&self, life: Life, entry: usize, field: usize) -> u64 {
@@ -111,7 +76,7 @@ impl Pmwcas {
 
     fn publish(&self, index: usize, targets: [Target; 2]) -> Life {
         let descriptor = &self.descriptors[index];
-        let sequence = (descriptor.status.load(Acquire) & 0xFFFF) + 1;
+        let sequence = sequence_of(descriptor.status.load(Acquire)) + 1;
         for (entry, target) in descriptor.entries.iter().zip(targets) {
             for (word, value) in entry.iter().zip(target) {
                 word.store(value, self.code.fill);

@@ -30,6 +30,8 @@
 #[cfg(test)]
 mod atomic;
 #[cfg(test)]
+mod descriptor;
+#[cfg(test)]
 mod direct;
 #[cfg(test)]
 mod epoch;

@@ -10,18 +10,11 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
 
 use crate::atomic::Atomic;
+use crate::descriptor::{
+    CONTROL_BITS, Descriptor, FAILED, FILLING, FREE, HELPING, Life, RDCSS, SUCCEEDED, Target,
+    UNDECIDED, sequence_of, state_of, status,
+};
 use crate::explore;
-
-const MWCAS: u64 = 1 << 63;
-const RDCSS: u64 = 1 << 62;
-const CONTROL_BITS: u64 = MWCAS | RDCSS;
-
-const FREE: u64 = 0;
-const FILLING: u64 = 1;
-const UNDECIDED: u64 = 2;
-const SUCCEEDED: u64 = 3;
-const FAILED: u64 = 4;
-const HELPING: u64 = 5;
 
 /// What the planted faults change.
 #[derive(Clone, Copy)]
@@ -49,40 +42,6 @@ const AS_WRITTEN: Code = Code {
     copy: Acquire,
 };
 
-/// One life of one descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Life {
-    index: usize,
-    sequence: u64,
-}
-
-impl Life {
-    fn reference(self) -> u64 {
-        MWCAS | self.sequence << 20 | self.index as u64
-    }
-
-    fn conditional(self, entry: usize) -> u64 {
-        RDCSS | self.sequence << 20 | (entry as u64) << 16 | self.index as u64
-    }
-
-    fn of(word: u64) -> (Self, usize) {
-        let index = (word & 0xFFFF) as usize;
-        let entry = (word >> 16 & 0xF) as usize;
-        (Self { index, sequence: word >> 20 & 0xFFFF }, entry)
-    }
-}
-
-fn status(state: u64, sequence: u64) -> u64 {
-    state << 48 | sequence
-}
-
-fn state_of(status: u64) -> u64 {
-    status >> 48
-}
-
-/// A target: which word, its old value, its new value.
-type Target = [u64; 3];
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Owner,
@@ -93,12 +52,6 @@ enum Installed {
     Reference,
     Mismatch,
     Decided,
-}
-
-#[derive(Default)]
-struct Descriptor {
-    status: Atomic,
-    entries: [[Atomic; 3]; 2],
 }
 
 struct Pmwcas {
@@ -155,7 +108,7 @@ impl Pmwcas {
         let index = slot * 2 + 1;
         let descriptor = &self.descriptors[index];
         let found = descriptor.status.load(Acquire);
-        let life = Life { index, sequence: (found & 0xFFFF) + 1 };
+        let life = Life { index, sequence: sequence_of(found) + 1 };
         let filling = status(FILLING, life.sequence);
         assert_eq!(self.cas(&descriptor.status, found, filling), Ok(found));
         for (entry, target) in descriptor.entries.iter().zip(targets) {
@@ -184,7 +137,7 @@ impl Pmwcas {
     }
 
     fn is_meant(&self, status: u64, life: Life) -> bool {
-        status & 0xFFFF == life.sequence || !self.code.checks_sequence
+        sequence_of(status) == life.sequence || !self.code.checks_sequence
     }
 
     fn is_live(&self, life: Life) -> bool {
@@ -228,9 +181,10 @@ impl Pmwcas {
     ) -> Installed {
         let place = place as usize;
         let word = &self.words[place];
+        let reference = life.reference(index);
         loop {
             let found = word.load(Acquire);
-            if found == life.reference() {
+            if found == reference {
                 return Installed::Reference;
             }
             if !self.is_undecided(life) {
@@ -244,25 +198,25 @@ impl Pmwcas {
                 return Installed::Mismatch;
             }
             if !self.code.conditional {
-                let _ = self.cas(word, old, life.reference());
+                let _ = self.cas(word, old, reference);
                 continue;
             }
             let conditional = match role {
-                Role::Helper if self.code.own_record => self.record_install(slot, life, old),
+                Role::Helper if self.code.own_record => self.record_install(slot, reference, old),
                 _ => life.conditional(index),
             };
             if self.cas(word, old, conditional).is_ok() {
-                self.replace_conditional(place, conditional, life, old);
+                self.replace_conditional(place, conditional, reference, old);
             }
         }
     }
 
-    fn record_install(&self, slot: usize, life: Life, old: u64) -> u64 {
+    fn record_install(&self, slot: usize, reference: u64, old: u64) -> u64 {
         let record = &self.descriptors[slot * 2];
-        let sequence = (record.status.load(Relaxed) & 0xFFFF) + 1;
+        let sequence = sequence_of(record.status.load(Relaxed)) + 1;
         record.status.store(status(HELPING, sequence), Release);
         record.entries[0][1].store(old, Release);
-        record.entries[0][2].store(life.reference(), Release);
+        record.entries[0][2].store(reference, Release);
         Life { index: slot * 2, sequence }.conditional(0)
     }
 
@@ -272,12 +226,12 @@ impl Pmwcas {
         let old = fields[1].load(Acquire);
         let named = fields[2].load(Acquire);
         let Some(state) = self.status_of(record) else { return };
-        let life = if state == HELPING { Life::of(named).0 } else { record };
-        self.replace_conditional(place, found, life, old);
+        let reference = if state == HELPING { named } else { record.reference(entry) };
+        self.replace_conditional(place, found, reference, old);
     }
 
-    fn replace_conditional(&self, place: usize, found: u64, life: Life, old: u64) {
-        let value = if self.is_undecided(life) { life.reference() } else { old };
+    fn replace_conditional(&self, place: usize, found: u64, reference: u64, old: u64) {
+        let value = if self.is_undecided(Life::of(reference).0) { reference } else { old };
         let _ = self.cas(&self.words[place], found, value);
     }
 
@@ -291,9 +245,9 @@ impl Pmwcas {
     }
 
     fn phase_2(&self, life: Life, targets: [Target; 2], succeeded: bool) {
-        for [place, old, new] in targets {
+        for (index, [place, old, new]) in targets.into_iter().enumerate() {
             let (place, value) = (place as usize, if succeeded { new } else { old });
-            while let Err(found) = self.cas(&self.words[place], life.reference(), value) {
+            while let Err(found) = self.cas(&self.words[place], life.reference(index), value) {
                 if found & RDCSS == 0 {
                     break;
                 }

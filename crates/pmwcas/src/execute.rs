@@ -94,15 +94,22 @@ impl<D: Domain> Pmwcas<D> {
     /// Starts the write-back of the targets' lines.
     #[inline]
     pub(crate) fn flush_targets(&self, targets: &[WordEntry]) {
+        self.flush_lines(targets.iter().map(|target| target.off));
+    }
+
+    /// Starts the write-back of the lines of the words at `offs`, which come in order.
+    #[inline]
+    pub(crate) fn flush_lines(&self, offs: impl Iterator<Item = u64>) {
         if !D::WRITE_BACK {
             return;
         }
-        for (index, target) in targets.iter().enumerate() {
-            let word = self.pool().word(target.off);
-            // In order of address, so words of one line stand together.
-            if index == 0 || !word.same_line(self.pool().word(targets[index - 1].off)) {
+        let mut last = None;
+        for off in offs {
+            let word = self.pool().word(off);
+            if last.is_none_or(|last| !word.same_line(last)) {
                 word.flush();
             }
+            last = Some(word);
         }
     }
 

@@ -17,7 +17,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::write_back::LINE_BYTES;
 use pando_pmem::{Domain, Guard, Pool};
 
 use crate::descriptor::{Content, Entries, MAX_WORDS, WordEntry, targets};
@@ -106,7 +105,8 @@ pub(crate) struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Unwritten {
     life: Option<Life>,
-    lines: [u64; MAX_WORDS],
+    /// The addresses of its targets.
+    offs: [u64; MAX_WORDS],
     count: usize,
 }
 
@@ -114,22 +114,14 @@ impl Unwritten {
     fn set(&mut self, life: Life, targets: &[WordEntry]) {
         debug_assert!(self.life.is_none(), "one operation after the other");
         self.life = Some(life);
-        self.count = 0;
-        for target in targets {
-            // In order of address, so words of one line stand together.
-            let is_new = match self.lines().last() {
-                Some(last) => last / LINE_BYTES != target.off / LINE_BYTES,
-                None => true,
-            };
-            if is_new {
-                self.lines[self.count] = target.off;
-                self.count += 1;
-            }
+        self.count = targets.len();
+        for (off, target) in self.offs.iter_mut().zip(targets) {
+            *off = target.off;
         }
     }
 
-    fn lines(&self) -> &[u64] {
-        &self.lines[..self.count]
+    fn offs(&self) -> &[u64] {
+        &self.offs[..self.count]
     }
 
     fn take(&mut self) -> Option<Life> {
@@ -169,9 +161,7 @@ impl<D: Domain> Pmwcas<D> {
     pub(crate) fn flush_unwritten(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK {
             let unwritten = self.participant(guard.slot()).unwritten.borrow();
-            for &off in unwritten.lines() {
-                self.pool().word(off).flush();
-            }
+            self.flush_lines(unwritten.offs().iter().copied());
         }
     }
 
