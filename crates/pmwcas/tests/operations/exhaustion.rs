@@ -2,7 +2,8 @@
 
 use std::sync::Barrier;
 
-use pando_pmem::{Process, Volatile};
+use pando_pmem::testing::CutShort;
+use pando_pmem::{Domain, Process, Volatile};
 use pando_pmwcas::{Error, Finalization};
 
 use crate::common::{in_memory, raw, word};
@@ -11,14 +12,20 @@ const OWN: usize = 7;
 
 #[test]
 fn a_thread_without_descriptors_is_told_and_has_them_again_when_some_are_discarded() {
-    let pmwcas = in_memory::<Volatile>(1, &[]);
+    all_of_ones_own::<Volatile>();
+    // Here one of them waits, each time, for the write-back of what it did.
+    all_of_ones_own::<CutShort<true>>();
+}
+
+fn all_of_ones_own<D: Domain>() {
+    let pmwcas = in_memory::<D>(1, &[]);
     let guard = pmwcas.pool().pin().unwrap();
     for _ in 0..100 {
         let held: Vec<_> = (0..OWN).map(|_| pmwcas.allocate(&guard).unwrap()).collect();
         let error = pmwcas.allocate(&guard).unwrap_err();
         assert!(matches!(error, Error::DescriptorsExhausted), "{error}");
         for (at, mut operation) in held.into_iter().enumerate() {
-            let value = raw(&pmwcas, at as u64);
+            let value = pmwcas.read(&guard, word(at as u64));
             operation.add_word(word(at as u64), value, value + 1).unwrap();
             assert!(operation.execute());
         }
