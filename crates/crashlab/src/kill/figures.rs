@@ -39,6 +39,11 @@ impl Figures {
         self.kills.values().sum()
     }
 
+    /// Kills in one phase.
+    pub fn kills_in(&self, phase: Phase) -> u64 {
+        self.kills.get(&phase).copied().unwrap_or_default()
+    }
+
     /// Operations that were acknowledged before a kill.
     pub fn acknowledged(&self) -> HumanCount {
         HumanCount(self.acknowledged)

@@ -13,8 +13,8 @@ use pando_pmem::testing::Random;
 /// Keys in a file, and how often each comes in it, each time with another version.
 const KEYS: u64 = 1_000;
 const TIMES: usize = 8;
-/// The longest that the command lives, in microseconds.
-const LIFE_US: u64 = 40_000;
+/// The longest that the command lives.
+const LIFE: Duration = Duration::from_millis(40);
 
 /// A file that `pando load` has read, or a part of it.
 #[derive(Clone, Debug)]
@@ -60,11 +60,18 @@ impl Loaded {
     }
 }
 
-/// Writes a file into `folder`, loads it into `pool` and kills the command at a random instant.
+/// How long the command lives; shorter, where it has been done before its kill so often.
+pub fn life(misses: u32, random: &mut Random) -> Duration {
+    let longest = LIFE / 2_u32.saturating_pow(misses);
+    Duration::from_nanos(random.below(longest.as_nanos() as u64 + 1))
+}
+
+/// Writes a file into `folder`, loads it into `pool` and kills the command after its `life`.
 pub fn load_and_kill(
     pando: &Path,
     pool: &Path,
     folder: &Path,
+    life: Duration,
     random: &mut Random,
 ) -> Result<Loaded, Failure> {
     // Any class of length but the longest, which are for growth.
@@ -84,7 +91,7 @@ pub fn load_and_kill(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| Failure::trouble(&format!("start {}", pando.display()), error))?;
-    std::thread::sleep(Duration::from_micros(random.below(LIFE_US)));
+    std::thread::sleep(life);
     process.kill().map_err(|error| Failure::trouble("kill pando load", error))?;
     let output = process
         .wait_with_output()
