@@ -9,8 +9,10 @@ use std::collections::HashSet;
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 
-use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES, Meta};
-use crate::node::{Context, Inner, Leaf, Node};
+use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES};
+use crate::leaf::Leaf;
+use crate::meta::{Kind, Meta};
+use crate::node::{Context, Inner, Node};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// How a tree is built and filled.
@@ -147,7 +149,7 @@ fn walk<'op, D: Domain>(
                 format!("the leaf is at level {depth}, others are not"),
             );
         }
-        walk_leaf(context, audit, Leaf::read(context, node), low, high);
+        walk_leaf(context, audit, Leaf::new(node), low, high);
         return;
     }
     audit.stat.inner_nodes += 1;
@@ -200,28 +202,24 @@ fn walk_leaf<D: Domain>(
 ) {
     let off = leaf.node.off;
     let node_bytes = leaf.node.header.node_bytes;
-    let status = leaf.status;
     audit.stat.leaves += 1;
     audit.stat.leaf_bytes += node_bytes;
-    audit.stat.deleted_bytes += status.deleted_bytes();
-    if HEADER_BYTES + status.records() * 8 + status.block_bytes() > node_bytes
-        || leaf.sorted() > status.records()
-    {
-        audit.problem(ProblemClass::Count, off, "the status counts more than the leaf holds");
+    let Some(storage_bytes) = stored(context, &leaf) else {
+        audit.problem(ProblemClass::Count, off, "the leaf counts more than it holds");
         return;
-    }
-    if !holds_its_records(context, &leaf) {
+    };
+    if !holds_its_records(context, &leaf, node_bytes - storage_bytes) {
         audit.problem(ProblemClass::Count, off, "a record leaves the place of the leaf's records");
         return;
     }
     let mut last: Option<&[u8]> = None;
-    for slot in 0..leaf.sorted() {
-        let key = leaf.key(context, leaf.meta(context, slot));
+    for index in 0..leaf.sorted() {
+        let key = leaf.key(context, leaf.sorted_meta(context, index));
         if last.is_some_and(|last| last >= key) {
             audit.problem(
                 ProblemClass::Order,
                 off,
-                format!("sorted record {slot} does not ascend"),
+                format!("sorted record {index} does not ascend"),
             );
         }
         last = Some(key);
@@ -250,6 +248,8 @@ fn walk_leaf<D: Domain>(
     }
     audit.stat.records += live.len() as u64;
     audit.stat.live_bytes += crate::build::live_bytes(&live);
+    let counted: u64 = live.iter().map(|record| record.meta.padded_bytes()).sum();
+    audit.stat.deleted_bytes += storage_bytes.saturating_sub(counted);
 }
 
 /// Whether the children of an inner node, and the separators, lie in it.
@@ -271,33 +271,39 @@ fn holds_its_separators<D: Domain>(context: Context<'_, '_, D>, inner: Inner) ->
         })
 }
 
-/// Whether the settled records of a leaf, whose counts fit it, lie where its status and its shape
-/// say that records lie.
-fn holds_its_records<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> bool {
+/// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
+fn stored<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<u64> {
     let Node { header, shape, .. } = leaf.node;
-    let storage_at = header.node_bytes - leaf.status.block_bytes();
+    if leaf.records_at() > header.node_bytes || shape.sorted_at > header.node_bytes {
+        return None;
+    }
+    let sorted_bytes = header.node_bytes - shape.sorted_at;
+    if shape.is_uniform() && sorted_bytes != leaf.sorted() * shape.stride() {
+        return None;
+    }
+    let claimed = (0..leaf.slots()).map(|slot| leaf.slot(context, slot).padded_bytes());
+    let stored = sorted_bytes + claimed.sum::<u64>();
+    (stored <= header.node_bytes - leaf.records_at()).then_some(stored)
+}
+
+/// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order.
+fn holds_its_records<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, storage_at: u64) -> bool {
+    let node_bytes = leaf.node.header.node_bytes;
     let lies_well = |meta: Meta| {
         let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };
+        let record_bytes = if meta.is_visible() { meta.record_bytes() } else { meta.key_bytes() };
         meta.offset() >= storage_at
-            && meta.offset().is_multiple_of(8)
-            && meta.offset() + meta.padded_bytes() <= header.node_bytes
-            && meta.record_bytes() >= least_bytes
+            && meta.offset() + record_bytes <= node_bytes
+            && record_bytes >= least_bytes
             && meta.key_bytes() <= MAX_KEY_BYTES as u64
     };
-    let is_uniform = |slot: u64, meta: Meta| {
-        meta.offset() == shape.sorted_at + slot * shape.stride()
-            && meta.key_bytes() == 8
-            && meta.record_bytes() == shape.record_bytes
-            && !meta.is_pointer()
-    };
-    // New records come right before the others, at a word.
-    let is_aligned = storage_at.is_multiple_of(8);
-    is_aligned
-        && (0..leaf.status.records()).all(|slot| {
-            let meta = leaf.meta(context, slot);
-            if slot >= leaf.sorted() {
-                return !meta.is_settled() || lies_well(meta);
-            }
-            meta.is_settled() && lies_well(meta) && (!shape.is_uniform() || is_uniform(slot, meta))
-        })
+    let sorted = |index| leaf.sorted_meta(context, index);
+    let mut slots = (0..leaf.slots()).map(|slot| leaf.slot(context, slot));
+    storage_at.is_multiple_of(8)
+        && (0..leaf.sorted()).all(|index| sorted(index).is_visible() && lies_well(sorted(index)))
+        && slots
+            .by_ref()
+            .take_while(|&meta| meta != Meta::EMPTY)
+            .all(|meta| !meta.is_settled() || lies_well(meta))
+        && slots.all(|meta| meta.kind() == Kind::Empty)
 }

@@ -5,15 +5,25 @@ use pando_pmem::{Domain, Reservation};
 
 use crate::candidate::LiveRecord;
 use crate::layout::{
-    HEADER_BYTES, Header, Hint, Kind, LeafStatus, Link, SHAPE_AT, STATUS_AT, Shape, free_slots,
+    HEADER_BYTES, Header, Hint, Kind, Link, SHAPE_AT, STATUS_AT, Shape, dead_bytes,
 };
+use crate::meta::MAX_LEAF_BYTES;
 use crate::node::{Context, Inner};
 
-/// Bytes that the records take in a leaf, metadata included.
+/// Bytes that the records take in a leaf of their own, metadata included.
 pub(crate) fn live_bytes(records: &[LiveRecord]) -> u64 {
-    records.iter().map(|record| record.meta.padded_bytes() + 8).sum()
+    storage_bytes(records) + metadata_bytes(records)
 }
 
+fn storage_bytes(records: &[LiveRecord]) -> u64 {
+    records.iter().map(|record| record.meta.padded_bytes()).sum()
+}
+
+fn metadata_bytes(records: &[LiveRecord]) -> u64 {
+    if uniform_bytes(records) == 0 { records.len() as u64 * 8 } else { 0 }
+}
+
+/// The length of each record, if keys have 8 bytes and all are alike and inline; else zero.
 fn uniform_bytes(records: &[LiveRecord]) -> u64 {
     let Some(first) = records.first() else { return 0 };
     let alike = |record: &LiveRecord| {
@@ -24,6 +34,35 @@ fn uniform_bytes(records: &[LiveRecord]) -> u64 {
     if records.iter().all(alike) { first.meta.record_bytes() } else { 0 }
 }
 
+/// What a record is taken to need of an empty leaf, in bytes.
+const USUAL_BYTES: u64 = 16;
+
+/// Room for records to come, in bytes, and for one of `needed` bytes for certain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub free_bytes: u64,
+    pub needed: u64,
+}
+
+impl Room {
+    /// Bytes to ask for behind `sorted` records. More than the usual if the certain record needs
+    /// it; one slot is always there.
+    fn bytes(self, sorted: u64) -> u64 {
+        let free = self.free_bytes.max(self.needed + 8);
+        free + dead_bytes(sorted, free / 8)
+    }
+
+    /// How many of `room` bytes behind `sorted` records serve as slots, if records to come are
+    /// like those that are there.
+    fn slots(self, sorted: u64, storage_bytes: u64, room: u64) -> u64 {
+        let expected = storage_bytes.checked_div(sorted).unwrap_or(self.needed.max(USUAL_BYTES));
+        let most = room / (8 + expected.max(8));
+        let room = room - dead_bytes(sorted, most);
+        let slots = (room / (8 + expected.max(8))).min((room - self.needed) / 8);
+        slots.clamp(1, 0xFFFF)
+    }
+}
+
 /// A node that is not linked yet.
 #[derive(Debug)]
 pub(crate) struct NewNode<'op, 'pool, D: Domain> {
@@ -32,40 +71,49 @@ pub(crate) struct NewNode<'op, 'pool, D: Domain> {
     pub link: Link,
 }
 
-/// Builds a leaf of `records`, which ascend, with at least `free_bytes` of room.
+/// Builds a leaf of `records`, which ascend.
 pub(crate) fn leaf<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
     records: &[LiveRecord],
-    free_bytes: u64,
+    room: Room,
 ) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
     let count = records.len() as u64;
-    let storage_bytes: u64 = records.iter().map(|record| record.meta.padded_bytes()).sum();
-    let metadata_end = HEADER_BYTES + count * 8;
-    let mut block = context.guard.reserve(metadata_end + storage_bytes + free_bytes)?;
+    let storage_bytes = storage_bytes(records);
+    let metadata_end = HEADER_BYTES + metadata_bytes(records);
+    let wanted = metadata_end + storage_bytes + room.bytes(count);
+    let mut block = context.guard.reserve(wanted)?;
     // What the size class adds serves as free space.
     let node_bytes = block.bytes();
+    debug_assert!(node_bytes <= MAX_LEAF_BYTES);
     let sorted_at = node_bytes - storage_bytes;
+    let slots = room.slots(count, storage_bytes, sorted_at - metadata_end);
     let header = Header { kind: Kind::Leaf, count, node_bytes };
+    let shape = Shape { slots, sorted_at, record_bytes: uniform_bytes(records) };
     block.write_u64(0, header.encode());
-    block.write_u64(STATUS_AT, LeafStatus::new(count, storage_bytes, 0).0);
-    block.write_u64(SHAPE_AT, Shape { sorted_at, record_bytes: uniform_bytes(records) }.encode());
-    let mut at = sorted_at;
-    if let Some(metadata) = block.range_mut(HEADER_BYTES, count * 8) {
-        for (place, record) in metadata.as_chunks_mut::<8>().0.iter_mut().zip(records) {
-            *place = record.meta.moved_to(at).0.to_le_bytes();
-            at += record.meta.padded_bytes();
+    block.write_u64(STATUS_AT, 0);
+    block.write_u64(SHAPE_AT, shape.encode());
+    if !shape.is_uniform() {
+        let mut at = sorted_at;
+        if let Some(metadata) = block.range_mut(HEADER_BYTES, count * 8) {
+            for (place, record) in metadata.as_chunks_mut::<8>().0.iter_mut().zip(records) {
+                *place = record.meta.moved_to(at).0.to_le_bytes();
+                at += record.meta.padded_bytes();
+            }
         }
     }
     if let Some(storage) = block.range_mut(sorted_at, storage_bytes) {
         copy_records(context, records, storage);
     }
-    // Slots that inserts will claim read as unmarked, also after a crash. A slot takes its
-    // metadata and a record, so there are at most that many.
-    let slots = free_slots(sorted_at - metadata_end);
-    block.zero(metadata_end, slots * 8);
-    block.flush(0, metadata_end + slots * 8);
+    // Slots that nobody has claimed read as empty, also after a crash.
+    let zeros = slots * 8 + dead_bytes(count, slots);
+    block.zero(metadata_end, zeros);
+    block.flush(0, metadata_end + zeros);
     block.flush(sorted_at, storage_bytes);
-    let hint = Hint::Leaf { metadata_at: metadata_end, sorted_at };
+    let hint = if shape.is_uniform() {
+        Hint::Leaf { searched_at: sorted_at, searched_bytes: storage_bytes }
+    } else {
+        Hint::Leaf { searched_at: 0, searched_bytes: metadata_end }
+    };
     let link = Link::new(block.off(), hint);
     Ok(NewNode { block, link })
 }
@@ -203,7 +251,7 @@ impl<'op> InnerContent<'op> {
         let header = Header { kind: Kind::Inner, count, node_bytes: block.bytes() };
         block.write_u64(0, header.encode());
         block.write_u64(STATUS_AT, 0);
-        block.write_u64(SHAPE_AT, Shape { sorted_at: at, record_bytes: stride }.encode());
+        block.write_u64(SHAPE_AT, Shape { slots: 0, sorted_at: at, record_bytes: stride }.encode());
         for (index, child) in self.children.iter().enumerate() {
             block.write_u64(HEADER_BYTES + index as u64 * 8, child.0);
         }

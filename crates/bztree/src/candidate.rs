@@ -4,14 +4,17 @@ use std::cmp::Ordering as Compare;
 
 use pando_pmem::Domain;
 
-use crate::layout::Meta;
-use crate::node::{Context, Leaf, Probe};
+use crate::leaf::Leaf;
+use crate::meta::Meta;
+use crate::node::{Context, Probe};
 
 /// A settled record of a leaf, with what decides most comparisons of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     prefix: u64,
     pub meta: Meta,
+    /// Its index among the sorted records and, behind them, the slots.
+    index: u64,
 }
 
 /// The first eight bytes of a key as a number, padded with zeros. Unequal prefixes compare as
@@ -32,7 +35,7 @@ impl Candidate {
         } else {
             key_prefix(leaf.key(context, meta))
         };
-        Self { prefix, meta }
+        Self { prefix, meta, index: 0 }
     }
 
     #[inline(always)]
@@ -65,44 +68,69 @@ impl Candidate {
 }
 
 impl Leaf {
-    /// Gathers those of the unsorted records that `wanted` admits into `newest`, which is empty:
-    /// of each key the newest settled one, ascending.
+    /// Gathers those of the records in slots that `wanted` admits into `newest`, which is empty: of
+    /// each key the newest settled one, ascending. Whether all slots are claimed.
     #[inline]
     pub(crate) fn gather_unsorted<D: Domain>(
         &self,
         context: Context<'_, '_, D>,
         newest: &mut Vec<Candidate>,
         wanted: impl Fn(Candidate) -> bool,
-    ) {
-        for slot in (self.sorted()..self.status.records()).rev() {
-            let meta = self.meta(context, slot);
+    ) -> bool {
+        let mut full = true;
+        for slot in 0..self.slots() {
+            let meta = self.slot(context, slot);
+            if meta == Meta::EMPTY {
+                full = false;
+                break;
+            }
             if meta.is_settled() {
                 let candidate = Candidate::new(context, self, meta);
                 if wanted(candidate) {
-                    newest.push(candidate);
+                    newest.push(Candidate { index: self.sorted() + slot, ..candidate });
                 }
             }
         }
-        // Stable, and from newest to oldest before: the first of equal keys is the newest.
+        // From newest to oldest, then stable: the first of equal keys is the newest.
+        newest.reverse();
         newest.sort_by(|&left, &right| left.compare(context, self, right));
         newest.dedup_by(|later, first| later.compare(context, self, *first).is_eq());
+        if full {
+            for candidate in newest {
+                candidate.meta = self.unless_dead(context, candidate.index, candidate.meta, full);
+            }
+        }
+        full
+    }
+
+    /// The sorted record `index`; `full` says whether all slots were found claimed.
+    #[inline(always)]
+    pub(crate) fn sorted_candidate<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        index: u64,
+        full: bool,
+    ) -> Candidate {
+        let meta = self.sorted_meta(context, index);
+        let meta = self.unless_dead(context, index, meta, full);
+        Candidate { index, ..Candidate::new(context, self, meta) }
     }
 
     /// The live records, ascending: of each key the newest settled record, if it is visible.
     ///
-    /// Exact if the leaf is frozen. Else it is a leaf's snapshot in the sense of a scan.
+    /// Exact if the leaf is closed. Else it is a leaf's snapshot in the sense of a scan.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
-        let mut unsorted = Vec::with_capacity((self.status.records() - self.sorted()) as usize);
-        self.gather_unsorted(context, &mut unsorted, |_| true);
-        let mut live = Vec::with_capacity(self.status.records() as usize);
+        let mut unsorted = Vec::with_capacity(self.slots() as usize);
+        let full = self.gather_unsorted(context, &mut unsorted, |_| true);
+        let mut live = Vec::with_capacity((self.sorted() + self.slots()) as usize);
         let mut push = |meta: Meta| {
             if meta.is_visible() {
                 live.push(LiveRecord { meta, off: self.node.off + meta.offset() });
             }
         };
         let mut newer = unsorted.iter().peekable();
-        for slot in 0..self.sorted() {
-            let sorted = Candidate::new(context, self, self.meta(context, slot));
+        for index in 0..self.sorted() {
+            let sorted = self.sorted_candidate(context, index, full);
             while let Some(first) =
                 newer.next_if(|first| first.compare(context, self, sorted).is_lt())
             {

@@ -13,8 +13,9 @@ use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
 
 use crate::candidate::Candidate;
-use crate::layout::Meta;
-use crate::node::{Context, Leaf, Probe, Side, compare_keys};
+use crate::leaf::Leaf;
+use crate::meta::Meta;
+use crate::node::{Context, Probe, Side, compare_keys};
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
@@ -184,25 +185,28 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     }
 
     /// Gathers the newest settled record of each key among the unsorted ones that lie where the
-    /// scan still goes, in its order.
+    /// scan still goes, in its order. Whether all slots are claimed.
     fn gather_unsorted(
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         probe: Option<Probe<'_>>,
-    ) {
+    ) -> bool {
         let order = self.order;
         self.buffers.unsorted.clear();
-        leaf.gather_unsorted(context, &mut self.buffers.unsorted, |candidate| match probe {
-            None => true,
-            Some(probe) => {
-                let found = candidate.compare_probe(context, leaf, probe);
-                found != if order == Order::Ascending { Compare::Less } else { Compare::Greater }
-            }
-        });
+        let full =
+            leaf.gather_unsorted(context, &mut self.buffers.unsorted, |candidate| match probe {
+                None => true,
+                Some(probe) => {
+                    let found = candidate.compare_probe(context, leaf, probe);
+                    found
+                        != if order == Order::Ascending { Compare::Less } else { Compare::Greater }
+                }
+            });
         if order == Order::Descending {
             self.buffers.unsorted.reverse();
         }
+        full
     }
 
     fn copy_ascending(
@@ -213,11 +217,10 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     ) -> Stop {
         let mut slot = probe.map_or(0, |probe| leaf.sorted_position(context, probe));
         leaf.prefetch_from(context, slot);
-        self.gather_unsorted(context, leaf, probe);
+        let full = self.gather_unsorted(context, leaf, probe);
         let mut newer = 0;
         loop {
-            let sorted = (slot < leaf.sorted())
-                .then(|| Candidate::new(context, leaf, leaf.meta(context, slot)));
+            let sorted = (slot < leaf.sorted()).then(|| leaf.sorted_candidate(context, slot, full));
             let first = self.buffers.unsorted.get(newer).copied();
             let taken = match (sorted, first) {
                 (None, None) => return Stop::LeafDone,
@@ -247,16 +250,15 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         if let Some(probe) = probe {
             slot = leaf.sorted_position(context, probe);
             // The position is before the key itself, if it is there.
-            if slot < leaf.sorted() && leaf.has_key(context, leaf.meta(context, slot), probe) {
+            if slot < leaf.sorted() && leaf.has_key(context, leaf.sorted_meta(context, slot), probe)
+            {
                 slot += 1;
             }
         }
-        self.gather_unsorted(context, leaf, probe);
+        let full = self.gather_unsorted(context, leaf, probe);
         let mut newer = 0;
         loop {
-            let sorted = slot
-                .checked_sub(1)
-                .map(|slot| Candidate::new(context, leaf, leaf.meta(context, slot)));
+            let sorted = slot.checked_sub(1).map(|slot| leaf.sorted_candidate(context, slot, full));
             let first = self.buffers.unsorted.get(newer).copied();
             let taken = match (sorted, first) {
                 (None, None) => return Stop::LeafDone,

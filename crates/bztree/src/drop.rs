@@ -2,15 +2,14 @@
 //!
 //! The records are removed one by one, so that every block goes the way that a removed record's
 //! goes; then one PMwCAS takes the map out of the catalog and frees its header and its last leaf.
-//! That leaf is frozen in the same step: a writer that reached it before fails, and finds the tree
-//! gone. A crash before the last step leaves the map, with fewer records.
+//! That leaf was closed before: a writer that reached it fails, and finds the tree gone. A crash before the last step leaves the map, with fewer records.
 
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::Domain;
 use pando_pmem::catalog::MapEntry;
 use pando_pmwcas::MapError;
 
-use crate::layout::{LeafStatus, STATUS_AT};
+use crate::leaf::Leaf;
 use crate::node::Probe;
 use crate::tree::{BzTree, storage};
 
@@ -28,9 +27,13 @@ impl<D: Domain> BzTree<D> {
                 self.tidy_empty(context, Probe::new(&[]))?;
                 continue;
             }
-            let status_off = root.off + STATUS_AT;
-            let status = LeafStatus(context.read(status_off));
-            let seal = (status_off, status.0, status.frozen().0);
+            let leaf = Leaf::new(root);
+            let Some(closing) = Self::close(context, &leaf) else { continue };
+            if !leaf.live_records(context).is_empty() {
+                self.tidy_empty(context, Probe::new(&[]))?;
+                continue;
+            }
+            let seal = closing.words();
             match self.pmwcas().drop_map(&guard, entry, root.link.0, seal) {
                 Err(MapError::Busy) => {}
                 result => return result.map_err(storage),

@@ -5,7 +5,8 @@ use pando_pmem::Domain;
 
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::node::{Probe, Side, Superseded};
+use crate::leaf::Superseded;
+use crate::node::{Probe, Side};
 use crate::tree::BzTree;
 use crate::write::Intent;
 

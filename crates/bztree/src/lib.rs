@@ -1,18 +1,18 @@
-//! BzTree (Arulraj, Levandoski, Minhas, Larson; `bztree.txt`): a latch-free B+-tree whose every
-//! change is published by a PMwCAS, so that the same code serves volatile and persistent memory
-//! and has no recovery of its own.
+//! BzTree (Arulraj, Levandoski, Minhas, Larson; `bztree.txt`): a latch-free B+-tree whose changes
+//! are published by a CAS of one word or a PMwCAS of several, so that the same code serves volatile
+//! and persistent memory and has no recovery of its own.
 //!
 //! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
 //! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
 //!
-//! * [`layout`](mod@layout): nodes drawn byte by byte, and the bits of their words.
-//! * `node.rs`: nodes as they are read; `build.rs`: nodes as they are made.
+//! * [`layout`](mod@layout): nodes drawn byte by byte; `meta.rs`: the words of a leaf that change.
+//! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
 //! * `tree.rs`: the descent. `write.rs`: inserts, updates, deletes. `smo.rs`: consolidation,
 //!   split, merge. `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
-//! reservations by one unflushed CAS, deleted records that keep their place, inserts that never
-//! wait, versions in the status of inner nodes.
+//! changes of a leaf that one word decides, inserts that never wait, leaves without a status,
+//! versions in the status of inner nodes.
 
 mod audit;
 mod build;
@@ -21,6 +21,8 @@ mod cursor;
 mod drop;
 mod index;
 mod layout;
+mod leaf;
+mod meta;
 mod node;
 mod options;
 mod smo;

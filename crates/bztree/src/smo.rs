@@ -3,15 +3,18 @@
 //!
 //! # Protocol
 //!
-//! A *leaf* is frozen first, by a CAS of its status that nobody flushes: after that its records
-//! are final, and whoever comes by may copy them. What replaces it is built from the copy and put
-//! in place by one PMwCAS; the first wins, the others look again. A crash between freezing and
-//! installing leaves a frozen leaf, or not even that; the next writer to come by replaces it.
+//! A *leaf* is closed first, by one CAS that nobody flushes: its first empty slot becomes *closed*,
+//! or, if there is none, its gate does. No slot behind it can be claimed after that; those before
+//! it that are in progress are aborted; then the leaf's records are final, and whoever comes by may
+//! copy them. What replaces it is built from the copy and put in place by one PMwCAS; the first
+//! wins, the others look again. A crash between closing and installing leaves a closed leaf, or
+//! not even that; the next writer to come by replaces it.
 //!
-//! If there is no room to replace it, the leaf is *thawed*, so that a full pool still takes
-//! deletes and what fits its leaves. A thaw gives the status a value that it never had, and the
-//! PMwCAS that replaces a leaf takes its status as a word, from frozen to *replaced*, which nobody
-//! thaws. So of a thaw and an installation from the same freezing only one succeeds.
+//! If there is no room to replace it, the leaf is *opened* again, so that a full pool still takes
+//! deletes and what fits its leaves: the closed slot becomes *aborted*, and later ones can be
+//! claimed; a closed gate opens with a version that it never had. The PMwCAS that replaces a leaf
+//! takes the word that closed it, from *closed* to *replaced*, which nobody opens. So of an opening
+//! and an installation from the same closing only one succeeds.
 //!
 //! An *inner node* changes in two ways: a child is replaced in place, which raises the version in
 //! its status; or the node is replaced, which freezes it. Both take its status as a word of the
@@ -22,9 +25,9 @@
 //!
 //! | modification | words of the PMwCAS | blocks that hang on it |
 //! | --- | --- | --- |
-//! | consolidate leaf N under P | child of P: N to N', status of P: next version | N or N' |
-//! | split leaf N under P, P under G | status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
-//! | merge leaves L, N under P | the same | P or P', L, N, M |
+//! | consolidate leaf N under P | closing word of N, child of P: N to N', status of P: next version | N or N' |
+//! | split leaf N under P, P under G | closing word of N, status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
+//! | merge leaves L, N under P | the same, and that of L | P or P', L, N, M |
 //! | split inner P under G, G under H | status of P, of G: frozen, child of H: G to G', status of H: next | G or G', P, P', Q |
 //! | merge inner P, Q under G | status of P, Q, G: frozen, child of H: G to G', status of H: next | G or G', P, Q, M |
 //! | any of these at the root | the entry word instead of child and status | the same |
@@ -39,10 +42,12 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{self, InnerContent, NewNode};
+use crate::build::{self, InnerContent, NewNode, Room};
 use crate::candidate::LiveRecord;
-use crate::layout::{HEADER_BYTES, InnerStatus, LeafStatus, Link};
-use crate::node::{Context, Inner, Leaf, Probe};
+use crate::layout::{HEADER_BYTES, InnerStatus, Link};
+use crate::leaf::{Estimate, Leaf, Look};
+use crate::meta::{Gate, Kind, Meta};
+use crate::node::{Context, Inner, Probe};
 use crate::tree::{BzTree, Path, Step, storage};
 
 /// Where a node hangs: the word that names it, and the status that must not have changed.
@@ -74,7 +79,7 @@ type Outcome = Result<Progress, Error>;
 
 impl<D: Domain> BzTree<D> {
     /// Makes room for a record of `needed` bytes in the leaf of `probe`, or replaces the leaf if
-    /// it is frozen. One step; the caller starts again.
+    /// it is closed. One step; the caller starts again.
     #[cold]
     pub(crate) fn restructure(
         &self,
@@ -83,32 +88,36 @@ impl<D: Domain> BzTree<D> {
         needed: u64,
     ) -> Result<(), Error> {
         let path = self.find_path(context, probe);
-        let leaf = Leaf::read(context, path.leaf);
-        let full = leaf.status.with_record(needed, path.leaf.header.node_bytes).is_none();
-        if leaf.status.is_frozen() || full {
-            if !leaf.status.is_frozen() {
-                // Whether there is room for a leaf is asked before the leaf is frozen: an insert
+        let leaf = Leaf::new(path.leaf);
+        let look = leaf.look(context, probe, None);
+        if look.closing.is_some() || !leaf.has_room(&look, needed) {
+            if look.closing.is_none() && needed > 0 {
+                // Whether there is room for a leaf is asked before the leaf is closed: an insert
                 // that a full pool refuses, again and again, should leave no trace in it. One that
-                // another thread left frozen is to be thawed.
-                drop(context.guard.reserve(path.leaf.header.node_bytes).map_err(storage)?);
+                // another thread left closed is to be opened. A delete comes here when all slots
+                // are claimed; then closing leaves no trace, and a smaller leaf may be enough.
+                let live = leaf.estimate(context).live_bytes;
+                let copy = HEADER_BYTES + live + self.room(needed).free_bytes.max(needed + 8);
+                let bytes = copy.min(path.leaf.header.node_bytes);
+                drop(context.guard.reserve(bytes).map_err(storage)?);
             }
             self.rebuild(context, &path, needed)?;
         }
         Ok(())
     }
 
-    /// As `restructure`, for an operation that met `frozen`. Lack of room is none of its business
-    /// if the leaf could be thawed.
+    /// As `restructure`, for an operation that met a closed leaf. Lack of room is none of its
+    /// business if the leaf could be opened.
     #[cold]
-    pub(crate) fn settle_frozen(
+    pub(crate) fn settle_closed(
         &self,
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         needed: u64,
-        frozen: &Leaf,
+        closed: &Look,
     ) -> Result<(), Error> {
         let settled = self.restructure(context, probe, needed);
-        let still = || context.read(frozen.node.status_off()) == frozen.status.0;
+        let still = || closed.closing.is_some_and(|(off, word)| context.read(off) == word);
         if settled.is_err() && !still() { Ok(()) } else { settled }
     }
 
@@ -116,23 +125,27 @@ impl<D: Domain> BzTree<D> {
     /// fails here is no failure of the delete.
     #[inline]
     pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>, leaf: &Leaf) {
-        let options = self.options();
-        let dead = leaf.status.deleted_bytes() >= u64::from(options.leaf_bytes) / 4;
-        let small = leaf.status.live_bytes() < u64::from(options.merge_bytes);
-        if dead || small {
-            context.guard.relieve(|| self.tidy_leaf(context, probe, dead));
+        let small = u64::from(self.options().merge_bytes);
+        // Each slot deletes at most one of the sorted records; in place, any number may be deleted.
+        let shape = leaf.node.shape;
+        let sorted_bytes = leaf.node.header.node_bytes - shape.sorted_at;
+        let is_large = shape.is_uniform() && sorted_bytes >= small + leaf.slots() * shape.stride();
+        if is_large && leaf.slot(context, leaf.slots() - 1) == Meta::EMPTY {
+            return;
+        }
+        if leaf.estimate(context).live_bytes < small {
+            context.guard.relieve(|| self.tidy_leaf(context, probe));
         }
     }
 
     #[cold]
-    fn tidy_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>, dead: bool) {
+    fn tidy_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
         let path = self.find_path(context, probe);
-        let leaf = Leaf::read(context, path.leaf);
-        if leaf.status.is_frozen() {
-            return;
-        }
-        let small = leaf.status.live_bytes() < u64::from(self.options().merge_bytes);
-        let worth = dead || (small && self.partner(context, &path, &leaf).is_some());
+        let leaf = Leaf::new(path.leaf);
+        let Estimate { live_bytes, is_closed } = leaf.estimate(context);
+        let worth = !is_closed
+            && live_bytes < u64::from(self.options().merge_bytes)
+            && self.partner(context, &path, live_bytes).is_some();
         if worth && matches!(self.rebuild(context, &path, 0), Ok(Progress::Changed)) {
             self.shrink(context, probe);
         }
@@ -151,91 +164,115 @@ impl<D: Domain> BzTree<D> {
         Ok(())
     }
 
-    fn freeze(context: Context<'_, '_, D>, leaf: &mut Leaf) {
-        while !leaf.status.is_frozen() {
-            let frozen = leaf.status.frozen();
-            let off = leaf.node.status_off();
-            let found = leaf.status.0;
-            leaf.status = match context.pmwcas.compare_exchange_undurable(
-                context.guard,
-                off,
-                found,
-                frozen.0,
-            ) {
-                Ok(()) => frozen,
-                Err(other) => LeafStatus(other),
-            };
+    /// Closes the leaf: no record of it changes after that. `None` if it was replaced.
+    pub(crate) fn close(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<Closing> {
+        let swap = |off: u64, from: u64, to: u64| {
+            context.pmwcas.compare_exchange_undurable(context.guard, off, from, to)
+        };
+        let mut slot = 0;
+        while slot < leaf.slots() {
+            let off = leaf.slot_off(slot);
+            let meta = leaf.slot(context, slot);
+            match meta.kind() {
+                Kind::Empty => {
+                    Self::secure_slots_before(context, leaf, slot);
+                    if swap(off, meta.0, Meta::CLOSED.0).is_ok() {
+                        return Some(Closing::Slot { off });
+                    }
+                }
+                Kind::Reserved => {
+                    if swap(off, meta.0, meta.aborted().0).is_ok() {
+                        slot += 1;
+                    }
+                }
+                Kind::Closed => return Some(Closing::Slot { off }),
+                Kind::Replaced => return None,
+                Kind::Inline | Kind::Pointer | Kind::Deleted | Kind::Aborted => slot += 1,
+            }
+        }
+        let off = leaf.gate_off();
+        loop {
+            let gate = leaf.gate(context);
+            if gate.is_replaced() {
+                return None;
+            }
+            if gate.is_closed() || swap(off, gate.0, gate.closed().0).is_ok() {
+                return Some(Closing::Gate { off, gate: gate.closed() });
+            }
         }
     }
 
-    /// Undoes `freeze`, unless the leaf was replaced or thawed since.
-    fn thaw(context: Context<'_, '_, D>, leaf: &Leaf) {
-        if let Some(thawed) = leaf.status.thawed() {
-            // A failure says that another thread has settled the matter.
-            let _ = context.pmwcas.compare_exchange_undurable(
-                context.guard,
-                leaf.node.status_off(),
-                leaf.status.0,
-                thawed.0,
-            );
-        }
+    /// Undoes `close`, unless the leaf was replaced or opened since.
+    fn reopen(context: Context<'_, '_, D>, closing: Closing) {
+        let (off, closed, _) = closing.words();
+        let opened = match closing {
+            Closing::Slot { .. } => Meta::CLOSED.aborted().0,
+            Closing::Gate { gate, .. } => gate.opened().0,
+        };
+        // A failure says that another thread has settled the matter.
+        let _ = context.pmwcas.compare_exchange_undurable(context.guard, off, closed, opened);
     }
 
-    /// Makes the operation replace the frozen `leaf`, and no other state of it.
-    fn seal(operation: &mut Descriptor<'_, '_, D>, leaf: &Leaf) -> pando_pmwcas::Result<()> {
-        operation.add_word(leaf.node.status_off(), leaf.status.0, leaf.status.replaced().0)
+    /// Makes the operation replace the closed leaf, and no other state of it.
+    fn seal(operation: &mut Descriptor<'_, '_, D>, closing: Closing) -> pando_pmwcas::Result<()> {
+        let (off, closed, replaced) = closing.words();
+        operation.add_word(off, closed, replaced)
     }
 
-    /// Freezes the leaf at the end of `path` and replaces it by one, by two, or together with a
-    /// neighbour by one, as its content wants. Thaws it if there is no room for that.
+    /// Closes the leaf at the end of `path` and replaces it by one, by two, or together with a
+    /// neighbour by one, as its content wants. Opens it if there is no room for that.
     fn rebuild(&self, context: Context<'_, '_, D>, path: &Path, needed: u64) -> Outcome {
-        let mut leaf = Leaf::read(context, path.leaf);
-        Self::freeze(context, &mut leaf);
-        self.replace(context, path, &leaf, needed).inspect_err(|_| Self::thaw(context, &leaf))
+        let leaf = Leaf::new(path.leaf);
+        let Some(closing) = Self::close(context, &leaf) else { return Ok(Progress::Nothing) };
+        self.replace(context, path, (&leaf, closing), needed)
+            .inspect_err(|_| Self::reopen(context, closing))
     }
 
     fn replace(
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
-        leaf: &Leaf,
+        leaf: (&Leaf, Closing),
         needed: u64,
     ) -> Outcome {
         let options = self.options();
-        let records = leaf.live_records(context);
+        let records = leaf.0.live_records(context);
         let live = build::live_bytes(&records);
         let free = u64::from(options.free_bytes);
         // A record that needs more than the usual room gets it, but is no reason to tear the
         // others apart: when it is there, the split finds its place.
-        let room = free.max(needed + 8);
         if HEADER_BYTES + live + free > u64::from(options.leaf_bytes) && records.len() >= 2 {
-            return self.split_leaf(context, path, leaf, &records, needed);
+            return self.split_leaf(context, path, leaf.1, &records, needed);
         }
         if (live == 0 || live < u64::from(options.merge_bytes))
             && needed == 0
-            && let Some(partner) = self.partner(context, path, leaf)
-            && self.merge_leaves(context, path, leaf, &records, partner)? == Progress::Changed
+            && let Some(partner) = self.partner(context, path, live)
+            && self.merge_leaves(context, path, leaf.1, &records, partner)? == Progress::Changed
         {
             return Ok(Progress::Changed);
         }
-        self.consolidate(context, path, leaf, &records, room)
+        self.consolidate(context, path, leaf.1, &records, needed)
+    }
+
+    fn room(&self, needed: u64) -> Room {
+        Room { free_bytes: u64::from(self.options().free_bytes), needed }
     }
 
     fn consolidate(
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
-        leaf: &Leaf,
+        closing: Closing,
         records: &[LiveRecord],
-        room: u64,
+        needed: u64,
     ) -> Outcome {
         let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Nothing);
         };
-        let copy = build::leaf(context, records, room).map_err(storage)?;
+        let copy = build::leaf(context, records, self.room(needed)).map_err(storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
-            Self::seal(&mut operation, leaf)?;
+            Self::seal(&mut operation, closing)?;
             let entry = self.hang(&mut operation, anchor, path.leaf.link)?;
             Self::give(&mut operation, entry, copy);
             Ok(())
@@ -247,7 +284,7 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
-        leaf: &Leaf,
+        closing: Closing,
         records: &[LiveRecord],
         needed: u64,
     ) -> Outcome {
@@ -262,7 +299,7 @@ impl<D: Domain> BzTree<D> {
         {
             return self.split_inner(context, path, path.height - 1);
         }
-        let room = u64::from(self.options().free_bytes).max(needed + 8);
+        let room = self.room(needed);
         let left = build::leaf(context, left, room).map_err(storage)?;
         let right_block = build::leaf(context, right, room).map_err(storage)?;
         self.install_split(
@@ -272,7 +309,7 @@ impl<D: Domain> BzTree<D> {
             path.leaf.link,
             parent,
             (left, first.key(context), right_block),
-            |operation| Self::seal(operation, leaf),
+            |operation| Self::seal(operation, closing),
         )
     }
 
@@ -366,22 +403,21 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// The neighbour with which the leaf at the end of `path` may be merged: its index in the
-    /// parent. The left one first; it must not be frozen, and must have room.
-    fn partner(&self, context: Context<'_, '_, D>, path: &Path, leaf: &Leaf) -> Option<u64> {
+    /// parent. The left one first; it must not be closed, and must have room for `live` bytes.
+    fn partner(&self, context: Context<'_, '_, D>, path: &Path, live: u64) -> Option<u64> {
         let parent = path.above_leaf(1)?;
         let options = self.options();
-        let live = leaf.status.live_bytes();
         let fits = |index: u64| {
             let node = context.node(parent.inner.child(context, index));
             if !node.is_leaf() {
                 return false;
             }
-            let neighbour = Leaf::read(context, node);
-            let both = neighbour.status.live_bytes() + live;
+            let neighbour = Leaf::new(node).estimate(context);
+            let both = neighbour.live_bytes + live;
             let bytes = HEADER_BYTES + both + u64::from(options.free_bytes);
             // An empty leaf can always go, whatever its neighbour is in the middle of.
             let fits = bytes <= u64::from(options.leaf_bytes);
-            live == 0 || (fits && !neighbour.status.is_frozen())
+            live == 0 || (fits && !neighbour.is_closed)
         };
         let left = parent.child.checked_sub(1).filter(|&index| fits(index));
         left.or_else(|| {
@@ -390,12 +426,12 @@ impl<D: Domain> BzTree<D> {
         })
     }
 
-    /// Merges the frozen leaf at the end of `path` with the neighbour at index `partner`.
+    /// Merges the closed leaf at the end of `path` with the neighbour at index `partner`.
     fn merge_leaves(
         &self,
         context: Context<'_, '_, D>,
         path: &Path,
-        leaf: &Leaf,
+        closing: Closing,
         records: &[LiveRecord],
         partner: u64,
     ) -> Outcome {
@@ -403,8 +439,8 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         };
         let partner = partner as usize;
-        let mut neighbour = Leaf::read(context, context.node(parent.content.children[partner]));
-        Self::freeze(context, &mut neighbour);
+        let neighbour = Leaf::new(context.node(parent.content.children[partner]));
+        let Some(other) = Self::close(context, &neighbour) else { return Ok(Progress::Nothing) };
         let others = neighbour.live_records(context);
         let all: Vec<_> = if partner < parent.child {
             others.iter().chain(records).copied().collect()
@@ -417,8 +453,8 @@ impl<D: Domain> BzTree<D> {
         if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
             return Ok(Progress::Nothing);
         }
-        let merged = build::leaf(context, &all, free)
-            .inspect_err(|_| Self::thaw(context, &neighbour))
+        let merged = build::leaf(context, &all, self.room(0))
+            .inspect_err(|_| Self::reopen(context, other))
             .map_err(storage)?;
         let left = parent.child.min(partner);
         parent.content.merge_children(left, merged.link);
@@ -430,11 +466,11 @@ impl<D: Domain> BzTree<D> {
             merged,
             [path.leaf.link, neighbour.node.link],
             |operation| {
-                Self::seal(operation, leaf)?;
-                Self::seal(operation, &neighbour)
+                Self::seal(operation, closing)?;
+                Self::seal(operation, other)
             },
         )
-        .inspect_err(|_| Self::thaw(context, &neighbour))
+        .inspect_err(|_| Self::reopen(context, other))
     }
 
     /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the
@@ -642,6 +678,25 @@ impl<D: Domain> BzTree<D> {
     }
 }
 
+/// The word that closed a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Closing {
+    /// A slot that was empty.
+    Slot { off: u64 },
+    /// The gate, of a leaf all of whose slots are claimed.
+    Gate { off: u64, gate: Gate },
+}
+
+impl Closing {
+    /// Its offset, what it holds while the leaf is closed, and from when the leaf is replaced.
+    pub fn words(self) -> (u64, u64, u64) {
+        match self {
+            Self::Slot { off } => (off, Meta::CLOSED.0, Meta::REPLACED.0),
+            Self::Gate { off, gate } => (off, gate.0, gate.replaced().0),
+        }
+    }
+}
+
 /// The halves of a split and the separator between them.
 type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
 
@@ -668,10 +723,13 @@ impl From<pando_pmem::Error> for Unprepared {
 
 /// Where to split, so that both halves have about the same bytes and at least one record.
 fn middle_of(records: &[LiveRecord]) -> usize {
-    let half = build::live_bytes(records) / 2;
+    let live = build::live_bytes(records);
+    let stored: u64 = records.iter().map(|record| record.meta.padded_bytes()).sum();
+    let each = (live - stored) / records.len().max(1) as u64;
+    let half = live / 2;
     let mut bytes = 0;
     for (index, record) in records.iter().enumerate() {
-        bytes += record.meta.padded_bytes() + 8;
+        bytes += record.meta.padded_bytes() + each;
         if bytes >= half {
             // The record that crosses the middle goes to the smaller side.
             return (index + 1).clamp(1, records.len() - 1);

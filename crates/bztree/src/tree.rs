@@ -7,9 +7,9 @@
 //! * The range of keys of a leaf never changes; structure modifications make new leaves. So the
 //!   separators passed on the way, from any mixture of old and new inner nodes, bound exactly the
 //!   leaf that was reached.
-//! * A leaf that was replaced has been frozen, and what it holds is what it held when it was
-//!   replaced, which is not before the descent began. A reader may use it; a writer fails on the
-//!   frozen status and starts again.
+//! * A leaf that was replaced has been closed, and what it holds is what it held when it was
+//!   replaced, which is not before the descent began. A reader may use it; a writer finds it closed
+//!   and starts again.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use pando_pmwcas::Pmwcas;
 
 use crate::build;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::node::{Context, Inner, Leaf, Node, Probe, Side};
+use crate::leaf::Leaf;
+use crate::node::{Context, Inner, Node, Probe, Side};
 use crate::options::Options;
 
 /// Levels of inner nodes that a path holds: with two children a node, more than any pool can.
@@ -88,7 +89,8 @@ impl<D: Domain> BzTree<D> {
         guard: &'op Guard<'pool, D>,
         options: &Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-        let leaf = build::leaf(Context { pmwcas, guard }, &[], u64::from(options.free_bytes))?;
+        let room = build::Room { free_bytes: u64::from(options.free_bytes), needed: 0 };
+        let leaf = build::leaf(Context { pmwcas, guard }, &[], room)?;
         Ok(leaf.block)
     }
 
@@ -144,7 +146,7 @@ impl<D: Domain> BzTree<D> {
             context.prefetch(child);
             node = context.node(child);
         }
-        Leaf::read(context, node)
+        Leaf::new(node)
     }
 
     /// The way to the leaf for `probe`.
@@ -191,6 +193,6 @@ impl<D: Domain> BzTree<D> {
             context.prefetch(link);
             node = context.node(link);
         }
-        (Leaf::read(context, node), fence)
+        (Leaf::new(node), fence)
     }
 }

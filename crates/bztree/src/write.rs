@@ -1,61 +1,80 @@
 //! Inserts, updates, upserts, deletes and compare-exchanges of single records (paper 4.2).
 //!
-//! # Versions of a key in a leaf
+//! # One word decides
 //!
-//! The newest settled record of a key, by slot, decides: visible, the key is there with its
-//! value; deleted, or none, it is not. An update adds a record; the one before it stays as it
-//! was, superseded. A delete turns the newest record's metadata into *deleted*, which keeps its
-//! offset (the paper zeroes it), so that it hides what is older.
+//! The paper publishes each change of a leaf by a PMwCAS over the leaf's status and the record's
+//! metadata. Here the metadata alone decides, so that one CAS does, and one line is written back
+//! for it. What made the status necessary is settled otherwise:
+//!
+//! * *Which slot, which space.* The slots themselves say: the first that is empty is next, and its
+//!   record stands right before that of the slot before it. A claim is one CAS of an empty slot.
+//! * *Two operations on one key.* They settle in the order of their slots (below).
+//! * *A delete.* It does not change the slot of the record that it deletes, but claims one that
+//!   says so. So settled slots never change.
+//! * *Closing the leaf*, for a structure modification. It claims the next slot, too, as *closed*,
+//!   and aborts those in progress; then nothing in the leaf can change (`smo.rs`).
 //!
 //! # Adding a record
 //!
-//! 1. *Reserve*: one CAS of the status counts a slot and takes space. The slot is the caller's.
-//! 2. *Mark*: the slot's metadata becomes *reserved*, with a hash of the key and the incarnation.
-//! 3. *Write* the record, and flush it.
-//! 4. *Complete*: one PMwCAS over the status and the slot's metadata, which becomes *visible*.
-//!    An update also raises the status's deleted bytes by what it supersedes; so the status
-//!    changes with every update and delete, and tells them from each other. An insert leaves the
-//!    status as it is, but only if it is not frozen.
+//! | step | what a crash leaves |
+//! | --- | --- |
+//! | *look*: one pass over the slots finds the key's newest record, and the first empty slot | nothing |
+//! | *claim* it: one CAS, from empty to *reserved* with the key's hash and the incarnation | a slot of a dead incarnation, or an empty one |
+//! | *write* the record; write it back; **fence** | the same |
+//! | *settle*: one CAS, from reserved to visible; write it back; **fence** | the record, or the same |
 //!
-//! Where the paper reserves by a PMwCAS of two words and makes it durable, one CAS that nobody
-//! flushes is enough: nothing durable depends on a reservation. A crash may forget it, or may
-//! forget only its mark; a slot that is counted but not settled is passed over, and a slot that is
-//! not counted is nobody's. The completing PMwCAS makes the status durable with the count. Only a
-//! record so long that it reaches to where later slots have their metadata has its count made
-//! durable before it is written.
+//! A delete of an inline record writes nothing: it claims its slot as *deleted* by one CAS, which
+//! settles it.
 //!
-//! # Two inserts of one key
+//! Where lines are written back, a slot is settled with the dirty bit, which goes when it is
+//! durable; who acts upon a dirty slot makes it durable first, as with any persistent CAS (PMwCAS
+//! paper, section 3). A claim is not written back: nothing durable depends on it. But a slot that
+//! a crash forgot must not leave a hole, which would be claimed again for a record of another
+//! length. Stores to one line reach the medium in order, so within a line none is forgotten before
+//! a later one; and who claims the first slot of a line first writes the line before it back.
 //!
-//! An insert must not complete while another record of its key may. Of two slots in progress the
-//! *later* one decides: its completion carries the earlier slot as a further word, from reserved
-//! to *aborted*. So either the earlier insert completes first, and the later one fails, looks
-//! again and finds the key; or the later one completes, and the earlier finds its slot aborted
-//! and starts again. Nobody waits (the paper's insert does, for the earlier slot to settle), and
-//! every failure is another's success. A slot whose hash or length differs is no concern; one
-//! that is not yet marked may be anyone's, so it is aborted too.
+//! # Two operations on one key
 //!
-//! Why looking once is enough when nothing was in doubt: slots after one's own are the business
-//! of their owners, who look at ours. Slots before it were settled or of other keys when the
-//! reservation succeeded on the very status with which we looked.
+//! All slots of one key settle in their order: *a slot may only settle when every earlier slot that
+//! may be of its key is settled or aborted.* Whoever looks at the slots, finds none in doubt and
+//! then claims the slot behind them knows that for its own slot, and so does who aborts what is in
+//! doubt. So what an operation saw of its key when it claimed its slot still holds when it
+//! settles: later slots of its key cannot settle before it does.
 //!
-//! # A crash
+//! Where an earlier slot is in doubt, the settling is a PMwCAS that carries it as a further word,
+//! from reserved to *aborted*. So either the earlier operation settles first, and the later one
+//! fails and looks again; or the later one settles, and the earlier finds its slot aborted and
+//! starts again. Nobody waits (the paper's insert does, for the earlier slot to settle), and
+//! every failure is another's success. A slot whose hash or length differs is no concern.
 //!
-//! before 4 is durable leaves a slot that is never settled; consolidation drops it. After it the
-//! record is there. A thread that stops for ever leaves the same.
+//! # Values in blocks of their own
+//!
+//! change owner by PMwCAS: of the slot, the record's pointer, and the old record's pointer, which
+//! becomes zero. A value that replaces another in its block swaps the pointer in place (paper
+//! 4.2.3); that the leaf's next slot stays empty is part of that operation, so that nothing came
+//! between.
+//!
+//! # Deleting in a full leaf of a full pool
+//!
+//! A delete that finds no slot replaces the leaf. Where there is no room for that, it *deletes in
+//! place*: it aborts what is in doubt, and sets the record's dead bit by a PMwCAS over the gate,
+//! which must be open and stays as it is. No slot can be claimed then, so nothing can settle for
+//! the key.
 
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 
 use crate::build;
-use crate::layout::{LeafStatus, Meta, SlotState, key_hash, padded};
-use crate::node::{Context, Found, Leaf, Probe};
+use crate::leaf::{Leaf, Look, Settled};
+use crate::meta::{Meta, padded};
+use crate::node::{Context, Node, Probe, value_of_block};
 use crate::options::ValueMode;
 use crate::tree::{BzTree, storage};
 
-/// Slots that one completion aborts: a descriptor's words, less status, metadata and the words of
-/// two value blocks.
-const MAX_CONFLICTS: usize = MAX_WORDS - 4;
+/// Slots that one settling aborts: a descriptor's words, less its own slot and the words of two
+/// values' blocks.
+const MAX_CONFLICTS: usize = MAX_WORDS - 3;
 
 /// What is to be done with a key.
 #[derive(Clone, Copy, Debug)]
@@ -64,18 +83,18 @@ pub(crate) enum Intent<'op> {
     Update,
     Upsert,
     Exchange { expected: &'op [u8] },
+    Delete,
 }
 
-/// A record being added: the claimed slot and what is to stand there.
+/// A claimed slot, and what is to stand there.
 struct Claim {
     slot: u64,
     reserved: Meta,
-    visible: Meta,
-    /// Another insert of this key may complete before this one.
-    in_doubt: bool,
+    /// The record that was written for it; none by a delete.
+    record: Option<Meta>,
 }
 
-/// Slots that an insert aborts if it succeeds: where their metadata is, and what it was.
+/// Slots that an operation aborts if it succeeds: where their metadata is, and what it was.
 #[derive(Clone, Copy, Default)]
 struct Conflicts {
     slots: [(u64, u64); MAX_CONFLICTS],
@@ -105,8 +124,8 @@ enum Attempt {
 
 /// What an intent makes of the state of its key.
 enum Decision {
-    /// Add a record that supersedes this one.
-    Supersede(Meta),
+    /// Supersede, or delete, this record.
+    Supersede(Settled),
     /// Add the key's first record.
     Add,
     /// The state changed while it was looked at.
@@ -114,20 +133,25 @@ enum Decision {
 }
 
 impl<D: Domain> BzTree<D> {
+    #[inline]
     fn decide(
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         intent: Intent<'_>,
-        found: &Found,
+        look: &Look,
     ) -> Result<Decision, Error> {
-        match (intent, found.visible()) {
+        match (intent, look.visible()) {
             (Intent::Insert, Some(_)) => Err(Error::KeyExists),
             (Intent::Insert | Intent::Upsert, None) => Ok(Decision::Add),
-            (Intent::Update | Intent::Exchange { .. }, None) => Err(Error::KeyNotFound),
-            (Intent::Update | Intent::Upsert, Some((_, meta))) => Ok(Decision::Supersede(meta)),
-            (Intent::Exchange { expected }, Some((_, meta))) => match leaf.value(context, meta) {
+            (Intent::Update | Intent::Exchange { .. } | Intent::Delete, None) => {
+                Err(Error::KeyNotFound)
+            }
+            (Intent::Update | Intent::Upsert | Intent::Delete, Some(old)) => {
+                Ok(Decision::Supersede(old))
+            }
+            (Intent::Exchange { expected }, Some(old)) => match leaf.value(context, old.meta) {
                 None => Ok(Decision::Again),
-                Some(value) if value == expected => Ok(Decision::Supersede(meta)),
+                Some(value) if value == expected => Ok(Decision::Supersede(old)),
                 Some(_) => Err(Error::ValueMismatch),
             },
         }
@@ -170,94 +194,77 @@ impl<D: Domain> BzTree<D> {
     fn write_in_leaf(
         &self,
         context: Context<'_, '_, D>,
-        node: crate::node::Node,
+        node: Node,
         probe: Probe<'_>,
         value: &[u8],
         pointer: bool,
         intent: Intent<'_>,
     ) -> Result<Attempt, Error> {
-        let hash = key_hash(probe.bytes);
-        let incarnation = context.pool().incarnation();
-        let record_bytes = probe.bytes.len() as u64 + if pointer { 8 } else { value.len() as u64 };
+        let leaf = Leaf::new(node);
+        let key_bytes = probe.bytes.len() as u64;
+        let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
         loop {
-            let leaf = Leaf::read(context, node);
-            if leaf.status.is_frozen() {
-                self.settle_frozen(context, probe, needed, &leaf)?;
+            let look = leaf.look(context, probe, None);
+            if look.closing.is_some() {
+                self.settle_closed(context, probe, needed, &look)?;
                 return Ok(Attempt::Again);
             }
-            let found = leaf.find(context, probe, None, Some((incarnation, hash)));
-            match Self::decide(context, &leaf, intent, &found)? {
+            match Self::decide(context, &leaf, intent, &look)? {
                 Decision::Again => continue,
-                Decision::Supersede(old) if pointer && old.is_pointer() => {
-                    match self.swap_value(context, &leaf, &found, value, intent)? {
+                Decision::Supersede(old) if pointer && old.meta.is_pointer() && !look.in_doubt => {
+                    match self.swap_value(context, &leaf, &look, old, value, intent)? {
                         Some(done) => return Ok(done),
                         None => continue,
                     }
                 }
                 Decision::Supersede(_) | Decision::Add => {}
             }
-            let Some(status) = leaf.status.with_record(needed, node.header.node_bytes) else {
+            if !leaf.has_room(&look, needed) {
                 self.restructure(context, probe, needed)?;
                 return Ok(Attempt::Again);
-            };
-            let reserved = context.pmwcas.compare_exchange_undurable(
-                context.guard,
-                node.status_off(),
-                leaf.status.0,
-                status.0,
-            );
-            if reserved.is_err() {
-                continue;
             }
-            let offset = node.header.node_bytes - status.block_bytes();
-            let key_bytes = probe.bytes.len() as u64;
+            let incarnation = context.pool().incarnation();
             let claim = Claim {
-                slot: leaf.status.records(),
-                reserved: Meta::reserved(incarnation, hash, key_bytes, record_bytes),
-                visible: Meta::visible(offset, key_bytes, record_bytes, pointer),
-                in_doubt: found.in_doubt,
+                slot: look.next,
+                reserved: Meta::reserved(incarnation, probe.hash, key_bytes, record_bytes),
+                record: Some(Meta::visible(
+                    look.bottom - needed,
+                    probe.hash,
+                    key_bytes,
+                    record_bytes,
+                    pointer,
+                )),
             };
-            let leaf = Leaf { node, status };
-            if !self.mark(context, &leaf, &claim) {
+            if !Self::claim(context, &leaf, claim.slot, claim.reserved) {
                 continue;
             }
-            Self::settle_count(context, &leaf, &claim);
             Self::write_record(context, &leaf, &claim, probe.bytes, value);
-            return self.complete(context, leaf, &claim, &found, probe, value, intent);
+            return self.settle(context, leaf, &claim, &look, probe, value, intent);
         }
     }
 
-    /// Marks the claimed slot; false if someone aborted it first.
-    fn mark(&self, context: Context<'_, '_, D>, leaf: &Leaf, claim: &Claim) -> bool {
-        let off = leaf.meta_off(claim.slot);
-        let mut found = Meta(context.read(off));
-        // A mark of an earlier incarnation may stand here, if its count was lost in a crash.
-        while found.state() == SlotState::InProgress {
-            let marked = context.pmwcas.compare_exchange_undurable(
-                context.guard,
-                off,
-                found.0,
-                claim.reserved.0,
-            );
-            match marked {
-                Ok(()) => return true,
-                Err(other) => found = Meta(other),
-            }
-        }
-        false
+    /// Claims the empty slot `slot`, not durably; false if somebody else has.
+    #[inline]
+    fn claim(context: Context<'_, '_, D>, leaf: &Leaf, slot: u64, meta: Meta) -> bool {
+        Self::secure_slots_before(context, leaf, slot);
+        let off = leaf.slot_off(slot);
+        context.pmwcas.compare_exchange_undurable(context.guard, off, 0, meta.0).is_ok()
     }
 
-    /// Makes the reservation durable if its record reaches into the zone where the metadata of
-    /// later slots will stand. If a crash forgot the count but not the record, what is left of
-    /// the record would be taken for metadata.
-    fn settle_count(context: Context<'_, '_, D>, leaf: &Leaf, claim: &Claim) {
-        if D::WRITE_BACK && claim.visible.offset() < leaf.node.slots_end() {
-            context.pool().word(leaf.node.status_off()).flush();
+    /// Sees to it that no crash forgets the claim of a slot before `slot`, which is about to be
+    /// claimed. Within a line none is forgotten before a later one, and the first claim of each
+    /// line has secured the line before it.
+    #[inline]
+    pub(crate) fn secure_slots_before(context: Context<'_, '_, D>, leaf: &Leaf, slot: u64) {
+        let off = leaf.slot_off(slot);
+        if D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
+            context.pool().word(off - 8).flush();
             D::fence();
         }
     }
 
+    #[inline]
     fn write_record(
         context: Context<'_, '_, D>,
         leaf: &Leaf,
@@ -265,11 +272,11 @@ impl<D: Domain> BzTree<D> {
         key: &[u8],
         value: &[u8],
     ) {
+        let Some(record) = claim.record else { return };
         let pool = context.pool();
-        let off = leaf.node.off + claim.visible.offset();
-        let bytes = claim.visible.padded_bytes();
-        if claim.visible.is_pointer() {
-            // The pointer itself is set by the completion.
+        let off = leaf.node.off + record.offset();
+        if record.is_pointer() {
+            // The pointer itself is set when the slot settles.
             pool.store_bytes(off, &[0; 8]);
             pool.store_bytes(off + 8, key);
         } else if key.len().is_multiple_of(8) {
@@ -278,229 +285,331 @@ impl<D: Domain> BzTree<D> {
         } else {
             pool.store_bytes(off, &[key, value].concat());
         }
-        pool.flush(off, bytes);
+        pool.flush(off, record.padded_bytes());
     }
 
+    /// Settles the claimed slot, whose record is written.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
-    fn complete(
+    fn settle(
         &self,
         context: Context<'_, '_, D>,
-        mut leaf: Leaf,
+        leaf: Leaf,
         claim: &Claim,
-        first_look: &Found,
+        first_look: &Look,
         probe: Probe<'_>,
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Attempt, Error> {
-        let meta_off = leaf.meta_off(claim.slot);
-        let mut found = *first_look;
-        // What was seen under the status that the reservation replaced still holds under the
-        // reserved one, as nobody came between.
-        let mut look_again = claim.in_doubt;
+        let old = first_look.visible();
+        let plain = |meta: Option<Meta>| !meta.is_some_and(Meta::is_pointer);
+        if let Some(record) = claim.record
+            && !first_look.in_doubt
+            && plain(claim.record)
+            && plain(old.map(|old| old.meta))
+        {
+            // The record before what makes it count.
+            D::fence();
+            let off = leaf.slot_off(claim.slot);
+            let settled =
+                context.pmwcas.compare_exchange(context.guard, off, claim.reserved.0, record.0);
+            return Ok(match settled {
+                Ok(()) => Attempt::Done(upserted(old)),
+                Err(_) => Attempt::Again,
+            });
+        }
+        self.settle_in_doubt(context, leaf, claim, probe, value, intent)
+    }
+
+    /// As `settle`, with earlier slots in doubt, or values in blocks of their own.
+    #[cold]
+    fn settle_in_doubt(
+        &self,
+        context: Context<'_, '_, D>,
+        leaf: Leaf,
+        claim: &Claim,
+        probe: Probe<'_>,
+        value: &[u8],
+        intent: Intent<'_>,
+    ) -> Result<Attempt, Error> {
+        let off = leaf.slot_off(claim.slot);
         loop {
-            if leaf.status.is_frozen() {
+            if context.read(off) != claim.reserved.0 {
+                // Aborted, by a later operation on the key or by who closed the leaf.
                 return Ok(Attempt::Again);
             }
-            let mut conflicts = Conflicts::default();
-            if look_again {
-                // Before the look for settled records: a slot that settles between the two is
-                // seen by that look, one that settles later fails the operation.
-                conflicts = self.conflicts(context, &leaf, claim, probe);
-                found = leaf.find(context, probe, Some(claim.slot), None);
-                if found.newest.is_some_and(|(slot, _)| slot > claim.slot) {
-                    // A later record settled: this one would come before it.
-                    self.abort(context, meta_off, claim);
-                    return Ok(Attempt::Again);
-                }
-            }
-            let decision = Self::decide(context, &leaf, intent, &found)
-                .inspect_err(|_| self.abort(context, meta_off, claim))?;
-            let (status, old) = match decision {
-                Decision::Again => {
-                    look_again = true;
-                    leaf.status = LeafStatus(context.read(leaf.node.status_off()));
-                    continue;
-                }
-                Decision::Add => (leaf.status, None),
-                Decision::Supersede(old) => {
-                    (leaf.status.with_deleted(old.padded_bytes()), Some(old))
-                }
+            // Before the look: a slot that settles between the two is seen by the look, one that
+            // settles later fails the operation.
+            let conflicts = Self::conflicts(context, &leaf, claim, probe);
+            let look = leaf.look(context, probe, Some(claim.slot));
+            let decision = Self::decide(context, &leaf, intent, &look)
+                .inspect_err(|_| Self::abort(context, off, claim.reserved))?;
+            let old = match decision {
+                Decision::Again => continue,
+                Decision::Add => None,
+                Decision::Supersede(old) => Some(old),
             };
-            let old_block = match (old.filter(|old| old.is_pointer()), intent) {
-                (None, _) => None,
-                (Some(old), intent) => {
-                    let off = leaf.pointer_off(old);
-                    let block = context.read(off);
-                    // The very block that was compared is the one that the operation expects.
-                    if let (Intent::Exchange { expected }, 1..) = (intent, block)
-                        && crate::node::value_of_block(context, block) != expected
-                    {
-                        self.abort(context, meta_off, claim);
-                        return Err(Error::ValueMismatch);
-                    }
-                    Some((off, block))
-                }
+            let settled = match (claim.record, old) {
+                (Some(record), _) => record,
+                (None, Some(old)) => old.meta.deleted(probe.hash),
+                // A delete of what is not there was an error above.
+                (None, None) => continue,
             };
             let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
             let prepared = (|| {
-                operation.add_word(leaf.node.status_off(), leaf.status.0, status.0)?;
-                operation.add_word(meta_off, claim.reserved.0, claim.visible.0)?;
-                if old.is_none() {
-                    for (off, meta) in conflicts.iter() {
-                        operation.add_word(off, meta.0, Meta::ABORTED.0)?;
-                    }
+                operation.add_word(off, claim.reserved.0, settled.0)?;
+                for (off, meta) in conflicts.iter() {
+                    operation.add_word(off, meta.0, meta.aborted().0)?;
                 }
-                if let Some((off, block)) = old_block {
-                    operation.reserve_entry(off, block, Policy::FreeOldOnSuccess)?;
+                if !Self::release_value(context, &leaf, old, intent, &mut operation)? {
+                    return Ok(false);
                 }
-                if claim.visible.is_pointer() {
+                if settled.is_pointer() {
                     let block = build::value(context, value)?;
-                    Self::give_value(&leaf, claim, block, &mut operation)?;
+                    Self::give_value(&leaf, settled, block, &mut operation)?;
                 }
-                Ok::<_, pando_pmwcas::Error>(())
+                Ok::<_, pando_pmwcas::Error>(true)
             })();
-            if let Err(error) = prepared {
-                operation.discard();
-                self.abort(context, meta_off, claim);
-                return Err(storage(error));
+            match prepared {
+                Ok(true) => {}
+                Ok(false) => {
+                    operation.discard();
+                    Self::abort(context, off, claim.reserved);
+                    return Err(Error::ValueMismatch);
+                }
+                Err(error) => {
+                    operation.discard();
+                    Self::abort(context, off, claim.reserved);
+                    return Err(storage(error));
+                }
             }
             if operation.execute() {
-                let upserted = if old.is_some() { Upserted::Updated } else { Upserted::Inserted };
-                return Ok(Attempt::Done(upserted));
+                return Ok(Attempt::Done(upserted(old)));
             }
-            if context.read(meta_off) != claim.reserved.0 {
-                return Ok(Attempt::Again);
-            }
-            let status = LeafStatus(context.read(leaf.node.status_off()));
-            // An insert that was never in doubt stays so: later slots look at this one.
-            look_again = claim.in_doubt || old.is_some() || !matches!(intent, Intent::Insert);
-            leaf.status = status;
         }
+    }
+
+    /// Makes the operation free the value's block of the record `old`, if it has one. False if
+    /// that is not the value that the intent expects.
+    fn release_value(
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        old: Option<Settled>,
+        intent: Intent<'_>,
+        operation: &mut Descriptor<'_, '_, D>,
+    ) -> pando_pmwcas::Result<bool> {
+        let Some(old) = old.filter(|old| old.meta.is_pointer()) else { return Ok(true) };
+        let off = leaf.pointer_off(old.meta);
+        let block = context.read(off);
+        // The very block that was compared is the one that the operation expects.
+        if let (Intent::Exchange { expected }, 1..) = (intent, block)
+            && value_of_block(context, block) != expected
+        {
+            return Ok(false);
+        }
+        operation.reserve_entry(off, block, Policy::FreeOldOnSuccess)?;
+        Ok(true)
     }
 
     /// The earlier slots in progress that may become records of this key.
     fn conflicts(
-        &self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         claim: &Claim,
         probe: Probe<'_>,
     ) -> Conflicts {
-        let hash = key_hash(probe.bytes);
-        let incarnation = context.pool().incarnation();
         let mut conflicts = Conflicts::default();
-        for slot in leaf.sorted()..claim.slot {
-            let meta = leaf.meta(context, slot);
-            if meta.state() != SlotState::InProgress
-                || !meta.may_become(incarnation, hash, probe.bytes.len() as u64)
-            {
-                continue;
-            }
-            let off = leaf.meta_off(slot);
+        for (off, meta) in Self::in_doubt(context, leaf, claim.slot, probe) {
             if !conflicts.push(off, meta) {
                 // More than a descriptor holds: these are aborted whether we succeed or not.
-                let _ = context.pmwcas.compare_exchange_undurable(
-                    context.guard,
-                    off,
-                    meta.0,
-                    Meta::ABORTED.0,
-                );
+                Self::abort(context, off, meta);
             }
         }
         conflicts
     }
 
+    /// The slots before `end` that are in progress and may become records of the key.
+    fn in_doubt<'op>(
+        context: Context<'op, '_, D>,
+        leaf: &'op Leaf,
+        end: u64,
+        probe: Probe<'op>,
+    ) -> impl Iterator<Item = (u64, Meta)> + 'op {
+        let incarnation = context.pool().incarnation();
+        (0..end).map(move |slot| (leaf.slot_off(slot), leaf.slot(context, slot))).filter(
+            move |(_, meta)| meta.may_become(incarnation, probe.hash, probe.bytes.len() as u64),
+        )
+    }
+
     fn give_value<'pool>(
         leaf: &Leaf,
-        claim: &Claim,
+        settled: Meta,
         block: Reservation<'_, 'pool, D>,
         operation: &mut Descriptor<'_, 'pool, D>,
     ) -> pando_pmwcas::Result<()> {
-        let pointer_off = leaf.pointer_off(claim.visible);
+        let pointer_off = leaf.pointer_off(settled);
         let entry = operation.reserve_entry(pointer_off, 0, Policy::FreeNewOnFailure)?;
         operation.activate(entry, block);
         Ok(())
     }
 
-    fn abort(&self, context: Context<'_, '_, D>, meta_off: u64, claim: &Claim) {
+    fn abort(context: Context<'_, '_, D>, off: u64, reserved: Meta) {
+        // A failure says that another thread has settled the matter.
         let _ = context.pmwcas.compare_exchange_undurable(
             context.guard,
-            meta_off,
-            claim.reserved.0,
-            Meta::ABORTED.0,
+            off,
+            reserved.0,
+            reserved.aborted().0,
         );
     }
 
-    /// Swaps the value's block of a pointer record in place (paper 4.2.3): one PMwCAS over the
-    /// pointer, the metadata and the status. `None` if something changed meanwhile.
+    /// Makes `operation` fail if the leaf was closed since `look`, or a slot claimed, or the record
+    /// `index` deleted in place.
+    fn require_unchanged(
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        look: &Look,
+        index: u64,
+        operation: &mut Descriptor<'_, '_, D>,
+    ) -> Result<bool, pando_pmwcas::Error> {
+        if look.next < leaf.slots() {
+            operation.add_word(leaf.slot_off(look.next), 0, 0)?;
+            return Ok(true);
+        }
+        let gate = leaf.gate(context);
+        let (off, bit) = leaf.dead_bit(index);
+        let dead = context.read(off);
+        operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
+        operation.add_word(off, dead, dead)?;
+        Ok(!gate.is_closed() && dead & bit == 0)
+    }
+
+    /// Swaps the value's block of a pointer record in place (paper 4.2.3). `None` if something
+    /// changed meanwhile.
     fn swap_value(
         &self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        found: &Found,
+        look: &Look,
+        old: Settled,
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Option<Attempt>, Error> {
-        let Some((slot, meta)) = found.visible() else { return Ok(None) };
-        let pointer_off = leaf.pointer_off(meta);
+        let pointer_off = leaf.pointer_off(old.meta);
         let old_block = context.read(pointer_off);
         if old_block == 0 {
             return Ok(None);
         }
         if let Intent::Exchange { expected } = intent
-            && crate::node::value_of_block(context, old_block) != expected
+            && value_of_block(context, old_block) != expected
         {
             return Err(Error::ValueMismatch);
         }
         let block = build::value(context, value).map_err(storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
-            operation.add_word(leaf.node.status_off(), leaf.status.0, leaf.status.0)?;
-            operation.add_word(leaf.meta_off(slot), meta.0, meta.0)?;
+            if !Self::require_unchanged(context, leaf, look, old.index, &mut operation)? {
+                return Ok(false);
+            }
             let entry = operation.reserve_entry(pointer_off, old_block, Policy::FreeOne)?;
             operation.activate(entry, block);
-            Ok::<_, pando_pmwcas::Error>(())
+            Ok::<_, pando_pmwcas::Error>(true)
         })();
-        prepared.map_err(storage)?;
-        Ok(operation.execute().then_some(Attempt::Done(Upserted::Updated)))
+        let done = prepared.map_err(storage)? && operation.execute();
+        Ok(done.then_some(Attempt::Done(Upserted::Updated)))
     }
 
-    /// Deletes `key` (paper 4.2.2): one PMwCAS over the status and the record's metadata. Whether
-    /// it was there.
+    /// Deletes `key` (paper 4.2.2). Whether it was there.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
-            let mut leaf = self.find_leaf(context, probe);
-            loop {
-                if leaf.status.is_frozen() {
-                    self.settle_frozen(context, probe, 0, &leaf)?;
-                    break;
-                }
-                let found = leaf.find(context, probe, None, None);
-                let Some((slot, meta)) = found.visible() else { return Ok(false) };
-                let status = leaf.status.with_deleted(meta.padded_bytes());
-                let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
-                let prepared = (|| {
-                    operation.add_word(leaf.node.status_off(), leaf.status.0, status.0)?;
-                    operation.add_word(leaf.meta_off(slot), meta.0, meta.deleted().0)?;
-                    if meta.is_pointer() {
-                        let pointer_off = leaf.pointer_off(meta);
-                        let block = context.read(pointer_off);
-                        operation.reserve_entry(pointer_off, block, Policy::FreeOldOnSuccess)?;
-                    }
-                    Ok::<_, pando_pmwcas::Error>(())
-                })();
-                prepared.map_err(storage)?;
-                if operation.execute() {
-                    self.tidy(context, probe, &Leaf { status, ..leaf });
+            let leaf = self.find_leaf(context, probe);
+            match self.delete_in_leaf(context, leaf, probe) {
+                Ok(Attempt::Done(_)) => {
+                    self.tidy(context, probe, &leaf);
                     return Ok(true);
                 }
-                leaf.status = LeafStatus(context.read(leaf.node.status_off()));
+                Ok(Attempt::Again) => {}
+                Err(Error::KeyNotFound) => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
     }
+
+    #[inline]
+    fn delete_in_leaf(
+        &self,
+        context: Context<'_, '_, D>,
+        leaf: Leaf,
+        probe: Probe<'_>,
+    ) -> Result<Attempt, Error> {
+        loop {
+            let look = leaf.look(context, probe, None);
+            if look.closing.is_some() {
+                context.guard.relieve(|| self.settle_closed(context, probe, 0, &look))?;
+                return Ok(Attempt::Again);
+            }
+            let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+            if look.next == leaf.slots() {
+                let replaced = context.guard.relieve(|| self.restructure(context, probe, 0));
+                return match replaced {
+                    Ok(()) => Ok(Attempt::Again),
+                    Err(_) => self.delete_in_place(context, leaf, probe),
+                };
+            }
+            let off = leaf.slot_off(look.next);
+            let deleted = old.meta.deleted(probe.hash);
+            if look.in_doubt || old.meta.is_pointer() {
+                let incarnation = context.pool().incarnation();
+                let key_bytes = probe.bytes.len() as u64;
+                let reserved = Meta::reserved(incarnation, probe.hash, key_bytes, 0);
+                let claim = Claim { slot: look.next, reserved, record: None };
+                if !Self::claim(context, &leaf, claim.slot, reserved) {
+                    continue;
+                }
+                return self.settle_in_doubt(context, leaf, &claim, probe, &[], Intent::Delete);
+            }
+            Self::secure_slots_before(context, &leaf, look.next);
+            if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
+                return Ok(Attempt::Done(Upserted::Updated));
+            }
+        }
+    }
+
+    /// Deletes in a leaf all of whose slots are claimed, and that cannot be replaced.
+    #[cold]
+    fn delete_in_place(
+        &self,
+        context: Context<'_, '_, D>,
+        leaf: Leaf,
+        probe: Probe<'_>,
+    ) -> Result<Attempt, Error> {
+        for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
+            Self::abort(context, off, meta);
+        }
+        let look = leaf.look(context, probe, None);
+        if look.closing.is_some() || look.in_doubt || look.next < leaf.slots() {
+            return Ok(Attempt::Again);
+        }
+        let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            let gate = leaf.gate(context);
+            let (off, bit) = leaf.dead_bit(old.index);
+            let dead = context.read(off);
+            operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
+            operation.add_word(off, dead, dead | bit)?;
+            Self::release_value(context, &leaf, Some(old), Intent::Delete, &mut operation)?;
+            Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)
+        })();
+        let done = prepared.map_err(storage)? && operation.execute();
+        Ok(if done { Attempt::Done(Upserted::Updated) } else { Attempt::Again })
+    }
+}
+
+fn upserted(old: Option<Settled>) -> Upserted {
+    if old.is_some() { Upserted::Updated } else { Upserted::Inserted }
 }

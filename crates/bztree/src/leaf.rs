@@ -1,0 +1,428 @@
+//! Leaves as a pinned thread reads them.
+//!
+//! # What a look at a leaf tells
+//!
+//! Slots are claimed from the first to the last, and all that writes to one key in one leaf
+//! settles in the order of its slots: who settles a slot has seen every earlier one that might be
+//! of its key settled or aborted (`write.rs`). A settled slot never changes. So the newest settled
+//! slot of a key decides, and one pass over the slots, upwards, finds it:
+//!
+//! * If the pass met a slot of the key that was still in progress, then at the moment when it met
+//!   the first such slot none behind it was settled: what was found before held then.
+//! * If it met none, what was found held at the moment when it came to an empty slot, or to the
+//!   end.
+//!
+//! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
+//! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::Domain;
+use pando_pmwcas::CONTROL_BITS;
+
+use crate::layout::{DEAD_BITS, HEADER_BYTES, dead_bytes};
+use crate::meta::{Gate, Kind, Meta};
+use crate::node::{Context, Node, Probe, search_numbers, value_of_block};
+
+/// A leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf {
+    pub node: Node,
+}
+
+/// A settled record: its metadata, and its index among the sorted ones and, behind them, the
+/// slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub index: u64,
+    pub meta: Meta,
+}
+
+/// What a writer sees of a leaf, for one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// The newest settled record of the key: visible, or deleted.
+    pub newest: Option<Settled>,
+    /// Whether a slot in progress may turn out to be of this key.
+    pub in_doubt: bool,
+    /// The first slot that nobody has claimed; all are claimed if there is no such slot.
+    pub next: u64,
+    /// Offset of the record that came last.
+    pub bottom: u64,
+    /// The word that closes the leaf, if it is closed: its offset in the pool, and what it holds.
+    pub closing: Option<(u64, u64)>,
+}
+
+impl Look {
+    pub fn visible(&self) -> Option<Settled> {
+        self.newest.filter(|newest| newest.meta.is_visible())
+    }
+}
+
+/// A value's block went away between the look at its record and at the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Superseded;
+
+/// What a leaf holds, about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    /// Bytes that a copy of the live records would take; not less than it would.
+    pub live_bytes: u64,
+    pub is_closed: bool,
+}
+
+impl Leaf {
+    #[inline(always)]
+    pub fn new(node: Node) -> Self {
+        Self { node }
+    }
+
+    #[inline(always)]
+    pub fn sorted(&self) -> u64 {
+        self.node.header.count
+    }
+
+    #[inline(always)]
+    pub fn slots(&self) -> u64 {
+        self.node.shape.slots
+    }
+
+    /// Offset in the leaf of the first slot.
+    #[inline(always)]
+    fn slots_at(&self) -> u64 {
+        let metadata_bytes = if self.node.shape.is_uniform() { 0 } else { self.sorted() * 8 };
+        HEADER_BYTES + metadata_bytes
+    }
+
+    #[inline(always)]
+    fn dead_at(&self) -> u64 {
+        self.slots_at() + self.slots() * 8
+    }
+
+    /// Offset in the leaf behind which records stand.
+    #[inline(always)]
+    pub fn records_at(&self) -> u64 {
+        self.dead_at() + dead_bytes(self.sorted(), self.slots())
+    }
+
+    #[inline(always)]
+    pub fn slot_off(&self, slot: u64) -> u64 {
+        self.node.off + self.slots_at() + slot * 8
+    }
+
+    pub fn gate_off(&self) -> u64 {
+        self.node.status_off()
+    }
+
+    pub fn gate<D: Domain>(&self, context: Context<'_, '_, D>) -> Gate {
+        Gate(context.read(self.gate_off()))
+    }
+
+    /// A slot's metadata, durable.
+    #[inline(always)]
+    pub fn slot<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) -> Meta {
+        Meta(context.read(self.slot_off(slot)))
+    }
+
+    /// The word and the bit in it that say whether record `index` was deleted in place.
+    pub fn dead_bit(&self, index: u64) -> (u64, u64) {
+        (self.node.off + self.dead_at() + index / DEAD_BITS * 8, 1 << (index % DEAD_BITS))
+    }
+
+    #[cold]
+    fn is_dead<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> bool {
+        let (off, bit) = self.dead_bit(index);
+        context.read(off) & bit != 0
+    }
+
+    /// `meta`, of record `index`, or that it was deleted; `full` says whether all slots were found
+    /// claimed.
+    #[inline(always)]
+    pub fn unless_dead<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        index: u64,
+        meta: Meta,
+        full: bool,
+    ) -> Meta {
+        if full && self.is_dead(context, index) { meta.deleted(0) } else { meta }
+    }
+
+    /// The metadata of a sorted record.
+    #[inline(always)]
+    pub fn sorted_meta<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Meta {
+        let shape = self.node.shape;
+        if shape.is_uniform() {
+            let offset = shape.sorted_at + index * shape.stride();
+            return Meta::visible(offset, 0, 8, shape.record_bytes, false);
+        }
+        Meta(context.fixed(self.node.off + HEADER_BYTES + index * 8))
+    }
+
+    /// The key of a settled record.
+    #[inline(always)]
+    pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>, meta: Meta) -> &'op [u8] {
+        context.bytes(self.node.off + meta.key_at(), meta.key_bytes())
+    }
+
+    /// Asks ahead for the next few sorted records.
+    #[inline(always)]
+    pub fn prefetch_from<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) {
+        let (pool, shape) = (context.pool(), self.node.shape);
+        if !shape.is_uniform() {
+            pool.prefetch(self.node.off + HEADER_BYTES + index * 8);
+        }
+        let record = self.node.off + shape.sorted_at + index * shape.stride();
+        for line in 0..4 {
+            pool.prefetch(record + line * 64);
+        }
+    }
+
+    /// The key of a settled record that has eight bytes, as a number.
+    #[inline(always)]
+    pub fn key_number<D: Domain>(&self, context: Context<'_, '_, D>, meta: Meta) -> u64 {
+        let words = context.words(&self.node);
+        // Relaxed: as in `search_numbers`.
+        words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes()
+    }
+
+    /// Offset of the word that names the value's block of a pointer record.
+    pub fn pointer_off(&self, meta: Meta) -> u64 {
+        self.node.off + meta.offset()
+    }
+
+    /// The value of a visible record; `None` if it was superseded or deleted since `meta` was
+    /// read, so that its block is gone.
+    #[inline(always)]
+    pub fn value<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+        meta: Meta,
+    ) -> Option<&'op [u8]> {
+        if meta.is_pointer() {
+            return self.pointed_value(context, meta);
+        }
+        let at = self.node.off + meta.offset() + meta.key_bytes();
+        Some(context.bytes(at, meta.record_bytes() - meta.key_bytes()))
+    }
+
+    #[cold]
+    fn pointed_value<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+        meta: Meta,
+    ) -> Option<&'op [u8]> {
+        let block = context.read(self.pointer_off(meta));
+        (block != 0).then(|| value_of_block(context, block))
+    }
+
+    /// Whether the settled record has the key.
+    #[inline(always)]
+    pub fn has_key<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        meta: Meta,
+        probe: Probe<'_>,
+    ) -> bool {
+        if meta.key_bytes() != probe.bytes.len() as u64 {
+            return false;
+        }
+        match probe.number {
+            Some(number) => self.key_number(context, meta) == number,
+            None => self.key(context, meta) == probe.bytes,
+        }
+    }
+
+    /// Where among the sorted records `probe` is, or would be.
+    #[inline(always)]
+    pub fn sorted_position<D: Domain>(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> u64 {
+        let shape = self.node.shape;
+        if let (true, Some(number)) = (shape.is_uniform(), probe.number) {
+            let words = context.words(&self.node);
+            let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
+            return search_numbers(words, first, stride, self.sorted(), number, false);
+        }
+        let (mut low, mut high) = (0, self.sorted());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.key(context, self.sorted_meta(context, middle)) < probe.bytes {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    #[inline(always)]
+    fn find_sorted<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+    ) -> Option<Settled> {
+        let index = self.sorted_position(context, probe);
+        if index == self.sorted() {
+            return None;
+        }
+        let meta = self.sorted_meta(context, index);
+        self.has_key(context, meta, probe).then_some(Settled { index, meta })
+    }
+
+    /// What the slot that holds `word` is, if it may be of the key; made durable if it is. Empty
+    /// if nobody has claimed it.
+    #[inline(always)]
+    fn resolve<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64, word: u64) -> Meta {
+        if word & CONTROL_BITS == 0 { Meta(word) } else { self.slot(context, slot) }
+    }
+
+    /// The newest settled record of the key, which may be deleted.
+    #[inline(always)]
+    pub fn find<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+    ) -> Option<Settled> {
+        let words = context.words(&self.node);
+        let first = self.slots_at() / 8;
+        let pattern = Meta::pattern(probe.hash, probe.bytes.len() as u64);
+        let mut newest = None;
+        let mut full = true;
+        for slot in 0..self.slots() {
+            // Acquire: the record was written before the slot was settled.
+            let word = words.load(first + slot, Ordering::Acquire);
+            if word == 0 {
+                full = false;
+                break;
+            }
+            if !Meta(word).may_match(pattern) && word & CONTROL_BITS == 0 {
+                continue;
+            }
+            let meta = self.resolve(context, slot, word);
+            if meta == Meta::EMPTY {
+                full = false;
+                break;
+            }
+            if meta.is_settled() && self.has_key(context, meta, probe) {
+                newest = Some(Settled { index: self.sorted() + slot, meta });
+            }
+        }
+        let Settled { index, meta } = newest.or_else(|| self.find_sorted(context, probe))?;
+        Some(Settled { index, meta: self.unless_dead(context, index, meta, full) })
+    }
+
+    /// What a writer must know of the leaf. `own` is a slot that is the caller's: only those
+    /// before it count.
+    #[inline(always)]
+    pub fn look<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        own: Option<u64>,
+    ) -> Look {
+        let words = context.words(&self.node);
+        let first = self.slots_at() / 8;
+        let key_bytes = probe.bytes.len() as u64;
+        let pattern = Meta::pattern(probe.hash, key_bytes);
+        let (mut newest, mut in_doubt) = (None, false);
+        let mut bottom = self.node.shape.sorted_at;
+        let end = own.unwrap_or(self.slots());
+        let mut last = Meta::EMPTY;
+        let mut slot = 0;
+        while slot < end {
+            // Acquire: as in `find`.
+            let mut word = words.load(first + slot, Ordering::Acquire);
+            if word == 0 {
+                break;
+            }
+            if Meta(word).may_match(pattern) || word & CONTROL_BITS != 0 {
+                let meta = self.resolve(context, slot, word);
+                if meta == Meta::EMPTY {
+                    break;
+                }
+                if meta.is_settled() && self.has_key(context, meta, probe) {
+                    newest = Some(Settled { index: self.sorted() + slot, meta });
+                } else {
+                    let incarnation = context.pool().incarnation();
+                    in_doubt |= meta.may_become(incarnation, probe.hash, key_bytes);
+                }
+                word = meta.0;
+            }
+            last = Meta(word);
+            bottom -= last.padded_bytes();
+            slot += 1;
+        }
+        let full = slot == self.slots();
+        let closing = if last.is_closed() {
+            Some((self.slot_off(slot - 1), last.0))
+        } else if full {
+            let gate = self.gate(context);
+            gate.is_closed().then_some((self.gate_off(), gate.0))
+        } else {
+            None
+        };
+        let newest = newest.or_else(|| self.find_sorted(context, probe));
+        let newest = newest.map(|Settled { index, meta }| Settled {
+            index,
+            meta: self.unless_dead(context, index, meta, full),
+        });
+        Look { newest, in_doubt, next: slot, bottom, closing }
+    }
+
+    /// Whether a record of `needed` bytes finds a slot and a place.
+    #[inline(always)]
+    pub fn has_room(&self, look: &Look, needed: u64) -> bool {
+        look.next < self.slots() && look.bottom >= self.records_at() + needed
+    }
+
+    /// The value of the key; `Err` if the block that held it is gone, so that the caller has to
+    /// look again.
+    #[inline(always)]
+    pub fn get<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+        probe: Probe<'_>,
+    ) -> Result<Option<&'op [u8]>, Superseded> {
+        match self.find(context, probe) {
+            Some(Settled { meta, .. }) if meta.is_visible() => {
+                self.value(context, meta).map(Some).ok_or(Superseded)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What the leaf holds, without a look at its keys: what was updated counts twice.
+    pub fn estimate<D: Domain>(&self, context: Context<'_, '_, D>) -> Estimate {
+        let (node, uniform) = (self.node, self.node.shape.is_uniform());
+        let each = if uniform { 0 } else { 8 };
+        let mut records = self.sorted();
+        let mut bytes = node.header.node_bytes - node.shape.sorted_at + records * each;
+        let mut deleted = 0;
+        let mut is_closed = false;
+        let mut full = true;
+        for slot in 0..self.slots() {
+            let meta = self.slot(context, slot);
+            match meta.kind() {
+                Kind::Empty => {
+                    full = false;
+                    break;
+                }
+                Kind::Inline | Kind::Pointer => {
+                    records += 1;
+                    bytes += meta.padded_bytes() + each;
+                }
+                Kind::Deleted => deleted += 1,
+                Kind::Closed | Kind::Replaced => is_closed = true,
+                Kind::Reserved | Kind::Aborted => {}
+            }
+        }
+        if full {
+            is_closed |= self.gate(context).is_closed();
+            let (dead_at, words) =
+                (self.dead_bit(0).0, dead_bytes(self.sorted(), self.slots()) / 8);
+            let dead = |word| u64::from(context.read(dead_at + word * 8).count_ones());
+            deleted += (0..words).map(dead).sum::<u64>();
+        }
+        let gone = (bytes * deleted).checked_div(records).unwrap_or(0);
+        Estimate { live_bytes: bytes.saturating_sub(gone), is_closed }
+    }
+}
