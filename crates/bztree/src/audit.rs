@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 
+use crate::build::Extent;
 use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES};
 use crate::leaf::Leaf;
 use crate::meta::{Kind, Meta};
@@ -247,9 +248,9 @@ fn walk_leaf<D: Domain>(
         }
     }
     audit.stat.records += live.len() as u64;
-    audit.stat.live_bytes += crate::build::live_bytes(&live);
-    let counted: u64 = live.iter().map(|record| record.meta.padded_bytes()).sum();
-    audit.stat.deleted_bytes += storage_bytes.saturating_sub(counted);
+    let extent = Extent::of(&live);
+    audit.stat.live_bytes += extent.bytes();
+    audit.stat.deleted_bytes += storage_bytes.saturating_sub(extent.storage_bytes);
 }
 
 /// Whether the children of an inner node, and the separators, lie in it.

@@ -10,28 +10,37 @@ use crate::layout::{
 use crate::meta::MAX_LEAF_BYTES;
 use crate::node::{Context, Inner};
 
-/// Bytes that the records take in a leaf of their own, metadata included.
-pub(crate) fn live_bytes(records: &[LiveRecord]) -> u64 {
-    storage_bytes(records) + metadata_bytes(records)
+/// What records take in a leaf of their own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Bytes of the records, padded.
+    pub storage_bytes: u64,
+    /// Bytes of their metadata.
+    pub metadata_bytes: u64,
+    /// The length of each, if keys have 8 bytes and all are alike and inline; else zero.
+    uniform_bytes: u64,
 }
 
-fn storage_bytes(records: &[LiveRecord]) -> u64 {
-    records.iter().map(|record| record.meta.padded_bytes()).sum()
-}
+impl Extent {
+    #[inline]
+    pub fn of(records: &[LiveRecord]) -> Self {
+        let first = records.first().map_or(0, |first| first.meta.record_bytes());
+        let mut storage_bytes = 0;
+        let mut uniform = true;
+        for LiveRecord { meta, .. } in records {
+            storage_bytes += meta.padded_bytes();
+            uniform &= meta.key_bytes() == 8 && meta.record_bytes() == first && !meta.is_pointer();
+        }
+        Self {
+            storage_bytes,
+            metadata_bytes: if uniform { 0 } else { records.len() as u64 * 8 },
+            uniform_bytes: if uniform { first } else { 0 },
+        }
+    }
 
-fn metadata_bytes(records: &[LiveRecord]) -> u64 {
-    if uniform_bytes(records) == 0 { records.len() as u64 * 8 } else { 0 }
-}
-
-/// The length of each record, if keys have 8 bytes and all are alike and inline; else zero.
-fn uniform_bytes(records: &[LiveRecord]) -> u64 {
-    let Some(first) = records.first() else { return 0 };
-    let alike = |record: &LiveRecord| {
-        record.meta.key_bytes() == 8
-            && !record.meta.is_pointer()
-            && record.meta.record_bytes() == first.meta.record_bytes()
-    };
-    if records.iter().all(alike) { first.meta.record_bytes() } else { 0 }
+    pub fn bytes(self) -> u64 {
+        self.storage_bytes + self.metadata_bytes
+    }
 }
 
 /// What a record is taken to need of an empty leaf, in bytes.
@@ -78,8 +87,9 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     room: Room,
 ) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
     let count = records.len() as u64;
-    let storage_bytes = storage_bytes(records);
-    let metadata_end = HEADER_BYTES + metadata_bytes(records);
+    let extent = Extent::of(records);
+    let storage_bytes = extent.storage_bytes;
+    let metadata_end = HEADER_BYTES + extent.metadata_bytes;
     let wanted = metadata_end + storage_bytes + room.bytes(count);
     let mut block = context.guard.reserve(wanted)?;
     // What the size class adds serves as free space.
@@ -88,7 +98,7 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     let sorted_at = node_bytes - storage_bytes;
     let slots = room.slots(count, storage_bytes, sorted_at - metadata_end);
     let header = Header { kind: Kind::Leaf, count, node_bytes };
-    let shape = Shape { slots, sorted_at, record_bytes: uniform_bytes(records) };
+    let shape = Shape { slots, sorted_at, record_bytes: extent.uniform_bytes };
     block.write_u64(0, header.encode());
     block.write_u64(STATUS_AT, 0);
     block.write_u64(SHAPE_AT, shape.encode());

@@ -69,7 +69,7 @@ impl Candidate {
 
 impl Leaf {
     /// Gathers those of the records in slots that `wanted` admits into `newest`, which is empty: of
-    /// each key the newest settled one, ascending. Whether all slots are claimed.
+    /// each key the newest settled one, ascending. Whether records were deleted in place.
     #[inline]
     pub(crate) fn gather_unsorted<D: Domain>(
         &self,
@@ -95,24 +95,27 @@ impl Leaf {
         newest.reverse();
         newest.sort_by(|&left, &right| left.compare(context, self, right));
         newest.dedup_by(|later, first| later.compare(context, self, *first).is_eq());
-        if full {
+        let any_dead = full && self.dead(context) > 0;
+        if any_dead {
             for candidate in newest {
-                candidate.meta = self.unless_dead(context, candidate.index, candidate.meta, full);
+                candidate.meta = self.unless_dead(context, candidate.index, candidate.meta);
             }
         }
-        full
+        any_dead
     }
 
-    /// The sorted record `index`; `full` says whether all slots were found claimed.
+    /// The sorted record `index`; `any_dead` says whether records were found deleted in place.
     #[inline(always)]
     pub(crate) fn sorted_candidate<D: Domain>(
         &self,
         context: Context<'_, '_, D>,
         index: u64,
-        full: bool,
+        any_dead: bool,
     ) -> Candidate {
-        let meta = self.sorted_meta(context, index);
-        let meta = self.unless_dead(context, index, meta, full);
+        let mut meta = self.sorted_meta(context, index);
+        if any_dead {
+            meta = self.unless_dead(context, index, meta);
+        }
         Candidate { index, ..Candidate::new(context, self, meta) }
     }
 
@@ -121,28 +124,79 @@ impl Leaf {
     /// Exact if the leaf is closed. Else it is a leaf's snapshot in the sense of a scan.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
         let mut unsorted = Vec::with_capacity(self.slots() as usize);
-        let full = self.gather_unsorted(context, &mut unsorted, |_| true);
+        let any_dead = self.gather_unsorted(context, &mut unsorted, |_| true);
         let mut live = Vec::with_capacity((self.sorted() + self.slots()) as usize);
-        let mut push = |meta: Meta| {
-            if meta.is_visible() {
-                live.push(LiveRecord { meta, off: self.node.off + meta.offset() });
-            }
-        };
-        let mut newer = unsorted.iter().peekable();
-        for index in 0..self.sorted() {
-            let sorted = self.sorted_candidate(context, index, full);
-            while let Some(first) =
-                newer.next_if(|first| first.compare(context, self, sorted).is_lt())
+        let record = |meta: Meta| LiveRecord { meta, off: self.node.off + meta.offset() };
+        let mut next = 0;
+        // Between two records of slots the sorted ones are copied in one go: most are.
+        for newer in unsorted {
+            let start = next;
+            next = self.position_of(context, newer, next);
+            self.push_sorted(context, &mut live, start..next, any_dead);
+            if next < self.sorted()
+                && self.sorted_candidate(context, next, false).compare(context, self, newer).is_eq()
             {
-                push(first.meta);
+                next += 1;
             }
-            match newer.next_if(|first| first.compare(context, self, sorted).is_eq()) {
-                Some(first) => push(first.meta),
-                None => push(sorted.meta),
+            if newer.meta.is_visible() {
+                live.push(record(newer.meta));
             }
         }
-        newer.for_each(|first| push(first.meta));
+        self.push_sorted(context, &mut live, next..self.sorted(), any_dead);
         live
+    }
+
+    /// The first sorted record from `low` on that is not before `candidate`.
+    #[inline(always)]
+    fn position_of<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        candidate: Candidate,
+        mut low: u64,
+    ) -> u64 {
+        let is_before = |index| {
+            self.sorted_candidate(context, index, false).compare(context, self, candidate).is_lt()
+        };
+        // Doubling steps, then halving: the next one is near.
+        let mut step = 1;
+        let mut high = low;
+        while high < self.sorted() && is_before(high) {
+            low = high + 1;
+            high += step;
+            step *= 2;
+        }
+        high = high.min(self.sorted());
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_before(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    #[inline(always)]
+    fn push_sorted<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        live: &mut Vec<LiveRecord>,
+        range: std::ops::Range<u64>,
+        any_dead: bool,
+    ) {
+        let record = |index| {
+            let mut meta = self.sorted_meta(context, index);
+            if any_dead {
+                meta = self.unless_dead(context, index, meta);
+            }
+            LiveRecord { meta, off: self.node.off + meta.offset() }
+        };
+        if any_dead {
+            live.extend(range.map(record).filter(|record| record.meta.is_visible()));
+        } else {
+            live.extend(range.map(record));
+        }
     }
 }
 

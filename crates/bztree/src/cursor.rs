@@ -185,7 +185,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     }
 
     /// Gathers the newest settled record of each key among the unsorted ones that lie where the
-    /// scan still goes, in its order. Whether all slots are claimed.
+    /// scan still goes, in its order. Whether records were deleted in place.
     fn gather_unsorted(
         &mut self,
         context: Context<'_, '_, D>,
@@ -194,7 +194,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     ) -> bool {
         let order = self.order;
         self.buffers.unsorted.clear();
-        let full =
+        let any_dead =
             leaf.gather_unsorted(context, &mut self.buffers.unsorted, |candidate| match probe {
                 None => true,
                 Some(probe) => {
@@ -206,7 +206,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         if order == Order::Descending {
             self.buffers.unsorted.reverse();
         }
-        full
+        any_dead
     }
 
     fn copy_ascending(
@@ -217,10 +217,11 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     ) -> Stop {
         let mut slot = probe.map_or(0, |probe| leaf.sorted_position(context, probe));
         leaf.prefetch_from(context, slot);
-        let full = self.gather_unsorted(context, leaf, probe);
+        let any_dead = self.gather_unsorted(context, leaf, probe);
         let mut newer = 0;
         loop {
-            let sorted = (slot < leaf.sorted()).then(|| leaf.sorted_candidate(context, slot, full));
+            let sorted =
+                (slot < leaf.sorted()).then(|| leaf.sorted_candidate(context, slot, any_dead));
             let first = self.buffers.unsorted.get(newer).copied();
             let taken = match (sorted, first) {
                 (None, None) => return Stop::LeafDone,
@@ -255,10 +256,11 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 slot += 1;
             }
         }
-        let full = self.gather_unsorted(context, leaf, probe);
+        let any_dead = self.gather_unsorted(context, leaf, probe);
         let mut newer = 0;
         loop {
-            let sorted = slot.checked_sub(1).map(|slot| leaf.sorted_candidate(context, slot, full));
+            let sorted =
+                slot.checked_sub(1).map(|slot| leaf.sorted_candidate(context, slot, any_dead));
             let first = self.buffers.unsorted.get(newer).copied();
             let taken = match (sorted, first) {
                 (None, None) => return Stop::LeafDone,

@@ -129,23 +129,22 @@ impl Leaf {
         (self.node.off + self.dead_at() + index / DEAD_BITS * 8, 1 << (index % DEAD_BITS))
     }
 
-    #[cold]
-    fn is_dead<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> bool {
-        let (off, bit) = self.dead_bit(index);
-        context.read(off) & bit != 0
+    /// Records that were deleted in place; none as long as a slot is empty.
+    pub fn dead<D: Domain>(&self, context: Context<'_, '_, D>) -> u64 {
+        let first = self.node.off + self.dead_at();
+        let words = dead_bytes(self.sorted(), self.slots()) / 8;
+        (0..words).map(|word| u64::from(context.read(first + word * 8).count_ones())).sum()
     }
 
-    /// `meta`, of record `index`, or that it was deleted; `full` says whether all slots were found
-    /// claimed.
-    #[inline(always)]
+    /// `meta`, of record `index`, or that it was deleted, if it was in place.
     pub fn unless_dead<D: Domain>(
         &self,
         context: Context<'_, '_, D>,
         index: u64,
         meta: Meta,
-        full: bool,
     ) -> Meta {
-        if full && self.is_dead(context, index) { meta.deleted(0) } else { meta }
+        let (off, bit) = self.dead_bit(index);
+        if context.read(off) & bit != 0 { meta.deleted(0) } else { meta }
     }
 
     /// The metadata of a sorted record.
@@ -306,8 +305,25 @@ impl Leaf {
                 newest = Some(Settled { index: self.sorted() + slot, meta });
             }
         }
-        let Settled { index, meta } = newest.or_else(|| self.find_sorted(context, probe))?;
-        Some(Settled { index, meta: self.unless_dead(context, index, meta, full) })
+        self.newest(context, probe, newest, full)
+    }
+
+    /// The newest settled record of the key: that of the slots, or the sorted one; `full` says
+    /// whether all slots were found claimed.
+    #[inline(always)]
+    fn newest<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        of_slots: Option<Settled>,
+        full: bool,
+    ) -> Option<Settled> {
+        let Settled { index, meta } = match of_slots {
+            Some(newest) => newest,
+            None => self.find_sorted(context, probe)?,
+        };
+        let meta = if full { self.unless_dead(context, index, meta) } else { meta };
+        Some(Settled { index, meta })
     }
 
     /// What a writer must know of the leaf. `own` is a slot that is the caller's: only those
@@ -360,11 +376,7 @@ impl Leaf {
         } else {
             None
         };
-        let newest = newest.or_else(|| self.find_sorted(context, probe));
-        let newest = newest.map(|Settled { index, meta }| Settled {
-            index,
-            meta: self.unless_dead(context, index, meta, full),
-        });
+        let newest = self.newest(context, probe, newest, full);
         Look { newest, in_doubt, next: slot, bottom, closing }
     }
 
@@ -417,10 +429,7 @@ impl Leaf {
         }
         if full {
             is_closed |= self.gate(context).is_closed();
-            let (dead_at, words) =
-                (self.dead_bit(0).0, dead_bytes(self.sorted(), self.slots()) / 8);
-            let dead = |word| u64::from(context.read(dead_at + word * 8).count_ones());
-            deleted += (0..words).map(dead).sum::<u64>();
+            deleted += self.dead(context);
         }
         let gone = (bytes * deleted).checked_div(records).unwrap_or(0);
         Estimate { live_bytes: bytes.saturating_sub(gone), is_closed }

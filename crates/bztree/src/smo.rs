@@ -42,7 +42,7 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{self, InnerContent, NewNode, Room};
+use crate::build::{self, Extent, InnerContent, NewNode, Room};
 use crate::candidate::LiveRecord;
 use crate::layout::{HEADER_BYTES, InnerStatus, Link};
 use crate::leaf::{Estimate, Leaf, Look};
@@ -237,7 +237,7 @@ impl<D: Domain> BzTree<D> {
     ) -> Outcome {
         let options = self.options();
         let records = leaf.0.live_records(context);
-        let live = build::live_bytes(&records);
+        let live = Extent::of(&records).bytes();
         let free = u64::from(options.free_bytes);
         // A record that needs more than the usual room gets it, but is no reason to tear the
         // others apart: when it is there, the split finds its place.
@@ -449,7 +449,7 @@ impl<D: Domain> BzTree<D> {
         };
         // It may have grown until it was frozen; then it is left to the next that comes by.
         let free = u64::from(self.options().free_bytes);
-        let bytes = HEADER_BYTES + build::live_bytes(&all) + free;
+        let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free;
         if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
             return Ok(Progress::Nothing);
         }
@@ -723,10 +723,9 @@ impl From<pando_pmem::Error> for Unprepared {
 
 /// Where to split, so that both halves have about the same bytes and at least one record.
 fn middle_of(records: &[LiveRecord]) -> usize {
-    let live = build::live_bytes(records);
-    let stored: u64 = records.iter().map(|record| record.meta.padded_bytes()).sum();
-    let each = (live - stored) / records.len().max(1) as u64;
-    let half = live / 2;
+    let extent = Extent::of(records);
+    let each = extent.metadata_bytes / records.len().max(1) as u64;
+    let half = extent.bytes() / 2;
     let mut bytes = 0;
     for (index, record) in records.iter().enumerate() {
         bytes += record.meta.padded_bytes() + each;

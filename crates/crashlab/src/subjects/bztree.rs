@@ -17,7 +17,8 @@ fn small_nodes() -> Options {
     Options {
         leaf_bytes: 320,
         inner_bytes: 256,
-        free_bytes: 96,
+        // Slots in more than one line.
+        free_bytes: 144,
         merge_bytes: 112,
         inline_bytes: 64,
         ..Options::default()
