@@ -6,7 +6,7 @@ use pando_pmem::Domain;
 
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Probe};
+use crate::node::{Context, Probe, search_numbers};
 
 /// A settled record of a leaf, with what decides most comparisons of its key.
 #[derive(Clone, Copy, Debug)]
@@ -130,14 +130,9 @@ impl Leaf {
         let mut next = 0;
         // Between two records of slots the sorted ones are copied in one go: most are.
         for newer in unsorted {
-            let start = next;
-            next = self.position_of(context, newer, next);
-            self.push_sorted(context, &mut live, start..next, any_dead);
-            if next < self.sorted()
-                && self.sorted_candidate(context, next, false).compare(context, self, newer).is_eq()
-            {
-                next += 1;
-            }
+            let (position, equal) = self.position_among(context, Some(newer), next..self.sorted());
+            self.push_sorted(context, &mut live, next..position, any_dead);
+            next = position + u64::from(equal);
             if newer.meta.is_visible() {
                 live.push(record(newer.meta));
             }
@@ -146,35 +141,40 @@ impl Leaf {
         live
     }
 
-    /// The first sorted record from `low` on that is not before `candidate`.
+    /// The first sorted record in `range` that is not before `candidate` (its end if there is
+    /// none, or no candidate), and whether it is of the same key.
     #[inline(always)]
-    fn position_of<D: Domain>(
+    pub(crate) fn position_among<D: Domain>(
         &self,
         context: Context<'_, '_, D>,
-        candidate: Candidate,
-        mut low: u64,
-    ) -> u64 {
-        let is_before = |index| {
-            self.sorted_candidate(context, index, false).compare(context, self, candidate).is_lt()
-        };
-        // Doubling steps, then halving: the next one is near.
-        let mut step = 1;
-        let mut high = low;
-        while high < self.sorted() && is_before(high) {
-            low = high + 1;
-            high += step;
-            step *= 2;
+        candidate: Option<Candidate>,
+        range: std::ops::Range<u64>,
+    ) -> (u64, bool) {
+        let Some(candidate) = candidate else { return (range.end, false) };
+        let shape = self.node.shape;
+        let std::ops::Range { start, end } = range;
+        if shape.is_uniform() && candidate.meta.key_bytes() == 8 {
+            let words = context.words(&self.node);
+            let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
+            let (at, count) = (first + start * stride, end - start);
+            let found = search_numbers(words, at, stride, count, candidate.prefix, false, |_| {});
+            let position = start + found;
+            let equal = position < end
+                && self.sorted_candidate(context, position, false).prefix == candidate.prefix;
+            return (position, equal);
         }
-        high = high.min(self.sorted());
+        let compare =
+            |index| self.sorted_candidate(context, index, false).compare(context, self, candidate);
+        let (mut low, mut high) = (start, end);
         while low < high {
             let middle = low.midpoint(high);
-            if is_before(middle) {
+            if compare(middle).is_lt() {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        low
+        (low, low < end && compare(low).is_eq())
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
@@ -158,10 +158,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             (_, Order::Descending) => (None, Side::Before),
         };
         let (leaf, fence) = self.tree.find_fenced(context, probe, side);
-        let stop = match self.order {
-            Order::Ascending => self.copy_ascending(context, &leaf, probe),
-            Order::Descending => self.copy_descending(context, &leaf, probe),
-        };
+        let stop = self.copy_leaf(context, &leaf, probe);
         self.batch = self.batch.saturating_mul(2);
         self.key = key;
         let next = match (stop, self.order) {
@@ -184,117 +181,162 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         };
     }
 
-    /// Gathers the newest settled record of each key among the unsorted ones that lie where the
-    /// scan still goes, in its order. Whether records were deleted in place.
-    fn gather_unsorted(
+    /// Whether a key that compares like this with the one where the scan goes on is yet to come.
+    #[inline(always)]
+    fn is_ahead(&self, found: Compare) -> bool {
+        match found {
+            Compare::Equal => self.next == (Next::Key { included: true }),
+            Compare::Greater => self.order == Order::Ascending,
+            Compare::Less => self.order == Order::Descending,
+        }
+    }
+
+    /// Copies records of the leaf into the batch, in the order of the scan: the sorted ones in
+    /// runs, between those of slots.
+    fn copy_leaf(
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         probe: Option<Probe<'_>>,
-    ) -> bool {
-        let order = self.order;
-        self.buffers.unsorted.clear();
-        let any_dead =
-            leaf.gather_unsorted(context, &mut self.buffers.unsorted, |candidate| match probe {
-                None => true,
-                Some(probe) => {
-                    let found = candidate.compare_probe(context, leaf, probe);
-                    found
-                        != if order == Order::Ascending { Compare::Less } else { Compare::Greater }
+    ) -> Stop {
+        leaf.prefetch_unsorted(context);
+        let mut left = self.sorted_ahead(context, leaf, probe);
+        let mut unsorted = std::mem::take(&mut self.buffers.unsorted);
+        unsorted.clear();
+        let any_dead = leaf.gather_unsorted(context, &mut unsorted, |candidate| {
+            probe.is_none_or(|probe| self.is_ahead(candidate.compare_probe(context, leaf, probe)))
+        });
+        if self.order == Order::Descending {
+            unsorted.reverse();
+        }
+        let stop = self.merge(context, leaf, &mut left, &unsorted, any_dead);
+        self.buffers.unsorted = unsorted;
+        stop
+    }
+
+    /// The sorted records that are yet to come.
+    #[inline(always)]
+    fn sorted_ahead(
+        &self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        probe: Option<Probe<'_>>,
+    ) -> Range<u64> {
+        let Some(probe) = probe else { return 0..leaf.sorted() };
+        let first = leaf.sorted_position(context, probe);
+        if self.order == Order::Ascending {
+            leaf.prefetch_from(context, first);
+        }
+        let is_there =
+            first < leaf.sorted() && leaf.has_key(context, leaf.sorted_meta(context, first), probe);
+        let included = self.next == (Next::Key { included: true });
+        match self.order {
+            Order::Ascending => first + u64::from(is_there && !included)..leaf.sorted(),
+            Order::Descending => 0..first + u64::from(is_there && included),
+        }
+    }
+
+    #[inline(always)]
+    fn merge(
+        &mut self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        left: &mut Range<u64>,
+        unsorted: &[Candidate],
+        any_dead: bool,
+    ) -> Stop {
+        let mut newer = 0;
+        loop {
+            let first = unsorted.get(newer).copied();
+            // No more than the batch takes.
+            let room = (self.batch - self.buffers.places.len()) as u64;
+            let (run, is_cut) = match self.order {
+                Order::Ascending => {
+                    let near = left.start..left.end.min(left.start.saturating_add(room));
+                    let (position, equal) = leaf.position_among(context, first, near.clone());
+                    let run = left.start..position;
+                    left.start = position + u64::from(equal);
+                    (run, position == near.end && near.end < left.end)
                 }
-            });
-        if order == Order::Descending {
-            self.buffers.unsorted.reverse();
-        }
-        any_dead
-    }
-
-    fn copy_ascending(
-        &mut self,
-        context: Context<'_, '_, D>,
-        leaf: &Leaf,
-        probe: Option<Probe<'_>>,
-    ) -> Stop {
-        let mut slot = probe.map_or(0, |probe| leaf.sorted_position(context, probe));
-        leaf.prefetch_from(context, slot);
-        let any_dead = self.gather_unsorted(context, leaf, probe);
-        let mut newer = 0;
-        loop {
-            let sorted =
-                (slot < leaf.sorted()).then(|| leaf.sorted_candidate(context, slot, any_dead));
-            let first = self.buffers.unsorted.get(newer).copied();
-            let taken = match (sorted, first) {
-                (None, None) => return Stop::LeafDone,
-                (Some(sorted), None) => (sorted, 1, 0),
-                (None, Some(first)) => (first, 0, 1),
-                (Some(sorted), Some(first)) => match sorted.compare(context, leaf, first) {
-                    Compare::Less => (sorted, 1, 0),
-                    Compare::Equal => (first, 1, 1),
-                    Compare::Greater => (first, 0, 1),
-                },
+                Order::Descending => {
+                    let near = left.start.max(left.end.saturating_sub(room))..left.end;
+                    let (position, equal) = match first {
+                        Some(_) => leaf.position_among(context, first, near.clone()),
+                        None => (near.start, false),
+                    };
+                    let run = position + u64::from(equal)..left.end;
+                    left.end = position;
+                    (run, position == near.start && near.start > left.start && !equal)
+                }
             };
-            slot += taken.1;
-            newer += taken.2;
-            if let Some(stop) = self.take(context, leaf, taken.0, probe) {
+            if let Some(stop) = self.take_run(context, leaf, run, any_dead) {
+                return stop;
+            }
+            if is_cut {
+                // Some of the run were deleted in place: there is still room.
+                continue;
+            }
+            let Some(first) = first else { return Stop::LeafDone };
+            newer += 1;
+            if let Some(stop) = self.take(context, leaf, first.meta) {
                 return stop;
             }
         }
     }
 
-    fn copy_descending(
+    /// Copies sorted records into the batch; says how to stop if that is due.
+    #[inline(always)]
+    fn take_run(
         &mut self,
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        probe: Option<Probe<'_>>,
-    ) -> Stop {
-        let mut slot = leaf.sorted();
-        if let Some(probe) = probe {
-            slot = leaf.sorted_position(context, probe);
-            // The position is before the key itself, if it is there.
-            if slot < leaf.sorted() && leaf.has_key(context, leaf.sorted_meta(context, slot), probe)
-            {
-                slot += 1;
-            }
+        run: Range<u64>,
+        any_dead: bool,
+    ) -> Option<Stop> {
+        let shape = leaf.node.shape;
+        let stride = shape.stride();
+        if run.is_empty() {
+            return None;
         }
-        let any_dead = self.gather_unsorted(context, leaf, probe);
-        let mut newer = 0;
-        loop {
-            let sorted =
-                slot.checked_sub(1).map(|slot| leaf.sorted_candidate(context, slot, any_dead));
-            let first = self.buffers.unsorted.get(newer).copied();
-            let taken = match (sorted, first) {
-                (None, None) => return Stop::LeafDone,
-                (Some(sorted), None) => (sorted, 1, 0),
-                (None, Some(first)) => (first, 0, 1),
-                (Some(sorted), Some(first)) => match sorted.compare(context, leaf, first) {
-                    Compare::Greater => (sorted, 1, 0),
-                    Compare::Equal => (first, 1, 1),
-                    Compare::Less => (first, 0, 1),
-                },
+        let count = run.end - run.start;
+        let last = if self.order == Order::Ascending { run.end - 1 } else { run.start };
+        let is_plain = stride == shape.record_bytes && shape.is_uniform() && !any_dead;
+        if is_plain && !self.is_out_of_range(context, leaf, leaf.sorted_meta(context, last)) {
+            // The records stand side by side, and so they may in the batch.
+            let at = self.buffers.bytes.len();
+            let off = leaf.node.off + shape.sorted_at + run.start * stride;
+            self.buffers.bytes.extend_from_slice(context.bytes(off, count * stride));
+            let place = |index: u64| Place {
+                at: at + (index * stride) as usize,
+                key_bytes: 8,
+                value_bytes: shape.record_bytes as usize - 8,
             };
-            slot -= taken.1;
-            newer += taken.2;
-            if let Some(stop) = self.take(context, leaf, taken.0, probe) {
-                return stop;
+            match self.order {
+                Order::Ascending => self.buffers.places.extend((0..count).map(place)),
+                Order::Descending => self.buffers.places.extend((0..count).rev().map(place)),
             }
+            return self.stop_if_full();
         }
+        let order = self.order;
+        let take = |index| {
+            let meta = leaf.sorted_meta(context, index);
+            let meta = if any_dead { leaf.unless_dead(context, index, meta) } else { meta };
+            self.take(context, leaf, meta)
+        };
+        match order {
+            Order::Ascending => run.into_iter().find_map(take),
+            Order::Descending => run.into_iter().rev().find_map(take),
+        }
+    }
+
+    #[inline(always)]
+    fn stop_if_full(&self) -> Option<Stop> {
+        (self.buffers.places.len() >= self.batch).then_some(Stop::GoOn)
     }
 
     /// Copies a record into the batch if it counts; says how to stop if that is due.
     #[inline(always)]
-    fn take(
-        &mut self,
-        context: Context<'_, '_, D>,
-        leaf: &Leaf,
-        candidate: Candidate,
-        probe: Option<Probe<'_>>,
-    ) -> Option<Stop> {
-        let meta = candidate.meta;
-        if self.next == (Next::Key { included: false })
-            && probe.is_some_and(|probe| candidate.compare_probe(context, leaf, probe).is_eq())
-        {
-            return None;
-        }
+    fn take(&mut self, context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Option<Stop> {
         if self.is_out_of_range(context, leaf, meta) {
             return Some(Stop::RangeDone);
         }
@@ -317,7 +359,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             record.len() - key_bytes
         };
         self.buffers.places.push(Place { at, key_bytes, value_bytes });
-        (self.buffers.places.len() >= self.batch).then_some(Stop::GoOn)
+        self.stop_if_full()
     }
 
     #[inline(always)]

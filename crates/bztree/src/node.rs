@@ -163,25 +163,32 @@ pub(crate) fn search_numbers<D: Domain>(
     count: u64,
     number: u64,
     above: bool,
+    narrowed: impl FnOnce(u64),
 ) -> u64 {
     // Relaxed: keys never change; whoever led here saw the node published.
     let goes_right = |index: u64| {
         let key = words.load(first + index * stride, Ordering::Relaxed).swap_bytes();
         u64::from(if above { key <= number } else { key < number })
     };
-    let mut low = 0;
-    let mut size = count;
     // Quartering without a branch on the outcome: keys asked for at random have no pattern that a
     // processor could predict, and the three loads of a step wait for their lines together.
-    while size >= 4 {
-        let quarter = size / 4;
-        let pivot = low + quarter - 1;
+    let quarter = |low: &mut u64, size: &mut u64| {
+        let quarter = *size / 4;
+        let pivot = *low + quarter - 1;
         let steps =
             goes_right(pivot) + goes_right(pivot + quarter) + goes_right(pivot + 2 * quarter);
-        low += steps * quarter;
+        *low += steps * quarter;
         // The last part has what the division left over. Others take keys of the next part with
         // them, which are above: no harm.
-        size -= 3 * quarter;
+        *size -= 3 * quarter;
+    };
+    let (mut low, mut size) = (0, count);
+    while size > 16 {
+        quarter(&mut low, &mut size);
+    }
+    narrowed(low);
+    while size >= 4 {
+        quarter(&mut low, &mut size);
     }
     (0..size).fold(low, |position, index| position + goes_right(low + index))
 }
@@ -265,7 +272,19 @@ impl Inner {
         if let (true, Some(number)) = (shape.is_uniform(), probe.number) {
             let words = context.words(&self.node);
             let above = side == Side::Holding;
-            return search_numbers(words, shape.sorted_at / 8, 1, separators, number, above);
+            return search_numbers(
+                words,
+                shape.sorted_at / 8,
+                1,
+                separators,
+                number,
+                above,
+                |low| {
+                    // The child that is taken, next: one of sixteen.
+                    context.pool().prefetch(self.child_off(low));
+                    context.pool().prefetch(self.child_off(low + 8));
+                },
+            );
         }
         let (mut low, mut high) = (0, separators);
         while low < high {
