@@ -12,7 +12,7 @@ use pando_pmem::{Block, Domain};
 use crate::build::Extent;
 use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES};
 use crate::leaf::Leaf;
-use crate::meta::{Kind, Meta};
+use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
 use crate::node::{Context, Inner, Node};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
@@ -33,7 +33,7 @@ pub struct Stat {
     pub inner_bytes: u64,
     /// Bytes of live records in leaves, metadata included.
     pub live_bytes: u64,
-    /// Bytes of records in leaves that are deleted or superseded.
+    /// Bytes of records in leaves that are deleted or superseded, or came to nothing.
     pub deleted_bytes: u64,
     /// Values that have blocks of their own, and their bytes.
     pub value_blocks: u64,
@@ -213,6 +213,13 @@ fn walk_leaf<D: Domain>(
         audit.problem(ProblemClass::Count, off, "a record leaves the place of the leaf's records");
         return;
     }
+    if !is_open_or_closed(context, &leaf) {
+        audit.problem(
+            ProblemClass::Structure,
+            off,
+            "a leaf that is in place in a state that none is in",
+        );
+    }
     let mut last: Option<&[u8]> = None;
     for index in 0..leaf.sorted() {
         let key = leaf.key(context, leaf.sorted_meta(context, index));
@@ -272,10 +279,29 @@ fn holds_its_separators<D: Domain>(context: Context<'_, '_, D>, inner: Inner) ->
         })
 }
 
+/// Whether a leaf that is in place is not marked as replaced, closed by its last claimed slot or
+/// its gate if at all, and has dead bits only if all slots are claimed.
+fn is_open_or_closed<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> bool {
+    let mut slots = Vec::new();
+    leaf.snapshot(context, &mut slots);
+    let full = slots.len() as u64 == leaf.slots();
+    let closes_early = slots.iter().rev().skip(1).any(|meta| meta.is_closed());
+    let is_replaced = slots.last().is_some_and(|last| last.is_closed() && *last != Meta::CLOSED);
+    let gate = leaf.gate(context);
+    !closes_early
+        && !is_replaced
+        && !gate.is_replaced()
+        && (full || (!gate.is_closed() && leaf.dead(context) == 0))
+}
+
 /// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
 fn stored<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<u64> {
     let Node { header, shape, .. } = leaf.node;
-    if leaf.records_at() > header.node_bytes || shape.sorted_at > header.node_bytes {
+    if leaf.records_at() > header.node_bytes
+        || shape.sorted_at > header.node_bytes
+        || header.node_bytes > MAX_LEAF_BYTES
+        || leaf.slots() == 0
+    {
         return None;
     }
     let sorted_bytes = header.node_bytes - shape.sorted_at;

@@ -46,29 +46,48 @@ impl Extent {
 /// What a record is taken to need of an empty leaf, in bytes.
 const USUAL_BYTES: u64 = 16;
 
-/// Room for records to come, in bytes, and for one of `needed` bytes for certain.
+/// Records for which a leaf must have room: so many, of so many bytes each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub records: u64,
+    pub record_bytes: u64,
+}
+
+impl Wanted {
+    pub const NONE: Self = Self { records: 0, record_bytes: 0 };
+
+    fn bytes(self) -> u64 {
+        self.records * self.record_bytes
+    }
+}
+
+/// Room for records to come, in bytes, and for the wanted ones for certain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub free_bytes: u64,
-    pub needed: u64,
+    pub wanted: Wanted,
 }
 
 impl Room {
-    /// Bytes to ask for behind `sorted` records. More than the usual if the certain record needs
-    /// it; one slot is always there.
+    /// Bytes that the room takes at least. One slot is always there.
+    pub fn least_bytes(self) -> u64 {
+        self.free_bytes.max(self.wanted.bytes() + self.wanted.records.max(1) * 8)
+    }
+
+    /// Bytes to ask for beside `sorted` records.
     fn bytes(self, sorted: u64) -> u64 {
-        let free = self.free_bytes.max(self.needed + 8);
+        let free = self.least_bytes();
         free + dead_bytes(sorted, free / 8)
     }
 
-    /// How many of `room` bytes behind `sorted` records serve as slots, if records to come are
+    /// How many of `room` bytes beside `sorted` records serve as slots, if records to come are
     /// like those that are there.
     fn slots(self, sorted: u64, storage_bytes: u64, room: u64) -> u64 {
-        let expected = storage_bytes.checked_div(sorted).unwrap_or(self.needed.max(USUAL_BYTES));
-        let most = room / (8 + expected.max(8));
-        let room = room - dead_bytes(sorted, most);
-        let slots = (room / (8 + expected.max(8))).min((room - self.needed) / 8);
-        slots.clamp(1, 0xFFFF)
+        let usual = || self.wanted.record_bytes.max(USUAL_BYTES);
+        let each = 8 + storage_bytes.checked_div(sorted).unwrap_or_else(usual).max(8);
+        let room = room - dead_bytes(sorted, room / each);
+        let most = (room - self.wanted.bytes()) / 8;
+        (room / each).max(self.wanted.records).min(most).clamp(1, 0xFFFF)
     }
 }
 

@@ -68,34 +68,28 @@ impl Candidate {
 }
 
 impl Leaf {
-    /// Gathers those of the records in slots that `wanted` admits into `newest`, which is empty: of
-    /// each key the newest settled one, ascending. Whether records were deleted in place.
+    /// Gathers those of the records in `slots`, a snapshot of the claimed ones, that `wanted` admits
+    /// into `newest`, which is empty: of each key the newest settled one, ascending. Whether records
+    /// were deleted in place.
     #[inline]
     pub(crate) fn gather_unsorted<D: Domain>(
         &self,
         context: Context<'_, '_, D>,
+        slots: &[Meta],
         newest: &mut Vec<Candidate>,
         wanted: impl Fn(Candidate) -> bool,
     ) -> bool {
-        let mut full = true;
-        for slot in 0..self.slots() {
-            let meta = self.slot(context, slot);
-            if meta == Meta::EMPTY {
-                full = false;
-                break;
-            }
-            if meta.is_settled() {
-                let candidate = Candidate::new(context, self, meta);
-                if wanted(candidate) {
-                    newest.push(Candidate { index: self.sorted() + slot, ..candidate });
-                }
+        for (slot, &meta) in slots.iter().enumerate().filter(|(_, meta)| meta.is_settled()) {
+            let candidate = Candidate::new(context, self, meta);
+            if wanted(candidate) {
+                newest.push(Candidate { index: self.sorted() + slot as u64, ..candidate });
             }
         }
         // From newest to oldest, then stable: the first of equal keys is the newest.
         newest.reverse();
         newest.sort_by(|&left, &right| left.compare(context, self, right));
         newest.dedup_by(|later, first| later.compare(context, self, *first).is_eq());
-        let any_dead = full && self.dead(context) > 0;
+        let any_dead = slots.len() as u64 == self.slots() && self.dead(context) > 0;
         if any_dead {
             for candidate in newest {
                 candidate.meta = self.unless_dead(context, candidate.index, candidate.meta);
@@ -121,10 +115,12 @@ impl Leaf {
 
     /// The live records, ascending: of each key the newest settled record, if it is visible.
     ///
-    /// Exact if the leaf is closed. Else it is a leaf's snapshot in the sense of a scan.
+    /// As they were at one moment; but what is deleted in place meanwhile may be in or out.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
-        let mut unsorted = Vec::with_capacity(self.slots() as usize);
-        let any_dead = self.gather_unsorted(context, &mut unsorted, |_| true);
+        let mut slots = Vec::with_capacity(self.slots() as usize);
+        self.snapshot(context, &mut slots);
+        let mut unsorted = Vec::with_capacity(slots.len());
+        let any_dead = self.gather_unsorted(context, &slots, &mut unsorted, |_| true);
         let mut live = Vec::with_capacity((self.sorted() + self.slots()) as usize);
         let record = |meta: Meta| LiveRecord { meta, off: self.node.off + meta.offset() };
         let mut next = 0;

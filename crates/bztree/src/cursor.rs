@@ -49,6 +49,7 @@ struct Place {
 struct Buffers {
     bytes: Vec<u8>,
     places: Vec<Place>,
+    slots: Vec<Meta>,
     unsorted: Vec<Candidate>,
 }
 
@@ -65,6 +66,7 @@ impl Buffers {
         spare.unwrap_or_else(|| Self {
             bytes: Vec::with_capacity(FIRST_BYTES),
             places: Vec::with_capacity(FIRST_BATCH),
+            slots: Vec::with_capacity(FIRST_BATCH * 4),
             unsorted: Vec::with_capacity(FIRST_BATCH * 4),
         })
     }
@@ -203,7 +205,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let mut left = self.sorted_ahead(context, leaf, probe);
         let mut unsorted = std::mem::take(&mut self.buffers.unsorted);
         unsorted.clear();
-        let any_dead = leaf.gather_unsorted(context, &mut unsorted, |candidate| {
+        leaf.snapshot(context, &mut self.buffers.slots);
+        let slots = &self.buffers.slots;
+        let any_dead = leaf.gather_unsorted(context, slots, &mut unsorted, |candidate| {
             probe.is_none_or(|probe| self.is_ahead(candidate.compare_probe(context, leaf, probe)))
         });
         if self.order == Order::Descending {

@@ -4,13 +4,16 @@
 //!
 //! Slots are claimed from the first to the last, and all that writes to one key in one leaf
 //! settles in the order of its slots: who settles a slot has seen every earlier one that might be
-//! of its key settled or aborted (`write.rs`). A settled slot never changes. So the newest settled
-//! slot of a key decides, and one pass over the slots, upwards, finds it:
+//! of its key settled or aborted, or aborts it in the same step (`write.rs`). A settled slot never
+//! changes. So the newest settled slot of a key decides, and one pass over the slots, upwards,
+//! finds it. Of the slots of the key, let S be the last that the pass found settled:
 //!
-//! * If the pass met a slot of the key that was still in progress, then at the moment when it met
-//!   the first such slot none behind it was settled: what was found before held then.
-//! * If it met none, what was found held at the moment when it came to an empty slot, or to the
-//!   end.
+//! * If it found one behind S in progress, then S was the newest at the moment when it met the
+//!   first of them, since none behind that was settled then.
+//! * If it found none, S was the newest at the moment when it came to an empty slot, or to the end.
+//!
+//! A scan wants all keys as they were at one moment. It reads the slots until they did not change
+//! from one pass to the next, which ends soon: a slot changes three times at most.
 //!
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
 //! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
@@ -66,7 +69,7 @@ pub(crate) struct Superseded;
 /// What a leaf holds, about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
-    /// Bytes that a copy of the live records would take; not less than it would.
+    /// Bytes that a copy of the live records would take, if all were of the mean length.
     pub live_bytes: u64,
     pub is_closed: bool,
 }
@@ -118,7 +121,7 @@ impl Leaf {
         Gate(context.read(self.gate_off()))
     }
 
-    /// A slot's metadata, durable.
+    /// A slot's metadata; durable, if it is settled.
     #[inline(always)]
     pub fn slot<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) -> Meta {
         Meta(context.read(self.slot_off(slot)))
@@ -376,6 +379,10 @@ impl Leaf {
             bottom -= last.padded_bytes();
             slot += 1;
         }
+        if own.is_none() {
+            // Where the next record will stand.
+            context.pool().word(self.node.off + bottom - 8).prefetch_for_write();
+        }
         let full = slot == self.slots();
         let closing = if last.is_closed() {
             Some((self.slot_off(slot - 1), last.0))
@@ -408,6 +415,24 @@ impl Leaf {
                 self.value(context, meta).map(Some).ok_or(Superseded)
             }
             _ => Ok(None),
+        }
+    }
+
+    /// The metadata of all claimed slots, as it was at one moment, into `slots`.
+    #[inline(always)]
+    pub fn snapshot<D: Domain>(&self, context: Context<'_, '_, D>, slots: &mut Vec<Meta>) {
+        loop {
+            slots.clear();
+            let claimed = (0..self.slots()).map(|slot| self.slot(context, slot));
+            slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
+            let next = slots.len() as u64;
+            let is_same = |slot: u64| match slots.get(slot as usize) {
+                Some(&meta) => self.slot(context, slot) == meta,
+                None => slot == self.slots() || self.slot(context, slot) == Meta::EMPTY,
+            };
+            if (0..=next).all(is_same) {
+                return;
+            }
         }
     }
 

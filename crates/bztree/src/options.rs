@@ -17,7 +17,7 @@ pub struct Options {
     pub leaf_bytes: u32,
     /// An inner node that would take more than this is split, in bytes.
     pub inner_bytes: u32,
-    /// Room that a new leaf has for inserts and updates, in bytes.
+    /// Room that a new leaf has for inserts, updates and deletes, in bytes.
     pub free_bytes: u32,
     /// A leaf with fewer live bytes than this is merged with a neighbour that has room, in bytes.
     pub merge_bytes: u32,

@@ -42,7 +42,7 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{self, Extent, InnerContent, NewNode, Room};
+use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::layout::{HEADER_BYTES, InnerStatus, Link};
 use crate::leaf::{Estimate, Leaf, Look};
@@ -78,47 +78,51 @@ enum Progress {
 type Outcome = Result<Progress, Error>;
 
 impl<D: Domain> BzTree<D> {
-    /// Makes room for a record of `needed` bytes in the leaf of `probe`, or replaces the leaf if
-    /// it is closed. One step; the caller starts again.
+    /// Makes room for the `wanted` records in the leaf of `probe`, if there is none. One step; the
+    /// caller starts again.
     #[cold]
     pub(crate) fn restructure(
         &self,
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
-        needed: u64,
+        wanted: Wanted,
     ) -> Result<(), Error> {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let look = leaf.look(context, probe, None);
-        if look.closing.is_some() || !leaf.has_room(&look, needed) {
-            if look.closing.is_none() && needed > 0 {
-                // Whether there is room for a leaf is asked before the leaf is closed: an insert
-                // that a full pool refuses, again and again, should leave no trace in it. One that
-                // another thread left closed is to be opened. A delete comes here when all slots
-                // are claimed; then closing leaves no trace, and a smaller leaf may be enough.
-                let live = leaf.estimate(context).live_bytes;
-                let copy = HEADER_BYTES + live + self.room(needed).free_bytes.max(needed + 8);
-                let bytes = copy.min(path.leaf.header.node_bytes);
-                drop(context.guard.reserve(bytes).map_err(storage)?);
-            }
-            self.rebuild(context, &path, needed)?;
+        if look.closing.is_none() && !leaf.has_room(&look, wanted.record_bytes) {
+            // Whether there is room for a copy is asked before the leaf is closed: what a full pool
+            // refuses, again and again, should leave no trace in it.
+            let live = leaf.estimate(context).live_bytes;
+            let copy = HEADER_BYTES + live + self.room(wanted).least_bytes();
+            let bytes = copy.min(path.leaf.header.node_bytes);
+            drop(context.guard.reserve(bytes).map_err(storage)?);
+            self.rebuild(context, &path, wanted)?;
         }
         Ok(())
     }
 
-    /// As `restructure`, for an operation that met a closed leaf. Lack of room is none of its
-    /// business if the leaf could be opened.
+    /// Replaces the leaf of `probe` if it is closed, or opens it, for an operation that met the
+    /// closed leaf of `met`. Lack of room is none of its business if that leaf could be opened.
     #[cold]
     pub(crate) fn settle_closed(
         &self,
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
-        needed: u64,
-        closed: &Look,
+        wanted: Wanted,
+        met: &Look,
     ) -> Result<(), Error> {
-        let settled = self.restructure(context, probe, needed);
-        let still = || closed.closing.is_some_and(|(off, word)| context.read(off) == word);
-        if settled.is_err() && !still() { Ok(()) } else { settled }
+        let path = self.find_path(context, probe);
+        let Some(closing) = Leaf::new(path.leaf).look(context, probe, None).closing else {
+            return Ok(());
+        };
+        let settled = self.rebuild(context, &path, wanted);
+        let (off, word) = closing;
+        let is_stuck = met.closing == Some(closing) && context.read(off) == word;
+        match settled {
+            Err(error) if is_stuck => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// After a delete: gives back what the leaf no longer needs, if it is worth a copy. Whatever
@@ -146,7 +150,7 @@ impl<D: Domain> BzTree<D> {
         let worth = !is_closed
             && live_bytes < u64::from(self.options().merge_bytes)
             && self.partner(context, &path, live_bytes).is_some();
-        if worth && matches!(self.rebuild(context, &path, 0), Ok(Progress::Changed)) {
+        if worth && matches!(self.rebuild(context, &path, Wanted::NONE), Ok(Progress::Changed)) {
             self.shrink(context, probe);
         }
     }
@@ -159,13 +163,13 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
     ) -> Result<(), Error> {
         let path = self.find_path(context, probe);
-        self.rebuild(context, &path, 0)?;
+        self.rebuild(context, &path, Wanted::NONE)?;
         self.shrink(context, probe);
         Ok(())
     }
 
-    /// Closes the leaf: no record of it changes after that. `None` if it was replaced.
-    pub(crate) fn close(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<Closing> {
+    /// Closes the leaf: no record of it changes after that.
+    pub(crate) fn close(context: Context<'_, '_, D>, leaf: &Leaf) -> Closing {
         let swap = |off: u64, from: u64, to: u64| {
             context.pmwcas.compare_exchange_undurable(context.guard, off, from, to)
         };
@@ -177,7 +181,7 @@ impl<D: Domain> BzTree<D> {
                 Kind::Empty => {
                     Self::secure_slots_before(context, leaf, slot);
                     if swap(off, meta.0, Meta::CLOSED.0).is_ok() {
-                        return Some(Closing::Slot { off });
+                        return Closing::Slot { off, meta: Meta::CLOSED };
                     }
                 }
                 Kind::Reserved => {
@@ -185,19 +189,19 @@ impl<D: Domain> BzTree<D> {
                         slot += 1;
                     }
                 }
-                Kind::Closed => return Some(Closing::Slot { off }),
-                Kind::Replaced => return None,
+                // A leaf that was replaced hangs nowhere any more: nothing will come of this.
+                Kind::Closed | Kind::Replaced => return Closing::Slot { off, meta },
                 Kind::Inline | Kind::Pointer | Kind::Deleted | Kind::Aborted => slot += 1,
             }
         }
         let off = leaf.gate_off();
         loop {
             let gate = leaf.gate(context);
-            if gate.is_replaced() {
-                return None;
+            if gate.is_closed() {
+                return Closing::Gate { off, gate };
             }
-            if gate.is_closed() || swap(off, gate.0, gate.closed().0).is_ok() {
-                return Some(Closing::Gate { off, gate: gate.closed() });
+            if swap(off, gate.0, gate.closed().0).is_ok() {
+                return Closing::Gate { off, gate: gate.closed() };
             }
         }
     }
@@ -206,8 +210,9 @@ impl<D: Domain> BzTree<D> {
     fn reopen(context: Context<'_, '_, D>, closing: Closing) {
         let (off, closed, _) = closing.words();
         let opened = match closing {
-            Closing::Slot { .. } => Meta::CLOSED.aborted().0,
-            Closing::Gate { gate, .. } => gate.opened().0,
+            Closing::Slot { meta, .. } if meta.kind() == Kind::Closed => meta.aborted().0,
+            Closing::Gate { gate, .. } if !gate.is_replaced() => gate.opened().0,
+            _ => return,
         };
         // A failure says that another thread has settled the matter.
         let _ = context.pmwcas.compare_exchange_undurable(context.guard, off, closed, opened);
@@ -221,10 +226,10 @@ impl<D: Domain> BzTree<D> {
 
     /// Closes the leaf at the end of `path` and replaces it by one, by two, or together with a
     /// neighbour by one, as its content wants. Opens it if there is no room for that.
-    fn rebuild(&self, context: Context<'_, '_, D>, path: &Path, needed: u64) -> Outcome {
+    fn rebuild(&self, context: Context<'_, '_, D>, path: &Path, wanted: Wanted) -> Outcome {
         let leaf = Leaf::new(path.leaf);
-        let Some(closing) = Self::close(context, &leaf) else { return Ok(Progress::Nothing) };
-        self.replace(context, path, (&leaf, closing), needed)
+        let closing = Self::close(context, &leaf);
+        self.replace(context, path, (&leaf, closing), wanted)
             .inspect_err(|_| Self::reopen(context, closing))
     }
 
@@ -233,7 +238,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         leaf: (&Leaf, Closing),
-        needed: u64,
+        wanted: Wanted,
     ) -> Outcome {
         let options = self.options();
         let records = leaf.0.live_records(context);
@@ -242,20 +247,20 @@ impl<D: Domain> BzTree<D> {
         // A record that needs more than the usual room gets it, but is no reason to tear the
         // others apart: when it is there, the split finds its place.
         if HEADER_BYTES + live + free > u64::from(options.leaf_bytes) && records.len() >= 2 {
-            return self.split_leaf(context, path, leaf.1, &records, needed);
+            return self.split_leaf(context, path, leaf.1, &records, wanted);
         }
         if (live == 0 || live < u64::from(options.merge_bytes))
-            && needed == 0
+            && wanted.records == 0
             && let Some(partner) = self.partner(context, path, live)
             && self.merge_leaves(context, path, leaf.1, &records, partner)? == Progress::Changed
         {
             return Ok(Progress::Changed);
         }
-        self.consolidate(context, path, leaf.1, &records, needed)
+        self.consolidate(context, path, leaf.1, &records, wanted)
     }
 
-    fn room(&self, needed: u64) -> Room {
-        Room { free_bytes: u64::from(self.options().free_bytes), needed }
+    fn room(&self, wanted: Wanted) -> Room {
+        Room { free_bytes: u64::from(self.options().free_bytes), wanted }
     }
 
     fn consolidate(
@@ -264,12 +269,12 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         closing: Closing,
         records: &[LiveRecord],
-        needed: u64,
+        wanted: Wanted,
     ) -> Outcome {
         let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Nothing);
         };
-        let copy = build::leaf(context, records, self.room(needed)).map_err(storage)?;
+        let copy = build::leaf(context, records, self.room(wanted)).map_err(storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
             Self::seal(&mut operation, closing)?;
@@ -286,7 +291,7 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         closing: Closing,
         records: &[LiveRecord],
-        needed: u64,
+        wanted: Wanted,
     ) -> Outcome {
         let (left, right) = records.split_at(middle_of(records));
         let Some(first) = right.first() else { return Ok(Progress::Nothing) };
@@ -299,7 +304,7 @@ impl<D: Domain> BzTree<D> {
         {
             return self.split_inner(context, path, path.height - 1);
         }
-        let room = self.room(needed);
+        let room = self.room(wanted);
         let left = build::leaf(context, left, room).map_err(storage)?;
         let right_block = build::leaf(context, right, room).map_err(storage)?;
         self.install_split(
@@ -362,12 +367,12 @@ impl<D: Domain> BzTree<D> {
         old: Link,
         parent: Option<Parent<'op>>,
         halves: Halves<'op, 'pool, D>,
-        freeze: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+        seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         let (left, between, right) = halves;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
-            freeze(&mut operation)?;
+            seal(&mut operation)?;
             let Some(mut parent) = parent else {
                 // The root splits: a new root above the halves. The old root is freed as the old
                 // value of the entry word.
@@ -440,20 +445,21 @@ impl<D: Domain> BzTree<D> {
         };
         let partner = partner as usize;
         let neighbour = Leaf::new(context.node(parent.content.children[partner]));
-        let Some(other) = Self::close(context, &neighbour) else { return Ok(Progress::Nothing) };
+        let other = Self::close(context, &neighbour);
         let others = neighbour.live_records(context);
         let all: Vec<_> = if partner < parent.child {
             others.iter().chain(records).copied().collect()
         } else {
             records.iter().chain(&others).copied().collect()
         };
-        // It may have grown until it was frozen; then it is left to the next that comes by.
+        // It may have grown until it was closed; then it is left to the next that comes by.
         let free = u64::from(self.options().free_bytes);
         let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free;
         if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
+            Self::reopen(context, other);
             return Ok(Progress::Nothing);
         }
-        let merged = build::leaf(context, &all, self.room(0))
+        let merged = build::leaf(context, &all, self.room(Wanted::NONE))
             .inspect_err(|_| Self::reopen(context, other))
             .map_err(storage)?;
         let left = parent.child.min(partner);
@@ -484,11 +490,11 @@ impl<D: Domain> BzTree<D> {
         parent: Parent<'op>,
         merged: NewNode<'op, 'pool, D>,
         old: [Link; 2],
-        freeze: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+        seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
-            freeze(&mut operation)?;
+            seal(&mut operation)?;
             let parent_off = parent.inner.node.link;
             let Some(anchor) = self.anchor(context, path, level - 1, parent_off) else {
                 return Err(Unprepared::Gone);
@@ -605,7 +611,7 @@ impl<D: Domain> BzTree<D> {
         Parent { inner: step.inner, status, content, child: step.child as usize }
     }
 
-    /// The parent of the node `off` at `level` of `path`; none if that is the root.
+    /// The parent of the node `link` at `level` of `path`; none if that is the root.
     fn parent<'op>(
         &self,
         context: Context<'op, '_, D>,
@@ -622,7 +628,7 @@ impl<D: Domain> BzTree<D> {
         if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
     }
 
-    /// Where the node `off` at `level` of `path` hangs now; `None` if not where the path says.
+    /// Where the node `link` at `level` of `path` hangs now; `None` if not where the path says.
     fn anchor(
         &self,
         context: Context<'_, '_, D>,
@@ -682,7 +688,7 @@ impl<D: Domain> BzTree<D> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Closing {
     /// A slot that was empty.
-    Slot { off: u64 },
+    Slot { off: u64, meta: Meta },
     /// The gate, of a leaf all of whose slots are claimed.
     Gate { off: u64, gate: Gate },
 }
@@ -691,7 +697,7 @@ impl Closing {
     /// Its offset, what it holds while the leaf is closed, and from when the leaf is replaced.
     pub fn words(self) -> (u64, u64, u64) {
         match self {
-            Self::Slot { off } => (off, Meta::CLOSED.0, Meta::REPLACED.0),
+            Self::Slot { off, meta } => (off, meta.0, Meta::REPLACED.0),
             Self::Gate { off, gate } => (off, gate.0, gate.replaced().0),
         }
     }

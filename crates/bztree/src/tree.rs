@@ -89,7 +89,8 @@ impl<D: Domain> BzTree<D> {
         guard: &'op Guard<'pool, D>,
         options: &Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-        let room = build::Room { free_bytes: u64::from(options.free_bytes), needed: 0 };
+        let room =
+            build::Room { free_bytes: u64::from(options.free_bytes), wanted: build::Wanted::NONE };
         let leaf = build::leaf(Context { pmwcas, guard }, &[], room)?;
         Ok(leaf.block)
     }

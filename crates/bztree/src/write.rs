@@ -47,25 +47,28 @@
 //! starts again. Nobody waits (the paper's insert does, for the earlier slot to settle), and
 //! every failure is another's success. A slot whose hash or length differs is no concern.
 //!
+//! Who closes a leaf aborts what is in progress there without a success of its own. So that it
+//! has one in the end, whoever finds no room asks for room for one record more each time.
+//!
 //! # Values in blocks of their own
 //!
 //! change owner by PMwCAS: of the slot, the record's pointer, and the old record's pointer, which
 //! becomes zero. A value that replaces another in its block swaps the pointer in place (paper
-//! 4.2.3); that the leaf's next slot stays empty is part of that operation, so that nothing came
-//! between.
+//! 4.2.3); that the leaf's next slot stays empty (or, if all are claimed, its gate and the record's
+//! dead bit as they are) is part of that operation, so that nothing came between.
 //!
 //! # Deleting in a full leaf of a full pool
 //!
-//! A delete that finds no slot replaces the leaf. Where there is no room for that, it *deletes in
-//! place*: it aborts what is in doubt, and sets the record's dead bit by a PMwCAS over the gate,
+//! A delete that finds no slot replaces the leaf. Where there was no room for that once, it *deletes
+//! in place*: it aborts what is in doubt, and sets the record's dead bit by a PMwCAS over the gate,
 //! which must be open and stays as it is. No slot can be claimed then, so nothing can settle for
-//! the key.
+//! the key; and it does not close the leaf again, so two such deletes do not keep each other out.
 
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 
-use crate::build;
+use crate::build::{self, Wanted};
 use crate::leaf::{Leaf, Look, Settled};
 use crate::meta::{Meta, padded};
 use crate::node::{Context, Node, Probe, value_of_block};
@@ -75,6 +78,10 @@ use crate::tree::{BzTree, storage};
 /// Slots that one settling aborts: a descriptor's words, less its own slot and the words of two
 /// values' blocks.
 const MAX_CONFLICTS: usize = MAX_WORDS - 3;
+
+/// What room a leaf gets at most for the records of those that found none again and again; more
+/// only for one that is longer.
+const MAX_ROOM_BYTES: u64 = 128 << 10;
 
 /// What is to be done with a key.
 #[derive(Clone, Copy, Debug)]
@@ -176,13 +183,15 @@ impl<D: Domain> BzTree<D> {
         Self::check_value(value)?;
         let probe = Probe::new(key);
         let pointer = self.wants_block(key, value);
+        let mut rooms = 1;
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
             let node = self.find_leaf(context, probe).node;
             // What writes leave of a full pool lets deletes make room again.
-            let attempt = guard
-                .frugal(|| self.write_in_leaf(context, node, probe, value, pointer, intent))?;
+            let attempt = guard.frugal(|| {
+                self.write_in_leaf(context, node, probe, value, pointer, intent, &mut rooms)
+            })?;
             match attempt {
                 Attempt::Done(upserted) => return Ok(upserted),
                 Attempt::Again => {}
@@ -190,6 +199,8 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
+    /// `rooms`: for how many records of this length a leaf is to have room, if it must be replaced.
+    #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
     fn write_in_leaf(
         &self,
@@ -199,6 +210,7 @@ impl<D: Domain> BzTree<D> {
         value: &[u8],
         pointer: bool,
         intent: Intent<'_>,
+        rooms: &mut u64,
     ) -> Result<Attempt, Error> {
         let leaf = Leaf::new(node);
         let key_bytes = probe.bytes.len() as u64;
@@ -207,7 +219,8 @@ impl<D: Domain> BzTree<D> {
         loop {
             let look = leaf.look(context, probe, None);
             if look.closing.is_some() {
-                self.settle_closed(context, probe, needed, &look)?;
+                let wanted = Wanted { records: *rooms, record_bytes: needed };
+                self.settle_closed(context, probe, wanted, &look)?;
                 return Ok(Attempt::Again);
             }
             match Self::decide(context, &leaf, intent, &look)? {
@@ -221,7 +234,9 @@ impl<D: Domain> BzTree<D> {
                 Decision::Supersede(_) | Decision::Add => {}
             }
             if !leaf.has_room(&look, needed) {
-                self.restructure(context, probe, needed)?;
+                let wanted = Wanted { records: *rooms, record_bytes: needed };
+                self.restructure(context, probe, wanted)?;
+                *rooms = (*rooms + 1).min((MAX_ROOM_BYTES / (needed + 8)).max(1));
                 return Ok(Attempt::Again);
             }
             let incarnation = context.pool().incarnation();
@@ -355,7 +370,11 @@ impl<D: Domain> BzTree<D> {
                 // A delete of what is not there was an error above.
                 (None, None) => continue,
             };
-            let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+            let mut operation = context
+                .pmwcas
+                .allocate(context.guard)
+                .inspect_err(|_| Self::abort(context, off, claim.reserved))
+                .map_err(storage)?;
             let prepared = (|| {
                 operation.add_word(off, claim.reserved.0, settled.0)?;
                 for (off, meta) in conflicts.iter() {
@@ -463,8 +482,8 @@ impl<D: Domain> BzTree<D> {
         );
     }
 
-    /// Makes `operation` fail if the leaf was closed since `look`, or a slot claimed, or the record
-    /// `index` deleted in place.
+    /// Makes `operation` fail if the leaf is closed, or a slot was claimed since `look`, or the
+    /// record `index` deleted in place. False if that is so already.
     fn require_unchanged(
         context: Context<'_, '_, D>,
         leaf: &Leaf,
@@ -523,11 +542,12 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
+        let mut no_room = false;
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
             let leaf = self.find_leaf(context, probe);
-            match self.delete_in_leaf(context, leaf, probe) {
+            match self.delete_in_leaf(context, leaf, probe, &mut no_room) {
                 Ok(Attempt::Done(_)) => {
                     self.tidy(context, probe, &leaf);
                     return Ok(true);
@@ -545,20 +565,23 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
+        no_room: &mut bool,
     ) -> Result<Attempt, Error> {
         loop {
             let look = leaf.look(context, probe, None);
             if look.closing.is_some() {
-                context.guard.relieve(|| self.settle_closed(context, probe, 0, &look))?;
+                let settle = || self.settle_closed(context, probe, Wanted::NONE, &look);
+                context.guard.relieve(settle)?;
                 return Ok(Attempt::Again);
             }
             let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
             if look.next == leaf.slots() {
-                let replaced = context.guard.relieve(|| self.restructure(context, probe, 0));
-                return match replaced {
-                    Ok(()) => Ok(Attempt::Again),
-                    Err(_) => self.delete_in_place(context, leaf, probe),
-                };
+                let restructure = || self.restructure(context, probe, Wanted::NONE);
+                *no_room = *no_room || context.guard.relieve(restructure).is_err();
+                if *no_room {
+                    return self.delete_in_place(context, leaf, probe);
+                }
+                return Ok(Attempt::Again);
             }
             let off = leaf.slot_off(look.next);
             let deleted = old.meta.deleted(probe.hash);
