@@ -321,7 +321,7 @@ impl<'run> Run<'run> {
         let chooser = &self.choosers[mix_index];
         let mut slice = self.slice(mix, chooser, threads, round, live.clone());
         let (deleted, inserted) = match mix.work {
-            Work::Load => (0, 0),
+            Work::Load | Work::Batch => (0, 0),
             Work::Insert => (0, batch),
             Work::Delete => (batch, 0),
             Work::Blend(blend) => (0, inserts_of(batch, blend.insert_every, threads as u64)),

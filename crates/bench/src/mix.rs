@@ -39,9 +39,14 @@ pub enum Work {
     Insert,
     /// Deletes records that are there, the oldest first.
     Delete,
+    /// Gets of [`BATCH`] records at once.
+    Batch,
     /// Several kinds of operations by chance.
     Blend(Blend),
 }
+
+/// Records of one operation of [`Work::Batch`].
+pub const BATCH: usize = 16;
 
 /// Shares of operations on records that are there, in hundredths; together they are a hundred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +136,7 @@ impl Mix {
     pub const ALL: &[Self] = &[
         Self::LOAD,
         Self::READ,
+        counted("read16", "gets of 16 records at once", Work::Batch),
         updating("90/10", "90 % gets, 10 % upserts", 90),
         updating("75/25", "75 % gets, 25 % upserts", 75),
         Self::HALF,
@@ -186,6 +192,7 @@ impl Mix {
     pub fn is_counted(&self) -> bool {
         match self.work {
             Work::Load | Work::Insert | Work::Delete => true,
+            Work::Batch => false,
             Work::Blend(blend) => blend.insert_every > 0,
         }
     }

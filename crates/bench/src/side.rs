@@ -32,6 +32,14 @@ pub trait Side: Send + Sync {
     /// Calls `visit` with the value of `key` if it is there; whether it is.
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal>;
 
+    /// Calls `visit` with the index and the value of each of `keys` that is there.
+    fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, &[u8])) -> Result<(), Refusal> {
+        for (index, key) in keys.iter().enumerate() {
+            self.get(key, |value| visit(index, value))?;
+        }
+        Ok(())
+    }
+
     /// Removes a record; false if its key is absent.
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal>;
 

@@ -9,7 +9,7 @@ use crate::chooser::Picked;
 use crate::error::Fault;
 use crate::keys::value_of;
 use crate::machine;
-use crate::mix::{Blend, Scan, Work};
+use crate::mix::{BATCH, Blend, Scan, Work};
 use crate::pace::Pace;
 use crate::record::Buffers;
 use crate::rng::Rng;
@@ -90,6 +90,7 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
                 self.repeat(self.share(), |turn| self.insert(hands, turn))?
             }
             Work::Delete => self.repeat(self.share(), |turn| self.delete(hands, turn))?,
+            Work::Batch => self.repeat(u64::MAX, |_| self.read_batch(hands))?,
             // Nothing is drawn where there is nothing to choose.
             Work::Blend(Blend { reads: 100, insert_every: 0, .. }) => {
                 self.repeat(u64::MAX, |_| {
@@ -205,6 +206,28 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
             })
             .map_err(refused(key, operation))?;
         if is_there { checked } else { Err(records.lost(key, operation)) }
+    }
+
+    #[inline]
+    fn read_batch(&self, hands: &mut Hands) -> Result<(), Fault> {
+        let (operation, records) = ("a get of many", self.slice.records);
+        let numbers: [u64; BATCH] = std::array::from_fn(|_| self.live_key(hands));
+        let keys = numbers.map(|key| hands.buffers.key::<EIGHT>(key).to_vec());
+        let keys: [&[u8]; BATCH] = std::array::from_fn(|index| &keys[index][..]);
+        let (mut checked, mut found) = (Ok(()), 0_u32);
+        self.side
+            .get_many(&keys, |index, value| {
+                found |= 1 << index;
+                let check = records.check_value::<EIGHT>(numbers[index], value, operation);
+                if checked.is_ok() {
+                    checked = check;
+                }
+            })
+            .map_err(refused(numbers[0], operation))?;
+        match numbers.get(found.trailing_ones() as usize) {
+            Some(&lost) => Err(records.lost(lost, operation)),
+            None => checked,
+        }
     }
 
     #[inline]

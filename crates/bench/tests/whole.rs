@@ -88,7 +88,7 @@ fn asked(mix: Mix, keys: KeyChoice) -> Vec<Asked> {
         assert!(side.map.insert_new(&key.to_be_bytes(), &value.to_le_bytes()).unwrap());
     }
     let target = match mix.work {
-        Work::Load | Work::Insert | Work::Blend(_) => 500..550,
+        Work::Load | Work::Insert | Work::Batch | Work::Blend(_) => 500..550,
         Work::Delete => 0..50,
     };
     let chooser = Chooser::new(keys, 500);

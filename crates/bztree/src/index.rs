@@ -68,6 +68,14 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         Ok(self.read_with(key, visit)?.is_some())
     }
 
+    fn read_many(
+        &self,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
+        self.visit_many(keys, visit)
+    }
+
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
     }

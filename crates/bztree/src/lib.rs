@@ -8,7 +8,7 @@
 //! * [`layout`](mod@layout): nodes drawn byte by byte; `meta.rs`: the words of a leaf that change.
 //! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
 //! * `tree.rs`: the descent. `write.rs`: inserts, updates, deletes. `smo.rs`: consolidation,
-//!   split, merge. `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see.
+//!   split, merge. `cursor.rs`: scans. `many.rs`: gets of many keys. `audit.rs`: what `check` and `stat` see.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
 //! changes of a leaf that one word decides, inserts that never wait, leaves without a status,
@@ -22,6 +22,7 @@ mod drop;
 mod index;
 mod layout;
 mod leaf;
+mod many;
 mod meta;
 mod node;
 mod options;

@@ -65,6 +65,23 @@ pub trait RangeIndex: Send + Sync {
     /// long: reclamation waits while it runs.
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error>;
 
+    /// Lends the value of each of `keys` to `visit`, with the key's index in `keys`, in their order;
+    /// `None` if the key is absent. Each key is read for itself, as by [`read`](Self::read), whose
+    /// limits hold for `visit`; an index that can overlaps their waits for memory. After an error,
+    /// any number of the keys may have been visited.
+    fn read_many(
+        &self,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
+        for (index, key) in keys.iter().enumerate() {
+            if !self.read(key, &mut |value| visit(index, Some(value)))? {
+                visit(index, None);
+            }
+        }
+        Ok(())
+    }
+
     /// The value of `key`, copied, or `None` if the key is absent.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut value = None;

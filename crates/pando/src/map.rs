@@ -119,6 +119,33 @@ impl Map {
         Ok(self.index().get(key)?)
     }
 
+    /// The values of `keys`, copied, in their order; `None` for each that is not there. Faster than
+    /// as many calls of [`get`](Self::get), since their waits for memory overlap; each key is read for
+    /// itself, not all at one moment.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"1")?;
+    /// assert_eq!(map.get_many(&[b"aspen", b"beech"])?, [Some(b"1".to_vec()), None]);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let mut values = vec![None; keys.len()];
+        self.read_many(keys, |index, value| values[index] = value.map(<[u8]>::to_vec))?;
+        Ok(values)
+    }
+
+    /// As [`get_many`](Self::get_many), but lends each value to `visit`, with the index of its key.
+    /// Space is not reclaimed in the pool while `visit` runs, so it should be short.
+    pub fn read_many(
+        &self,
+        keys: &[&[u8]],
+        mut visit: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
+        Ok(self.index().read_many(keys, &mut visit)?)
+    }
+
     /// Lends the value of `key` to `visit`, without a copy, and returns what `visit` returns, or
     /// `None` if the key is not there. Space is not reclaimed in the pool while `visit` runs, so
     /// it should be short.

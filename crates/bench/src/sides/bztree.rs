@@ -121,6 +121,16 @@ impl<D: Domain> Side for Tree<D> {
     }
 
     #[inline]
+    fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, &[u8])) -> Result<(), Refusal> {
+        self.tree.read_many(keys, &mut |index, value| {
+            if let Some(value) = value {
+                visit(index, value);
+            }
+        })?;
+        Ok(())
+    }
+
+    #[inline]
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
         Ok(self.tree.remove(key)?)
     }

@@ -1,0 +1,77 @@
+//! Gets of many keys at once.
+//!
+//! A get waits for memory most of its time: for a line of each node on its way, one after the
+//! other. Here the descents of a group of keys take turns, level by level: what one of them is
+//! going to look at is asked for while the others look at theirs. Each key is read for itself, as
+//! by a single get; the answers are not of one moment.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::layout::Link;
+use crate::leaf::{Leaf, Superseded};
+use crate::node::{Context, Inner, Node, Probe, Side};
+use crate::tree::BzTree;
+
+/// Descents that take turns. More would ask for more lines at a time than a core waits for.
+const GROUP: usize = 8;
+
+impl<D: Domain> BzTree<D> {
+    /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
+    /// is absent.
+    pub(crate) fn visit_many(
+        &self,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
+        for key in keys {
+            Self::check_key(key)?;
+        }
+        for (group, keys) in keys.chunks(GROUP).enumerate() {
+            // A guard for each group: reclamation does not wait for all of them.
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let mut probes = [Probe::new(&[]); GROUP];
+            for (probe, key) in probes.iter_mut().zip(keys) {
+                *probe = Probe::new(key);
+            }
+            let leaves = self.find_leaves(context, &probes[..keys.len()]);
+            for (at, (leaf, probe)) in leaves.iter().zip(&probes[..keys.len()]).enumerate() {
+                let index = group * GROUP + at;
+                match Leaf::new(*leaf).get(context, *probe) {
+                    Ok(value) => visit(index, value),
+                    // A block that is gone was superseded or deleted meanwhile: look again.
+                    Err(Superseded) => {
+                        let found =
+                            self.read_with(probe.bytes, |value| visit(index, Some(value)))?;
+                        if found.is_none() {
+                            visit(index, None);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaves for `probes`, in order; behind them, whatever.
+    fn find_leaves(&self, context: Context<'_, '_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
+        let mut nodes = [context.node(context.link(self.root_off())); GROUP];
+        let mut children = [0; GROUP];
+        // All leaves are equally deep below one root.
+        while !nodes[0].is_leaf() {
+            for ((child, node), &probe) in children.iter_mut().zip(&nodes).zip(probes) {
+                let inner = Inner { node: *node };
+                *child = inner.child_off(inner.search(context, probe, Side::Holding));
+            }
+            for (child, _) in children.iter_mut().zip(probes) {
+                *child = context.read(*child);
+                context.prefetch(Link(*child));
+            }
+            for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes) {
+                *node = context.node(Link(child));
+            }
+        }
+        nodes
+    }
+}
