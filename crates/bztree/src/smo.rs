@@ -90,16 +90,18 @@ impl<D: Domain> BzTree<D> {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let look = leaf.look(context, probe, None);
-        if look.closing.is_none() && !leaf.has_room(&look, wanted.record_bytes) {
+        if look.closing.is_none() {
+            if leaf.has_room(&look, wanted.record_bytes) {
+                return Ok(());
+            }
             // Whether there is room for a copy is asked before the leaf is closed: what a full pool
             // refuses, again and again, should leave no trace in it.
             let live = leaf.estimate(context).live_bytes;
             let copy = HEADER_BYTES + live + self.room(wanted).least_bytes();
             let bytes = copy.min(path.leaf.header.node_bytes);
             drop(context.guard.reserve(bytes).map_err(storage)?);
-            self.rebuild(context, &path, wanted)?;
         }
-        Ok(())
+        self.rebuild(context, &path, wanted).map(|_| ())
     }
 
     /// Replaces the leaf of `probe` if it is closed, or opens it, for an operation that met the

@@ -169,7 +169,7 @@ fn a_full_pool_refuses_large_values_and_recovers() {
 }
 
 /// Four threads in a pool that is full all the time: each key has one owner, who knows whether it
-/// is there, whatever was refused. Leaves are frozen and thawed under the others' writes.
+/// is there, whatever was refused. Leaves are closed and opened under the others' writes.
 #[test]
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");

@@ -1,10 +1,10 @@
 //! A thread that pauses before any write of any operation or structure modification, and goes on
 //! after others have changed the tree around it: what it meant to install must not undo what they
-//! did (BzTree: merge with a frozen sibling, merge racing split; trap 7).
+//! did (BzTree: merge with a closed sibling, merge racing split; trap 7).
 //!
 //! For each scenario and each n a thread does the operation and pauses before its n-th write.
 //! Another updates and removes records of the same leaf and its neighbours, and inserts between
-//! them; once with room, once in a pool without any, where a leaf that was frozen is thawed. Then
+//! them; once with room, once in a pool without any, where a leaf that was closed is opened. Then
 //! the first goes on. The tree must hold what both did, and no block may be leaked.
 
 mod common;

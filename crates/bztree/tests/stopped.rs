@@ -1,6 +1,6 @@
 //! A thread that stops for ever before any write of any operation or structure modification holds
 //! nobody up (design section 5; traps: waiting for a dead owner's reservation, a merge with a
-//! frozen sibling).
+//! closed sibling).
 //!
 //! For each scenario and each n a thread does the operation and stops before its n-th write. Two
 //! others then do a bounded number of operations on the same key, on the same leaf, over splits

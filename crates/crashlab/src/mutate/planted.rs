@@ -5,14 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::progress;
 
 /// The bugs, as a person reads them.
 const TEXT: &str = include_str!("planted.txt");
+
+/// How much longer than it was told to a program with a bug may run.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One bug.
 #[derive(Clone, Debug)]
@@ -173,12 +178,10 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<Stri
             command.arg(verb).args(["--seed", &seed.to_string()]);
             command.args(["--minutes", &(minutes / 2.0).to_string()]);
             command.args(&selection);
-            let output = command
-                .env("PANDO_PLANTED", number.to_string())
-                .output()
+            command.env("PANDO_PLANTED", number.to_string());
+            let (is_success, said) = run(&mut command, minutes)
                 .map_err(|error| Failure::trouble("run the program with a bug", error))?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if !is_success {
                 let line = said.lines().find(|line| line.starts_with("pando-crashlab: "));
                 let line = line.unwrap_or("it died").trim_start_matches("pando-crashlab: ");
                 seen = Some(format!("{verb}: {}", super::sites::gist(line)));
@@ -190,6 +193,38 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<Stri
     }
     bar.finish_and_clear();
     Ok(verdicts)
+}
+
+/// Runs the program, which is to take half of `minutes`, to its end: whether it succeeded, and what
+/// it wrote to standard error. A bug may keep it from coming to an end, before there are steps to
+/// be counted; then it is killed.
+fn run(command: &mut Command, minutes: f64) -> std::io::Result<(bool, String)> {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let pipe = child.stderr.take();
+    let reader = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // What was read before a failure is good enough for a report.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut said));
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let start = Instant::now();
+    let limit = Duration::from_secs_f64(minutes * 60.0) + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let said = reader.join().unwrap_or_default();
+    Ok(match status {
+        Some(status) => (status.success(), said),
+        None => (false, "pando-crashlab: it did not come to an end".into()),
+    })
 }
 
 #[cfg(test)]
