@@ -14,9 +14,9 @@ use std::sync::mpsc::channel;
 
 use common::scenario::{self, Answer, Op, Scenario};
 use common::watchdog::within_bounds;
-use common::{Planted, check, dump, plant};
+use common::{Planted, check, dump, plant, take_all};
 use pando_pmem::testing::{CutShort, never_stop, pause_after};
-use pando_pmem::{CreateOptions, Domain, Guard, Pool, Reservation};
+use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
 type WithWriteBack = CutShort<true>;
@@ -35,19 +35,6 @@ fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
     scenario.prepare(&planted.tree);
     planted
-}
-
-/// Everything that the pool can give.
-fn take_all<'guard, 'pool, D: Domain>(
-    guard: &'guard Guard<'pool, D>,
-) -> Vec<Reservation<'guard, 'pool, D>> {
-    let mut taken = Vec::new();
-    for bytes in (1..=512).rev().map(|lines| lines * 64).chain([1 << 16]).rev() {
-        while let Ok(block) = guard.reserve(bytes) {
-            taken.push(block);
-        }
-    }
-    taken
 }
 
 /// What the other does around `key`: the operations, in order.

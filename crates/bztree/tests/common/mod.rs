@@ -14,7 +14,7 @@ use pando_bztree::{BzTree, Options};
 use pando_index::conformance::Subject;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::catalog::MapHeader;
-use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
+use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 use pando_pmwcas::Pmwcas;
 
 /// The one map of the tests' pools.
@@ -148,4 +148,17 @@ impl<D: Domain> Subject for Planted<D> {
     fn check(&self) {
         check(self);
     }
+}
+
+/// Everything that the pool can give.
+pub fn take_all<'guard, 'pool, D: Domain>(
+    guard: &'guard Guard<'pool, D>,
+) -> Vec<Reservation<'guard, 'pool, D>> {
+    let mut taken = Vec::new();
+    for bytes in (1..=512).rev().map(|lines| lines * 64).chain([1 << 16]).rev() {
+        while let Ok(block) = guard.reserve(bytes) {
+            taken.push(block);
+        }
+    }
+    taken
 }
