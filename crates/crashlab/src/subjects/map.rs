@@ -86,7 +86,7 @@ fn number_of(found: &[u8]) -> Result<usize, String> {
 
 /// What a number of a value is hidden in: a word that looks like the metadata of a record, in case
 /// bytes of values are ever taken for that.
-const DISGUISE: u64 = 1 << 60 | 200 << 32 | 8 << 16;
+const DISGUISE: u64 = 2 << 58 | 40 << 32 | 8 << 16;
 
 /// The value that a number stands for: one word, over and over. One in five is long.
 fn value(number: u64) -> Vec<u8> {
@@ -330,6 +330,35 @@ fn near(center: usize, stamp: u64, random: &mut Random) -> Op {
     Op::Key(number, operation)
 }
 
+/// A random operation on the key `number` alone.
+fn upon(number: usize, stamp: u64, random: &mut Random) -> Op {
+    let operation = match random.below(7) {
+        0 | 1 => Operation::Insert(stamp),
+        2 => Operation::Update(stamp),
+        3 => Operation::Upsert(stamp),
+        4 => Operation::Remove,
+        5 => Operation::CompareExchange { expected: number as u64, new: stamp },
+        _ => Operation::Read,
+    };
+    Op::Key(number, operation)
+}
+
+/// Two or three threads, each with one or two operations on the same key.
+fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
+    Setup {
+        prepare: growth()[..24].to_vec(),
+        programs: Box::new(|random| {
+            let number = random.below(64) as usize;
+            let program = |task: u64, random: &mut Random| {
+                let count = 1 + random.below(2);
+                (0..count).map(|step| upon(number, 1_000 * task + step, random)).collect()
+            };
+            let threads = 2 + random.below(2);
+            (1..=threads).map(|task| program(task, random)).collect()
+        }),
+    }
+}
+
 /// One thread does `first`, others random things near it.
 fn around<I: Indexed>(
     prepare: Vec<Op>,
@@ -398,6 +427,7 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         on_keys("delete", |_, _| Operation::Remove),
         on_keys("compare-exchange", |expected, new| Operation::CompareExchange { expected, new }),
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
+        Scenario::new("same-key", 1, on_same_key),
         over("consolidation", Change::Consolidation, growth),
         over("leaf-split", Change::LeafSplit, growth),
         over("inner-split", Change::InnerSplit, growth),
