@@ -196,6 +196,7 @@ impl<D: Domain> BzTree<D> {
                 Kind::Inline | Kind::Pointer | Kind::Deleted | Kind::Aborted => slot += 1,
             }
         }
+        Self::secure_all_slots(context, leaf);
         let off = leaf.gate_off();
         loop {
             let gate = leaf.gate(context);

@@ -279,6 +279,15 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
+    /// Sees to it that no crash forgets that all slots are claimed: what stands in the gate and the
+    /// dead bits counts only then.
+    pub(crate) fn secure_all_slots(context: Context<'_, '_, D>, leaf: &Leaf) {
+        if D::WRITE_BACK {
+            context.pool().word(leaf.slot_off(leaf.slots() - 1)).flush();
+            D::fence();
+        }
+    }
+
     #[inline]
     fn write_record(
         context: Context<'_, '_, D>,
@@ -618,6 +627,7 @@ impl<D: Domain> BzTree<D> {
             return Ok(Attempt::Again);
         }
         let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+        Self::secure_all_slots(context, &leaf);
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
             let gate = leaf.gate(context);
