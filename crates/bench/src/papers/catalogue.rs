@@ -127,7 +127,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         built: Built::Whole(bztree::tables::table_1),
         differs: &[
             "counted, not argued: the descriptors that operations publish are watched",
-            "words that only a compare-and-swap without a descriptor changes are not in it: here that is every change of a single record in place",
+            "words that only a compare-and-swap without a descriptor changes are not in it: here that is every change of a single record but those of values in blocks of their own",
         ],
     },
     Experiment {
