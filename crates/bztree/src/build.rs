@@ -298,3 +298,29 @@ impl<'op> InnerContent<'op> {
         Ok(NewNode { block, link })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_leaf_has_the_slots_and_the_room_that_are_wanted() {
+        for free_bytes in [8, 24, 128, 384, 4096] {
+            for (records, record_bytes) in [(0, 0), (1, 0), (1, 16), (5, 0), (7, 24), (40, 4096)] {
+                let room = Room { free_bytes, wanted: Wanted { records, record_bytes } };
+                for (sorted, each) in [(0, 0), (1, 8), (3, 64), (59, 16), (120, 16), (7, 8192)] {
+                    for added in (0..256).step_by(8) {
+                        let bytes = room.bytes(sorted) + added;
+                        let slots = room.slots(sorted, sorted * each, bytes);
+                        let label = format!("{room:?}, {sorted} of {each} bytes, {bytes} bytes");
+                        assert!(slots >= records.max(1), "{label}: {slots} slots");
+                        let taken = slots * 8 + dead_bytes(sorted, slots);
+                        let left = bytes.checked_sub(taken);
+                        let wanted = records * record_bytes;
+                        assert!(left.is_some_and(|left| left >= wanted), "{label}: {left:?} left");
+                    }
+                }
+            }
+        }
+    }
+}

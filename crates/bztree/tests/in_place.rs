@@ -6,13 +6,13 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use common::scenario::{Answer, Op, inline, pointed, short};
+use common::victim::Victim;
 use common::watchdog::within_bounds;
 use common::{check, dump, plant, small_nodes, take_all};
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::{CutShort, never_stop, pause_after};
+use pando_pmem::testing::CutShort;
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -28,19 +28,9 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     for (key, value) in [(short(1), inline(1)), (short(2), inline(2)), (short(3), pointed(3))] {
         planted.tree.insert(&key, &value).expect("there is room");
     }
-    let ((stopped, stops), (go, goes)) = (channel(), channel());
-    let victim = {
-        let (planted, act, stopped) = (planted.clone(), act.clone(), stopped.clone());
-        std::thread::spawn(move || {
-            pause_after(writes, stopped.clone(), goes);
-            let answer = act.try_run(&planted.tree);
-            never_stop();
-            // The test may have heard of the pause already.
-            let _ = stopped.send(true);
-            answer
-        })
-    };
-    let done = stops.recv().expect("it stops or is done");
+    let (its, op) = (planted.clone(), act.clone());
+    let victim = Victim::pause(writes, move || op.try_run(&its.tree));
+    let done = victim.done;
     let guard = planted.pool.pin().expect("a slot");
     let taken = take_all(&guard);
     let refused = (0..100).find_map(|_| planted.tree.update(&short(2), &inline(4)).err());
@@ -50,9 +40,7 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     assert_eq!(planted.tree.get(act.key()).expect("a get"), None, "{label}");
     drop(taken);
     drop(guard);
-    // If it is done it does not listen.
-    let _ = go.send(());
-    let answer = victim.join().expect("it goes on").expect("there is room again");
+    let answer = victim.go_on().expect("there is room again");
     assert!(matches!(answer, Answer::Done | Answer::Missing), "{label}: {answer:?}");
     let left = dump(&planted.tree);
     assert!(!left.contains_key(act.key()), "{label}: the key came back");

@@ -10,12 +10,12 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use common::scenario::{self, Answer, Op, Scenario};
+use common::victim::Victim;
 use common::watchdog::within_bounds;
 use common::{Planted, check, dump, plant, take_all};
-use pando_pmem::testing::{CutShort, never_stop, pause_after};
+use pando_pmem::testing::CutShort;
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -60,19 +60,9 @@ fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     let label = format!("{}, paused before write {writes}, room: {room:?}", scenario.name);
     let (mut records, _, expected) = scenario.expected();
     let planted = Arc::new(prepared::<D>(scenario));
-    let ((stopped, stops), (go, goes)) = (channel(), channel());
-    let victim = {
-        let (planted, act, stopped) = (planted.clone(), scenario.act.clone(), stopped.clone());
-        std::thread::spawn(move || {
-            pause_after(writes, stopped.clone(), goes);
-            let answer = act.run(&planted.tree);
-            never_stop();
-            // The test may have heard of the pause already.
-            let _ = stopped.send(true);
-            answer
-        })
-    };
-    let done = stops.recv().expect("it stops or is done");
+    let (its, act) = (planted.clone(), scenario.act.clone());
+    let victim = Victim::pause(writes, move || act.run(&its.tree));
+    let done = victim.done;
     let guard = planted.pool.pin().expect("a slot");
     let taken = if room == Room::None { take_all(&guard) } else { Vec::new() };
     for op in around(scenario, scenario.act.key()) {
@@ -86,9 +76,7 @@ fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     }
     drop(taken);
     drop(guard);
-    // If it is done it does not listen.
-    let _ = go.send(());
-    assert_eq!(victim.join().expect("it goes on"), expected, "{label}");
+    assert_eq!(victim.go_on(), expected, "{label}");
     assert_eq!(scenario.act.apply(&mut records), expected, "{label}: the keys are others'");
     assert!(dump(&planted.tree) == records, "{label}: something was undone");
     check(&planted);

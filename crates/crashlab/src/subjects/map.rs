@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use pando_index::conformance::history::{self, Answer, Operation, State};
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
-use pando_pmem::testing::Arena;
+use pando_pmem::testing::refusal::may_refuse;
+use pando_pmem::testing::{Arena, Random};
 use pando_pmem::{Domain, Pool, Volatile};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
-use pando_pmem::testing::Random;
 
 /// Keys that there are.
 const KEYS: usize = 256;
@@ -58,6 +58,10 @@ pub enum Op {
     /// A scan of the keys of numbers from the first up to, not including, the second.
     Scan(usize, usize, Order),
 }
+
+/// The pool was full; nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
 
 /// An index as a subject.
 pub struct Map<I>(std::marker::PhantomData<I>);
@@ -104,7 +108,7 @@ fn value_number(found: &[u8]) -> Result<u64, String> {
 
 impl<I: Indexed> Subject for Map<I> {
     type Op = Op;
-    type Answer = Answer;
+    type Answer = Result<Answer, Refused>;
     type State = State;
     type Open<D: Domain> = Open<I, D>;
 
@@ -130,33 +134,46 @@ impl<I: Indexed> Subject for Map<I> {
         None
     }
 
-    fn after(state: &State, op: &Op, answer: Option<&Answer>) -> Option<State> {
+    fn after(
+        state: &State,
+        op: &Op,
+        answer: Option<&Result<Answer, Refused>>,
+    ) -> Option<State> {
         let operation = match op {
             Op::Key(_, operation) => *operation,
             Op::Scan(..) => Operation::Read,
         };
         let (given, next) = history::apply(operation, *state);
-        answer.is_none_or(|answer| *answer == given).then_some(next)
+        match answer {
+            Some(Err(Refused)) => Some(*state),
+            Some(Ok(answer)) => (*answer == given).then_some(next),
+            None => Some(next),
+        }
     }
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
-    fn on_key(&self, key: &[u8], operation: Operation) -> Answer {
-        let written = |answer: Result<(), Error>| match answer {
-            Ok(()) => Answer::Done,
-            Err(Error::KeyExists) => Answer::KeyExists,
-            Err(Error::KeyNotFound) => Answer::KeyNotFound,
-            Err(Error::ValueMismatch) => Answer::ValueMismatch,
-            Err(error) => panic!("{operation:?}: {error}"),
-        };
+    fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
         let fail = |error: Error| -> ! { panic!("{operation:?}: {error}") };
-        match operation {
-            Operation::Insert(new) => written(self.0.insert(key, &value(new))),
-            Operation::Update(new) => written(self.0.update(key, &value(new))),
+        // Only what writes a value may be refused: removes and reads need no room.
+        let refused = |error: Error| match error {
+            Error::Storage(_) if may_refuse() => Err(Refused),
+            error => fail(error),
+        };
+        let written = |answer: Result<(), Error>| match answer {
+            Ok(()) => Ok(Answer::Done),
+            Err(Error::KeyExists) => Ok(Answer::KeyExists),
+            Err(Error::KeyNotFound) => Ok(Answer::KeyNotFound),
+            Err(Error::ValueMismatch) => Ok(Answer::ValueMismatch),
+            Err(error) => refused(error),
+        };
+        Ok(match operation {
+            Operation::Insert(new) => return written(self.0.insert(key, &value(new))),
+            Operation::Update(new) => return written(self.0.update(key, &value(new))),
             Operation::Upsert(new) => match self.0.upsert(key, &value(new)) {
                 Ok(Upserted::Inserted) => Answer::Inserted,
                 Ok(Upserted::Updated) => Answer::Updated,
-                Err(error) => fail(error),
+                Err(error) => return refused(error),
             },
             Operation::Read => {
                 let found = self.0.get(key).unwrap_or_else(|error| fail(error));
@@ -167,9 +184,9 @@ impl<I: Indexed, D: Domain> Open<I, D> {
                 Answer::Removed(self.0.remove(key).unwrap_or_else(|error| fail(error)))
             }
             Operation::CompareExchange { expected, new } => {
-                written(self.0.compare_exchange(key, &value(expected), &value(new)))
+                return written(self.0.compare_exchange(key, &value(expected), &value(new)));
             }
-        }
+        })
     }
 
     /// The records from one key up to, not including, another, by number; checks their order.
@@ -203,7 +220,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
                 // A read of each key in the range, at some instant of the scan.
                 let read = |number| {
                     let state = found.get(&number).copied().flatten();
-                    (number, Op::Key(number, Operation::Read), Answer::Found(state))
+                    (number, Op::Key(number, Operation::Read), Ok(Answer::Found(state)))
                 };
                 (from..to).map(read).collect()
             }
@@ -218,7 +235,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         // Scans have seen all of them; some are looked for, too.
         for (&number, &state) in ascending.iter().step_by(3) {
             let found = self.on_key(&key(number), Operation::Read);
-            if found != Answer::Found(state) {
+            if found != Ok(Answer::Found(state)) {
                 return Err(format!("key {number} is {state:?} by a scan and {found:?} by a get"));
             }
         }
@@ -239,13 +256,13 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         let fresh: BTreeSet<usize> = scattered.chain(dense).copied().collect();
         for &number in &fresh {
             let done = self.on_key(&key(number), Operation::Insert(number as u64));
-            if done != Answer::Done {
+            if done != Ok(Answer::Done) {
                 return Err(format!("key {number} is absent, and its insert answers {done:?}"));
             }
         }
         for &number in &fresh {
             let done = self.on_key(&key(number), Operation::Remove);
-            if done != Answer::Removed(true) {
+            if done != Ok(Answer::Removed(true)) {
                 return Err(format!("key {number} was inserted, and its remove answers {done:?}"));
             }
         }
@@ -384,6 +401,30 @@ fn around<I: Indexed>(
     }
 }
 
+/// From the brink of a change on, two or three threads that mostly remove keys near by.
+fn removes<I: Indexed>(change: Change, ops: &[Op]) -> Setup<Map<I>> {
+    let brinks = brinks::<I>(ops);
+    let brink = brinks.into_iter().find(|(known, _)| *known == change);
+    let (_, index) = brink.expect("operations that bring the change about");
+    let (Op::Key(center, _) | Op::Scan(center, ..)) = ops[index];
+    Setup {
+        prepare: ops[..index].to_vec(),
+        programs: Box::new(move |random| {
+            let program = |task: u64, random: &mut Random| {
+                let one = |step, random: &mut Random| match random.below(3) {
+                    0 => near(center, 1_000 * task + step, random),
+                    _ => {
+                        let number = center.saturating_sub(4) + random.below(9) as usize;
+                        Op::Key(number.min(KEYS - 1), Operation::Remove)
+                    }
+                };
+                (0..2 + random.below(3)).map(|step| one(step, random)).collect()
+            };
+            (1..=2 + random.below(2)).map(|task| program(task, random)).collect()
+        }),
+    }
+}
+
 /// Inserts, scattered, so that nodes everywhere fill up; every second key stays free.
 fn growth() -> Vec<Op> {
     (0..KEYS / 2).map(|index| insert(index * 89 % (KEYS / 2) * 2)).collect()
@@ -429,6 +470,8 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
         Scenario::new("same-key", 1, on_same_key),
         over("consolidation", Change::Consolidation, growth),
+        Scenario::new("full-pool", 1, || removes(Change::Consolidation, &growth()))
+            .short_of_blocks(4),
         over("leaf-split", Change::LeafSplit, growth),
         over("inner-split", Change::InnerSplit, growth),
         over("root-split", Change::RootSplit, growth),

@@ -97,6 +97,9 @@ pub struct Scenario<S: Subject> {
     pub name: &'static str,
     /// How many switches between threads are few enough to try all.
     pub preemptions: u32,
+    /// Of how many blocks at most the threads get some, by chance, before the pool refuses more;
+    /// as many as they want if there is no number.
+    pub granted: Option<u64>,
     setup: Box<dyn FnOnce() -> Setup<S>>,
 }
 
@@ -107,7 +110,12 @@ impl<S: Subject> Scenario<S> {
         preemptions: u32,
         setup: impl FnOnce() -> Setup<S> + 'static,
     ) -> Self {
-        Self { name, preemptions, setup: Box::new(setup) }
+        Self { name, preemptions, granted: None, setup: Box::new(setup) }
+    }
+
+    /// The same in a pool that is full, or will be after fewer blocks than `granted`.
+    pub fn short_of_blocks(self, granted: u64) -> Self {
+        Self { granted: Some(granted), ..self }
     }
 
     /// How it begins.

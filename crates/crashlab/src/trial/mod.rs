@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use pando_index::conformance::history::{Event, explains};
 use pando_pmem::Pool;
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{Arena, Random};
 
 use self::playback::{Playback, draw_cuts, lay_out, words_of};
@@ -115,6 +116,7 @@ type History<S> = Arc<Mutex<Vec<Happened<S>>>>;
 pub struct Lab<S: Subject, const WRITE_BACK: bool> {
     name: &'static str,
     preemptions: u32,
+    granted: Option<u64>,
     programs: Programs<S>,
     arena: Rc<Arena>,
     /// The prepared pool.
@@ -131,7 +133,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     pub fn new(scenario: Scenario<S>) -> Result<Self, String> {
         let arena = Rc::new(Arena::new(S::POOL_BYTES).map_err(|error| error.to_string())?);
         listen();
-        let (name, preemptions) = (scenario.name, scenario.preemptions);
+        let Scenario { name, preemptions, granted, .. } = scenario;
         let setup = scenario.set_up();
         let prepared = attempt(|| {
             run_as(0, || {
@@ -147,7 +149,17 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         let initial = prepared?.unwrap_or_default();
         let base = words_of(&arena);
         let programs = setup.programs;
-        Ok(Self { name, preemptions, programs, arena, base, initial, recorder: None, medium: None })
+        Ok(Self {
+            name,
+            preemptions,
+            granted,
+            programs,
+            arena,
+            base,
+            initial,
+            recorder: None,
+            medium: None,
+        })
     }
 
     fn open(&self) -> Result<S::Open<LabDomain<WRITE_BACK>>, String> {
@@ -155,10 +167,11 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         S::open(pool.map_err(|error| error.to_string())?)
     }
 
-    /// Runs the programs; what happened, and the log.
+    /// Runs the programs, with no more blocks than `granted`; what happened, and the log.
     fn record(
         &self,
         programs: &[Vec<S::Op>],
+        granted: Option<u64>,
         tally: &mut Tally,
     ) -> Result<(Vec<Happened<S>>, Vec<Entry>), String> {
         set_mode(Mode::Record, PATIENCE);
@@ -182,9 +195,15 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
                 });
             })
         };
-        let threads: Vec<_> = programs.iter().enumerate().map(spawn).collect();
-        for thread in threads {
-            thread.join().map_err(|_| "a logical thread panicked")?;
+        let work = || {
+            let threads: Vec<_> = programs.iter().enumerate().map(spawn).collect();
+            let joined = threads.into_iter().map(|thread| thread.join().map_err(drop));
+            joined.collect::<Result<(), ()>>().map_err(|()| "a logical thread panicked")
+        };
+        // All logical threads are this one.
+        match granted {
+            Some(granted) => refuse(Resource::Block, granted, u64::MAX, work).0?,
+            None => work()?,
         }
         set_mode(Mode::Idle, 0);
         if let Some(found) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -363,9 +382,10 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     ) -> Result<(), String> {
         let mut random = Random::new(plan.seed);
         let programs = (self.programs)(&mut random);
+        let granted = self.granted.map(|most| random.below(most));
         let recorder = self.recorder.take();
         install(Some(recorder.unwrap_or_else(|| Recorder::new(Rc::clone(&self.arena)))));
-        let result = self.record(&programs, tally).and_then(|(happened, log)| {
+        let result = self.record(&programs, granted, tally).and_then(|(happened, log)| {
             self.restore();
             work(self, &mut random, &happened, &log, tally)
         });
@@ -379,7 +399,9 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         result.map_err(|what| {
             let list = programs.iter().enumerate();
             let list = list.map(|(task, ops)| format!("  thread {}: {ops:?}\n", task + 1));
-            format!("{}, {what}\nprograms:\n{}", self.name(), list.collect::<String>())
+            let blocks = granted.map(|granted| format!("blocks: {granted}\n"));
+            let list: String = list.chain(blocks).collect();
+            format!("{}, {what}\nprograms:\n{list}", self.name())
         })
     }
 }

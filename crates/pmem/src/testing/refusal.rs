@@ -40,6 +40,11 @@ pub fn refuse<R>(
     (result, left < count)
 }
 
+/// Whether requests of this thread may be refused: it is within [`refuse`].
+pub fn may_refuse() -> bool {
+    PLAN.get().is_some()
+}
+
 /// Whether this request is refused.
 pub(crate) fn is_refused(resource: Resource) -> bool {
     let Some(plan) = PLAN.get().filter(|plan| plan.resource == resource) else { return false };
