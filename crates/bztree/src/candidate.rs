@@ -98,24 +98,16 @@ impl Leaf {
         any_dead
     }
 
-    /// The sorted record `index`; `any_dead` says whether records were found deleted in place.
+    /// The sorted record `index`, whether it was deleted in place or not.
     #[inline(always)]
-    pub(crate) fn sorted_candidate<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        index: u64,
-        any_dead: bool,
-    ) -> Candidate {
-        let mut meta = self.sorted_meta(context, index);
-        if any_dead {
-            meta = self.unless_dead(context, index, meta);
-        }
-        Candidate { index, ..Candidate::new(context, self, meta) }
+    fn sorted_candidate<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Candidate {
+        Candidate { index, ..Candidate::new(context, self, self.sorted_meta(context, index)) }
     }
 
     /// The live records, ascending: of each key the newest settled record, if it is visible.
     ///
-    /// As they were at one moment; but what is deleted in place meanwhile may be in or out.
+    /// They are those of one moment, but what is deleted in place meanwhile may be in or out. Of a
+    /// leaf that was closed before, they are final.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
         let mut slots = Vec::with_capacity(self.slots() as usize);
         self.snapshot(context, &mut slots);
@@ -156,11 +148,11 @@ impl Leaf {
             let found = search_numbers(words, at, stride, count, candidate.prefix, false, |_| {});
             let position = start + found;
             let equal = position < end
-                && self.sorted_candidate(context, position, false).prefix == candidate.prefix;
+                && self.sorted_candidate(context, position).prefix == candidate.prefix;
             return (position, equal);
         }
         let compare =
-            |index| self.sorted_candidate(context, index, false).compare(context, self, candidate);
+            |index| self.sorted_candidate(context, index).compare(context, self, candidate);
         let (mut low, mut high) = (start, end);
         while low < high {
             let middle = low.midpoint(high);
@@ -182,10 +174,7 @@ impl Leaf {
         any_dead: bool,
     ) {
         let record = |index| {
-            let mut meta = self.sorted_meta(context, index);
-            if any_dead {
-                meta = self.unless_dead(context, index, meta);
-            }
+            let meta = self.sorted_unless_dead(context, index, any_dead);
             LiveRecord { meta, off: self.node.off + meta.offset() }
         };
         if any_dead {

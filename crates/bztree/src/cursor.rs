@@ -323,8 +323,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         }
         let order = self.order;
         let take = |index| {
-            let meta = leaf.sorted_meta(context, index);
-            let meta = if any_dead { leaf.unless_dead(context, index, meta) } else { meta };
+            let meta = leaf.sorted_unless_dead(context, index, any_dead);
             self.take(context, leaf, meta)
         };
         match order {

@@ -29,7 +29,7 @@ impl<D: Domain> BzTree<D> {
                 continue;
             }
             let leaf = Leaf::new(root);
-            let closing = Self::close(context, &leaf);
+            let closing = leaf.close(context);
             if !leaf.live_records(context).is_empty() {
                 guard.relieve(|| self.tidy_empty(context, Probe::new(&[])))?;
                 continue;

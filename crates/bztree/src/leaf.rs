@@ -12,8 +12,9 @@
 //!   first of them, since none behind that was settled then.
 //! * If it found none, S was the newest at the moment when it came to an empty slot, or to the end.
 //!
-//! A scan wants all keys as they were at one moment. It reads the slots until they did not change
-//! from one pass to the next, which ends soon: a slot changes three times at most.
+//! A scan takes what a leaf holds, for each batch anew, as it was at one moment. It reads the slots
+//! until they did not change from one pass to the next, which ends soon: a slot changes three times
+//! at most. (Values in blocks of their own are read after that, each as it is then.)
 //!
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
 //! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
@@ -139,7 +140,7 @@ impl Leaf {
         (0..words).map(|word| u64::from(context.read(first + word * 8).count_ones())).sum()
     }
 
-    /// `meta`, of record `index`, or that it was deleted, if it was in place.
+    /// `meta`, of record `index`, or that it was deleted, if that was in place.
     pub fn unless_dead<D: Domain>(
         &self,
         context: Context<'_, '_, D>,
@@ -159,6 +160,18 @@ impl Leaf {
             return Meta::visible(offset, 0, 8, shape.record_bytes, false);
         }
         Meta(context.fixed(self.node.off + HEADER_BYTES + index * 8))
+    }
+
+    /// The same; `any_dead` says whether records were found deleted in place.
+    #[inline(always)]
+    pub fn sorted_unless_dead<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        index: u64,
+        any_dead: bool,
+    ) -> Meta {
+        let meta = self.sorted_meta(context, index);
+        if any_dead { self.unless_dead(context, index, meta) } else { meta }
     }
 
     /// The key of a settled record.
@@ -279,11 +292,36 @@ impl Leaf {
         self.has_key(context, meta, probe).then_some(Settled { index, meta })
     }
 
-    /// What the slot that holds `word` is, if it may be of the key; made durable if it is. Empty
-    /// if nobody has claimed it.
+    /// One pass over the claimed slots before `end`, upwards; how many these are. Lends `visit` the
+    /// metadata of each, and whether it may be of `pattern`; if it may, it is settled durably, or
+    /// not settled.
     #[inline(always)]
-    fn resolve<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64, word: u64) -> Meta {
-        if word & CONTROL_BITS == 0 { Meta(word) } else { self.slot(context, slot) }
+    fn pass<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        pattern: u64,
+        end: u64,
+        mut visit: impl FnMut(u64, Meta, bool),
+    ) -> u64 {
+        let words = context.words(&self.node);
+        let first = self.slots_at() / 8;
+        for slot in 0..end {
+            // Acquire: the record was written before the slot was settled.
+            let word = words.load(first + slot, Ordering::Acquire);
+            if word == 0 {
+                return slot;
+            }
+            if !Meta(word).may_match(pattern) && word & CONTROL_BITS == 0 {
+                visit(slot, Meta(word), false);
+                continue;
+            }
+            let meta = if word & CONTROL_BITS == 0 { Meta(word) } else { self.slot(context, slot) };
+            if meta == Meta::EMPTY {
+                return slot;
+            }
+            visit(slot, meta, true);
+        }
+        end
     }
 
     /// The newest settled record of the key, which may be deleted.
@@ -293,31 +331,14 @@ impl Leaf {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
     ) -> Option<Settled> {
-        let words = context.words(&self.node);
-        let first = self.slots_at() / 8;
         let pattern = Meta::pattern(probe.hash, probe.bytes.len() as u64);
         let mut newest = None;
-        let mut full = true;
-        for slot in 0..self.slots() {
-            // Acquire: the record was written before the slot was settled.
-            let word = words.load(first + slot, Ordering::Acquire);
-            if word == 0 {
-                full = false;
-                break;
-            }
-            if !Meta(word).may_match(pattern) && word & CONTROL_BITS == 0 {
-                continue;
-            }
-            let meta = self.resolve(context, slot, word);
-            if meta == Meta::EMPTY {
-                full = false;
-                break;
-            }
-            if meta.is_settled() && self.has_key(context, meta, probe) {
+        let claimed = self.pass(context, pattern, self.slots(), |slot, meta, may_match| {
+            if may_match && meta.is_settled() && self.has_key(context, meta, probe) {
                 newest = Some(Settled { index: self.sorted() + slot, meta });
             }
-        }
-        self.newest(context, probe, newest, full)
+        });
+        self.newest(context, probe, newest, claimed == self.slots())
     }
 
     /// The newest settled record of the key: that of the slots, or the sorted one; `full` says
@@ -347,45 +368,31 @@ impl Leaf {
         probe: Probe<'_>,
         own: Option<u64>,
     ) -> Look {
-        let words = context.words(&self.node);
-        let first = self.slots_at() / 8;
         let key_bytes = probe.bytes.len() as u64;
         let pattern = Meta::pattern(probe.hash, key_bytes);
         let (mut newest, mut in_doubt) = (None, false);
         let mut bottom = self.node.shape.sorted_at;
-        let end = own.unwrap_or(self.slots());
         let mut last = Meta::EMPTY;
-        let mut slot = 0;
-        while slot < end {
-            // Acquire: as in `find`.
-            let mut word = words.load(first + slot, Ordering::Acquire);
-            if word == 0 {
-                break;
-            }
-            if Meta(word).may_match(pattern) || word & CONTROL_BITS != 0 {
-                let meta = self.resolve(context, slot, word);
-                if meta == Meta::EMPTY {
-                    break;
-                }
+        let end = own.unwrap_or(self.slots());
+        let next = self.pass(context, pattern, end, |slot, meta, may_match| {
+            if may_match {
                 if meta.is_settled() && self.has_key(context, meta, probe) {
                     newest = Some(Settled { index: self.sorted() + slot, meta });
                 } else {
                     let incarnation = context.pool().incarnation();
                     in_doubt |= meta.may_become(incarnation, probe.hash, key_bytes);
                 }
-                word = meta.0;
             }
-            last = Meta(word);
-            bottom -= last.padded_bytes();
-            slot += 1;
-        }
+            last = meta;
+            bottom -= meta.padded_bytes();
+        });
         if own.is_none() {
             // Where the next record will stand.
             context.pool().word(self.node.off + bottom - 8).prefetch_for_write();
         }
-        let full = slot == self.slots();
+        let full = next == self.slots();
         let closing = if last.is_closed() {
-            Some((self.slot_off(slot - 1), last.0))
+            Some((self.slot_off(next - 1), last.0))
         } else if full {
             let gate = self.gate(context);
             gate.is_closed().then_some((self.gate_off(), gate.0))
@@ -393,7 +400,7 @@ impl Leaf {
             None
         };
         let newest = self.newest(context, probe, newest, full);
-        Look { newest, in_doubt, next: slot, bottom, closing }
+        Look { newest, in_doubt, next, bottom, closing }
     }
 
     /// Whether a record of `needed` bytes finds a slot and a place.

@@ -7,8 +7,10 @@
 //!
 //! * [`layout`](mod@layout): nodes drawn byte by byte; `meta.rs`: the words of a leaf that change.
 //! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
-//! * `tree.rs`: the descent. `write.rs`: inserts, updates, deletes. `smo.rs`: consolidation,
-//!   split, merge. `cursor.rs`: scans. `many.rs`: gets of many keys. `audit.rs`: what `check` and `stat` see.
+//! * `tree.rs`: the descent. `cursor.rs`: scans. `many.rs`: gets of many keys.
+//! * `claim.rs`: claims of a leaf's slots, and its closing. `write.rs`: inserts and updates;
+//!   `delete.rs`: deletes. `smo.rs`: consolidation, split, merge; `install.rs`: how that is put in
+//!   place. `audit.rs`: what `check` and `stat` see.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
 //! changes of a leaf that one word decides, inserts that never wait, leaves without a status,
@@ -17,9 +19,12 @@
 mod audit;
 mod build;
 mod candidate;
+mod claim;
 mod cursor;
+mod delete;
 mod drop;
 mod index;
+mod install;
 mod layout;
 mod leaf;
 mod many;

@@ -57,19 +57,20 @@ impl<D: Domain> BzTree<D> {
     /// The leaves for `probes`, in order; behind them, whatever.
     fn find_leaves(&self, context: Context<'_, '_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
         let mut nodes = [context.node(context.link(self.root_off())); GROUP];
-        let mut children = [0; GROUP];
+        let mut child_offs = [0; GROUP];
+        let mut children = [Link(0); GROUP];
         // All leaves are equally deep below one root.
         while !nodes[0].is_leaf() {
-            for ((child, node), &probe) in children.iter_mut().zip(&nodes).zip(probes) {
+            for ((off, node), &probe) in child_offs.iter_mut().zip(&nodes).zip(probes) {
                 let inner = Inner { node: *node };
-                *child = inner.child_off(inner.search(context, probe, Side::Holding));
+                *off = inner.child_off(inner.search(context, probe, Side::Holding));
             }
-            for (child, _) in children.iter_mut().zip(probes) {
-                *child = context.read(*child);
-                context.prefetch(Link(*child));
+            for ((child, &off), _) in children.iter_mut().zip(&child_offs).zip(probes) {
+                *child = context.link(off);
+                context.prefetch(*child);
             }
             for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes) {
-                *node = context.node(Link(child));
+                *node = context.node(child);
             }
         }
         nodes

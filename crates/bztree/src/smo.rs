@@ -3,18 +3,12 @@
 //!
 //! # Protocol
 //!
-//! A *leaf* is closed first, by one CAS that nobody flushes: its first empty slot becomes *closed*,
-//! or, if there is none, its gate does. No slot behind it can be claimed after that; those before
-//! it that are in progress are aborted; then the leaf's records are final, and whoever comes by may
-//! copy them. What replaces it is built from the copy and put in place by one PMwCAS; the first
-//! wins, the others look again. A crash between closing and installing leaves a closed leaf, or
-//! not even that; the next writer to come by replaces it.
-//!
-//! If there is no room to replace it, the leaf is *opened* again, so that a full pool still takes
-//! deletes and what fits its leaves: the closed slot becomes *aborted*, and later ones can be
-//! claimed; a closed gate opens with a version that it never had. The PMwCAS that replaces a leaf
-//! takes the word that closed it, from *closed* to *replaced*, which nobody opens. So of an opening
-//! and an installation from the same closing only one succeeds.
+//! A *leaf* is closed first (`claim.rs`); then its records are final, and whoever comes by may copy
+//! them. What replaces it is built from the copy and put in place by one PMwCAS, which takes the
+//! word that closed the leaf from *closed* to *replaced*; the first wins, the others look again.
+//! A crash between closing and installing leaves a closed leaf, or not even that; the next writer
+//! to come by replaces it. If there is no room to replace it, it is opened again, so that a full
+//! pool still takes deletes and what fits its leaves.
 //!
 //! An *inner node* changes in two ways: a child is replaced in place, which raises the version in
 //! its status; or the node is replaced, which freezes it. Both take its status as a word of the
@@ -44,38 +38,13 @@ use pando_pmwcas::{Descriptor, Policy};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
 use crate::candidate::LiveRecord;
-use crate::layout::{HEADER_BYTES, InnerStatus, Link};
-use crate::leaf::{Estimate, Leaf, Look};
-use crate::meta::{Gate, Kind, Meta};
+use crate::claim::Closing;
+use crate::install::{Anchor, Gone, Outcome, Parent, Progress, Unprepared};
+use crate::layout::{HEADER_BYTES, Link};
+use crate::leaf::{Estimate, Leaf};
+use crate::meta::Meta;
 use crate::node::{Context, Inner, Probe};
 use crate::tree::{BzTree, Path, Step, storage};
-
-/// Where a node hangs: the word that names it, and the status that must not have changed.
-#[derive(Clone, Copy)]
-enum Anchor {
-    Root,
-    Child { inner: Inner, child: u64, status: InnerStatus },
-}
-
-/// An inner node that is to be replaced: its status before it was read, and what it holds.
-struct Parent<'op> {
-    inner: Inner,
-    status: InnerStatus,
-    content: InnerContent<'op>,
-    /// Which of its children is the subject.
-    child: usize,
-}
-
-/// The outcome of one attempt at a modification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    /// The tree changed, by this thread or another.
-    Changed,
-    /// Nothing was to be done.
-    Nothing,
-}
-
-type Outcome = Result<Progress, Error>;
 
 impl<D: Domain> BzTree<D> {
     /// Makes room for the `wanted` records in the leaf of `probe`, if there is none. One step; the
@@ -104,26 +73,19 @@ impl<D: Domain> BzTree<D> {
         self.rebuild(context, &path, wanted).map(|_| ())
     }
 
-    /// Replaces the leaf of `probe` if it is closed, or opens it, for an operation that met the
-    /// closed leaf of `met`. Lack of room is none of its business if that leaf could be opened.
+    /// Replaces the leaf of `probe`, if it is closed, or opens it. That there is no room to replace
+    /// it is none of the business of an operation that came by.
     #[cold]
     pub(crate) fn settle_closed(
         &self,
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         wanted: Wanted,
-        met: &Look,
-    ) -> Result<(), Error> {
+    ) {
         let path = self.find_path(context, probe);
-        let Some(closing) = Leaf::new(path.leaf).look(context, probe, None).closing else {
-            return Ok(());
-        };
-        let settled = self.rebuild(context, &path, wanted);
-        let (off, word) = closing;
-        let is_stuck = met.closing == Some(closing) && context.read(off) == word;
-        match settled {
-            Err(error) if is_stuck => Err(error),
-            _ => Ok(()),
+        if Leaf::new(path.leaf).look(context, probe, None).closing.is_some() {
+            // A leaf that was not replaced is open again, whatever the reason.
+            let _ = self.rebuild(context, &path, wanted);
         }
     }
 
@@ -170,70 +132,13 @@ impl<D: Domain> BzTree<D> {
         Ok(())
     }
 
-    /// Closes the leaf: no record of it changes after that.
-    pub(crate) fn close(context: Context<'_, '_, D>, leaf: &Leaf) -> Closing {
-        let swap = |off: u64, from: u64, to: u64| {
-            context.pmwcas.compare_exchange_undurable(context.guard, off, from, to)
-        };
-        let mut slot = 0;
-        while slot < leaf.slots() {
-            let off = leaf.slot_off(slot);
-            let meta = leaf.slot(context, slot);
-            match meta.kind() {
-                Kind::Empty => {
-                    Self::secure_slots_before(context, leaf, slot);
-                    if swap(off, meta.0, Meta::CLOSED.0).is_ok() {
-                        return Closing::Slot { off, meta: Meta::CLOSED };
-                    }
-                }
-                Kind::Reserved => {
-                    if swap(off, meta.0, meta.aborted().0).is_ok() {
-                        slot += 1;
-                    }
-                }
-                // A leaf that was replaced hangs nowhere any more: nothing will come of this.
-                Kind::Closed | Kind::Replaced => return Closing::Slot { off, meta },
-                Kind::Inline | Kind::Pointer | Kind::Deleted | Kind::Aborted => slot += 1,
-            }
-        }
-        Self::secure_all_slots(context, leaf);
-        let off = leaf.gate_off();
-        loop {
-            let gate = leaf.gate(context);
-            if gate.is_closed() {
-                return Closing::Gate { off, gate };
-            }
-            if swap(off, gate.0, gate.closed().0).is_ok() {
-                return Closing::Gate { off, gate: gate.closed() };
-            }
-        }
-    }
-
-    /// Undoes `close`, unless the leaf was replaced or opened since.
-    fn reopen(context: Context<'_, '_, D>, closing: Closing) {
-        let (off, closed, _) = closing.words();
-        let opened = match closing {
-            Closing::Slot { meta, .. } if meta.kind() == Kind::Closed => meta.aborted().0,
-            Closing::Gate { gate, .. } if !gate.is_replaced() => gate.opened().0,
-            _ => return,
-        };
-        // A failure says that another thread has settled the matter.
-        let _ = context.pmwcas.compare_exchange_undurable(context.guard, off, closed, opened);
-    }
-
-    /// Makes the operation replace the closed leaf, and no other state of it.
-    fn seal(operation: &mut Descriptor<'_, '_, D>, closing: Closing) -> pando_pmwcas::Result<()> {
-        let (off, closed, replaced) = closing.words();
-        operation.add_word(off, closed, replaced)
-    }
-
     /// Closes the leaf at the end of `path` and replaces it by one, by two, or together with a
     /// neighbour by one, as its content wants. Opens it if there is no room for that.
     fn rebuild(&self, context: Context<'_, '_, D>, path: &Path, wanted: Wanted) -> Outcome {
         let leaf = Leaf::new(path.leaf);
-        let closing = Self::close(context, &leaf);
+        let closing = leaf.close(context);
         self.replace(context, path, (&leaf, closing), wanted)
-            .inspect_err(|_| Self::reopen(context, closing))
+            .inspect_err(|_| closing.reopen(context))
     }
 
     fn replace(
@@ -280,7 +185,7 @@ impl<D: Domain> BzTree<D> {
         let copy = build::leaf(context, records, self.room(wanted)).map_err(storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
-            Self::seal(&mut operation, closing)?;
+            closing.seal(&mut operation)?;
             let entry = self.hang(&mut operation, anchor, path.leaf.link)?;
             Self::give(&mut operation, entry, copy);
             Ok(())
@@ -317,7 +222,7 @@ impl<D: Domain> BzTree<D> {
             path.leaf.link,
             parent,
             (left, first.key(context), right_block),
-            |operation| Self::seal(operation, closing),
+            |operation| closing.seal(operation),
         )
     }
 
@@ -448,7 +353,7 @@ impl<D: Domain> BzTree<D> {
         };
         let partner = partner as usize;
         let neighbour = Leaf::new(context.node(parent.content.children[partner]));
-        let other = Self::close(context, &neighbour);
+        let other = neighbour.close(context);
         let others = neighbour.live_records(context);
         let all: Vec<_> = if partner < parent.child {
             others.iter().chain(records).copied().collect()
@@ -459,11 +364,11 @@ impl<D: Domain> BzTree<D> {
         let free = u64::from(self.options().free_bytes);
         let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free;
         if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
-            Self::reopen(context, other);
+            other.reopen(context);
             return Ok(Progress::Nothing);
         }
         let merged = build::leaf(context, &all, self.room(Wanted::NONE))
-            .inspect_err(|_| Self::reopen(context, other))
+            .inspect_err(|_| other.reopen(context))
             .map_err(storage)?;
         let left = parent.child.min(partner);
         parent.content.merge_children(left, merged.link);
@@ -475,11 +380,11 @@ impl<D: Domain> BzTree<D> {
             merged,
             [path.leaf.link, neighbour.node.link],
             |operation| {
-                Self::seal(operation, closing)?;
-                Self::seal(operation, other)
+                closing.seal(operation)?;
+                other.seal(operation)
             },
         )
-        .inspect_err(|_| Self::reopen(context, other))
+        .inspect_err(|_| other.reopen(context))
     }
 
     /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the
@@ -605,130 +510,10 @@ impl<D: Domain> BzTree<D> {
         })();
         Self::run(operation, prepared)
     }
-
-    /// Reads an inner node: the status first, so that the copy is exact if the status still is
-    /// the same at installation.
-    fn read_parent<'op>(context: Context<'op, '_, D>, step: Step) -> Parent<'op> {
-        let status = step.inner.status(context);
-        let content = InnerContent::read(context, step.inner);
-        Parent { inner: step.inner, status, content, child: step.child as usize }
-    }
-
-    /// The parent of the node `link` at `level` of `path`; none if that is the root.
-    fn parent<'op>(
-        &self,
-        context: Context<'op, '_, D>,
-        path: &Path,
-        level: usize,
-        link: Link,
-    ) -> Result<Option<Parent<'op>>, Gone> {
-        let Some(above) = level.checked_sub(1) else {
-            return if context.link(self.root_off()) == link { Ok(None) } else { Err(Gone) };
-        };
-        let step = path.at(above).ok_or(Gone)?;
-        let parent = Self::read_parent(context, step);
-        let holds = parent.content.children.get(parent.child) == Some(&link);
-        if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
-    }
-
-    /// Where the node `link` at `level` of `path` hangs now; `None` if not where the path says.
-    fn anchor(
-        &self,
-        context: Context<'_, '_, D>,
-        path: &Path,
-        level: usize,
-        link: Link,
-    ) -> Option<Anchor> {
-        let Some(above) = level.checked_sub(1) else {
-            return (context.link(self.root_off()) == link).then_some(Anchor::Root);
-        };
-        let Step { inner, child } = path.at(above)?;
-        let status = inner.status(context);
-        let holds = inner.child(context, child) == link;
-        (holds && !status.is_frozen()).then_some(Anchor::Child { inner, child, status })
-    }
-
-    /// Adds to `operation` that the node `old` is replaced where it hangs; the new node comes by
-    /// `activate`. Whichever of the two is not in place in the end is freed.
-    fn hang(
-        &self,
-        operation: &mut Descriptor<'_, '_, D>,
-        anchor: Anchor,
-        old: Link,
-    ) -> pando_pmwcas::Result<pando_pmwcas::Entry> {
-        match anchor {
-            Anchor::Root => operation.reserve_entry(self.root_off(), old.0, Policy::FreeOne),
-            Anchor::Child { inner, child, status } => {
-                let status_off = inner.node.status_off();
-                operation.add_word(status_off, status.0, status.next().0)?;
-                operation.reserve_entry(inner.child_off(child), old.0, Policy::FreeOne)
-            }
-        }
-    }
-
-    /// Passes a new node to `operation` as the new value of `entry`.
-    fn give<'pool>(
-        operation: &mut Descriptor<'_, 'pool, D>,
-        entry: pando_pmwcas::Entry,
-        node: NewNode<'_, 'pool, D>,
-    ) {
-        operation.activate_with_hint(entry, node.block, node.link.hint_bits());
-    }
-
-    fn run(operation: Descriptor<'_, '_, D>, prepared: Result<(), Unprepared>) -> Outcome {
-        match prepared {
-            Ok(()) => {
-                let changed = operation.execute();
-                Ok(if changed { Progress::Changed } else { Progress::Nothing })
-            }
-            Err(Unprepared::Gone) => Ok(Progress::Nothing),
-            Err(Unprepared::Failed(error)) => Err(storage(error)),
-        }
-    }
-}
-
-/// The word that closed a leaf.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Closing {
-    /// A slot that was empty.
-    Slot { off: u64, meta: Meta },
-    /// The gate, of a leaf all of whose slots are claimed.
-    Gate { off: u64, gate: Gate },
-}
-
-impl Closing {
-    /// Its offset, what it holds while the leaf is closed, and from when the leaf is replaced.
-    pub fn words(self) -> (u64, u64, u64) {
-        match self {
-            Self::Slot { off, meta } => (off, meta.0, Meta::REPLACED.0),
-            Self::Gate { off, gate } => (off, gate.0, gate.replaced().0),
-        }
-    }
 }
 
 /// The halves of a split and the separator between them.
 type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
-
-/// The tree changed under the path.
-struct Gone;
-
-/// Why an operation was not put together.
-enum Unprepared {
-    Gone,
-    Failed(pando_pmwcas::Error),
-}
-
-impl From<pando_pmwcas::Error> for Unprepared {
-    fn from(error: pando_pmwcas::Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<pando_pmem::Error> for Unprepared {
-    fn from(error: pando_pmem::Error) -> Self {
-        Self::Failed(error.into())
-    }
-}
 
 /// Where to split, so that both halves have about the same bytes and at least one record.
 fn middle_of(records: &[LiveRecord]) -> usize {

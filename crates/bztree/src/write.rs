@@ -1,4 +1,4 @@
-//! Inserts, updates, upserts, deletes and compare-exchanges of single records (paper 4.2).
+//! Inserts, updates, upserts and compare-exchanges of single records (paper 4.2).
 //!
 //! # One word decides
 //!
@@ -12,7 +12,7 @@
 //! * *A delete.* It does not change the slot of the record that it deletes, but claims one that
 //!   says so. So settled slots never change.
 //! * *Closing the leaf*, for a structure modification. It claims the next slot, too, as *closed*,
-//!   and aborts those in progress; then nothing in the leaf can change (`smo.rs`).
+//!   and aborts those in progress; then nothing in the leaf can change (`claim.rs`).
 //!
 //! # Adding a record
 //!
@@ -23,15 +23,11 @@
 //! | *write* the record; write it back; **fence** | the same |
 //! | *settle*: one CAS, from reserved to visible; write it back; **fence** | the record, or the same |
 //!
-//! A delete of an inline record writes nothing: it claims its slot as *deleted* by one CAS, which
-//! settles it.
-//!
 //! Where lines are written back, a slot is settled with the dirty bit, which goes when it is
 //! durable; who acts upon a dirty slot makes it durable first, as with any persistent CAS (PMwCAS
-//! paper, section 3). A claim is not written back: nothing durable depends on it. But a slot that
-//! a crash forgot must not leave a hole, which would be claimed again for a record of another
-//! length. Stores to one line reach the medium in order, so within a line none is forgotten before
-//! a later one; and who claims the first slot of a line first writes the line before it back.
+//! paper, section 3). Such a CAS asks that no value return to its word (there, `compare_exchange`),
+//! and a slot only goes one way. (A PMwCAS that fails puts *reserved* back, but nothing durable
+//! depends on that.) What a crash may forget of a claim, `claim.rs` says.
 //!
 //! # Two operations on one key
 //!
@@ -56,22 +52,16 @@
 //! becomes zero. A value that replaces another in its block swaps the pointer in place (paper
 //! 4.2.3); that the leaf's next slot stays empty (or, if all are claimed, its gate and the record's
 //! dead bit as they are) is part of that operation, so that nothing came between.
-//!
-//! # Deleting in a full leaf of a full pool
-//!
-//! A delete that finds no slot replaces the leaf. Where there was no room for that once, it *deletes
-//! in place*: it aborts what is in doubt, and sets the record's dead bit by a PMwCAS over the gate,
-//! which must be open and stays as it is. No slot can be claimed then, so nothing can settle for
-//! the key; and it does not close the leaf again, so two such deletes do not keep each other out.
 
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 
 use crate::build::{self, Wanted};
+use crate::claim::abort;
 use crate::leaf::{Leaf, Look, Settled};
 use crate::meta::{Meta, padded};
-use crate::node::{Context, Node, Probe, value_of_block};
+use crate::node::{Context, Probe, value_of_block};
 use crate::options::ValueMode;
 use crate::tree::{BzTree, storage};
 
@@ -94,11 +84,11 @@ pub(crate) enum Intent<'op> {
 }
 
 /// A claimed slot, and what is to stand there.
-struct Claim {
-    slot: u64,
-    reserved: Meta,
+pub(crate) struct Claim {
+    pub slot: u64,
+    pub reserved: Meta,
     /// The record that was written for it; none by a delete.
-    record: Option<Meta>,
+    pub record: Option<Meta>,
 }
 
 /// Slots that an operation aborts if it succeeds: where their metadata is, and what it was.
@@ -123,7 +113,7 @@ impl Conflicts {
 }
 
 /// How an attempt ended.
-enum Attempt {
+pub(crate) enum Attempt {
     Done(Upserted),
     /// Start again from the root.
     Again,
@@ -187,10 +177,10 @@ impl<D: Domain> BzTree<D> {
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
-            let node = self.find_leaf(context, probe).node;
+            let leaf = self.find_leaf(context, probe);
             // What writes leave of a full pool lets deletes make room again.
             let attempt = guard.frugal(|| {
-                self.write_in_leaf(context, node, probe, value, pointer, intent, &mut rooms)
+                self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
             })?;
             match attempt {
                 Attempt::Done(upserted) => return Ok(upserted),
@@ -205,14 +195,13 @@ impl<D: Domain> BzTree<D> {
     fn write_in_leaf(
         &self,
         context: Context<'_, '_, D>,
-        node: Node,
+        leaf: Leaf,
         probe: Probe<'_>,
         value: &[u8],
         pointer: bool,
         intent: Intent<'_>,
         rooms: &mut u64,
     ) -> Result<Attempt, Error> {
-        let leaf = Leaf::new(node);
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
@@ -220,7 +209,7 @@ impl<D: Domain> BzTree<D> {
             let look = leaf.look(context, probe, None);
             if look.closing.is_some() {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
-                self.settle_closed(context, probe, wanted, &look)?;
+                self.settle_closed(context, probe, wanted);
                 return Ok(Attempt::Again);
             }
             match Self::decide(context, &leaf, intent, &look)? {
@@ -236,7 +225,7 @@ impl<D: Domain> BzTree<D> {
             if !leaf.has_room(&look, needed) {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
                 self.restructure(context, probe, wanted)?;
-                *rooms = (*rooms + 1).min((MAX_ROOM_BYTES / (needed + 8)).max(1));
+                *rooms = more_rooms(*rooms, needed);
                 return Ok(Attempt::Again);
             }
             let incarnation = context.pool().incarnation();
@@ -251,40 +240,11 @@ impl<D: Domain> BzTree<D> {
                     pointer,
                 )),
             };
-            if !Self::claim(context, &leaf, claim.slot, claim.reserved) {
+            if !leaf.claim(context, claim.slot, claim.reserved) {
                 continue;
             }
             Self::write_record(context, &leaf, &claim, probe.bytes, value);
             return self.settle(context, leaf, &claim, &look, probe, value, intent);
-        }
-    }
-
-    /// Claims the empty slot `slot`, not durably; false if somebody else has.
-    #[inline]
-    fn claim(context: Context<'_, '_, D>, leaf: &Leaf, slot: u64, meta: Meta) -> bool {
-        Self::secure_slots_before(context, leaf, slot);
-        let off = leaf.slot_off(slot);
-        context.pmwcas.compare_exchange_undurable(context.guard, off, 0, meta.0).is_ok()
-    }
-
-    /// Sees to it that no crash forgets the claim of a slot before `slot`, which is about to be
-    /// claimed. Within a line none is forgotten before a later one, and the first claim of each
-    /// line has secured the line before it.
-    #[inline]
-    pub(crate) fn secure_slots_before(context: Context<'_, '_, D>, leaf: &Leaf, slot: u64) {
-        let off = leaf.slot_off(slot);
-        if D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
-            context.pool().word(off - 8).flush();
-            D::fence();
-        }
-    }
-
-    /// Sees to it that no crash forgets that all slots are claimed: what stands in the gate and the
-    /// dead bits counts only then.
-    pub(crate) fn secure_all_slots(context: Context<'_, '_, D>, leaf: &Leaf) {
-        if D::WRITE_BACK {
-            context.pool().word(leaf.slot_off(leaf.slots() - 1)).flush();
-            D::fence();
         }
     }
 
@@ -347,7 +307,7 @@ impl<D: Domain> BzTree<D> {
 
     /// As `settle`, with earlier slots in doubt, or values in blocks of their own.
     #[cold]
-    fn settle_in_doubt(
+    pub(crate) fn settle_in_doubt(
         &self,
         context: Context<'_, '_, D>,
         leaf: Leaf,
@@ -367,7 +327,7 @@ impl<D: Domain> BzTree<D> {
             let conflicts = Self::conflicts(context, &leaf, claim, probe);
             let look = leaf.look(context, probe, Some(claim.slot));
             let decision = Self::decide(context, &leaf, intent, &look)
-                .inspect_err(|_| Self::abort(context, off, claim.reserved))?;
+                .inspect_err(|_| abort(context, off, claim.reserved))?;
             let old = match decision {
                 Decision::Again => continue,
                 Decision::Add => None,
@@ -382,7 +342,7 @@ impl<D: Domain> BzTree<D> {
             let mut operation = context
                 .pmwcas
                 .allocate(context.guard)
-                .inspect_err(|_| Self::abort(context, off, claim.reserved))
+                .inspect_err(|_| abort(context, off, claim.reserved))
                 .map_err(storage)?;
             let prepared = (|| {
                 operation.add_word(off, claim.reserved.0, settled.0)?;
@@ -402,12 +362,12 @@ impl<D: Domain> BzTree<D> {
                 Ok(true) => {}
                 Ok(false) => {
                     operation.discard();
-                    Self::abort(context, off, claim.reserved);
+                    abort(context, off, claim.reserved);
                     return Err(Error::ValueMismatch);
                 }
                 Err(error) => {
                     operation.discard();
-                    Self::abort(context, off, claim.reserved);
+                    abort(context, off, claim.reserved);
                     return Err(storage(error));
                 }
             }
@@ -419,7 +379,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Makes the operation free the value's block of the record `old`, if it has one. False if
     /// that is not the value that the intent expects.
-    fn release_value(
+    pub(crate) fn release_value(
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         old: Option<Settled>,
@@ -450,14 +410,14 @@ impl<D: Domain> BzTree<D> {
         for (off, meta) in Self::in_doubt(context, leaf, claim.slot, probe) {
             if !conflicts.push(off, meta) {
                 // More than a descriptor holds: these are aborted whether we succeed or not.
-                Self::abort(context, off, meta);
+                abort(context, off, meta);
             }
         }
         conflicts
     }
 
     /// The slots before `end` that are in progress and may become records of the key.
-    fn in_doubt<'op>(
+    pub(crate) fn in_doubt<'op>(
         context: Context<'op, '_, D>,
         leaf: &'op Leaf,
         end: u64,
@@ -479,16 +439,6 @@ impl<D: Domain> BzTree<D> {
         let entry = operation.reserve_entry(pointer_off, 0, Policy::FreeNewOnFailure)?;
         operation.activate(entry, block);
         Ok(())
-    }
-
-    fn abort(context: Context<'_, '_, D>, off: u64, reserved: Meta) {
-        // A failure says that another thread has settled the matter.
-        let _ = context.pmwcas.compare_exchange_undurable(
-            context.guard,
-            off,
-            reserved.0,
-            reserved.aborted().0,
-        );
     }
 
     /// Makes `operation` fail if the leaf is closed, or a slot was claimed since `look`, or the
@@ -546,101 +496,11 @@ impl<D: Domain> BzTree<D> {
         let done = prepared.map_err(storage)? && operation.execute();
         Ok(done.then_some(Attempt::Done(Upserted::Updated)))
     }
+}
 
-    /// Deletes `key` (paper 4.2.2). Whether it was there.
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        Self::check_key(key)?;
-        let probe = Probe::new(key);
-        let mut no_room = false;
-        loop {
-            let guard = self.pin()?;
-            let context = self.context(&guard);
-            let leaf = self.find_leaf(context, probe);
-            match self.delete_in_leaf(context, leaf, probe, &mut no_room) {
-                Ok(Attempt::Done(_)) => {
-                    self.tidy(context, probe, &leaf);
-                    return Ok(true);
-                }
-                Ok(Attempt::Again) => {}
-                Err(Error::KeyNotFound) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    #[inline]
-    fn delete_in_leaf(
-        &self,
-        context: Context<'_, '_, D>,
-        leaf: Leaf,
-        probe: Probe<'_>,
-        no_room: &mut bool,
-    ) -> Result<Attempt, Error> {
-        loop {
-            let look = leaf.look(context, probe, None);
-            if look.closing.is_some() {
-                let settle = || self.settle_closed(context, probe, Wanted::NONE, &look);
-                context.guard.relieve(settle)?;
-                return Ok(Attempt::Again);
-            }
-            let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
-            if look.next == leaf.slots() {
-                let restructure = || self.restructure(context, probe, Wanted::NONE);
-                *no_room = *no_room || context.guard.relieve(restructure).is_err();
-                if *no_room {
-                    return self.delete_in_place(context, leaf, probe);
-                }
-                return Ok(Attempt::Again);
-            }
-            let off = leaf.slot_off(look.next);
-            let deleted = old.meta.deleted(probe.hash);
-            if look.in_doubt || old.meta.is_pointer() {
-                let incarnation = context.pool().incarnation();
-                let key_bytes = probe.bytes.len() as u64;
-                let reserved = Meta::reserved(incarnation, probe.hash, key_bytes, 0);
-                let claim = Claim { slot: look.next, reserved, record: None };
-                if !Self::claim(context, &leaf, claim.slot, reserved) {
-                    continue;
-                }
-                return self.settle_in_doubt(context, leaf, &claim, probe, &[], Intent::Delete);
-            }
-            Self::secure_slots_before(context, &leaf, look.next);
-            if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
-                return Ok(Attempt::Done(Upserted::Updated));
-            }
-        }
-    }
-
-    /// Deletes in a leaf all of whose slots are claimed, and that cannot be replaced.
-    #[cold]
-    fn delete_in_place(
-        &self,
-        context: Context<'_, '_, D>,
-        leaf: Leaf,
-        probe: Probe<'_>,
-    ) -> Result<Attempt, Error> {
-        for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
-            Self::abort(context, off, meta);
-        }
-        let look = leaf.look(context, probe, None);
-        if look.closing.is_some() || look.in_doubt || look.next < leaf.slots() {
-            return Ok(Attempt::Again);
-        }
-        let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
-        Self::secure_all_slots(context, &leaf);
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
-        let prepared = (|| {
-            let gate = leaf.gate(context);
-            let (off, bit) = leaf.dead_bit(old.index);
-            let dead = context.read(off);
-            operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
-            operation.add_word(off, dead, dead | bit)?;
-            Self::release_value(context, &leaf, Some(old), Intent::Delete, &mut operation)?;
-            Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)
-        })();
-        let done = prepared.map_err(storage)? && operation.execute();
-        Ok(if done { Attempt::Done(Upserted::Updated) } else { Attempt::Again })
-    }
+/// For how many records a leaf is to have room for an operation that found none, again.
+pub(crate) fn more_rooms(rooms: u64, record_bytes: u64) -> u64 {
+    (rooms + 1).min((MAX_ROOM_BYTES / (record_bytes + 8)).max(1))
 }
 
 fn upserted(old: Option<Settled>) -> Upserted {

@@ -1,0 +1,153 @@
+//! Claims of a leaf's slots, and the closing of the leaf, which is the claim that ends all.
+//!
+//! # Claims
+//!
+//! A slot is claimed by one CAS of the first empty one, and is not written back: nothing durable
+//! depends on a claim. But a slot that a crash forgot must not leave a hole, which would be claimed
+//! again for a record of another length. Stores to one line reach the medium in order, so within a
+//! line none is forgotten before a later one; and who claims the first slot of a line first writes
+//! the line before it back.
+//!
+//! A slot may be *aborted* while it is reserved, by anybody: whoever reserved it then finds that it
+//! came to nothing. A crash that forgets an abortion leaves a slot that was reserved by a dead
+//! incarnation, which nobody settles either.
+//!
+//! # Closing
+//!
+//! | step | what a crash leaves |
+//! | --- | --- |
+//! | upwards, every slot in progress is aborted | slots that came to nothing |
+//! | the first empty slot becomes *closed*; or, if there is none, and the slots are durable, the gate does | a closed leaf, or an open one |
+//!
+//! No slot behind the closed one can be claimed after that, and none before it can settle; so the
+//! leaf's records are final. Whoever meets a closed leaf replaces it, or opens it again: the closed
+//! slot becomes *aborted*, and later ones can be claimed; a gate opens with a version that it
+//! never had. So a leaf is never closed twice by the same word. What replaces it takes that word
+//! from *closed* to *replaced*, which nobody opens: of an opening and a replacement only one
+//! succeeds, and no copy that was made before an opening is ever put in place.
+//!
+//! The gate, and the dead bits that depend on it, count only when all slots are claimed; therefore
+//! the last claims are made durable before the gate is closed, or a record deleted in place.
+
+use pando_pmem::Domain;
+use pando_pmwcas::Descriptor;
+
+use crate::leaf::Leaf;
+use crate::meta::{Gate, Kind, Meta};
+use crate::node::Context;
+
+/// The word that closed a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Closing {
+    /// A slot that was empty.
+    Slot { off: u64, meta: Meta },
+    /// The gate, of a leaf all of whose slots are claimed.
+    Gate { off: u64, gate: Gate },
+}
+
+impl Leaf {
+    /// Claims the empty slot `slot`, not durably; false if somebody else has.
+    #[inline]
+    pub fn claim<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64, meta: Meta) -> bool {
+        self.secure_slots_before(context, slot);
+        swap(context, self.slot_off(slot), Meta::EMPTY.0, meta.0)
+    }
+
+    /// Sees to it that no crash forgets the claim of a slot before `slot`, which is about to be
+    /// claimed. Within a line none is forgotten before a later one, and the first claim of each
+    /// line has secured the line before it.
+    #[inline]
+    pub fn secure_slots_before<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) {
+        let off = self.slot_off(slot);
+        if D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
+            context.pool().word(off - 8).flush();
+            D::fence();
+        }
+    }
+
+    /// Sees to it that no crash forgets that all slots are claimed: what stands in the gate and the
+    /// dead bits counts only then.
+    pub fn secure_all_slots<D: Domain>(&self, context: Context<'_, '_, D>) {
+        if D::WRITE_BACK {
+            context.pool().word(self.slot_off(self.slots() - 1)).flush();
+            D::fence();
+        }
+    }
+
+    /// Closes the leaf: no record of it changes after that.
+    pub fn close<D: Domain>(&self, context: Context<'_, '_, D>) -> Closing {
+        let mut slot = 0;
+        while slot < self.slots() {
+            let off = self.slot_off(slot);
+            let meta = self.slot(context, slot);
+            match meta.kind() {
+                Kind::Empty => {
+                    if self.claim(context, slot, Meta::CLOSED) {
+                        return Closing::Slot { off, meta: Meta::CLOSED };
+                    }
+                }
+                Kind::Reserved => {
+                    if swap(context, off, meta.0, meta.aborted().0) {
+                        slot += 1;
+                    }
+                }
+                // A leaf that was replaced hangs nowhere any more: nothing will come of this.
+                Kind::Closed | Kind::Replaced => return Closing::Slot { off, meta },
+                Kind::Inline | Kind::Pointer | Kind::Deleted | Kind::Aborted => slot += 1,
+            }
+        }
+        self.secure_all_slots(context);
+        let off = self.gate_off();
+        loop {
+            let gate = self.gate(context);
+            if gate.is_closed() {
+                return Closing::Gate { off, gate };
+            }
+            if swap(context, off, gate.0, gate.closed().0) {
+                return Closing::Gate { off, gate: gate.closed() };
+            }
+        }
+    }
+}
+
+impl Closing {
+    /// Its offset, what it holds while the leaf is closed, and from when the leaf is replaced.
+    pub fn words(self) -> (u64, u64, u64) {
+        match self {
+            Self::Slot { off, meta } => (off, meta.0, Meta::REPLACED.0),
+            Self::Gate { off, gate } => (off, gate.0, gate.replaced().0),
+        }
+    }
+
+    /// Makes the operation replace the closed leaf, and no other state of it.
+    pub fn seal<D: Domain>(
+        self,
+        operation: &mut Descriptor<'_, '_, D>,
+    ) -> pando_pmwcas::Result<()> {
+        let (off, closed, replaced) = self.words();
+        operation.add_word(off, closed, replaced)
+    }
+
+    /// Opens the leaf, unless it was replaced or opened since.
+    pub fn reopen<D: Domain>(self, context: Context<'_, '_, D>) {
+        let (off, closed, _) = self.words();
+        let opened = match self {
+            Self::Slot { meta, .. } if meta.kind() == Kind::Closed => meta.aborted().0,
+            Self::Gate { gate, .. } if !gate.is_replaced() => gate.opened().0,
+            _ => return,
+        };
+        // A failure says that another thread has settled the matter.
+        swap(context, off, closed, opened);
+    }
+}
+
+/// Aborts the operation that reserved the slot at `off`, if it is still in progress.
+pub(crate) fn abort<D: Domain>(context: Context<'_, '_, D>, off: u64, reserved: Meta) {
+    swap(context, off, reserved.0, reserved.aborted().0);
+}
+
+/// A change of a slot or a gate that nothing durable depends on; whether it took place.
+#[inline]
+fn swap<D: Domain>(context: Context<'_, '_, D>, off: u64, from: u64, to: u64) -> bool {
+    context.pmwcas.compare_exchange_undurable(context.guard, off, from, to).is_ok()
+}

@@ -1,0 +1,145 @@
+//! Deletes of single records (paper 4.2.2).
+//!
+//! A delete of an inline record claims its slot as *deleted*, which is durable when the call
+//! returns: one CAS, and nothing else is written. Where an earlier operation on the key is in
+//! doubt, or the value has a block of its own, it reserves its slot and settles it as writes do
+//! (`write.rs`).
+//!
+//! A delete that finds no slot replaces the leaf first. The new one has a slot at least, which
+//! another operation may take; so who comes again asks for one slot more each time.
+//!
+//! # In a full leaf of a full pool
+//!
+//! Where there was no room once to replace the leaf, it *deletes in place*:
+//!
+//! | step | what a crash leaves |
+//! | --- | --- |
+//! | all slots in progress that may be of the key are aborted | slots that came to nothing |
+//! | the slots are made durable | the same |
+//! | PMwCAS: the gate is open and stays as it is; the record's dead bit is set | the record, or not |
+//!
+//! No slot can be claimed meanwhile, since none is empty, so nothing can settle for the key; and
+//! whoever copies the leaf has closed the gate before. It does not close the leaf itself, so
+//! two such deletes do not keep each other out.
+
+use pando_index::{Error, Upserted};
+use pando_pmem::Domain;
+
+use crate::build::Wanted;
+use crate::claim::abort;
+use crate::leaf::Leaf;
+use crate::meta::Meta;
+use crate::node::{Context, Probe};
+use crate::tree::{BzTree, storage};
+use crate::write::{Attempt, Claim, Intent, more_rooms};
+
+/// What a delete asks of the leaf that is to replace the one in which it found no slot.
+struct Demand {
+    /// For how many slots; none at first, so that the leaf may be merged away.
+    rooms: u64,
+    /// The pool had no room for that.
+    refused: bool,
+}
+
+impl Demand {
+    fn wanted(&self) -> Wanted {
+        Wanted { records: self.rooms, record_bytes: 0 }
+    }
+}
+
+impl<D: Domain> BzTree<D> {
+    /// Deletes `key` (paper 4.2.2). Whether it was there.
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let mut demand = Demand { rooms: 0, refused: false };
+        loop {
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let leaf = self.find_leaf(context, probe);
+            match self.delete_in_leaf(context, leaf, probe, &mut demand) {
+                Ok(Attempt::Done(_)) => {
+                    self.tidy(context, probe, &leaf);
+                    return Ok(true);
+                }
+                Ok(Attempt::Again) => {}
+                Err(Error::KeyNotFound) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    #[inline]
+    fn delete_in_leaf(
+        &self,
+        context: Context<'_, '_, D>,
+        leaf: Leaf,
+        probe: Probe<'_>,
+        demand: &mut Demand,
+    ) -> Result<Attempt, Error> {
+        loop {
+            let look = leaf.look(context, probe, None);
+            if look.closing.is_some() {
+                context.guard.relieve(|| self.settle_closed(context, probe, demand.wanted()));
+                return Ok(Attempt::Again);
+            }
+            let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+            if look.next == leaf.slots() {
+                let restructure = || self.restructure(context, probe, demand.wanted());
+                if demand.refused || context.guard.relieve(restructure).is_err() {
+                    demand.refused = true;
+                    return self.delete_in_place(context, leaf, probe);
+                }
+                demand.rooms = more_rooms(demand.rooms, 0);
+                return Ok(Attempt::Again);
+            }
+            let off = leaf.slot_off(look.next);
+            let deleted = old.meta.deleted(probe.hash);
+            if look.in_doubt || old.meta.is_pointer() {
+                let incarnation = context.pool().incarnation();
+                let key_bytes = probe.bytes.len() as u64;
+                let reserved = Meta::reserved(incarnation, probe.hash, key_bytes, 0);
+                let claim = Claim { slot: look.next, reserved, record: None };
+                if !leaf.claim(context, claim.slot, reserved) {
+                    continue;
+                }
+                return self.settle_in_doubt(context, leaf, &claim, probe, &[], Intent::Delete);
+            }
+            leaf.secure_slots_before(context, look.next);
+            if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
+                return Ok(Attempt::Done(Upserted::Updated));
+            }
+        }
+    }
+
+    /// Deletes in a leaf all of whose slots are claimed, and that cannot be replaced.
+    #[cold]
+    fn delete_in_place(
+        &self,
+        context: Context<'_, '_, D>,
+        leaf: Leaf,
+        probe: Probe<'_>,
+    ) -> Result<Attempt, Error> {
+        for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
+            abort(context, off, meta);
+        }
+        let look = leaf.look(context, probe, None);
+        if look.closing.is_some() || look.in_doubt || look.next < leaf.slots() {
+            return Ok(Attempt::Again);
+        }
+        let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+        leaf.secure_all_slots(context);
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            let gate = leaf.gate(context);
+            let (off, bit) = leaf.dead_bit(old.index);
+            let dead = context.read(off);
+            operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
+            operation.add_word(off, dead, dead | bit)?;
+            Self::release_value(context, &leaf, Some(old), Intent::Delete, &mut operation)?;
+            Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)
+        })();
+        let done = prepared.map_err(storage)? && operation.execute();
+        Ok(if done { Attempt::Done(Upserted::Updated) } else { Attempt::Again })
+    }
+}

@@ -1,0 +1,149 @@
+//! Putting new nodes in place of old ones: where a node hangs, and the operation that changes it.
+//!
+//! An inner node is read *status first*. Whatever changes one of its children raises the version in
+//! its status, and whatever replaces it freezes it, in the same PMwCAS. So what was read is what
+//! the node holds if the status is still the same at installation, and every installation has
+//! the status among its words.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::{Descriptor, Policy};
+
+use crate::build::{InnerContent, NewNode};
+use crate::layout::{InnerStatus, Link};
+use crate::node::{Context, Inner};
+use crate::tree::{BzTree, Path, Step, storage};
+
+/// Where a node hangs: the word that names it, and the status that must not have changed.
+#[derive(Clone, Copy)]
+pub(crate) enum Anchor {
+    Root,
+    Child { inner: Inner, child: u64, status: InnerStatus },
+}
+
+/// An inner node that is to be replaced: its status before it was read, and what it holds.
+pub(crate) struct Parent<'op> {
+    pub inner: Inner,
+    pub status: InnerStatus,
+    pub content: InnerContent<'op>,
+    /// Which of its children is the subject.
+    pub child: usize,
+}
+
+/// The outcome of one attempt at a modification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The tree changed, by this thread or another.
+    Changed,
+    /// Nothing was to be done.
+    Nothing,
+}
+
+pub(crate) type Outcome = Result<Progress, Error>;
+
+/// The tree changed under the path.
+pub(crate) struct Gone;
+
+/// Why an operation was not put together.
+pub(crate) enum Unprepared {
+    Gone,
+    Failed(pando_pmwcas::Error),
+}
+
+impl From<pando_pmwcas::Error> for Unprepared {
+    fn from(error: pando_pmwcas::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<pando_pmem::Error> for Unprepared {
+    fn from(error: pando_pmem::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl<D: Domain> BzTree<D> {
+    /// Reads an inner node: the status first, so that the copy is exact if the status still is
+    /// the same at installation.
+    pub(crate) fn read_parent<'op>(context: Context<'op, '_, D>, step: Step) -> Parent<'op> {
+        let status = step.inner.status(context);
+        let content = InnerContent::read(context, step.inner);
+        Parent { inner: step.inner, status, content, child: step.child as usize }
+    }
+
+    /// The parent of the node `link` at `level` of `path`; none if that is the root.
+    pub(crate) fn parent<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        path: &Path,
+        level: usize,
+        link: Link,
+    ) -> Result<Option<Parent<'op>>, Gone> {
+        let Some(above) = level.checked_sub(1) else {
+            return if context.link(self.root_off()) == link { Ok(None) } else { Err(Gone) };
+        };
+        let step = path.at(above).ok_or(Gone)?;
+        let parent = Self::read_parent(context, step);
+        let holds = parent.content.children.get(parent.child) == Some(&link);
+        if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
+    }
+
+    /// Where the node `link` at `level` of `path` hangs now; `None` if not where the path says.
+    pub(crate) fn anchor(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        level: usize,
+        link: Link,
+    ) -> Option<Anchor> {
+        let Some(above) = level.checked_sub(1) else {
+            return (context.link(self.root_off()) == link).then_some(Anchor::Root);
+        };
+        let Step { inner, child } = path.at(above)?;
+        let status = inner.status(context);
+        let holds = inner.child(context, child) == link;
+        (holds && !status.is_frozen()).then_some(Anchor::Child { inner, child, status })
+    }
+
+    /// Adds to `operation` that the node `old` is replaced where it hangs; the new node comes by
+    /// `activate`. Whichever of the two is not in place in the end is freed.
+    pub(crate) fn hang(
+        &self,
+        operation: &mut Descriptor<'_, '_, D>,
+        anchor: Anchor,
+        old: Link,
+    ) -> pando_pmwcas::Result<pando_pmwcas::Entry> {
+        match anchor {
+            Anchor::Root => operation.reserve_entry(self.root_off(), old.0, Policy::FreeOne),
+            Anchor::Child { inner, child, status } => {
+                let status_off = inner.node.status_off();
+                operation.add_word(status_off, status.0, status.next().0)?;
+                operation.reserve_entry(inner.child_off(child), old.0, Policy::FreeOne)
+            }
+        }
+    }
+
+    /// Passes a new node to `operation` as the new value of `entry`.
+    pub(crate) fn give<'pool>(
+        operation: &mut Descriptor<'_, 'pool, D>,
+        entry: pando_pmwcas::Entry,
+        node: NewNode<'_, 'pool, D>,
+    ) {
+        operation.activate_with_hint(entry, node.block, node.link.hint_bits());
+    }
+
+    /// Executes the operation, if it was put together.
+    pub(crate) fn run(
+        operation: Descriptor<'_, '_, D>,
+        prepared: Result<(), Unprepared>,
+    ) -> Outcome {
+        match prepared {
+            Ok(()) => {
+                let changed = operation.execute();
+                Ok(if changed { Progress::Changed } else { Progress::Nothing })
+            }
+            Err(Unprepared::Gone) => Ok(Progress::Nothing),
+            Err(Unprepared::Failed(error)) => Err(storage(error)),
+        }
+    }
+}
