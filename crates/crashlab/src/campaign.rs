@@ -15,6 +15,7 @@ use crate::subjects::blocks::Blocks;
 use crate::subjects::bztree::BzTrees;
 use crate::subjects::catalog::Catalog;
 use crate::subjects::map::Map;
+use crate::subjects::moments::Moments;
 use crate::subjects::roots::Roots;
 use crate::subjects::words::Words;
 use crate::trial::{Lab, Plan, Tally, Trial};
@@ -26,7 +27,7 @@ pub struct Selection {
     /// How long to go on, in minutes; shared out evenly among the trials
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// Only this subject: pmwcas, pmwcas-blocks, allocator, catalog, bztree
+    /// Only this subject: pmwcas, pmwcas-blocks, allocator, catalog, bztree, bztree-moments
     #[arg(long)]
     pub index: Option<String>,
     /// Only this scenario of it
@@ -104,6 +105,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Roots>(&mut list);
     add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);
+    add::<Moments<BzTrees>>(&mut list);
     list
 }
 

@@ -161,6 +161,7 @@ fn scenario<const RDCSS: bool>(
 ) -> Scenario<Blocks<RDCSS>> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Swap(vec![0, 1], 1)],
+        cram: Vec::new(),
         programs: Box::new(move |random| {
             let program = |task: u64, random: &mut Random| {
                 (0..1 + random.below(4)).map(|step| op(10 * task + step, random)).collect()

@@ -29,6 +29,7 @@ impl Indexed for BzTrees {
     type Index<D: Domain> = BzTree<D>;
 
     const NAME: &'static str = "bztree";
+    const MOMENTS: &'static str = "bztree-moments";
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<BzTree<D>, String> {
         let options = small_nodes();

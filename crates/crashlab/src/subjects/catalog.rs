@@ -87,6 +87,7 @@ impl Subject for Catalog {
 fn scenario(name: &'static str, op: impl Fn(&mut Random) -> Op + 'static) -> Scenario<Catalog> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Create(0), Op::Create(1), Op::Drop(1)],
+        cram: Vec::new(),
         programs: Box::new(move |random| {
             let program =
                 |random: &mut Random| (0..1 + random.below(2)).map(|_| op(random)).collect();

@@ -1,7 +1,7 @@
 //! Any index behind the contract: every operation, and every structure modification by name.
 //!
 //! Nodes are made small, and a scenario begins on the brink: one more operation, and a node is
-//! split. Where the brink lies is found by trying (`Brink`), so nothing here knows how an index
+//! split. Where the brink lies is found by trying (`brink`), so nothing here knows how an index
 //! is built.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,9 @@ pub trait Indexed: Sized + 'static {
 
     /// Its name, as the command takes it.
     const NAME: &'static str;
+
+    /// The same, where its scans of a leaf are explored (`moments.rs`).
+    const MOMENTS: &'static str;
 
     /// Opens the index in the pool, with nodes as small as can be; creates it if it is not there.
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Index<D>, String>;
@@ -70,7 +73,7 @@ pub struct Map<I>(std::marker::PhantomData<I>);
 pub struct Open<I: Indexed, D: Domain>(I::Index<D>);
 
 /// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
-fn key(number: usize) -> Vec<u8> {
+pub(super) fn key(number: usize) -> Vec<u8> {
     let mut key = (number as u64).to_be_bytes().to_vec();
     match number % 7 {
         1 => key.extend_from_slice(b"odd"),
@@ -134,11 +137,7 @@ impl<I: Indexed> Subject for Map<I> {
         None
     }
 
-    fn after(
-        state: &State,
-        op: &Op,
-        answer: Option<&Result<Answer, Refused>>,
-    ) -> Option<State> {
+    fn after(state: &State, op: &Op, answer: Option<&Result<Answer, Refused>>) -> Option<State> {
         let operation = match op {
             Op::Key(_, operation) => *operation,
             Op::Scan(..) => Operation::Read,
@@ -153,7 +152,7 @@ impl<I: Indexed> Subject for Map<I> {
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
-    fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
+    pub(super) fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
         let fail = |error: Error| -> ! { panic!("{operation:?}: {error}") };
         // Only what writes a value may be refused: removes and reads need no room.
         let refused = |error: Error| match error {
@@ -190,7 +189,11 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     }
 
     /// The records from one key up to, not including, another, by number; checks their order.
-    fn list(&self, range: KeyRange, order: Order) -> Result<BTreeMap<usize, State>, String> {
+    pub(super) fn list(
+        &self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<BTreeMap<usize, State>, String> {
         let mut list = BTreeMap::new();
         let mut last = None;
         let mut cursor = self.0.scan(range, order).map_err(|error| error.to_string())?;
@@ -286,7 +289,7 @@ enum Change {
     RootCollapse,
 }
 
-fn change(before: &Shape, after: &Shape) -> Option<Change> {
+fn change_between(before: &Shape, after: &Shape) -> Option<Change> {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let inner = after.inner_nodes.cmp(&before.inner_nodes);
     match (after.height.cmp(&before.height), inner, after.leaves.cmp(&before.leaves)) {
@@ -304,24 +307,23 @@ fn change(before: &Shape, after: &Shape) -> Option<Change> {
     }
 }
 
-/// Finds, for each change, what leads to the brink of it, and the operation that goes over.
-fn brinks<I: Indexed>(ops: &[Op]) -> Vec<(Change, usize)> {
+/// Which of `ops` brings the change about; those before lead to its brink.
+fn brink<I: Indexed>(change: Change, ops: &[Op]) -> usize {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
     let open = Open::<I, Volatile>(I::open(pool).expect("an index"));
     let mut shape = I::shape(&open.0);
-    let mut found: Vec<(Change, usize)> = Vec::new();
+    let mut found = None;
     for (index, op) in ops.iter().enumerate() {
         open.perform(op);
         let next = I::shape(&open.0);
         // The latest is taken: then there are neighbours to be disturbed.
-        if let Some(change) = change(&shape, &next) {
-            found.retain(|(known, _)| *known != change);
-            found.push((change, index));
+        if change_between(&shape, &next) == Some(change) {
+            found = Some(index);
         }
         shape = next;
     }
-    found
+    found.expect("operations that bring the change about")
 }
 
 fn insert(number: usize) -> Op {
@@ -364,6 +366,7 @@ fn upon(number: usize, stamp: u64, random: &mut Random) -> Op {
 fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
     Setup {
         prepare: growth()[..24].to_vec(),
+        cram: Vec::new(),
         programs: Box::new(|random| {
             let number = random.below(64) as usize;
             let program = |task: u64, random: &mut Random| {
@@ -384,6 +387,7 @@ fn around<I: Indexed>(
 ) -> Setup<Map<I>> {
     Setup {
         prepare,
+        cram: Vec::new(),
         programs: Box::new(move |random| {
             let first = first(random);
             let center = match first {
@@ -401,24 +405,26 @@ fn around<I: Indexed>(
     }
 }
 
-/// From the brink of a change on, two or three threads that mostly remove keys near by.
-fn removes<I: Indexed>(change: Change, ops: &[Op]) -> Setup<Map<I>> {
-    let brinks = brinks::<I>(ops);
-    let brink = brinks.into_iter().find(|(known, _)| *known == change);
-    let (_, index) = brink.expect("operations that bring the change about");
-    let (Op::Key(center, _) | Op::Scan(center, ..)) = ops[index];
+/// Nodes without room around one place, in a pool without any; there two or three threads mostly
+/// remove keys.
+fn without_room<I: Indexed>() -> Setup<Map<I>> {
+    const CENTER: usize = 104;
+    let upsert = |number| Op::Key(number, Operation::Upsert(0));
+    // In the middle as many as leave a leaf of a BzTree one slot.
+    let cram = [(CENTER - 6, 12), (CENTER, 4), (CENTER + 10, 12)];
     Setup {
-        prepare: ops[..index].to_vec(),
+        prepare: growth(),
+        cram: cram.into_iter().flat_map(|(number, times)| vec![upsert(number); times]).collect(),
         programs: Box::new(move |random| {
             let program = |task: u64, random: &mut Random| {
-                let one = |step, random: &mut Random| match random.below(3) {
-                    0 => near(center, 1_000 * task + step, random),
+                let one = |step, random: &mut Random| match random.below(4) {
+                    0 => near(CENTER, 1_000 * task + step, random),
                     _ => {
-                        let number = center.saturating_sub(4) + random.below(9) as usize;
-                        Op::Key(number.min(KEYS - 1), Operation::Remove)
+                        let number = CENTER - 6 + 2 * random.below(8) as usize;
+                        Op::Key(number, Operation::Remove)
                     }
                 };
-                (0..2 + random.below(3)).map(|step| one(step, random)).collect()
+                (0..1 + random.below(4)).map(|step| one(step, random)).collect()
             };
             (1..=2 + random.below(2)).map(|task| program(task, random)).collect()
         }),
@@ -449,9 +455,7 @@ fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> S
 fn over<I: Indexed>(name: &'static str, change: Change, ops: fn() -> Vec<Op>) -> Scenario<Map<I>> {
     Scenario::new(name, 1, move || {
         let ops = ops();
-        let brinks = brinks::<I>(&ops);
-        let brink = brinks.into_iter().find(|(known, _)| *known == change);
-        let (_, index) = brink.expect("operations that bring the change about");
+        let index = brink::<I>(change, &ops);
         let over = ops[index];
         around(ops[..index].to_vec(), move |_| over, 3)
     })
@@ -470,8 +474,7 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
         Scenario::new("same-key", 1, on_same_key),
         over("consolidation", Change::Consolidation, growth),
-        Scenario::new("full-pool", 1, || removes(Change::Consolidation, &growth()))
-            .short_of_blocks(4),
+        Scenario::new("full-pool", 1, without_room).short_of_blocks(4),
         over("leaf-split", Change::LeafSplit, growth),
         over("inner-split", Change::InnerSplit, growth),
         over("root-split", Change::RootSplit, growth),

@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod bztree;
 pub mod catalog;
 pub mod map;
+pub mod moments;
 pub mod roots;
 pub mod words;
 
@@ -87,6 +88,8 @@ pub type Programs<S> = Box<dyn Fn(&mut Random) -> Vec<Vec<<S as Subject>::Op>>>;
 pub struct Setup<S: Subject> {
     /// What one thread does first, unobserved.
     pub prepare: Vec<S::Op>,
+    /// What it does then in a pool that gives it no block.
+    pub cram: Vec<S::Op>,
     /// What several threads then do.
     pub programs: Programs<S>,
 }
@@ -97,8 +100,7 @@ pub struct Scenario<S: Subject> {
     pub name: &'static str,
     /// How many switches between threads are few enough to try all.
     pub preemptions: u32,
-    /// Of how many blocks at most the threads get some, by chance, before the pool refuses more;
-    /// as many as they want if there is no number.
+    /// The pool refuses blocks, a few or all, after fewer than so many; none if there is no number.
     pub granted: Option<u64>,
     setup: Box<dyn FnOnce() -> Setup<S>>,
 }
@@ -113,7 +115,7 @@ impl<S: Subject> Scenario<S> {
         Self { name, preemptions, granted: None, setup: Box::new(setup) }
     }
 
-    /// The same in a pool that is full, or will be after fewer blocks than `granted`.
+    /// The same in a pool that refuses blocks, a few or all, after fewer than `granted`.
     pub fn short_of_blocks(self, granted: u64) -> Self {
         Self { granted: Some(granted), ..self }
     }

@@ -117,6 +117,7 @@ fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Sce
             .flat_map(|root| [Op::Give(root, 150_000, u64::MAX), Op::Take(root)])
             .chain((0..ROOTS).map(|root| Op::Give(root, 100, 1)))
             .collect(),
+        cram: Vec::new(),
         programs: Box::new(move |random| {
             let program = |task: usize, random: &mut Random| {
                 let step = |step: u64| {
@@ -147,6 +148,7 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
     let then = [Op::Give(span, 70_000, 1), Op::Give(last, CHUNK, 1), Op::Take(span)];
     Scenario::new(name, 1, move || Setup {
         prepare: below.chain(then).collect(),
+        cram: Vec::new(),
         programs: Box::new(move |_| {
             // The search for chunks goes on behind the one that is reserved and given back.
             let gives = [Op::Give(slab, 30_000, 2), Op::Give(span, CHUNK, 3)];
@@ -165,6 +167,7 @@ fn relay(name: &'static str) -> Scenario<Roots> {
             .map(|root| Op::Give(root, BYTES, 1))
             .chain([Op::Take(1), Op::Take(3)])
             .collect(),
+        cram: Vec::new(),
         programs: Box::new(|random| {
             let hand = |root: usize| Op::HandOver(root, BYTES, root as u64);
             let other = |task: usize, random: &mut Random| {

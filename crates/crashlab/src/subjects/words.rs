@@ -71,6 +71,7 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
             scenario("4-words-3-threads", 4, 3, 2, 2),
             Scenario::new("borrowed-descriptors", 2, move || Setup {
                 prepare: Vec::new(),
+                cram: Vec::new(),
                 programs: Box::new(|random| {
                     let change = |word: usize| vec![(word, 0, 1), (word + 1, 0, 2)];
                     let crowded = Op::Crowded(change(random.below(2) as usize));
@@ -79,6 +80,7 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
             }),
             Scenario::new("1-word-cas", 2, move || Setup {
                 prepare: Vec::new(),
+                cram: Vec::new(),
                 programs: Box::new(|random| {
                     let task = |task: u64, random: &mut Random| {
                         let step = |step: u64| match random.below(3) {
@@ -153,6 +155,7 @@ fn scenario<const RDCSS: bool>(
     };
     Scenario::new(name, preemptions, move || Setup {
         prepare: Vec::new(),
+        cram: Vec::new(),
         programs: Box::new(move |random| {
             let program = |random: &mut Random| {
                 let steps = steps + random.below(2) as usize;

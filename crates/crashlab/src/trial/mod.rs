@@ -101,6 +101,23 @@ pub trait Trial {
     ) -> Result<Vec<(Site, Option<String>)>, String>;
 }
 
+/// Which requests for blocks are refused in a run.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// So many are granted first.
+    granted: u64,
+    /// So many are refused then; later ones are granted again.
+    count: u64,
+}
+
+impl Refusal {
+    fn drawn(most: u64, random: &mut Random) -> Self {
+        let granted = random.below(most);
+        let count = if random.one_in(2) { u64::MAX } else { 1 + random.below(3) };
+        Self { granted, count }
+    }
+}
+
 /// What a logical thread did.
 #[derive(Debug)]
 struct Happened<S: Subject> {
@@ -139,9 +156,9 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             run_as(0, || {
                 let pool = Pool::<LabDomain<WRITE_BACK>>::create_in(&arena);
                 let open = S::open(pool.map_err(|error| error.to_string())?)?;
-                for op in &setup.prepare {
-                    open.perform(op);
-                }
+                let perform = |op| drop(open.perform(op));
+                setup.prepare.iter().for_each(perform);
+                refuse(Resource::Block, 0, u64::MAX, || setup.cram.iter().for_each(perform));
                 open.audit()?;
                 open.observe()
             })
@@ -167,11 +184,11 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         S::open(pool.map_err(|error| error.to_string())?)
     }
 
-    /// Runs the programs, with no more blocks than `granted`; what happened, and the log.
+    /// Runs the programs; what happened, and the log.
     fn record(
         &self,
         programs: &[Vec<S::Op>],
-        granted: Option<u64>,
+        refusal: Option<Refusal>,
         tally: &mut Tally,
     ) -> Result<(Vec<Happened<S>>, Vec<Entry>), String> {
         set_mode(Mode::Record, PATIENCE);
@@ -201,8 +218,8 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             joined.collect::<Result<(), ()>>().map_err(|()| "a logical thread panicked")
         };
         // All logical threads are this one.
-        match granted {
-            Some(granted) => refuse(Resource::Block, granted, u64::MAX, work).0?,
+        match refusal {
+            Some(Refusal { granted, count }) => refuse(Resource::Block, granted, count, work).0?,
             None => work()?,
         }
         set_mode(Mode::Idle, 0);
@@ -382,10 +399,10 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     ) -> Result<(), String> {
         let mut random = Random::new(plan.seed);
         let programs = (self.programs)(&mut random);
-        let granted = self.granted.map(|most| random.below(most));
+        let refusal = self.granted.map(|most| Refusal::drawn(most, &mut random));
         let recorder = self.recorder.take();
         install(Some(recorder.unwrap_or_else(|| Recorder::new(Rc::clone(&self.arena)))));
-        let result = self.record(&programs, granted, tally).and_then(|(happened, log)| {
+        let result = self.record(&programs, refusal, tally).and_then(|(happened, log)| {
             self.restore();
             work(self, &mut random, &happened, &log, tally)
         });
@@ -399,9 +416,9 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         result.map_err(|what| {
             let list = programs.iter().enumerate();
             let list = list.map(|(task, ops)| format!("  thread {}: {ops:?}\n", task + 1));
-            let blocks = granted.map(|granted| format!("blocks: {granted}\n"));
-            let list: String = list.chain(blocks).collect();
-            format!("{}, {what}\nprograms:\n{list}", self.name())
+            let list: String = list.collect();
+            let refusal = refusal.map_or_else(String::new, |refusal| format!("{refusal:?}\n"));
+            format!("{}, {what}\nprograms:\n{list}{refusal}", self.name())
         })
     }
 }
