@@ -30,6 +30,7 @@ pub mod medium;
 mod participant;
 mod pool;
 mod prefetch;
+pub mod rtm;
 pub mod superblock;
 mod sys;
 #[cfg(feature = "testing")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::Emulated;
-use pando_pmem::{Adr, Domain, Eadr, Process, Volatile};
+use pando_pmem::{Adr, Domain, Eadr, Process, Volatile, rtm};
 use pando_pmwcas::Algorithm;
 use serde::Serialize;
 
@@ -17,8 +17,9 @@ use crate::report::Spread;
 use crate::sides::{BuildError, BuildOptions};
 
 /// The domains that can be compared, by name; `slow` is `adr` with the emulated delays. Behind
-/// [`RDCSS`] by the algorithm of the PMwCAS paper, else by the default one.
-pub const DOMAINS: [&str; 10] = [
+/// [`RDCSS`] by the algorithm of the PMwCAS paper, behind [`HTM`] by hardware transactions, else by
+/// the default algorithm.
+pub const DOMAINS: [&str; 11] = [
     "volatile",
     "process",
     "eadr",
@@ -29,14 +30,23 @@ pub const DOMAINS: [&str; 10] = [
     "eadr:rdcss",
     "adr:rdcss",
     "slow:rdcss",
+    "volatile:htm",
 ];
 
 /// Marks a domain under which operations are executed by the paper's algorithm.
 pub const RDCSS: &str = ":rdcss";
 
+/// Marks a domain under which an operation is a hardware transaction, as far as the processor
+/// commits it; else by the paper's algorithm. Volatile only: a write-back aborts.
+pub const HTM: &str = ":htm";
+
 /// The algorithm that a domain's name asks for.
 fn algorithm(domain: &str) -> Algorithm {
-    if domain.ends_with(RDCSS) { Algorithm::Rdcss } else { Algorithm::Direct }
+    if domain.ends_with(RDCSS) || domain.ends_with(HTM) {
+        Algorithm::Rdcss
+    } else {
+        Algorithm::Direct
+    }
 }
 
 /// What is compared, and how.
@@ -86,7 +96,7 @@ pub struct Row {
     /// The greatest ratio of a round.
     pub ratio_max: f64,
     /// What an attempt takes in the counting domain, which writes back as `adr` does; the same for
-    /// every domain with the same algorithm.
+    /// every domain with the same algorithm. A transaction's is not counted.
     pub cost: Option<Cost>,
     /// Rounds.
     pub rounds: usize,
@@ -104,6 +114,18 @@ fn subject<D: Domain>(
     Ok(Box::new(Checked::new(Array::<D>::new(words, algorithm, build)?)))
 }
 
+fn by_transactions(
+    words: u64,
+    algorithm: Algorithm,
+    build: &BuildOptions,
+) -> Result<Box<dyn Subject>, BuildError> {
+    if !rtm::is_available() {
+        return Err("this processor has no RTM, or lets no transaction commit".into());
+    }
+    let array = Array::<Volatile>::new(words, algorithm, build)?;
+    Ok(Box::new(Checked::new(array.by_transactions())))
+}
+
 fn built(
     domain: &'static str,
     words: u64,
@@ -111,6 +133,7 @@ fn built(
 ) -> Result<Box<dyn Subject>, Error> {
     let algorithm = algorithm(domain);
     let made = match domain.trim_end_matches(RDCSS) {
+        "volatile:htm" => by_transactions(words, algorithm, build),
         "volatile" => subject::<Volatile>(words, algorithm, build),
         "process" => subject::<Process>(words, algorithm, build),
         "eadr" => subject::<Eadr>(words, algorithm, build),
@@ -138,7 +161,8 @@ pub fn run(plan: &Plan, progress: &ProgressBar) -> Result<Vec<Row>, Error> {
             .collect::<Result<Vec<_>, Error>>()?;
         let mut counted = Vec::new();
         for wanted in [Algorithm::Direct, Algorithm::Rdcss] {
-            let has = plan.domains.iter().any(|domain| algorithm(domain) == wanted);
+            let is_wanted = |domain: &&str| algorithm(domain) == wanted && !domain.ends_with(HTM);
+            let has = plan.domains.iter().any(is_wanted);
             if plan.counted > 0 && has {
                 let array = Array::<Counting>::new(words, wanted, &plan.build)
                     .map_err(|source| Error::Refused { what: "building an array", source })?;
@@ -220,7 +244,10 @@ fn cell_rows(
             ratio_to_first: ratio.median,
             ratio_min: ratio.min,
             ratio_max: ratio.max,
-            cost: costs.iter().find(|(of, _)| *of == algorithm(domain)).map(|&(_, cost)| cost),
+            cost: costs
+                .iter()
+                .find(|(of, _)| *of == algorithm(domain) && !domain.ends_with(HTM))
+                .map(|&(_, cost)| cost),
             rounds: rounds.len(),
             attempts,
             seed: plan.seed,
