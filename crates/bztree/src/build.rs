@@ -44,7 +44,7 @@ impl Extent {
 }
 
 /// What a record is taken to need of an empty leaf, in bytes.
-const USUAL_BYTES: u64 = 16;
+pub(crate) const USUAL_BYTES: u64 = 16;
 
 /// Records for which a leaf must have room: so many, of so many bytes each.
 #[derive(Clone, Copy, Debug)]

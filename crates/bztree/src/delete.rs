@@ -6,7 +6,7 @@
 //! (`write.rs`).
 //!
 //! A delete that finds no slot replaces the leaf first. The new one has a slot at least, which
-//! another operation may take; so who comes again asks for one slot more each time.
+//! another operation may take; so who comes again asks for room for one record more each time.
 //!
 //! # In a full leaf of a full pool
 //!
@@ -25,7 +25,7 @@
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
 
-use crate::build::Wanted;
+use crate::build::{USUAL_BYTES, Wanted};
 use crate::claim::abort;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
@@ -43,7 +43,8 @@ struct Demand {
 
 impl Demand {
     fn wanted(&self) -> Wanted {
-        Wanted { records: self.rooms, record_bytes: 0 }
+        // A delete takes no bytes; a write that met the same leaf may.
+        Wanted { records: self.rooms, record_bytes: USUAL_BYTES }
     }
 }
 
@@ -81,6 +82,7 @@ impl<D: Domain> BzTree<D> {
             let look = leaf.look(context, probe, None);
             if look.closing.is_some() {
                 context.guard.relieve(|| self.settle_closed(context, probe, demand.wanted()));
+                demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
                 return Ok(Attempt::Again);
             }
             let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
@@ -90,7 +92,7 @@ impl<D: Domain> BzTree<D> {
                     demand.refused = true;
                     return self.delete_in_place(context, leaf, probe);
                 }
-                demand.rooms = more_rooms(demand.rooms, 0);
+                demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
                 return Ok(Attempt::Again);
             }
             let off = leaf.slot_off(look.next);

@@ -14,7 +14,8 @@
 //!
 //! A scan takes what a leaf holds, for each batch anew, as it was at one moment. It reads the slots
 //! until they did not change from one pass to the next, which ends soon: a slot changes three times
-//! at most. (Values in blocks of their own are read after that, each as it is then.)
+//! at most. (Values in blocks of their own, and what was deleted in place, are read after that, each
+//! as it is then.)
 //!
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
 //! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
@@ -24,6 +25,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::Domain;
 use pando_pmwcas::CONTROL_BITS;
 
+use crate::claim::Closing;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
 use crate::node::{Context, Node, Probe, search_numbers, value_of_block};
@@ -53,8 +55,8 @@ pub(crate) struct Look {
     pub next: u64,
     /// Offset of the record that came last.
     pub bottom: u64,
-    /// The word that closes the leaf, if it is closed: its offset in the pool, and what it holds.
-    pub closing: Option<(u64, u64)>,
+    /// What closed the leaf, if it is closed.
+    pub closing: Option<Closing>,
 }
 
 impl Look {
@@ -392,10 +394,10 @@ impl Leaf {
         }
         let full = next == self.slots();
         let closing = if last.is_closed() {
-            Some((self.slot_off(next - 1), last.0))
+            Some(Closing::Slot { off: self.slot_off(next - 1), meta: last })
         } else if full {
             let gate = self.gate(context);
-            gate.is_closed().then_some((self.gate_off(), gate.0))
+            gate.is_closed().then(|| Closing::Gate { off: self.gate_off(), gate })
         } else {
             None
         };

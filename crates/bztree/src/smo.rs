@@ -66,15 +66,21 @@ impl<D: Domain> BzTree<D> {
             // Whether there is room for a copy is asked before the leaf is closed: what a full pool
             // refuses, again and again, should leave no trace in it.
             let live = leaf.estimate(context).live_bytes;
-            let copy = HEADER_BYTES + live + self.room(wanted).least_bytes();
-            let bytes = copy.min(path.leaf.header.node_bytes);
-            drop(context.guard.reserve(bytes).map_err(storage)?);
+            let least = HEADER_BYTES + self.room(wanted).least_bytes();
+            let copies = if self.is_to_split(live) { 2 } else { 1 };
+            // What was updated counts twice in the estimate.
+            let bytes = (least + live / copies).min(path.leaf.header.node_bytes).max(least);
+            let blocks = (0..copies).map(|_| context.guard.reserve(bytes).map_err(storage));
+            drop(blocks.collect::<Result<Vec<_>, Error>>()?);
         }
         self.rebuild(context, &path, wanted).map(|_| ())
     }
 
     /// Replaces the leaf of `probe`, if it is closed, or opens it. That there is no room to replace
     /// it is none of the business of an operation that came by.
+    ///
+    /// It closes nothing. If it closed the leaf anew that another has opened meanwhile, or a
+    /// neighbour for a merge, two operations could keep each other out for ever.
     #[cold]
     pub(crate) fn settle_closed(
         &self,
@@ -83,9 +89,12 @@ impl<D: Domain> BzTree<D> {
         wanted: Wanted,
     ) {
         let path = self.find_path(context, probe);
-        if Leaf::new(path.leaf).look(context, probe, None).closing.is_some() {
-            // A leaf that was not replaced is open again, whatever the reason.
-            let _ = self.rebuild(context, &path, wanted);
+        let leaf = Leaf::new(path.leaf);
+        let Some(closing) = leaf.look(context, probe, None).closing else { return };
+        // Who wants room for a record does not merge.
+        let wanted = Wanted { records: wanted.records.max(1), ..wanted };
+        if self.replace(context, &path, (&leaf, closing), wanted).is_err() {
+            closing.reopen(context);
         }
     }
 
@@ -111,10 +120,17 @@ impl<D: Domain> BzTree<D> {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let Estimate { live_bytes, is_closed } = leaf.estimate(context);
-        let worth = !is_closed
-            && live_bytes < u64::from(self.options().merge_bytes)
-            && self.partner(context, &path, live_bytes).is_some();
-        if worth && matches!(self.rebuild(context, &path, Wanted::NONE), Ok(Progress::Changed)) {
+        if is_closed || live_bytes >= u64::from(self.options().merge_bytes) {
+            return;
+        }
+        let Some(Partner { merged_bytes, .. }) = self.partner(context, &path, live_bytes) else {
+            return;
+        };
+        // Before anything is closed: a leaf that was closed for nothing has lost a slot.
+        if context.guard.reserve(merged_bytes).is_err() {
+            return;
+        }
+        if matches!(self.rebuild(context, &path, Wanted::NONE), Ok(Progress::Changed)) {
             self.shrink(context, probe);
         }
     }
@@ -151,20 +167,25 @@ impl<D: Domain> BzTree<D> {
         let options = self.options();
         let records = leaf.0.live_records(context);
         let live = Extent::of(&records).bytes();
-        let free = u64::from(options.free_bytes);
         // A record that needs more than the usual room gets it, but is no reason to tear the
         // others apart: when it is there, the split finds its place.
-        if HEADER_BYTES + live + free > u64::from(options.leaf_bytes) && records.len() >= 2 {
+        if self.is_to_split(live) && records.len() >= 2 {
             return self.split_leaf(context, path, leaf.1, &records, wanted);
         }
         if (live == 0 || live < u64::from(options.merge_bytes))
             && wanted.records == 0
-            && let Some(partner) = self.partner(context, path, live)
-            && self.merge_leaves(context, path, leaf.1, &records, partner)? == Progress::Changed
+            && let Some(Partner { index, .. }) = self.partner(context, path, live)
+            && self.merge_leaves(context, path, leaf.1, &records, index)? == Progress::Changed
         {
             return Ok(Progress::Changed);
         }
         self.consolidate(context, path, leaf.1, &records, wanted)
+    }
+
+    /// Whether a leaf with so many bytes of live records is split.
+    fn is_to_split(&self, live: u64) -> bool {
+        let options = self.options();
+        HEADER_BYTES + live + u64::from(options.free_bytes) > u64::from(options.leaf_bytes)
     }
 
     fn room(&self, wanted: Wanted) -> Room {
@@ -315,27 +336,26 @@ impl<D: Domain> BzTree<D> {
         Self::run(operation, prepared)
     }
 
-    /// The neighbour with which the leaf at the end of `path` may be merged: its index in the
-    /// parent. The left one first; it must not be closed, and must have room for `live` bytes.
-    fn partner(&self, context: Context<'_, '_, D>, path: &Path, live: u64) -> Option<u64> {
+    /// The neighbour with which the leaf at the end of `path` may be merged. The left one first; it
+    /// must not be closed, and must have room for `live` bytes.
+    fn partner(&self, context: Context<'_, '_, D>, path: &Path, live: u64) -> Option<Partner> {
         let parent = path.above_leaf(1)?;
         let options = self.options();
-        let fits = |index: u64| {
+        let partner = |index: u64| {
             let node = context.node(parent.inner.child(context, index));
             if !node.is_leaf() {
-                return false;
+                return None;
             }
             let neighbour = Leaf::new(node).estimate(context);
             let both = neighbour.live_bytes + live;
-            let bytes = HEADER_BYTES + both + u64::from(options.free_bytes);
+            let merged_bytes = HEADER_BYTES + both + u64::from(options.free_bytes);
             // An empty leaf can always go, whatever its neighbour is in the middle of.
-            let fits = bytes <= u64::from(options.leaf_bytes);
-            live == 0 || (fits && !neighbour.is_closed)
+            let fits = merged_bytes <= u64::from(options.leaf_bytes) && !neighbour.is_closed;
+            (live == 0 || fits).then_some(Partner { index, merged_bytes })
         };
-        let left = parent.child.checked_sub(1).filter(|&index| fits(index));
-        left.or_else(|| {
+        parent.child.checked_sub(1).and_then(partner).or_else(|| {
             let right = parent.child + 1;
-            (right < parent.inner.children() && fits(right)).then_some(right)
+            if right < parent.inner.children() { partner(right) } else { None }
         })
     }
 
@@ -510,6 +530,12 @@ impl<D: Domain> BzTree<D> {
         })();
         Self::run(operation, prepared)
     }
+}
+
+/// A neighbour to be merged with: its index in the parent, and what both would take as one.
+struct Partner {
+    index: u64,
+    merged_bytes: u64,
 }
 
 /// The halves of a split and the separator between them.

@@ -43,8 +43,11 @@
 //! starts again. Nobody waits (the paper's insert does, for the earlier slot to settle), and
 //! every failure is another's success. A slot whose hash or length differs is no concern.
 //!
-//! Who closes a leaf aborts what is in progress there without a success of its own. So that it
-//! has one in the end, whoever finds no room asks for room for one record more each time.
+//! (Of one more than seven operations in doubt on one key the abortions go before the PMwCAS.)
+//!
+//! Who closes a leaf aborts what is in progress there without a success of its own. So that
+//! everybody has one in the end, whoever finds no room, or the leaf closed, asks for room for one
+//! record more each time, up to [`MAX_ROOM_BYTES`]: there is room for all who are at the leaf then.
 //!
 //! # Values in blocks of their own
 //!
@@ -210,6 +213,7 @@ impl<D: Domain> BzTree<D> {
             if look.closing.is_some() {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
                 self.settle_closed(context, probe, wanted);
+                *rooms = more_rooms(*rooms, needed);
                 return Ok(Attempt::Again);
             }
             match Self::decide(context, &leaf, intent, &look)? {
