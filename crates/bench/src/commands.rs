@@ -40,7 +40,16 @@ struct Comparison {
 const DEFAULTS: [Comparison; 2] = [
     Comparison {
         title: "In memory",
-        sides: &["bztree", "scc", "congee", "concurrent-map", "masstree", "skiplist", "btreemap"],
+        sides: &[
+            "bztree",
+            "scc",
+            "congee",
+            "concurrent-map",
+            "masstree",
+            "bf-tree",
+            "skiplist",
+            "btreemap",
+        ],
         records: 1_000_000,
         time_limit: Duration::from_secs(80),
     },
@@ -127,13 +136,14 @@ fn check_limits(names: &[SideName], shape: Shape, mixes: &[Mix]) -> Result<(), E
 }
 
 fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
+    let delays = Delays { write_back_ns: args.write_back_ns, read_line_ns: args.read_line_ns };
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         huge_pages: args.huge_pages,
-        delays: Delays { write_back_ns: args.write_back_ns, read_line_ns: args.read_line_ns },
+        delays,
         ..BuildOptions::default()
     };
-    let conditions = Conditions::here(&args.pool_dir);
+    let conditions = Conditions::here(&args.pool_dir).emulating(delays);
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.sides) {
         (Some(file), named) => {
@@ -286,6 +296,7 @@ fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
 }
 
 fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure> {
+    eprintln!("{}", Conditions::here(&args.pool_dir).line());
     for &records in &args.records {
         let plan = RecoveryPlan {
             records,
@@ -316,6 +327,7 @@ fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure> {
 }
 
 fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
+    eprintln!("{}", Conditions::here(&args.pool_dir).line());
     let options = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
     let shape = Shape { key_bytes: args.key_bytes, value_bytes: args.value_bytes };
     check_limits(&args.sides, shape, &[])?;

@@ -239,7 +239,7 @@ impl<'run> Run<'run> {
             outcome.append(&subject.run(&slice).map_err(fault)?);
             self.progress.inc(1);
         }
-        verify::count(subject.any(), records).map_err(fault)?;
+        verify::count(subject.any(), self.records, &(0..records)).map_err(fault)?;
         let heap_growth = || Some(machine::heap_bytes()?.saturating_sub(heap_before?));
         let bytes_per_record = subject
             .footprint_bytes()
@@ -330,7 +330,7 @@ impl<'run> Run<'run> {
         slice.target = if deleted > 0 { live.start..after.start } else { live.end..after.end };
         let fault = |fault| failed(contestant.entrant, mix.name, threads, fault);
         let outcome = contestant.subject.run(&slice).map_err(fault)?;
-        verify::count(contestant.subject.any(), after.end - after.start).map_err(fault)?;
+        verify::count(contestant.subject.any(), self.records, &after).map_err(fault)?;
         contestant.live = after;
         Ok(outcome)
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pando_pmem::emulated::Delays;
 use serde::Serialize;
 
 use crate::machine;
@@ -19,6 +20,19 @@ pub struct Conditions {
     pub commit: Option<&'static str>,
     /// What kind of file system the pools of durable sides lie on.
     pub pool_file_system: String,
+    /// Of an emulated medium: nanoseconds that a line written back costs.
+    pub write_back_ns: u64,
+    /// Of an emulated medium: nanoseconds that a line costs that its thread has not cached.
+    pub read_line_ns: u64,
+}
+
+/// A row of figures with what it was taken on, as one object.
+#[derive(Serialize)]
+struct Placed<'row, R> {
+    #[serde(flatten)]
+    row: &'row R,
+    #[serde(flatten)]
+    conditions: &'row Conditions,
 }
 
 impl Conditions {
@@ -32,7 +46,25 @@ impl Conditions {
             kernel: kernel.map_or_else(|_| unknown(), |release| release.trim().to_owned()),
             commit: option_env!("PANDO_BENCH_COMMIT"),
             pool_file_system: file_system(pool_dir).unwrap_or_else(unknown),
+            write_back_ns: 0,
+            read_line_ns: 0,
         }
+    }
+
+    /// The same, with `delays` for the sides and domains whose medium is emulated.
+    pub fn emulating(self, delays: Delays) -> Self {
+        let Delays { write_back_ns, read_line_ns } = delays;
+        Self { write_back_ns, read_line_ns, ..self }
+    }
+
+    /// A line of JSON for each of `rows`, with the conditions in it.
+    pub fn json_lines<R: Serialize>(&self, rows: &[R]) -> String {
+        let line = |row| {
+            let placed = Placed { row, conditions: self };
+            // Strings and numbers only: there is nothing that JSON cannot say.
+            serde_json::to_string(&placed).unwrap_or_default() + "\n"
+        };
+        rows.iter().map(line).collect()
     }
 
     /// All of it in a line.
@@ -44,7 +76,16 @@ impl Conditions {
             self.kernel,
             self.pool_file_system,
             self.commit.map_or(String::new(), |commit| format!(", commit {commit}")),
-        )
+        ) + &self.emulated()
+    }
+
+    fn emulated(&self) -> String {
+        match (self.write_back_ns, self.read_line_ns) {
+            (0, 0) => String::new(),
+            (write, read) => format!(
+                ", emulated media {write} ns slower for a line written back, {read} ns for a line read"
+            ),
+        }
     }
 }
 

@@ -217,7 +217,13 @@ pub(crate) fn heading(row: &Row) -> String {
     });
     let rounds = row.rounds;
     let (mix, keys) = (&row.mix, &row.keys);
-    format!("{mix}, {keys} keys, {records} records{sizes}, {threads}, {rounds} rounds{rate}\n")
+    let timed = match row.operations / row.latency_samples.max(1) {
+        0 | 1 => String::new(),
+        every => format!(", one operation in {every} timed"),
+    };
+    format!(
+        "{mix}, {keys} keys, {records} records{sizes}, {threads}, {rounds} rounds{rate}{timed}\n"
+    )
 }
 
 /// Nanoseconds with a unit that suits them.

@@ -16,12 +16,14 @@ const PRESENT_GETS: u64 = 1_000_000;
 /// Gets of deleted records and of ones that never were, at most, on each side of the live ones.
 const ABSENT_GETS: u64 = 10_000;
 
-/// Compares the number of records with what is `due`.
-pub fn count(side: &dyn AnySide, due: u64) -> Result<(), Fault> {
+/// Compares the number of records with that of `live`; if it is wrong, says which key is.
+pub fn count(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     let operation = "the count of records";
+    let due = live.end - live.start;
     match side.count().map_err(|source| Fault::Refused { key: 0, operation, source })? {
         found if found == due => Ok(()),
-        found => Err(Fault::Count { found, due }),
+        // Of a side whose scan and gets find just what is due only the count is wrong.
+        found => all(side, records, live).and(Err(Fault::Count { found, due })),
     }
 }
 

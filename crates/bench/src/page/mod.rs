@@ -36,7 +36,7 @@ vertical-align:-.08em}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;\
 font-variant-numeric:tabular-nums}\
 th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #e1e5e8;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}caption{text-align:left;font-weight:600;\
+th:first-child,td:first-child,.text th,.text td{text-align:left}caption{text-align:left;font-weight:600;\
 padding:.9rem 0 .2rem}";
 
 /// Writes the page to `path`, in place of what was there.
@@ -173,7 +173,7 @@ fn add_tables(out: &mut String, rows: &[Row]) {
 }
 
 fn add_sides(out: &mut String, names: &[&str]) {
-    *out += "<h3>The sides</h3>\n<div class=\"wide\"><table><tr><th>side</th><th>what it is</th>\
+    *out += "<h3>The sides</h3>\n<div class=\"wide\"><table class=\"text\"><tr><th>side</th><th>what it is</th>\
              <th>settings</th><th>a write survives</th></tr>\n";
     for entry in names.iter().filter_map(|name| sides::SIDES.iter().find(|side| side.name == *name))
     {

@@ -11,6 +11,7 @@ use super::arrays::{self, plan::DOMAINS, report};
 use super::experiment::Settings;
 use super::{Error, catalogue, outcome};
 use crate::args::count;
+use crate::conditions::Conditions;
 use crate::sides::BuildOptions;
 use pando_pmem::emulated::{Delays, set_delays};
 
@@ -55,7 +56,7 @@ pub struct PmwcasArgs {
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2,4")]
     pub threads: Vec<usize>,
     /// Domains; ratios are to the first: volatile, process, eadr, adr, slow; by the algorithm of the
-    /// PMwCAS paper with :rdcss behind them
+    /// PMwCAS paper with :rdcss behind them; volatile:htm, by hardware transactions
     #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "volatile,process,adr")]
     pub domains: Vec<&'static str>,
     /// Rounds
@@ -128,7 +129,8 @@ pub fn paper(args: &PaperArgs, prefix: &[&str], progress: &ProgressBar) -> Resul
     let mut json = String::new();
     for name in &args.names {
         progress.reset();
-        let (experiment, outcome) = super::run(name, &settings, progress)?;
+        let (experiment, mut outcome) = super::run(name, &settings, progress)?;
+        outcome.conditions += &format!("; {}", Conditions::here(&args.pool_dir).line());
         progress.suspend(|| println!("{}", outcome.text(experiment)));
         outcome.json(experiment, &mut json);
         if let Some(path) = &args.json {
@@ -155,12 +157,13 @@ pub fn pmwcas(args: &PmwcasArgs, progress: &ProgressBar) -> Result<(), Error> {
         seed: args.seed,
         build: BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() },
     };
+    let conditions = Conditions::here(&args.pool_dir).emulating(delays);
+    eprintln!("{}", conditions.line());
     let rows = arrays::run(&plan, progress)?;
     progress.finish_and_clear();
     print!("{}", report::table(&rows));
     if let Some(path) = &args.json {
-        let lines = rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n");
-        outcome::write(path, &lines.collect::<String>())?;
+        outcome::write(path, &conditions.json_lines(&rows))?;
     }
     Ok(())
 }

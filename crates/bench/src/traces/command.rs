@@ -13,6 +13,7 @@ use super::runner::{self, Plan, Row};
 use super::{Trace, text};
 use crate::args::count;
 use crate::compare::Entrant;
+use crate::conditions::Conditions;
 use crate::record::Shape;
 use crate::report::{Spread, count as short};
 use crate::sides::{BuildError, BuildOptions, SideName, builder};
@@ -76,12 +77,13 @@ pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError>
         |&side: &SideName| Entrant { name: side.to_string(), build: builder(side, shape, &build) };
     let entrants: Vec<_> = args.sides.iter().map(entrant).collect();
     let plan = Plan { threads: args.threads.clamp(1, 1024), parts: args.parts.clamp(1, 1000) };
+    let conditions = Conditions::here(&args.pool_dir);
+    eprintln!("{}", conditions.line());
     let rows = runner::run(&trace, &entrants, &plan, progress)?;
     progress.finish_and_clear();
     print!("{}", table(&rows));
     if let Some(path) = &args.json {
-        let lines = rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n");
-        crate::papers::outcome::write(path, &lines.collect::<String>())?;
+        crate::papers::outcome::write(path, &conditions.json_lines(&rows))?;
     }
     Ok(())
 }

@@ -249,17 +249,17 @@ fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> R
 /// Compares all records of `side` with those of the trace's end.
 pub fn check(side: &dyn AnySide, trace: &Trace) -> Result<(), Fault> {
     let action = Action::Get;
-    let due = trace.final_records().count() as u64;
-    let count = side.count();
-    match count.map_err(|source| Fault::Refused { key: String::new(), action, source })? {
-        found if found == due => {}
-        found => return Err(Fault::Count { found, due }),
-    }
+    // What is lost is named; then a wrong count says that there is too much.
     for (key, version) in trace.final_records() {
         let step = Step { action, key, version };
         one(side, trace, &step, &mut Vec::new())?;
     }
-    Ok(())
+    let due = trace.final_records().count() as u64;
+    let count = side.count();
+    match count.map_err(|source| Fault::Refused { key: String::new(), action, source })? {
+        found if found == due => Ok(()),
+        found => Err(Fault::Count { found, due }),
+    }
 }
 
 /// Replays `trace` on all of `entrants`; each tick of `progress` is a part on a side.
