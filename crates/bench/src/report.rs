@@ -217,7 +217,7 @@ pub(crate) fn heading(row: &Row) -> String {
     });
     let rounds = row.rounds;
     let (mix, keys) = (&row.mix, &row.keys);
-    let timed = match row.operations / row.latency_samples.max(1) {
+    let timed = match (row.operations + row.latency_samples / 2) / row.latency_samples.max(1) {
         0 | 1 => String::new(),
         every => format!(", one operation in {every} timed"),
     };
