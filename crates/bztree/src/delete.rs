@@ -35,7 +35,7 @@ use crate::write::{Attempt, Claim, Intent, more_rooms};
 
 /// What a delete asks of the leaf that is to replace the one in which it found no slot.
 struct Demand {
-    /// For how many slots; none at first, so that the leaf may be merged away.
+    /// For how many records; none at first, so that the leaf may be merged away.
     rooms: u64,
     /// The pool had no room for that.
     refused: bool,

@@ -556,3 +556,86 @@ fn middle_of(records: &[LiveRecord]) -> usize {
     }
     records.len() / 2
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_index::RangeIndex;
+    use pando_pmem::catalog::MapHeader;
+    use pando_pmem::testing::refusal::{Resource, refuse};
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::options::Options;
+
+    fn tree() -> BzTree<Volatile> {
+        let options = Options {
+            leaf_bytes: 512,
+            inner_bytes: 256,
+            free_bytes: 128,
+            merge_bytes: 128,
+            ..Options::default()
+        };
+        let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
+        let pool = Pool::anonymous(&create).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let guard = pmwcas.pool().pin().expect("a slot");
+        let header = MapHeader { name: "tree".into(), kind: 1, options: options.encode() };
+        let first_leaf = || BzTree::first_leaf(&pmwcas, &guard, &options);
+        let entry = pmwcas.find_or_create_map(&guard, &header, &first_leaf).expect("the map");
+        let root_off = entry.root_off();
+        drop(guard);
+        BzTree::open(pmwcas, root_off, options)
+    }
+
+    /// Else two operations in a full pool could close each other's leaf, or the leaf that the other
+    /// has just opened, for ever.
+    #[test]
+    fn who_meets_a_closed_leaf_closes_nothing() {
+        let tree = tree();
+        let key = |number: u64| number.to_be_bytes();
+        let mut count = 0;
+        while tree.audit().expect("audits").stat.leaves < 2 {
+            tree.insert(&key(count), &[1; 8]).expect("room");
+            count += 1;
+        }
+        let guard = tree.pin().expect("a slot");
+        let context = tree.context(&guard);
+        let (first, last) = (key(0), key(count - 1));
+        let (small, other) = (Probe::new(&first), Probe::new(&last));
+        // One record is left of the first leaf, which is not merged for want of room.
+        let fence = |number: u64| tree.find_leaf(context, Probe::new(&key(number))).node.off;
+        let of_small = (1..count).filter(|&number| fence(number) == fence(0));
+        refuse(Resource::Block, 0, u64::MAX, || {
+            for number in of_small {
+                assert!(tree.remove(&key(number)).expect("removes are not refused"));
+            }
+        });
+        let (leaf, neighbour) = (tree.find_leaf(context, small), tree.find_leaf(context, other));
+        assert_ne!(leaf.node.off, neighbour.node.off);
+        let path = tree.find_path(context, small);
+        let live = leaf.estimate(context).live_bytes;
+        assert!(tree.partner(context, &path, live).is_some(), "it could be merged");
+        let slots = |leaf: &Leaf| -> Vec<Meta> {
+            (0..leaf.slots()).map(|slot| leaf.slot(context, slot)).collect()
+        };
+        let before = slots(&neighbour);
+        assert_eq!(before.last(), Some(&Meta::EMPTY), "the neighbour takes more");
+        leaf.close(context);
+        let closed = slots(&leaf);
+        refuse(Resource::Block, 0, u64::MAX, || {
+            tree.settle_closed(context, small, Wanted::NONE);
+        });
+        assert!(leaf.look(context, small, None).closing.is_none(), "it is open again");
+        assert_eq!(slots(&neighbour), before, "its neighbour was closed, too");
+        let changed = slots(&leaf).iter().zip(&closed).filter(|(now, then)| now != then).count();
+        assert!(changed <= 1, "{changed} slots were used up");
+        // With room it is replaced.
+        leaf.close(context);
+        tree.settle_closed(context, small, Wanted::NONE);
+        assert_ne!(tree.find_leaf(context, small).node.off, leaf.node.off);
+        assert_eq!(tree.get(&first).expect("a get"), Some(vec![1; 8]));
+    }
+}
