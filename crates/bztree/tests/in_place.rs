@@ -8,11 +8,10 @@ mod common;
 use std::sync::Arc;
 
 use common::scenario::{Answer, Op, inline, pointed, short};
-use common::victim::Victim;
 use common::watchdog::within_bounds;
 use common::{check, dump, plant, small_nodes, take_all};
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::CutShort;
+use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -29,8 +28,8 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
         planted.tree.insert(&key, &value).expect("there is room");
     }
     let (its, op) = (planted.clone(), act.clone());
-    let victim = Victim::pause(writes, move || op.try_run(&its.tree));
-    let done = victim.done;
+    let victim = Paused::start(writes, move || op.try_run(&its.tree));
+    let done = victim.is_done();
     let guard = planted.pool.pin().expect("a slot");
     let taken = take_all(&guard);
     let refused = (0..100).find_map(|_| planted.tree.update(&short(2), &inline(4)).err());
@@ -40,7 +39,7 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     assert_eq!(planted.tree.get(act.key()).expect("a get"), None, "{label}");
     drop(taken);
     drop(guard);
-    let answer = victim.go_on().expect("there is room again");
+    let answer = victim.resume().expect("there is room again");
     assert!(matches!(answer, Answer::Done | Answer::Missing), "{label}: {answer:?}");
     let left = dump(&planted.tree);
     assert!(!left.contains_key(act.key()), "{label}: the key came back");

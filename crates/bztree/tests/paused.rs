@@ -12,10 +12,9 @@ mod common;
 use std::sync::Arc;
 
 use common::scenario::{self, Answer, Op, Scenario};
-use common::victim::Victim;
 use common::watchdog::within_bounds;
 use common::{Planted, check, dump, plant, take_all};
-use pando_pmem::testing::CutShort;
+use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -61,8 +60,8 @@ fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     let (mut records, _, expected) = scenario.expected();
     let planted = Arc::new(prepared::<D>(scenario));
     let (its, act) = (planted.clone(), scenario.act.clone());
-    let victim = Victim::pause(writes, move || act.run(&its.tree));
-    let done = victim.done;
+    let victim = Paused::start(writes, move || act.run(&its.tree));
+    let done = victim.is_done();
     let guard = planted.pool.pin().expect("a slot");
     let taken = if room == Room::None { take_all(&guard) } else { Vec::new() };
     for op in around(scenario, scenario.act.key()) {
@@ -76,7 +75,7 @@ fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     }
     drop(taken);
     drop(guard);
-    assert_eq!(victim.go_on(), expected, "{label}");
+    assert_eq!(victim.resume(), expected, "{label}");
     assert_eq!(scenario.act.apply(&mut records), expected, "{label}: the keys are others'");
     assert!(dump(&planted.tree) == records, "{label}: something was undone");
     check(&planted);

@@ -8,6 +8,7 @@
 //!
 //! Under any domain, [`refusal`] makes what allocation asks for run out.
 
+mod paused;
 mod random;
 pub mod refusal;
 
@@ -17,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
 pub use crate::participant::LogicalThread;
+pub use paused::Paused;
 pub use random::Random;
 
 /// The payload with which a killed thread unwinds.

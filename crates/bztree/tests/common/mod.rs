@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod scenario;
-pub mod victim;
 pub mod watchdog;
 
 use std::collections::{BTreeMap, BTreeSet};

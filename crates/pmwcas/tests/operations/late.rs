@@ -2,46 +2,12 @@
 //! back, and then go on: what they still do must come to nothing.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 
 use pando_pmem::Domain;
-use pando_pmem::testing::{CutShort, never_stop, pause_after};
+use pando_pmem::testing::{CutShort, Paused};
 use pando_pmwcas::Pmwcas;
 
 use crate::common::{change, create, folder, in_memory, in_time, open, raw, read};
-
-/// A thread that pauses before its `writes`-th pool write.
-struct Paused<R> {
-    thread: JoinHandle<R>,
-    go_on: Sender<()>,
-    stopped: Receiver<bool>,
-}
-
-impl<R: Send + 'static> Paused<R> {
-    fn start(writes: u64, work: impl FnOnce() -> R + Send + 'static) -> Self {
-        let (tell, stopped) = channel();
-        let (go_on, wait) = channel();
-        let thread = std::thread::spawn(move || {
-            pause_after(writes, tell.clone(), wait);
-            let result = work();
-            never_stop();
-            let _ = tell.send(true);
-            result
-        });
-        Self { thread, go_on, stopped }
-    }
-
-    /// Waits until it pauses or is done; whether it is done.
-    fn is_done(&self) -> bool {
-        self.stopped.recv().unwrap()
-    }
-
-    fn resume(self) -> R {
-        let _ = self.go_on.send(());
-        self.thread.join().unwrap()
-    }
-}
 
 type Words = &'static [(u64, u64, u64)];
 type Meanwhile<D> = fn(&Pmwcas<D>) -> Option<bool>;

@@ -1,0 +1,50 @@
+//! A thread that pauses before a chosen write to its pool, and goes on when it is told to.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use super::{never_stop, pause_after};
+
+/// A thread that pauses in the middle of its work.
+#[derive(Debug)]
+pub struct Paused<R> {
+    thread: JoinHandle<R>,
+    go_on: Sender<()>,
+    stopped: Receiver<bool>,
+}
+
+impl<R: Send + 'static> Paused<R> {
+    /// Runs `work` in a thread of its own, up to its `writes`-th write to a pool.
+    pub fn start(writes: u64, work: impl FnOnce() -> R + Send + 'static) -> Self {
+        let ((tell, stopped), (go_on, wait)) = (channel(), channel());
+        let thread = std::thread::spawn(move || {
+            pause_after(writes, tell.clone(), wait);
+            let result = work();
+            never_stop();
+            // The test may have heard of the pause already.
+            let _ = tell.send(true);
+            result
+        });
+        Self { thread, go_on, stopped }
+    }
+
+    /// Waits until it pauses or is done; whether it is done.
+    ///
+    /// # Panics
+    ///
+    /// If the thread panicked.
+    pub fn is_done(&self) -> bool {
+        self.stopped.recv().expect("the thread pauses or is done")
+    }
+
+    /// Lets it go on, and waits for what it returns.
+    ///
+    /// # Panics
+    ///
+    /// If the thread panicked.
+    pub fn resume(self) -> R {
+        // If it is done it does not listen.
+        let _ = self.go_on.send(());
+        self.thread.join().expect("the thread comes to its end")
+    }
+}
