@@ -55,8 +55,9 @@ mod imp {
             return Err(Aborted);
         }
         let result = work();
-        // SAFETY: in the transaction that was begun above. (If `work` unwinds it never comes here;
-        // unwinding makes system calls, and the first of them aborts.)
+        // SAFETY: in the transaction that was begun above. (If `work` unwinds it does not come here:
+        // the transaction goes on until something aborts it, the next interrupt at the latest, and
+        // then the thread is at the label above, as if nothing had been.)
         unsafe { asm!("xend") };
         Ok(result)
     }

@@ -9,6 +9,7 @@ use pando_pmwcas::Pmwcas;
 
 use super::compare_blocks;
 use super::map::{Indexed, Shape};
+use super::moments::OfMoments;
 
 /// BzTrees.
 pub struct BzTrees;
@@ -25,11 +26,14 @@ fn small_nodes() -> Options {
     }
 }
 
+impl OfMoments for BzTrees {
+    const NAME: &'static str = "bztree-moments";
+}
+
 impl Indexed for BzTrees {
     type Index<D: Domain> = BzTree<D>;
 
     const NAME: &'static str = "bztree";
-    const MOMENTS: &'static str = "bztree-moments";
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<BzTree<D>, String> {
         let options = small_nodes();

@@ -27,9 +27,6 @@ pub trait Indexed: Sized + 'static {
     /// Its name, as the command takes it.
     const NAME: &'static str;
 
-    /// The same, where its scans of a leaf are explored (`moments.rs`).
-    const MOMENTS: &'static str;
-
     /// Opens the index in the pool, with nodes as small as can be; creates it if it is not there.
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Index<D>, String>;
 

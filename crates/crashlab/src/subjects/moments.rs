@@ -47,19 +47,25 @@ pub enum Answer {
     Found(State),
 }
 
+/// An index whose scans are so.
+pub trait OfMoments: Indexed {
+    /// The name of the subject, as the command takes it.
+    const NAME: &'static str;
+}
+
 /// An index as a subject.
 pub struct Moments<I>(PhantomData<I>);
 
 /// An index in an open pool.
-pub struct Open<I: Indexed, D: Domain>(OpenMap<I, D>);
+pub struct Open<I: OfMoments, D: Domain>(OpenMap<I, D>);
 
-impl<I: Indexed> Subject for Moments<I> {
+impl<I: OfMoments> Subject for Moments<I> {
     type Op = Op;
     type Answer = Answer;
     type State = State;
     type Open<D: Domain> = Open<I, D>;
 
-    const NAME: &'static str = I::MOMENTS;
+    const NAME: &'static str = <I as OfMoments>::NAME;
     const POOL_BYTES: u64 = Map::<I>::POOL_BYTES;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
@@ -119,7 +125,7 @@ fn stored(number: u64) -> u64 {
     number * 5
 }
 
-impl<I: Indexed, D: Domain> Open<I, D> {
+impl<I: OfMoments, D: Domain> Open<I, D> {
     fn on_key(&self, place: usize, operation: Operation) -> OnKey {
         self.0.on_key(&key(KEYS[place]), operation).expect("the pool has room")
     }
@@ -133,7 +139,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     }
 }
 
-impl<I: Indexed, D: Domain> Opened<Moments<I>> for Open<I, D> {
+impl<I: OfMoments, D: Domain> Opened<Moments<I>> for Open<I, D> {
     fn perform(&self, op: &Op) -> Vec<Noted<Moments<I>>> {
         let answer = match *op {
             Op::Put(place, number) => {

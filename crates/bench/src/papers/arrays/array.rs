@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{CreateOptions, Domain, Pool, Word, rtm};
+use pando_pmem::{CreateOptions, Domain, Pool, Volatile, Word, rtm};
 use pando_pmwcas::{Algorithm, CONTROL_BITS, MAX_WORDS, Pmwcas};
 use tempfile::TempDir;
 
@@ -76,6 +76,14 @@ pub struct Array<D: Domain> {
     _folder: TempDir,
 }
 
+impl Array<Volatile> {
+    /// The same, changed by hardware transactions as far as the processor commits them. What they
+    /// write is not written back.
+    pub fn by_transactions(self) -> Self {
+        Self { by_transactions: true, ..self }
+    }
+}
+
 impl<D: Domain> Array<D> {
     /// An array of `words` words, all zero, in a new pool file. Also for the volatile domain: all
     /// domains are to lie on pages of one kind.
@@ -108,11 +116,6 @@ impl<D: Domain> Array<D> {
             off
         };
         Ok(Self { pmwcas, first_off, words, by_transactions: false, _folder: folder })
-    }
-
-    /// The same, changed by hardware transactions as far as the processor commits them.
-    pub fn by_transactions(self) -> Self {
-        Self { by_transactions: true, ..self }
     }
 
     /// The number of words.
