@@ -7,6 +7,9 @@
 //!   descriptor; a helper that pinned later, perhaps after the unlinking, looks at the block
 //!   because the operation names it. That takes three.
 //!
+//! And what a thread has left to be done with the block when it unpinned (`Guard::leave`) is done
+//! before the block is reused.
+//!
 //! The block is a cell that loom watches: a look at it that is not ordered before its reuse fails
 //! the model.
 
@@ -35,6 +38,10 @@ struct Code {
     look: Ordering,
     /// `GRACE_EPOCHS`.
     grace: u64,
+    /// `try_advance` does what threads have left.
+    does_left: bool,
+    /// A thread leaves its work before it unpins.
+    leaves_in_time: bool,
 }
 
 const AS_WRITTEN: Code = Code {
@@ -44,6 +51,8 @@ const AS_WRITTEN: Code = Code {
     unpin: Release,
     look: Acquire,
     grace: 3,
+    does_left: true,
+    leaves_in_time: true,
 };
 
 struct Pool {
@@ -52,6 +61,8 @@ struct Pool {
     /// Participant slots ever claimed.
     high: Atomic,
     slots: [Atomic; 3],
+    /// Whether the thread of the slot has left work to be done with the block.
+    left: [Atomic; 3],
     /// Whether the block can be found.
     link: Atomic,
     /// Whether an operation names the block.
@@ -71,6 +82,7 @@ impl Pool {
             epoch: Atomic::new(1),
             high: Atomic::new(claimed),
             slots: Default::default(),
+            left: Default::default(),
             link: Atomic::new(1),
             operation: Atomic::new(0),
             block: UnsafeCell::new(0),
@@ -113,10 +125,20 @@ impl Pool {
             if pinned != 0 && pinned != epoch {
                 return epoch;
             }
+            if self.code.does_left {
+                self.do_left(slot as usize);
+            }
         }
         match self.epoch.compare_exchange(epoch, epoch + 1, SeqCst, SeqCst) {
             Ok(_) => epoch + 1,
             Err(other) => other,
+        }
+    }
+
+    fn do_left(&self, slot: usize) {
+        if self.left[slot].load(Acquire) == 1 {
+            self.look_at_block();
+            let _ = self.left[slot].compare_exchange(1, 0, SeqCst, SeqCst);
         }
     }
 
@@ -134,6 +156,9 @@ impl Pool {
     fn reuse_when_ripe(&self, epoch: u64) {
         for _ in 0..=self.code.grace {
             if epoch + self.code.grace <= self.try_advance() {
+                for left in &self.left {
+                    assert_eq!(left.load(Relaxed), 0, "left undone, and the block is reused");
+                }
                 self.block.with_mut(|_| ());
                 return;
             }
@@ -215,6 +240,55 @@ fn unpinning_must_release() {
 #[should_panic]
 fn looks_at_slots_must_acquire() {
     direct_reader(Code { look: Relaxed, ..TWO_EPOCHS });
+}
+
+/// A thread that finds the block leaves work to be done with it.
+fn leaver(code: Code) {
+    explore(Some(2), move || {
+        let pool = Pool::new(code, 2);
+        pool.pin(0);
+        let leaver = thread::spawn({
+            let pool = pool.clone();
+            move || {
+                pool.pin(1);
+                let found = pool.link.load(Acquire) == 1;
+                if found && pool.code.leaves_in_time {
+                    pool.left[1].store(1, Release);
+                }
+                pool.unpin(1);
+                if found && !pool.code.leaves_in_time {
+                    pool.left[1].store(1, Release);
+                }
+            }
+        });
+        let epoch = pool.unlink();
+        pool.unpin(0);
+        pool.reuse_when_ripe(epoch);
+        leaver.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_left_is_done_before_the_block_is_reused() {
+    leaver(TWO_EPOCHS);
+}
+
+#[test]
+#[should_panic]
+fn what_is_left_does_not_do_itself() {
+    leaver(Code { does_left: false, ..TWO_EPOCHS });
+}
+
+#[test]
+#[should_panic]
+fn work_must_be_left_before_unpinning() {
+    leaver(Code { leaves_in_time: false, ..TWO_EPOCHS });
+}
+
+#[test]
+#[should_panic]
+fn what_is_left_is_seen_only_behind_an_acquiring_look() {
+    leaver(Code { look: Relaxed, ..TWO_EPOCHS });
 }
 
 /// The owner of an operation that names the block ends it, while another thread has unlinked the

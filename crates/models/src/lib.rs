@@ -4,7 +4,7 @@
 //!
 //! | module | models |
 //! | --- | --- |
-//! | `epoch` | `pando-pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `try_advance`, the unpinning drop |
+//! | `epoch` | `pando-pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
 //! | `slot` | `pando-pmem/src/participant.rs`: `claim_slot`, `give_back` |
 //! | `slab` | `pando-pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `retire_current` |
 //! | `direct` | `pando-pmwcas/src/direct.rs`, `execute.rs`: a PMwCAS, who interrupts it, readers |

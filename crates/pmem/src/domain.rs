@@ -27,6 +27,10 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// globally visible is durable, and no dirty bit is ever set.
     const WRITE_BACK: bool;
 
+    /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): what the processor
+    /// commits is durable at once, and no hook need see the stores.
+    const TRANSACTIONS: bool = false;
+
     /// How often a thread looks whether another is done, before it interferes with what that one
     /// does. Bounded, so nobody waits; long enough for one that runs to come to its end.
     const SPINS: u32 = 64;
@@ -119,6 +123,7 @@ pub struct Volatile;
 impl Domain for Volatile {
     const KIND: DomainKind = DomainKind::Volatile;
     const WRITE_BACK: bool = false;
+    const TRANSACTIONS: bool = true;
 
     #[inline(always)]
     unsafe fn write_back(_address: *const u8) {}
@@ -134,6 +139,7 @@ pub struct Process;
 impl Domain for Process {
     const KIND: DomainKind = DomainKind::Process;
     const WRITE_BACK: bool = false;
+    const TRANSACTIONS: bool = true;
 
     #[inline(always)]
     unsafe fn write_back(_address: *const u8) {}
@@ -151,6 +157,7 @@ pub struct Eadr;
 impl Domain for Eadr {
     const KIND: DomainKind = DomainKind::Eadr;
     const WRITE_BACK: bool = false;
+    const TRANSACTIONS: bool = true;
 
     #[inline(always)]
     unsafe fn write_back(_address: *const u8) {}

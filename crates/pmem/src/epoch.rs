@@ -21,6 +21,11 @@
 //! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
 //! with the acquire load in `try_advance`: what the thread read happened before the advance.
 //!
+//! *Left*: a thread may withdraw and leave something to be done that concerns what it has seen
+//! ([`Guard::leave`]). The epoch is raised only when that is done, by the thread or by who raises the
+//! epoch, so it is done before any block is reused that was reachable to the thread. The word is
+//! written before the unpin, and read behind the epoch, which is loaded acquire.
+//!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
 //! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. No descriptor
 //! of pando-pmwcas waits for an epoch.
@@ -91,11 +96,31 @@ impl<D: Domain> Pool<D> {
             if pinned != 0 && pinned != epoch {
                 return epoch;
             }
+            let left = self.slot_left(slot).load(Ordering::Acquire);
+            if left != 0 {
+                self.do_left(slot, left);
+            }
         }
         match global.compare_exchange(epoch, epoch + 1) {
             Ok(_) => epoch + 1,
             Err(other) => other,
         }
+    }
+
+    /// Names the function that does what threads have [left](Guard::leave): the first that is named
+    /// stays. It may be called by any thread, several times and late, with what was left in any life
+    /// of a participant.
+    pub fn do_left_by(&self, work: fn(&Self, u64)) {
+        let _ = self.left_work.set(work);
+    }
+
+    #[cold]
+    fn do_left(&self, slot: usize, left: u64) {
+        if let Some(work) = self.left_work.get() {
+            work(self, left);
+        }
+        // If the thread has left something else meanwhile, that is for the next advance.
+        let _ = self.slot_left(slot).compare_exchange(left, 0);
     }
 
     /// The participants that hold a slot, and how long each has been in its epoch.
@@ -122,6 +147,14 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     #[inline(always)]
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Leaves work to be done before any block is reused that this thread can reach now, in place of
+    /// what it has left before. It is named by `left`, by which nothing else ever is, and done as
+    /// [`Pool::do_left_by`] says; zero leaves nothing.
+    #[inline]
+    pub fn leave(&self, left: u64) {
+        self.pool.slot_left(self.slot).store_transient(left);
     }
 
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have

@@ -1,13 +1,15 @@
 //! Participants: the threads that use a pool, each with a slot of the pool's table.
 //!
 //! ```text
-//! byte  0        8        16 .. 63            64       72       80       88 .. 127
-//! 0     state    epoch    zero                log kind log block log word zero
+//! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
+//! 0     state    epoch    left     zero       log kind log block log word zero
 //! ```
 //!
 //! * `state` is zero, or the incarnation in which the slot was claimed (upper half) and the claim
 //!   mark 1. A slot claimed in an earlier incarnation is free: its thread is dead.
 //! * `epoch` is zero outside of an epoch (see epoch.rs). The line is written by its own thread.
+//! * `left` is zero, or names work that the thread has left to its next operation, and that is to be
+//!   done before the epoch is raised ([`Guard::leave`](crate::Guard::leave)). Recovery never reads it.
 //! * the log, on a line of its own, belongs to the allocator's activation (alloc/activate.rs).
 //!
 //! A slot is claimed by one CAS of `state`; before the first use of anything that belongs to it,
@@ -32,6 +34,7 @@ use crate::word::Word;
 
 const CLAIMED: u64 = 1;
 const EPOCH_AT: u64 = 8;
+const LEFT_AT: u64 = 16;
 pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
@@ -127,6 +130,12 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub(crate) fn slot_epoch(&self, slot: usize) -> Word<'_, D> {
         self.word(Self::slot_off(slot) + EPOCH_AT)
+    }
+
+    /// The word of `slot` that names what its thread has left to be done.
+    #[inline(always)]
+    pub(crate) fn slot_left(&self, slot: usize) -> Word<'_, D> {
+        self.word(Self::slot_off(slot) + LEFT_AT)
     }
 
     /// A word of the activation log of `slot`.
@@ -228,6 +237,7 @@ impl<D: Domain> Pool<D> {
                 held = slot as u64 + 1;
             } else {
                 self.slot_epoch(slot).store(0, Ordering::Release);
+                self.slot_left(slot).store_transient(0);
             }
         }
         // Not flushed: a recovery that looks at more slots finds nothing in them.

@@ -87,6 +87,8 @@ pub struct Pool<D: Domain> {
     this: Weak<Self>,
     locals: Box<[OnceLock<Box<Local>>]>,
     pub(crate) cache: Cache,
+    /// Does what threads have left to be done before the epoch is raised.
+    pub(crate) left_work: OnceLock<fn(&Self, u64)>,
     domain: PhantomData<D>,
 }
 
@@ -332,6 +334,7 @@ impl<D: Domain> Pool<D> {
             this: this.clone(),
             locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
             cache,
+            left_work: OnceLock::new(),
             domain: PhantomData,
         }))
     }

@@ -22,7 +22,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{DESCRIPTORS_OFF, PARTICIPANT_COUNT, PARTITION_BYTES};
-use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmem::{Domain, Guard, Pool, Reservation, Word};
 
 use crate::error::{Error, Result};
 use crate::finalize::Policy;
@@ -95,7 +95,7 @@ impl Entries {
     /// Each entry's place is counted, which takes no branch that depends on an address: those of
     /// a sort by comparing are mispredicted half of the time, which costs as much as a swap each.
     #[inline]
-    fn sorted(&self) -> Self {
+    pub fn sorted(&self) -> Self {
         // Zero less one is the largest.
         let key = |entry: &WordEntry| entry.off.wrapping_sub(1);
         let mut sorted = Self { count: self.count, ..Self::EMPTY };
@@ -146,46 +146,62 @@ pub(crate) struct Content {
     pub callback: Option<usize>,
 }
 
+impl Content {
+    /// Whether the operation has targets, and nothing else to be settled: it may land.
+    pub fn is_plain(&self) -> bool {
+        self.callback.is_none() && !self.entries.own_blocks() && !targets(&self.entries).is_empty()
+    }
+}
+
+#[inline(always)]
+pub(crate) fn status_word<D: Domain>(pool: &Pool<D>, index: u64) -> Word<'_, D> {
+    pool.word(descriptor_off(index))
+}
+
+#[inline(always)]
+fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: u64) -> Word<'_, D> {
+    pool.word(descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field * 8)
+}
+
+/// Reads a descriptor; `None` if what stands there cannot have been written.
+///
+/// The caller checks afterwards that the status still is of the life that it meant. The loads
+/// are acquire, paired with the owner's release stores: who sees an entry of a later life
+/// sees that life's status too.
+pub(crate) fn content<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Content> {
+    let info = pool.word(descriptor_off(index) + INFO_AT).load(Ordering::Acquire);
+    let count = (info & 0xF) as usize;
+    let callback = ((info >> 8) & 0xFF) as usize;
+    if count > MAX_WORDS {
+        return None;
+    }
+    let mut entries = Entries { count, ..Entries::EMPTY };
+    for entry in 0..count {
+        let field = |field| entry_word(pool, index, entry, field).load(Ordering::Acquire);
+        entries.list[entry] = WordEntry {
+            off: field(0),
+            old: field(1),
+            new: field(2),
+            policy: Policy::decode((info >> (16 + 3 * entry)) & 7)?,
+        };
+    }
+    Some(Content { entries, callback: callback.checked_sub(1) })
+}
+
 impl<D: Domain> Pmwcas<D> {
     #[inline(always)]
-    pub(crate) fn status_word(&self, index: u64) -> pando_pmem::Word<'_, D> {
-        self.pool().word(descriptor_off(index))
+    pub(crate) fn status_word(&self, index: u64) -> Word<'_, D> {
+        status_word(self.pool(), index)
     }
 
     #[inline(always)]
-    pub(crate) fn entry_word(
-        &self,
-        index: u64,
-        entry: usize,
-        field: u64,
-    ) -> pando_pmem::Word<'_, D> {
-        self.pool()
-            .word(descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field * 8)
+    pub(crate) fn entry_word(&self, index: u64, entry: usize, field: u64) -> Word<'_, D> {
+        entry_word(self.pool(), index, entry, field)
     }
 
-    /// Reads a descriptor; `None` if what stands there cannot have been written.
-    ///
-    /// The caller checks afterwards that the status still is of the life that it meant. The loads
-    /// are acquire, paired with the owner's release stores: who sees an entry of a later life
-    /// sees that life's status too.
+    /// See [`content`].
     pub(crate) fn content(&self, index: u64) -> Option<Content> {
-        let info = self.pool().word(descriptor_off(index) + INFO_AT).load(Ordering::Acquire);
-        let count = (info & 0xF) as usize;
-        let callback = ((info >> 8) & 0xFF) as usize;
-        if count > MAX_WORDS {
-            return None;
-        }
-        let mut entries = Entries { count, ..Entries::EMPTY };
-        for entry in 0..count {
-            let field = |field| self.entry_word(index, entry, field).load(Ordering::Acquire);
-            entries.list[entry] = WordEntry {
-                off: field(0),
-                old: field(1),
-                new: field(2),
-                policy: Policy::decode((info >> (16 + 3 * entry)) & 7)?,
-            };
-        }
-        Some(Content { entries, callback: callback.checked_sub(1) })
+        content(self.pool(), index)
     }
 
     #[inline(always)]
@@ -334,7 +350,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     #[inline]
     pub fn execute(mut self) -> bool {
         self.executed = true;
-        self.pmwcas.execute(self.guard, self.life, &self.entries.sorted(), self.callback)
+        self.pmwcas.execute(self.guard, self.life, &self.entries, self.callback)
     }
 
     /// Gives the descriptor back; no word is changed, and blocks that it was given are free.

@@ -6,25 +6,29 @@ use crate::descriptor::{Entries, WordEntry, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{CONTROL_BITS, Life, State, Status};
 
-/// How an execution ended. No target holds a reference any more.
+/// How an execution ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direct {
+    /// All targets hold references, durably: the new values hold.
+    Landed,
     /// All targets hold their new values, durably in the descriptor.
     Succeeded,
-    /// A target held another value than the expected one.
+    /// A target held another value than the expected one. Nothing is changed, durably.
     Mismatch,
     /// Another thread wanted a target. Nothing is changed, durably.
     Interrupted,
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation, whose descriptor is durable and installing.
+    /// Executes the operation, whose descriptor is durable and installing; it may land if it
+    /// `is_plain`.
     #[inline]
     pub(crate) fn execute_direct(
         &self,
         guard: &Guard<'_, D>,
         life: Life,
         entries: &Entries,
+        is_plain: bool,
     ) -> Direct {
         let targets = targets(entries);
         let status = self.status_word(life.index);
@@ -40,26 +44,33 @@ impl<D: Domain> Pmwcas<D> {
             // Or others have, already.
             let failed = Status { state: State::Failed, ..installing };
             let _ = status.compare_exchange(installing.encode(), failed.encode());
-            self.replace_references(life, &targets[..installed], false);
+            self.take_back(guard, life, &targets[..installed]);
             return Direct::Mismatch;
         }
         if D::WRITE_BACK {
+            self.flush_replaced(guard);
             self.flush_targets(targets);
             // A success is decided only when no reference, and no activation, can be lost.
             D::fence();
+            self.free_landed(guard);
+        }
+        let lands = D::WRITE_BACK && is_plain;
+        let succeeded = if lands {
+            Status { state: State::Landed, ..installing }
+        } else {
+            Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing }
+        };
+        if status.compare_exchange(installing.encode(), succeeded.encode()).is_err() {
+            self.take_back(guard, life, targets);
+            return Direct::Interrupted;
+        }
+        if lands {
+            return Direct::Landed;
+        }
+        if D::WRITE_BACK {
             for target in targets {
                 self.pool().word(target.off).prefetch_for_write();
             }
-        }
-        let succeeded = Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing };
-        if status.compare_exchange(installing.encode(), succeeded.encode()).is_err() {
-            self.replace_references(life, targets, false);
-            // The next life overwrites what recovery would know them by.
-            self.flush_targets(targets);
-            D::fence();
-            return Direct::Interrupted;
-        }
-        if D::WRITE_BACK {
             status.flush();
             D::fence();
         }
@@ -81,6 +92,17 @@ impl<D: Domain> Pmwcas<D> {
             }
         }
         targets.len()
+    }
+
+    /// Puts the old values back, durably: the next life of the descriptor overwrites what recovery
+    /// would know them by.
+    #[cold]
+    fn take_back(&self, guard: &Guard<'_, D>, life: Life, targets: &[WordEntry]) {
+        self.replace_references(life, targets, false);
+        self.flush_replaced(guard);
+        self.flush_targets(targets);
+        D::fence();
+        self.free_landed(guard);
     }
 
     /// Replaces the references by final values, where nobody else has.

@@ -10,12 +10,16 @@ use crate::direct::Direct;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
 
-/// How operations are executed. Both kinds may be under way in one pool at once.
+/// How operations are executed. All kinds may be under way in one pool at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
+    /// A hardware transaction changes all words, where the processor commits one and the domain writes
+    /// nothing back; otherwise, and for operations with blocks or a callback, as
+    /// [`Direct`](Self::Direct).
+    #[default]
+    Transactional,
     /// Only the owner installs references, each by one CAS, and lets the operation succeed; who
     /// wants one of its words lets it fail, and then it is executed by [`Rdcss`](Self::Rdcss).
-    #[default]
     Direct,
     /// The paper's: whoever meets an operation completes it; each reference takes two CAS.
     Rdcss,
@@ -30,6 +34,7 @@ pub(crate) enum Finals {
 }
 
 impl<D: Domain> Pmwcas<D> {
+    /// Executes the operation with `entries` in any order; whether it succeeded.
     #[inline]
     pub(crate) fn execute(
         &self,
@@ -38,35 +43,49 @@ impl<D: Domain> Pmwcas<D> {
         entries: &Entries,
         callback: Option<usize>,
     ) -> bool {
+        let is_plain = callback.is_none() && !entries.own_blocks();
+        if D::TRANSACTIONS
+            && is_plain
+            && self.algorithm() == Algorithm::Transactional
+            && let Some(succeeded) = self.try_transaction(entries.all())
+        {
+            self.give_up(guard, life, entries);
+            return succeeded;
+        }
+        let entries = &entries.sorted();
         let mut life = life;
-        if self.algorithm() == Algorithm::Direct {
+        if self.algorithm() != Algorithm::Rdcss {
             if callback.is_none() && !self.would_match(guard, entries) {
                 self.give_up(guard, life, entries);
                 return false;
             }
             self.publish(life, entries, callback, State::Installing);
-            self.flush_unwritten(guard);
+            self.flush_landed(guard);
             // The descriptor is durable before anything refers to it.
             D::fence();
-            self.free_written(guard);
-            let succeeded = match self.execute_direct(guard, life, entries) {
-                Direct::Succeeded => Some(true),
-                Direct::Mismatch => Some(false),
-                Direct::Interrupted => None,
-            };
-            if let Some(succeeded) = succeeded {
-                let finals = Finals::InDescriptor;
-                self.finalize(guard, life, entries, callback, succeeded, finals);
-                return succeeded;
+            self.replace_landed(guard);
+            match self.execute_direct(guard, life, entries, is_plain) {
+                Direct::Landed => {
+                    self.leave(guard, life, targets(entries));
+                    return true;
+                }
+                Direct::Succeeded => {
+                    self.finalize(guard, life, entries, callback, true, Finals::InDescriptor);
+                    return true;
+                }
+                Direct::Mismatch => {
+                    self.finalize(guard, life, entries, callback, false, Finals::InPlace);
+                    return false;
+                }
+                Direct::Interrupted => {}
             }
             // Once more, so that nobody can keep this thread from its end. In another life, since
             // this one is over for all who know it.
             life = life.next();
         }
+        self.settle_landed(guard);
         self.publish(life, entries, callback, State::Undecided);
-        self.flush_unwritten(guard);
         D::fence();
-        self.free_written(guard);
         let succeeded = self.execute_rdcss(guard, life, entries);
         self.finalize(guard, life, entries, callback, succeeded, Finals::InPlace);
         succeeded
@@ -79,7 +98,7 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// Ends an operation whose descriptor nobody has seen.
-    #[cold]
+    #[inline]
     pub(crate) fn give_up(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) {
         for entry in entries.all() {
             if entry.policy.owns_new() && entry.new != 0 {
@@ -124,12 +143,15 @@ impl<D: Domain> Pmwcas<D> {
     /// Makes a decision durable before anyone acts upon it.
     #[inline]
     pub(crate) fn persist_status(&self, index: u64, status: Status) {
+        let word = self.status_word(index);
         if status.dirty {
-            let word = self.status_word(index);
             word.flush();
             D::fence();
             let clean = Status { dirty: false, ..status };
             let _ = word.compare_exchange(status.encode(), clean.encode());
+        } else if status.state == State::Landed {
+            word.flush();
+            D::fence();
         }
     }
 
@@ -144,15 +166,20 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// The value of a word that holds the reference `found`, if nothing need be done to know it:
-    /// as long as the operation can still fail, the word holds its old value.
+    /// as long as the operation can still fail, the word holds its old value; when it has landed, its
+    /// new one, durably.
     #[inline]
     pub(crate) fn value_under(&self, found: u64) -> Option<u64> {
         let (life, _, entry) = self.referred(found)?;
-        let old = self.entry_word(life.index, entry, 1).load(Ordering::Acquire);
-        // Asked after the entry was read: undecided now, it was when the reference was seen, and
-        // the entry is of that life.
-        let status = self.status_of(life)?;
-        (status.state == State::Installing).then_some(old)
+        let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
+        let (old, new) = (field(1), field(2));
+        // Asked after the entry was read, so that this is of that life. Undecided now, it was when
+        // the reference was seen; landed now, it was decided then or has been since.
+        match self.status_of(life)?.state {
+            State::Installing => Some(old),
+            State::Landed => Some(new),
+            _ => None,
+        }
     }
 
     /// Sees to it that the word at `off` no longer holds the reference `found`.
@@ -164,7 +191,9 @@ impl<D: Domain> Pmwcas<D> {
                 self.interrupt(life);
                 self.complete_word(off, found, life, entry);
             }
-            State::Succeeded | State::Failed => self.complete_word(off, found, life, entry),
+            State::Succeeded | State::Landed | State::Failed => {
+                self.complete_word(off, found, life, entry);
+            }
             State::Free | State::Filling | State::Helping => {}
         }
     }
@@ -179,7 +208,7 @@ impl<D: Domain> Pmwcas<D> {
         // After the entry was read, so that it is of that life.
         let Some(status) = self.status_of(life).filter(|_| named == off) else { return };
         let value = match status.state {
-            State::Succeeded => new,
+            State::Succeeded | State::Landed => new,
             State::Failed => old,
             _ => return,
         };

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool};
 
-use crate::descriptor::{Content, Entries, MAX_WORDS, WordEntry, targets};
+use crate::descriptor::{Content, Entries, MAX_WORDS, targets};
 use crate::execute::Finals;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
@@ -101,35 +101,6 @@ pub(crate) struct Waiting {
     queue: VecDeque<(u64, u64)>,
 }
 
-/// The operation of this participant whose final values only its descriptor knows durably.
-#[derive(Debug, Default)]
-pub(crate) struct Unwritten {
-    life: Option<Life>,
-    /// The addresses of its targets.
-    offs: [u64; MAX_WORDS],
-    count: usize,
-}
-
-impl Unwritten {
-    fn set(&mut self, life: Life, targets: &[WordEntry]) {
-        debug_assert!(self.life.is_none(), "one operation after the other");
-        self.life = Some(life);
-        self.count = targets.len();
-        for (off, target) in self.offs.iter_mut().zip(targets) {
-            *off = target.off;
-        }
-    }
-
-    fn offs(&self) -> &[u64] {
-        &self.offs[..self.count]
-    }
-
-    fn take(&mut self) -> Option<Life> {
-        self.count = 0;
-        self.life.take()
-    }
-}
-
 /// Blocks that are no longer allocated, to be given back for reuse.
 #[derive(Default)]
 struct Freed {
@@ -156,28 +127,6 @@ fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u6
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Starts the write-back of what only a descriptor knows durably.
-    #[inline]
-    pub(crate) fn flush_unwritten(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK {
-            let unwritten = self.participant(guard.slot()).unwritten.borrow();
-            self.flush_lines(unwritten.offs().iter().copied());
-        }
-    }
-
-    /// After the fence behind [`flush_unwritten`](Self::flush_unwritten): the operation needs its
-    /// descriptor no more.
-    #[inline]
-    pub(crate) fn free_written(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK
-            && let Some(life) = self.participant(guard.slot()).unwritten.borrow_mut().take()
-        {
-            let free = Status::new(State::Free, life.sequence);
-            // Not flushed: what recovery would do for the operation, again, is nothing.
-            self.status_word(life.index).store(free.encode(), Ordering::Release);
-        }
-    }
-
     /// Sets the active bits of the blocks that come with the operation, whose descriptor is durable;
     /// whether there were any. Durable after the caller's next fence.
     pub(crate) fn activate_blocks(&self, entries: &Entries) -> bool {
@@ -216,12 +165,8 @@ impl<D: Domain> Pmwcas<D> {
         let free = Status::new(State::Free, life.sequence).encode();
         let status = self.status_word(life.index);
         if !entries.own_blocks() {
-            if D::WRITE_BACK && finals == Finals::InDescriptor {
-                self.participant(guard.slot()).unwritten.borrow_mut().set(life, targets(entries));
-            } else {
-                // Not flushed: what recovery would do for the operation, again, is nothing.
-                status.store(free, Ordering::Release);
-            }
+            // Not flushed: what recovery would do for the operation, again, is nothing.
+            status.store(free, Ordering::Release);
             return;
         }
         if finals == Finals::InDescriptor {
@@ -274,7 +219,7 @@ impl<D: Domain> Pmwcas<D> {
             waiting.borrow_mut().queue.pop_front();
             let status = Status::decode(self.status_word(index).load(Ordering::Acquire));
             if let (Some(status), Some(content)) = (status, self.content(index)) {
-                let succeeded = status.state == State::Succeeded;
+                let succeeded = status.state.has_succeeded();
                 let freed = self.free_blocks(&content.entries, succeeded);
                 self.call_and_set_free(index, status, &content, succeeded);
                 for off in freed.offsets() {

@@ -25,30 +25,63 @@
 //!
 //! The status word of the descriptor decides, by one CAS: *succeeded* or *failed*. Everything before
 //! it can be undone by anyone, everything after it completed by anyone. There are two ways there
-//! ([`Algorithm`]); both may be under way in one pool at once.
+//! ([`Algorithm`]), and one without a descriptor; all may be under way in one pool at once. An
+//! operation is *plain* if it owns no blocks and has no callback.
 //!
-//! ## Direct (`direct.rs`)
+//! ## Transactional (`transactional.rs`)
+//!
+//! Where nothing is written back, a plain operation is one hardware transaction, if the processor
+//! commits it: compare all targets, then change all. Another thread, a kill and (in `Eadr`) a power
+//! cut see all of it or nothing, so there is nothing to help or to recover. A target that holds a
+//! reference, or eight aborts, and it is executed directly; so nobody waits for a commit.
+//!
+//! ## Direct (`direct.rs`, `landed.rs`)
 //!
 //! Only the owner installs references, each by one CAS, and only the owner lets the operation
 //! succeed. Anyone may let it fail.
 //!
+//! Where lines are written back, a plain operation takes two fences:
+//!
 //! | step | who | what a crash leaves | recovery |
 //! | --- | --- | --- | --- |
 //! | look whether all targets hold what is expected; if not, return | owner | nothing | |
-//! | fill the descriptor, *installing*; write it back, and what the last operation has left; **fence** | owner | no target touched | new blocks freed |
+//! | fill the descriptor, *installing*; write it back, and the status of the thread's last operation; **fence** | owner | no target touched | |
+//! | replace the references that the last operation left by its new values | owner | a mixture | completed: *landed* |
+//! | replace the expected value of each target by a reference, in order of address | owner | references, not all | old values |
+//! | write back the targets, and those of the last operation; **fence** | owner | all references | new values |
+//! | the last operation *free* | owner | | |
+//! | status := *landed*, if it still is *installing*; **return** | owner | all references | new values |
+//! | the next operation, or whoever changes one of the words, or raises the epoch, does the rest | | | |
+//!
+//! So the medium knows a success by all targets' references first, and by the status before the first
+//! of these goes. Recovery looks for the references of each plain operation that is *installing*, and
+//! makes what it has found durable, as *landed*, before it changes a word.
+//!
+//! Why that is a decision, though others may let the operation fail until the owner's CAS: who does so
+//! puts old values back, so the medium either loses a reference, and recovery agrees; or keeps all, and
+//! recovery lets an operation succeed that has not returned. Nobody can tell: whatever a thread did
+//! durably to one of the words in between took the reference from the medium. An owner that was let
+//! fail takes its references back durably before it does anything else.
+//!
+//! Others take one fence more, since recovery may act upon their blocks only when all is durable:
+//!
+//! | step | who | what a crash leaves | recovery |
+//! | --- | --- | --- | --- |
+//! | fill the descriptor, *installing*; write it back; **fence** | owner | no target touched | new blocks freed |
 //! | activate the blocks that it owns | owner | blocks that only the descriptor names | freed |
 //! | replace the expected value of each target by a reference, in order of address | owner | references | old values |
 //! | write back the targets; **fence** | owner | the same | the same |
 //! | status := *succeeded*, if it still is *installing* | owner | decided or not | by the status |
 //! | write back the status; **fence** | owner, or who acts upon it | decided | forward |
 //! | replace the references by new values | anyone | a mixture | completed |
-//! | with the next operation: write back the targets, then *free* | owner | a mixture, or done | completed |
+//! | write back the targets; free blocks, durably; *free* (`finalize.rs`) | owner | a mixture, or done | completed |
 //!
 //! A thread that meets a reference of an operation that is *installing*
 //!
 //! * to read: takes the old value from the entry, and asks for the status again. Still *installing*,
 //!   so the word held a reference to an operation that could still fail: it held the old value.
-//!   Nothing is written, nobody is held up.
+//!   Nothing is written, nobody is held up. (Of one that has *landed* it is the new value, which is
+//!   durable.)
 //! * to change the word: looks a bounded number of times ([`Domain::SPINS`](pando_pmem::Domain)),
 //!   then sets the status to *failed* and puts the old value back. The owner finds its decision
 //!   refused, puts back the others, durably, and begins again in a new life of the descriptor, by
@@ -64,15 +97,23 @@
 //! target's line is written back the descriptor stands, with a reference or the final value on the
 //! medium; a recovery makes the final value of both. A later operation on that word writes the
 //! line back before it can succeed, so it never is more durable than what it built upon. Who meets
-//! a *succeeded* status that may not be durable writes it back before acting upon it. (So, where
-//! lines are written back, a thread's last operation stays on record until its next one. If one of
-//! its words lies in a block that is freed meanwhile and used again, and a crash finds there a
-//! user's eight bytes that equal the reference, sequence number included, recovery takes them for
-//! it. The same holds, everywhere, for an operation that a crash cuts short.)
+//! a *landed* or *succeeded* status that may not be durable writes it back before replacing a
+//! reference.
 //!
-//! An uncontended operation on k words takes 2 + 2k swaps (a claim, k installs, the decision, k
-//! replacements) and, where lines are written back, three fences: 4 write-backs for one word, 11
-//! for four in lines of their own.
+//! Why no reference is left in memory that is used for something else: a word of an operation that
+//! landed may lie in a block that is freed before the thread comes back. Then recovery would miss that
+//! word's reference, and take the others back. So the status is made durable, and the references are
+//! replaced, before the epoch is raised ([`Guard::leave`](pando_pmem::Guard::leave)), and no block is
+//! reused before that. (An operation stays on record until its owner's next one. If one of its words
+//! lies in a block that is freed meanwhile and used again, and a crash finds there a user's eight bytes
+//! that equal the reference, sequence number included, recovery takes them for it. The same holds for
+//! an operation that a crash cuts short.)
+//!
+//! An uncontended plain operation on k words takes 2 + 2k swaps (a claim, k installs, the decision, k
+//! replacements) and, where lines are written back, two fences: 4 write-backs for one word, 11
+//! for four in lines of their own. Fewer fences cannot be had this way: a reference must not reach the
+//! medium before the descriptor that knows the old value, nor the answer the user before the
+//! references the medium.
 //!
 //! ## RDCSS (`rdcss.rs`), the paper's
 //!
@@ -115,10 +156,12 @@ mod direct;
 mod error;
 mod execute;
 mod finalize;
+mod landed;
 mod maps;
 mod pmwcas;
 mod rdcss;
 mod recovery;
+mod transactional;
 mod word;
 
 pub use descriptor::{Descriptor, Entry, MAX_WORDS};

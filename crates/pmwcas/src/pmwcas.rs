@@ -10,7 +10,8 @@ use pando_pmem::{Domain, Guard, Pool};
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::execute::Algorithm;
-use crate::finalize::{Finalize, MAX_CALLBACKS, Unwritten, Waiting};
+use crate::finalize::{Finalize, MAX_CALLBACKS, Waiting};
+use crate::landed::{Landed, settle_left};
 use crate::recovery::Recovered;
 use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Status};
 
@@ -29,8 +30,8 @@ pub struct Pmwcas<D: Domain> {
 pub(crate) struct Participant {
     /// Operations whose callbacks wait.
     pub waiting: RefCell<Waiting>,
-    /// The operation whose final values wait for the write-back that comes with the next one.
-    pub unwritten: RefCell<Unwritten>,
+    /// The operation whose references wait for the next one.
+    pub landed: RefCell<Landed>,
     /// Which descriptor of its own it looks at first.
     next: Cell<u64>,
 }
@@ -56,6 +57,7 @@ impl<D: Domain> Pmwcas<D> {
             algorithm: Algorithm::default(),
         };
         pmwcas.recovered = pmwcas.recover();
+        pmwcas.pool.do_left_by(settle_left);
         pmwcas.pool.reset_participants();
         Ok(pmwcas)
     }
@@ -264,9 +266,7 @@ impl<D: Domain> Pmwcas<D> {
     #[cold]
     fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
         self.run_ripe_callbacks(guard);
-        self.flush_unwritten(guard);
-        D::fence();
-        self.free_written(guard);
+        self.settle_landed(guard);
         if let Some(life) = self.claim_own(guard) {
             return Ok(life);
         }

@@ -1,6 +1,8 @@
 //! Recovery (section 4.4): a scan of the descriptors of those participants that ever claimed a
 //! slot since the last recovery, and of nothing else.
 //!
+//! 0. Each plain operation whose targets all hold references has landed; its status says so, durable,
+//!    before any of these references goes.
 //! 1. Every word that holds a reference, or a conditional reference, of a descriptor found in
 //!    use, gets its final value, durable: the new one if the descriptor succeeded and the word
 //!    held the reference; the old one otherwise. A conditional reference never stands for the
@@ -16,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, layout};
 
-use crate::descriptor::{DESCRIPTORS_PER_PARTITION, WordEntry};
+use crate::descriptor::{Content, DESCRIPTORS_PER_PARTITION, WordEntry, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{DIRTY, Life, State, Status};
 
@@ -36,6 +38,11 @@ impl<D: Domain> Pmwcas<D> {
         let participants = self.pool().participants_high() as u64;
         let mut recovered = Recovered { participants, ..Recovered::default() };
         let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;
+        // All decisions first, durably: they are known by references that are about to go.
+        for index in indexes.clone() {
+            self.decide_landed(index);
+        }
+        D::fence();
         for index in indexes.clone() {
             self.restore_words(index);
         }
@@ -48,6 +55,26 @@ impl<D: Domain> Pmwcas<D> {
             }
         }
         recovered
+    }
+
+    /// Says of an operation that it has landed if all its targets hold references to it.
+    fn decide_landed(&self, index: u64) {
+        let Some(status) = self.status(index).filter(|status| status.state == State::Installing)
+        else {
+            return;
+        };
+        let life = Life { index, sequence: status.sequence };
+        let refers = |(at, target): (usize, &WordEntry)| {
+            self.is_word(target.off)
+                && self.pool().word(target.off).load(Ordering::Acquire) == life.reference(at)
+        };
+        let Some(content) = self.content(index).filter(Content::is_plain) else { return };
+        if targets(&content.entries).iter().enumerate().all(refers) {
+            let word = self.status_word(index);
+            let landed = Status { state: State::Landed, ..status };
+            word.store(landed.encode(), Ordering::Release);
+            word.flush();
+        }
     }
 
     fn restore_words(&self, index: u64) {
@@ -64,7 +91,7 @@ impl<D: Domain> Pmwcas<D> {
         let Some(content) = self.content(index) else { return };
         for (at, entry) in content.entries.all().iter().enumerate() {
             let WordEntry { off, old, new, .. } = *entry;
-            let value = if status.state == State::Succeeded { new } else { old };
+            let value = if status.state.has_succeeded() { new } else { old };
             self.restore_word(off, life.reference(at), value);
             self.restore_word(off, life.conditional(at), old);
         }
@@ -96,8 +123,12 @@ impl<D: Domain> Pmwcas<D> {
                 self.set_free(index, status);
                 None
             }
-            State::Undecided | State::Installing | State::Succeeded | State::Failed => {
-                let succeeded = status.state == State::Succeeded;
+            State::Undecided
+            | State::Installing
+            | State::Succeeded
+            | State::Landed
+            | State::Failed => {
+                let succeeded = status.state.has_succeeded();
                 match self.content(index) {
                     Some(content) => self.finish_again(index, status, &content, succeeded),
                     None => self.set_free(index, status),

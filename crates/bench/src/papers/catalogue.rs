@@ -150,7 +150,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "PMwCAS",
         built: Built::Whole(pmwcas::figure_5),
         differs: &[
-            "figure 5a's HTM, where the processor commits transactions: one makes the whole operation, not phase 1 alone; after 8 that are aborted the operation takes a descriptor",
+            "figure 5a's HTM, where the processor commits transactions: one makes the whole operation, not phase 1 alone; after 8 that are aborted the operation takes a descriptor, and is executed by our algorithm",
             "the write-back is clwb where the processor has it, not CLFLUSH, so it evicts nothing",
             "the volatile MwCAS is the same code with durability compiled out, as in the paper",
             "more threads than cores take turns: their throughput is no scaling",

@@ -56,7 +56,7 @@ pub struct PmwcasArgs {
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2,4")]
     pub threads: Vec<usize>,
     /// Domains; ratios are to the first: volatile, process, eadr, adr, slow; by the algorithm of the
-    /// PMwCAS paper with :rdcss behind them; volatile:htm, by hardware transactions
+    /// PMwCAS paper with :rdcss behind them, without hardware transactions with :direct
     #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "volatile,process,adr")]
     pub domains: Vec<&'static str>,
     /// Rounds

@@ -32,6 +32,8 @@ const REALISTIC: Mix =
 
 /// Words that each operation of figure 5 changes.
 const FIGURE_5_WORDS: usize = 4;
+/// The domain whose operations are hardware transactions where the processor commits them.
+const HTM: &str = "volatile";
 /// Attempts of each thread that are counted.
 const COUNTED: u64 = 2_000;
 
@@ -60,7 +62,7 @@ fn published_htm(array_words: u64, threads: usize) -> Option<Published> {
 /// Figure 5a's operations by hardware transactions too, where the processor commits any.
 pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mut domains = vec!["volatile:rdcss", "process:rdcss", "adr:rdcss"];
-    domains.extend(rtm::is_available().then_some("volatile:htm"));
+    domains.extend(rtm::is_available().then_some(HTM));
     let plan = arrays::Plan {
         arrays: settings.records.map_or(vec![100, 10_000, 1_000_000], |words| vec![words]),
         methods: vec![Method::Pmwcas(FIGURE_5_WORDS)],
@@ -100,7 +102,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         outcome.push(format!("{what}: throughput"), "M successes/s", None, Some(throughput));
         let success = Measured::exact(row.success_rate * 100.0, of(""));
         outcome.push(format!("{what}: success rate"), "%", None, Some(success));
-        if row.domain == "volatile:htm" {
+        if row.domain == HTM {
             let ratio =
                 Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
             let ours = Measured::new(ratio, format!("{} by {}", row.domain, row.base));

@@ -132,12 +132,14 @@ fn algorithm(rdcss: bool) -> Algorithm {
 }
 
 /// Looks, without helping anyone, that no word still refers to an operation that is over: its
-/// descriptor may be in another life before a reader comes by.
+/// descriptor may be in another life before a reader comes by. What threads have left to their next
+/// operation is done when an epoch passes.
 pub(crate) fn no_references<D: Domain>(
     pool: &Pool<D>,
     words: impl Iterator<Item = u64>,
 ) -> Result<(), String> {
     const REFERENCES: u64 = 3 << 62;
+    pool.pin().map_err(|error| error.to_string())?.collect();
     for off in words {
         let found = pool.word(off).load(Ordering::Acquire);
         if found & REFERENCES & CONTROL_BITS != 0 {

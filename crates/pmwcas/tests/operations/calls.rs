@@ -3,7 +3,7 @@
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{CONTROL_BITS, Error, MAX_VALUE, MAX_WORDS, Policy};
 
-use crate::common::{change, in_memory, raw, read, word};
+use crate::common::{change, in_memory, read, settled, word};
 
 fn succeeds_and_fails_as_a_whole<D: Domain>() {
     let pmwcas = in_memory::<D>(1, &[]);
@@ -17,7 +17,7 @@ fn succeeds_and_fails_as_a_whole<D: Domain>() {
             let mut one_wrong = words(count * 10, 7);
             one_wrong[wrong].1 += 1;
             assert!(!change(&pmwcas, &one_wrong), "word {wrong} of {count} did not match");
-            assert!((0..count).all(|index| raw(&pmwcas, index) == count * 10));
+            assert!((0..count).all(|index| settled(&pmwcas, index) == count * 10));
         }
         assert!(change(&pmwcas, &words(count * 10, 0)));
     }
@@ -36,7 +36,7 @@ fn plain_words_stay<D: Domain>() {
     assert!(change(&pmwcas, &[(0, MAX_VALUE, MAX_VALUE), (1, 5, 6)]));
     assert!(!change(&pmwcas, &[(0, 1, 1), (1, 6, 7)]));
     // No control bit is left behind.
-    assert_eq!((raw(&pmwcas, 0), raw(&pmwcas, 1)), (MAX_VALUE, 6));
+    assert_eq!((settled(&pmwcas, 0), settled(&pmwcas, 1)), (MAX_VALUE, 6));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn single_word<D: Domain>() {
     assert_eq!(pmwcas.compare_exchange(&guard, word(0), 0, 5), Ok(()));
     assert_eq!(pmwcas.compare_exchange(&guard, word(0), 4, 6), Err(5));
     assert_eq!(pmwcas.compare_exchange(&guard, word(0), 5, MAX_VALUE), Ok(()));
-    assert_eq!(raw(&pmwcas, 0), MAX_VALUE);
+    assert_eq!(settled(&pmwcas, 0), MAX_VALUE);
     assert_eq!(pmwcas.compare_exchange_undurable(&guard, word(0), MAX_VALUE, 3), Ok(()));
     assert_eq!(pmwcas.compare_exchange_undurable(&guard, word(0), 4, 3), Err(3));
     assert!(change(&pmwcas, &[(0, 3, 4)]));
@@ -85,7 +85,7 @@ fn an_address_may_stand_once() {
         assert!(matches!(again, Error::DuplicateAddress { .. }), "{again}");
     }
     assert!(operation.execute());
-    assert!([5, 1, 9, 3].iter().all(|&index| raw(&pmwcas, index) == 1));
+    assert!([5, 1, 9, 3].iter().all(|&index| settled(&pmwcas, index) == 1));
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn too_many_words_are_refused_and_the_others_stay() {
     assert!(matches!(operation.own_block(0, Policy::None), Err(Error::TooManyWords)));
     assert!(operation.execute());
     for index in 0..MAX_WORDS as u64 {
-        assert_eq!(raw(&pmwcas, index), index + 1, "the order of words mixed up their values");
+        assert_eq!(settled(&pmwcas, index), index + 1, "the order of words mixed up their values");
     }
-    assert_eq!(raw(&pmwcas, 50), 0);
+    assert_eq!(settled(&pmwcas, 50), 0);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn values_that_need_control_bits_are_refused() {
         }
     }
     assert!(operation.execute());
-    assert_eq!(raw(&pmwcas, 0), 0);
+    assert_eq!(settled(&pmwcas, 0), 0);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_removed_word_is_left_alone() {
     assert!(matches!(operation.remove_word(0), Err(Error::NoSuchWord { .. })));
     operation.add_word(word(2), 0, 8).unwrap();
     assert!(operation.execute());
-    assert_eq!([0, 1, 2, 3].map(|index| raw(&pmwcas, index)), [0, 9, 8, 9]);
+    assert_eq!([0, 1, 2, 3].map(|index| settled(&pmwcas, index)), [0, 9, 8, 9]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_discarded_operation_changes_nothing_and_gives_its_descriptor_back() {
         operation.add_word(word(0), 0, 9).unwrap();
         operation.discard();
     }
-    assert_eq!(raw(&pmwcas, 0), 0);
+    assert_eq!(settled(&pmwcas, 0), 0);
 }
 
 #[test]

@@ -59,6 +59,13 @@ pub fn raw<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
     pmwcas.pool().word(word(index)).load(std::sync::atomic::Ordering::Acquire)
 }
 
+/// What the word holds when nothing is left to be done of operations that are over: every epoch
+/// that passes does that.
+pub fn settled<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
+    pmwcas.pool().pin().unwrap().collect();
+    raw(pmwcas, index)
+}
+
 /// One operation: (word, expected, new) for each.
 pub fn change<D: Domain>(pmwcas: &Pmwcas<D>, words: &[(u64, u64, u64)]) -> bool {
     let guard = pmwcas.pool().pin().unwrap();

@@ -28,7 +28,7 @@ fn swaps_flushes_and_fences_of_an_operation() {
         let descriptor_lines = if words > 2 { 2 } else { 1 };
         let expected = match crate::ALGORITHM {
             // A claim, an install and a replacement a word, the decision.
-            Algorithm::Direct => (2 + 2 * words, descriptor_lines + 2 * words + 1, 3),
+            Algorithm::Direct | Algorithm::Transactional => (2 + 2 * words, descriptor_lines + 2 * words + 1, 2),
             // Two swaps an install, dirty bits to be cleared, a fence for the final values.
             Algorithm::Rdcss => (3 + 4 * words, descriptor_lines + 2 * words + 1, 4),
         };

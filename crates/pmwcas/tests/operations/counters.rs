@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{MAX_VALUE, Pmwcas};
 
-use crate::common::{distinct, in_memory, random, raw, word};
+use crate::common::{distinct, in_memory, random, settled, word};
 
 const ROUNDS: u64 = 8_000;
 
@@ -55,7 +55,7 @@ fn counters<D: Domain>(words: u64, threads: u64) {
         }
     });
     // No reference and no dirty bit is left: the words are what was counted.
-    let found: Vec<u64> = (0..words).map(|at| raw(&pmwcas, at)).collect();
+    let found: Vec<u64> = (0..words).map(|at| settled(&pmwcas, at)).collect();
     assert_eq!(found, totals, "{words} words, {threads} threads, {:?}", D::KIND);
     assert!(totals.iter().sum::<u64>() > ROUNDS, "hardly anything succeeded");
 }
@@ -102,7 +102,7 @@ fn owners<D: Domain>() {
         let threads: Vec<_> = (0..THREADS).map(|own| scope.spawn(move || work(own))).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
-    assert!((0..3 * THREADS).all(|at| raw(&pmwcas, at) == 5_000));
+    assert!((0..3 * THREADS).all(|at| settled(&pmwcas, at) == 5_000));
 }
 
 #[test]

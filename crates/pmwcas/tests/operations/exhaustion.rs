@@ -6,7 +6,7 @@ use pando_pmem::testing::CutShort;
 use pando_pmem::{Domain, Process, Volatile};
 use pando_pmwcas::{Error, Finalization};
 
-use crate::common::{in_memory, raw, word};
+use crate::common::{in_memory, raw, settled, word};
 
 const OWN: usize = 7;
 
@@ -30,7 +30,7 @@ fn all_of_ones_own<D: Domain>() {
             assert!(operation.execute());
         }
     }
-    assert!((0..OWN as u64).all(|at| raw(&pmwcas, at) == 100));
+    assert!((0..OWN as u64).all(|at| settled(&pmwcas, at) == 100));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmwcas::Pmwcas;
 
-use crate::common::{change, create, folder, in_memory, in_time, open, raw, read};
+use crate::common::{change, create, folder, in_memory, in_time, open, read, settled};
 
 type Words = &'static [(u64, u64, u64)];
 type Meanwhile<D> = fn(&Pmwcas<D>) -> Option<bool>;
@@ -52,7 +52,7 @@ fn only_read<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
 }
 
 fn all_are_five<D: Domain>(pmwcas: &Pmwcas<D>) {
-    assert_eq!([0, 1, 2].map(|at| raw(pmwcas, at)), [5; 3]);
+    assert_eq!([0, 1, 2].map(|at| settled(pmwcas, at)), [5; 3]);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn change_one<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
 }
 
 fn nine_in_the_middle<D: Domain>(pmwcas: &Pmwcas<D>) {
-    let found = [0, 1, 2].map(|at| raw(pmwcas, at));
+    let found = [0, 1, 2].map(|at| settled(pmwcas, at));
     assert!(found == [0, 9, 0] || found == [5, 9, 5], "{found:?}");
 }
 
@@ -90,7 +90,7 @@ fn away_and_back<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
 }
 
 fn not_torn<D: Domain>(pmwcas: &Pmwcas<D>) {
-    let found = [0, 1, 2].map(|at| raw(pmwcas, at));
+    let found = [0, 1, 2].map(|at| settled(pmwcas, at));
     // 0 if it had succeeded before the others went away and back, 5 if it did so after.
     assert!(found == [0; 3] || found == [5; 3], "{found:?}");
 }
@@ -129,7 +129,7 @@ fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
                 assert!(owner.resume(), "the owner failed, spuriously");
                 let (first, second, third) = helper.resume();
                 assert!([first, second, third].iter().all(|&seen| seen == 0 || seen == 5));
-                assert_eq!([0, 1, 2].map(|at| raw(&pmwcas, at)), [0; 3], "a late install stayed");
+                assert_eq!([0, 1, 2].map(|at| settled(&pmwcas, at)), [0; 3], "a late install stayed");
                 assert!(change(&pmwcas, THREE));
             });
             pairs += 1;
@@ -171,7 +171,7 @@ fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
             drop(pmwcas);
             let recovered = open::<CutShort<true>>(&image, &[]);
             // Before anybody reads, and so helps: recovery alone has left no reference.
-            let found = [0, 1, 2].map(|at| raw(&recovered, at) & !(1 << 61));
+            let found = [0, 1, 2].map(|at| settled(&recovered, at) & !(1 << 61));
             let told = format!("owner at {owner_writes}, helper at {helper_writes}");
             assert!(found == [0; 3] || found == [5; 3], "{told}: {found:x?}");
             assert!(change(&recovered, &[0, 1, 2].map(|at| (at, found[0], 7))), "{told}");

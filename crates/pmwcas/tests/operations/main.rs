@@ -4,21 +4,7 @@
 
 use pando_pmwcas::Algorithm;
 
-/// `tests/rdcss.rs` runs the same by the other.
-const ALGORITHM: Algorithm = Algorithm::Direct;
+/// `tests/direct.rs` and `tests/rdcss.rs` run the same by the others.
+const ALGORITHM: Algorithm = Algorithm::Transactional;
 
-mod blocks;
-mod callbacks;
-mod calls;
-mod common;
-mod costs;
-mod counters;
-mod crash;
-mod damaged;
-mod exhaustion;
-mod late;
-mod maps;
-mod order;
-mod readers;
-mod reopening;
-mod stopped;
+include!("modules.rs");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{MAX_VALUE, Policy};
 
-use crate::common::{give, in_memory, is_full, raw, word};
+use crate::common::{give, in_memory, is_full, raw, settled, word};
 
 fn pairs<D: Domain>() {
     let pmwcas = in_memory::<D>(1, &[]);
@@ -53,7 +53,7 @@ fn pairs<D: Domain>() {
         assert!(readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>() > 0);
     });
     for set in sets {
-        assert_eq!(raw(&pmwcas, set[0]), raw(&pmwcas, set[1]));
+        assert_eq!(settled(&pmwcas, set[0]), settled(&pmwcas, set[1]));
     }
 }
 

@@ -1,9 +1,7 @@
 //! An array of words in a pool, and one operation on some of them.
 
-use std::sync::atomic::Ordering;
-
-use pando_pmem::{CreateOptions, Domain, Pool, Volatile, Word, rtm};
-use pando_pmwcas::{Algorithm, CONTROL_BITS, MAX_WORDS, Pmwcas};
+use pando_pmem::{CreateOptions, Domain, Pool, Word};
+use pando_pmwcas::{Algorithm, MAX_WORDS, Pmwcas};
 use tempfile::TempDir;
 
 use crate::rng::Rng;
@@ -13,9 +11,6 @@ use crate::sides::{BuildError, BuildOptions};
 const WORD_BYTES: u64 = 8;
 /// Room beside the array: what a pool keeps for itself, and the last chunk.
 const SPARE_BYTES: u64 = 64 << 20;
-
-/// How often a transaction is tried before the operation takes a descriptor.
-const TRANSACTIONS: usize = 8;
 
 /// How an operation changes its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +66,7 @@ pub struct Array<D: Domain> {
     pmwcas: Pmwcas<D>,
     first_off: u64,
     words: u64,
-    /// Operations are tried by transactions first.
-    by_transactions: bool,
     _folder: TempDir,
-}
-
-impl Array<Volatile> {
-    /// The same, changed by hardware transactions as far as the processor commits them. What they
-    /// write is not written back.
-    pub fn by_transactions(self) -> Self {
-        Self { by_transactions: true, ..self }
-    }
 }
 
 impl<D: Domain> Array<D> {
@@ -115,7 +100,7 @@ impl<D: Domain> Array<D> {
             block.activate(owner);
             off
         };
-        Ok(Self { pmwcas, first_off, words, by_transactions: false, _folder: folder })
+        Ok(Self { pmwcas, first_off, words, _folder: folder })
     }
 
     /// The number of words.
@@ -155,43 +140,11 @@ impl<D: Domain> Array<D> {
         for (old, &off) in old.iter_mut().zip(picked.iter()) {
             *old = self.pmwcas.read(&guard, off);
         }
-        if self.by_transactions
-            && let Some(changed) = self.change_by_transaction(picked, old)
-        {
-            return Ok(changed);
-        }
         let mut operation = self.pmwcas.allocate(&guard)?;
         for (&off, &old) in picked.iter().zip(old.iter()) {
             operation.add_word(off, old, old + 1)?;
         }
         Ok(operation.execute())
-    }
-
-    /// The whole operation in one transaction: compare all words, then change all. `None` if none
-    /// was committed, or an operation with a descriptor is at one of the words: that way, then.
-    #[inline]
-    fn change_by_transaction(&self, offs: &[u64], old: &[u64]) -> Option<bool> {
-        let mut words = [self.pmwcas.pool().word(offs[0]); Method::MAX_WORDS];
-        for (word, &off) in words.iter_mut().zip(offs) {
-            *word = self.pmwcas.pool().word(off);
-        }
-        let words = &words[..offs.len()];
-        let change = || {
-            // Relaxed, all: the transaction orders them.
-            let unchanged =
-                |(word, &old): (&Word<'_, D>, &u64)| word.load(Ordering::Relaxed) == old;
-            let matches = words.iter().zip(old).all(unchanged);
-            if matches {
-                words
-                    .iter()
-                    .zip(old)
-                    .for_each(|(word, old)| word.store(old + 1, Ordering::Relaxed));
-            }
-            matches
-        };
-        let done = (0..TRANSACTIONS).find_map(|_| rtm::attempt(change).ok())?;
-        let refers = |word: &Word<'_, D>| word.load(Ordering::Relaxed) & CONTROL_BITS != 0;
-        (done || !words.iter().any(refers)).then_some(done)
     }
 
     /// The sum of all words, while nobody changes them.

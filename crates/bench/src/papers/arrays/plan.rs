@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::Emulated;
-use pando_pmem::{Adr, Domain, Eadr, Process, Volatile, rtm};
+use pando_pmem::{Adr, Domain, Eadr, Process, Volatile};
 use pando_pmwcas::Algorithm;
 use serde::Serialize;
 
@@ -17,36 +17,46 @@ use crate::report::Spread;
 use crate::sides::{BuildError, BuildOptions};
 
 /// The domains that can be compared, by name; `slow` is `adr` with the emulated delays. Behind
-/// [`RDCSS`] by the algorithm of the PMwCAS paper, behind [`HTM`] by hardware transactions, else by
-/// the default algorithm.
-pub const DOMAINS: [&str; 11] = [
+/// [`RDCSS`] by the algorithm of the PMwCAS paper, behind [`DIRECT`] without transactions, else by
+/// the default algorithm: where nothing is written back, by hardware transactions as far as the
+/// processor commits them.
+pub const DOMAINS: [&str; 13] = [
     "volatile",
     "process",
     "eadr",
     "adr",
     "slow",
+    "volatile:direct",
+    "process:direct",
+    "eadr:direct",
     "volatile:rdcss",
     "process:rdcss",
     "eadr:rdcss",
     "adr:rdcss",
     "slow:rdcss",
-    "volatile:htm",
 ];
 
 /// Marks a domain under which operations are executed by the paper's algorithm.
 pub const RDCSS: &str = ":rdcss";
 
-/// Marks a domain under which an operation is a hardware transaction, as far as the processor
-/// commits it; else by the paper's algorithm. Volatile only: a write-back aborts.
-pub const HTM: &str = ":htm";
+/// Marks a domain under which operations are executed without hardware transactions.
+pub const DIRECT: &str = ":direct";
 
-/// The algorithm that a domain's name asks for.
-fn algorithm(domain: &str) -> Algorithm {
-    if domain.ends_with(RDCSS) || domain.ends_with(HTM) {
-        Algorithm::Rdcss
-    } else {
-        Algorithm::Direct
+/// The domain and the algorithm that a name asks for.
+fn parts(name: &str) -> (&str, Algorithm) {
+    match name.strip_suffix(RDCSS) {
+        Some(domain) => (domain, Algorithm::Rdcss),
+        None => match name.strip_suffix(DIRECT) {
+            Some(domain) => (domain, Algorithm::Direct),
+            None if matches!(name, "adr" | "slow") => (name, Algorithm::Direct),
+            None => (name, Algorithm::Transactional),
+        },
     }
+}
+
+/// The algorithm by which the operations under `domain` are counted; a transaction's are not.
+fn counted_algorithm(domain: &str) -> Option<Algorithm> {
+    Some(parts(domain).1).filter(|&algorithm| algorithm != Algorithm::Transactional)
 }
 
 /// What is compared, and how.
@@ -114,26 +124,13 @@ fn subject<D: Domain>(
     Ok(Box::new(Checked::new(Array::<D>::new(words, algorithm, build)?)))
 }
 
-fn by_transactions(
-    words: u64,
-    algorithm: Algorithm,
-    build: &BuildOptions,
-) -> Result<Box<dyn Subject>, BuildError> {
-    if !rtm::is_available() {
-        return Err("this processor has no RTM, or lets no transaction commit".into());
-    }
-    let array = Array::<Volatile>::new(words, algorithm, build)?;
-    Ok(Box::new(Checked::new(array.by_transactions())))
-}
-
 fn built(
     domain: &'static str,
     words: u64,
     build: &BuildOptions,
 ) -> Result<Box<dyn Subject>, Error> {
-    let algorithm = algorithm(domain);
-    let made = match domain.trim_end_matches(RDCSS) {
-        "volatile:htm" => by_transactions(words, algorithm, build),
+    let (name, algorithm) = parts(domain);
+    let made = match name {
         "volatile" => subject::<Volatile>(words, algorithm, build),
         "process" => subject::<Process>(words, algorithm, build),
         "eadr" => subject::<Eadr>(words, algorithm, build),
@@ -161,8 +158,7 @@ pub fn run(plan: &Plan, progress: &ProgressBar) -> Result<Vec<Row>, Error> {
             .collect::<Result<Vec<_>, Error>>()?;
         let mut counted = Vec::new();
         for wanted in [Algorithm::Direct, Algorithm::Rdcss] {
-            let is_wanted = |domain: &&str| algorithm(domain) == wanted && !domain.ends_with(HTM);
-            let has = plan.domains.iter().any(is_wanted);
+            let has = plan.domains.iter().any(|domain| counted_algorithm(domain) == Some(wanted));
             if plan.counted > 0 && has {
                 let array = Array::<Counting>::new(words, wanted, &plan.build)
                     .map_err(|source| Error::Refused { what: "building an array", source })?;
@@ -246,7 +242,7 @@ fn cell_rows(
             ratio_max: ratio.max,
             cost: costs
                 .iter()
-                .find(|(of, _)| *of == algorithm(domain) && !domain.ends_with(HTM))
+                .find(|(of, _)| Some(*of) == counted_algorithm(domain))
                 .map(|&(_, cost)| cost),
             rounds: rounds.len(),
             attempts,

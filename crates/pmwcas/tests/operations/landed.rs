@@ -1,0 +1,84 @@
+//! Operations that landed: how they are read, changed, finished by others, and recovered.
+
+use std::sync::Arc;
+
+use pando_pmem::counting::{Counting, measure};
+use pando_pmem::testing::{CutShort, kill_after};
+use pando_pmem::{Adr, Domain};
+use pando_pmwcas::{Algorithm, Pmwcas};
+
+use crate::common::{change, crash, create, folder, in_memory, open, raw, read, settled};
+
+const REFERENCE: u64 = 1 << 63;
+const TWO: [(u64, u64, u64); 2] = [(0, 0, 5), (90, 0, 6)];
+
+/// Lets a thread of its own do the operation and end, so that nothing finishes it by chance.
+fn land<D: Domain>(pmwcas: &Pmwcas<D>) {
+    std::thread::scope(|scope| drop(scope.spawn(|| assert!(change(pmwcas, &TWO)))));
+}
+
+fn refers<D: Domain>(pmwcas: &Pmwcas<D>) -> bool {
+    TWO.iter().any(|&(at, ..)| raw(pmwcas, at) & REFERENCE != 0)
+}
+
+#[test]
+fn a_reader_of_a_landed_operation_writes_nothing() {
+    let pmwcas = in_memory::<CutShort<true>>(1, &[]);
+    land(&pmwcas);
+    assert_eq!(refers(&pmwcas), crate::ALGORITHM != Algorithm::Rdcss);
+    let guard = pmwcas.pool().pin().unwrap();
+    let seen = kill_after(0, || pmwcas.read(&guard, crate::common::word(90)));
+    assert_eq!(seen, Some(6));
+}
+
+#[test]
+fn a_word_of_a_landed_operation_is_changed_by_others() {
+    let pmwcas = in_memory::<Adr>(1, &[]);
+    land(&pmwcas);
+    assert!(!change(&pmwcas, &[(0, 0, 1)]));
+    assert!(change(&pmwcas, &[(0, 5, 7), (1, 0, 8)]));
+    assert_eq!([0, 1, 90].map(|at| read(&pmwcas, at)), [7, 8, 6]);
+    assert_eq!([0, 1, 90].map(|at| settled(&pmwcas, at)), [7, 8, 6]);
+}
+
+/// Else a word could lie in a block that is reused, and a recovery would take the others back.
+#[test]
+fn no_epoch_passes_before_what_an_operation_left_is_done() {
+    let pmwcas = in_memory::<Counting>(1, &[]);
+    land(&pmwcas);
+    let left = refers(&pmwcas);
+    let guard = pmwcas.pool().pin().unwrap();
+    let ((), counts) = measure(|| guard.collect());
+    assert!(!refers(&pmwcas));
+    assert_eq!((counts.flushes, counts.fences), if left { (1, 1) } else { (0, 0) });
+    // It is done once.
+    assert_eq!(measure(|| guard.collect()).1.flushes, 0);
+}
+
+#[test]
+fn a_landed_operation_is_recovered_as_a_success() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pmwcas = create::<Adr>(&path, &[]);
+    land(&pmwcas);
+    crash(pmwcas);
+    for forward in [1, 0] {
+        let pmwcas = open::<Adr>(&path, &[]);
+        let expected = if crate::ALGORITHM == Algorithm::Rdcss { 0 } else { forward };
+        assert_eq!((pmwcas.recovered().rolled_forward, pmwcas.recovered().rolled_back), (expected, 0));
+        assert_eq!(TWO.map(|(at, ..)| raw(&pmwcas, at)), [5, 6]);
+        crash(pmwcas);
+    }
+}
+
+/// The participant's next thread finds what the last one left, and finishes it.
+#[test]
+fn the_next_thread_of_a_slot_takes_over_what_was_left() {
+    let pmwcas = Arc::new(in_memory::<Adr>(1, &[]));
+    for round in 0..20 {
+        let own = Arc::clone(&pmwcas);
+        let work = move || assert!(change(&own, &[(0, round, round + 1), (90, round, round + 1)]));
+        std::thread::spawn(work).join().unwrap();
+    }
+    assert_eq!([settled(&pmwcas, 0), settled(&pmwcas, 90)], [20, 20]);
+}

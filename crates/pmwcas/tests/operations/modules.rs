@@ -1,0 +1,34 @@
+// The tests, included by one file for each algorithm that runs them.
+
+#[path = "blocks.rs"]
+mod blocks;
+#[path = "callbacks.rs"]
+mod callbacks;
+#[path = "calls.rs"]
+mod calls;
+#[path = "common.rs"]
+mod common;
+#[path = "costs.rs"]
+mod costs;
+#[path = "counters.rs"]
+mod counters;
+#[path = "crash.rs"]
+mod crash;
+#[path = "damaged.rs"]
+mod damaged;
+#[path = "exhaustion.rs"]
+mod exhaustion;
+#[path = "landed.rs"]
+mod landed;
+#[path = "late.rs"]
+mod late;
+#[path = "maps.rs"]
+mod maps;
+#[path = "order.rs"]
+mod order;
+#[path = "readers.rs"]
+mod readers;
+#[path = "reopening.rs"]
+mod reopening;
+#[path = "stopped.rs"]
+mod stopped;
