@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 
-use crate::build::Extent;
+use crate::build::{Extent, SLICED_BYTES};
 use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES};
 use crate::leaf::Leaf;
 use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
@@ -164,6 +164,9 @@ fn walk<'op, D: Domain>(
         audit.problem(ProblemClass::Count, off, "the children or separators leave the node");
         return;
     }
+    if !inner.has_sound_slices(context) {
+        audit.problem(ProblemClass::Separator, off, "a slice is not that of its separator");
+    }
     if inner.status(context).is_frozen() {
         audit.problem(ProblemClass::Structure, off, "an inner node is frozen and still in place");
     }
@@ -232,6 +235,9 @@ fn walk_leaf<D: Domain>(
         }
         last = Some(key);
     }
+    if !leaf.has_sound_slices(context) {
+        audit.problem(ProblemClass::Order, off, "a slice is not that of its key");
+    }
     let live = leaf.live_records(context);
     for record in &live {
         let key = record.key(context);
@@ -271,7 +277,7 @@ fn holds_its_separators<D: Domain>(context: Context<'_, '_, D>, inner: Inner) ->
             && shape.sorted_at >= children_end
             && end <= header.node_bytes;
     }
-    let places_end = children_end + separators * 8;
+    let places_end = children_end + separators * SLICED_BYTES;
     places_end <= header.node_bytes
         && (0..separators).all(|index| {
             let (at, bytes) = inner.separator_place(context, index);

@@ -9,13 +9,17 @@ use crate::layout::{
 };
 use crate::meta::MAX_LEAF_BYTES;
 use crate::node::{Context, Inner};
+use crate::slices::{prefix_bytes_of, slice_of};
+
+/// Bytes of the slice and the metadata of a sorted record, or of the slice and the place of a key.
+pub(crate) const SLICED_BYTES: u64 = 16;
 
 /// What records take in a leaf of their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Bytes of the records, padded.
     pub storage_bytes: u64,
-    /// Bytes of their metadata.
+    /// Bytes of their metadata, slices included.
     pub metadata_bytes: u64,
     /// The length of each, if keys have 8 bytes and all are alike and inline; else zero.
     uniform_bytes: u64,
@@ -33,7 +37,7 @@ impl Extent {
         }
         Self {
             storage_bytes,
-            metadata_bytes: if uniform { 0 } else { records.len() as u64 * 8 },
+            metadata_bytes: if uniform { 0 } else { records.len() as u64 * SLICED_BYTES },
             uniform_bytes: if uniform { first } else { 0 },
         }
     }
@@ -116,14 +120,20 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     debug_assert!(node_bytes <= MAX_LEAF_BYTES);
     let sorted_at = node_bytes - storage_bytes;
     let slots = room.slots(count, storage_bytes, sorted_at - metadata_end);
-    let header = Header { kind: Kind::Leaf, count, node_bytes };
     let shape = Shape { slots, sorted_at, record_bytes: extent.uniform_bytes };
+    let keys = || records.iter().map(|record| record.key(context));
+    let prefix_bytes = match (shape.is_uniform(), records.first(), records.last()) {
+        (false, Some(first), Some(last)) => prefix_bytes_of(first.key(context), last.key(context)),
+        _ => 0,
+    };
+    let header = Header { kind: Kind::Leaf, prefix_bytes, count, node_bytes };
     block.write_u64(0, header.encode());
     block.write_u64(STATUS_AT, 0);
     block.write_u64(SHAPE_AT, shape.encode());
     if !shape.is_uniform() {
+        write_slices(&mut block, HEADER_BYTES, prefix_bytes, keys());
         let mut at = sorted_at;
-        if let Some(metadata) = block.range_mut(HEADER_BYTES, count * 8) {
+        if let Some(metadata) = block.range_mut(HEADER_BYTES + count * 8, count * 8) {
             for (place, record) in metadata.as_chunks_mut::<8>().0.iter_mut().zip(records) {
                 *place = record.meta.moved_to(at).0.to_le_bytes();
                 at += record.meta.padded_bytes();
@@ -141,10 +151,24 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     let hint = if shape.is_uniform() {
         Hint::Leaf { searched_at: sorted_at, searched_bytes: storage_bytes }
     } else {
-        Hint::Leaf { searched_at: 0, searched_bytes: metadata_end }
+        Hint::Leaf { searched_at: 0, searched_bytes: HEADER_BYTES + count * 8 }
     };
     let link = Link::new(block.off(), hint);
     Ok(NewNode { block, link })
+}
+
+/// Writes the slices of `keys` at `at`.
+fn write_slices<'key, D: Domain>(
+    block: &mut Reservation<'_, '_, D>,
+    at: u64,
+    prefix_bytes: usize,
+    keys: impl ExactSizeIterator<Item = &'key [u8]>,
+) {
+    if let Some(slices) = block.range_mut(at, keys.len() as u64 * 8) {
+        for (place, key) in slices.as_chunks_mut::<8>().0.iter_mut().zip(keys) {
+            *place = slice_of(key, prefix_bytes);
+        }
+    }
 }
 
 /// Copies the records one behind the other.
@@ -215,18 +239,22 @@ impl<'op> InnerContent<'op> {
 
     /// Bytes of a node with this content.
     pub fn bytes(&self) -> u64 {
-        let places = if self.stride() == 8 { 0 } else { self.separators.len() as u64 * 8 };
-        HEADER_BYTES + self.children.len() as u64 * 8 + places + self.key_bytes()
+        HEADER_BYTES + self.children.len() as u64 * 8 + self.sliced_bytes() + self.key_bytes()
+    }
+
+    /// Bytes of the slices and places of the separators.
+    fn sliced_bytes(&self) -> u64 {
+        if self.stride() == 8 { 0 } else { self.separators.len() as u64 * SLICED_BYTES }
     }
 
     /// The halves, and the separator between them; of roughly equal bytes, no half with fewer
     /// than one child.
     pub fn split(mut self) -> (Self, &'op [u8], Self) {
-        let half = self.key_bytes() / 2 + self.children.len() as u64 * 8;
+        let half = self.key_bytes() / 2 + self.children.len() as u64 * (8 + SLICED_BYTES) / 2;
         let mut bytes = 0;
         let mut middle = self.separators.len() / 2;
         for (index, separator) in self.separators.iter().enumerate() {
-            bytes += separator.len() as u64 + 16;
+            bytes += separator.len() as u64 + 8 + SLICED_BYTES;
             if bytes >= half {
                 middle = index;
                 break;
@@ -275,26 +303,32 @@ impl<'op> InnerContent<'op> {
         let count = self.children.len() as u64;
         let stride = self.stride();
         let children_end = HEADER_BYTES + count * 8;
-        let places = if stride == 8 { 0 } else { self.separators.len() as u64 * 8 };
-        let mut at = children_end + places;
-        let header = Header { kind: Kind::Inner, count, node_bytes: block.bytes() };
+        let places_at = children_end + self.sliced_bytes() / 2;
+        let mut at = children_end + self.sliced_bytes();
+        let prefix_bytes = match (stride, self.separators.first(), self.separators.last()) {
+            (0, Some(first), Some(last)) => prefix_bytes_of(first, last),
+            _ => 0,
+        };
+        let header = Header { kind: Kind::Inner, prefix_bytes, count, node_bytes: block.bytes() };
         block.write_u64(0, header.encode());
         block.write_u64(STATUS_AT, 0);
         block.write_u64(SHAPE_AT, Shape { slots: 0, sorted_at: at, record_bytes: stride }.encode());
         for (index, child) in self.children.iter().enumerate() {
             block.write_u64(HEADER_BYTES + index as u64 * 8, child.0);
         }
+        if stride != 8 {
+            write_slices(&mut block, children_end, prefix_bytes, self.separators.iter().copied());
+        }
         for (index, separator) in self.separators.iter().enumerate() {
             if stride != 8 {
                 let place = at << 32 | separator.len() as u64;
-                block.write_u64(children_end + index as u64 * 8, place);
+                block.write_u64(places_at + index as u64 * 8, place);
             }
             block.write(at, separator);
             at += separator.len() as u64;
         }
         block.flush(0, bytes);
-        let hint = if stride == 8 { Hint::Inner { children: count } } else { Hint::None };
-        let link = Link::new(block.off(), hint);
+        let link = Link::new(block.off(), Hint::Inner { children: count });
         Ok(NewNode { block, link })
     }
 }

@@ -153,6 +153,11 @@ impl Leaf {
         }
         let compare =
             |index| self.sorted_candidate(context, index).compare(context, self, candidate);
+        if !shape.is_uniform() {
+            let key = self.key(context, candidate.meta);
+            let position = self.sliced_position(context, start..end, key);
+            return (position, position < end && compare(position).is_eq());
+        }
         let (mut low, mut high) = (start, end);
         while low < high {
             let middle = low.midpoint(high);

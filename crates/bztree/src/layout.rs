@@ -3,14 +3,14 @@
 //! ```text
 //! leaf
 //! byte 0        8        16       24                                              node_bytes
-//!      header   gate     shape    m metadata   n slots   d words of dead bits   records
+//!      header   gate     shape    m slices   m metadata   n slots   d words of dead bits   records
 //!
 //! inner node
 //! byte 0        8        16       24          24 + 8 n
-//!      header   status   shape    n children  n - 1 key places   keys     (keys of any length)
-//!      header   status   shape    n children  n - 1 keys                  (all keys of 8 bytes)
+//!      header   status   shape    n children  n - 1 slices   n - 1 key places   keys     (keys of any length)
+//!      header   status   shape    n children  n - 1 keys                                 (all keys of 8 bytes)
 //!
-//! header       63..56 kind   55..48 zero      47..32 sorted records, or children   31..0 node_bytes
+//! header       63..56 kind   55..48 prefix    47..32 sorted records, or children   31..0 node_bytes
 //! shape        63..48 slots  47..16 offset of the sorted records or keys  15..0 length of each, or 0
 //! key place    63..32 offset                31..0 length
 //! status       63..61 control  60 frozen  59..0 version, raised by every change of a child
@@ -19,7 +19,8 @@
 //!              5..0 the first of them; of an inner node: 11 zero  10..0 children; zero if unknown
 //! ```
 //!
-//! Gate and slots, and the metadata of sorted records, are drawn in [`meta`](crate::meta).
+//! Gate and slots, and the metadata of sorted records, are drawn in [`meta`](crate::meta), slices in
+//! [`slices`](crate::slices); prefix is how many bytes all keys with slices begin with alike, at most.
 //! Offsets in a node count from its first byte. Records start at multiples of 8:
 //!
 //! ```text
@@ -30,12 +31,12 @@
 //!
 //! A leaf's sorted records stand at its end, in order, and never change. If their keys have 8
 //! bytes, and they are equally long and inline, they stand one length (padded) apart and need no
-//! metadata (m is zero); else each has its own (m is their number). Records that came later have a
+//! metadata and no slices (m is zero); else each has its own (m is their number). Records that came later have a
 //! slot each, claimed from the first to the last, and stand before the sorted ones, the later the
 //! lower. A dead bit (60 a word) of each sorted record and each slot says that it was deleted in
 //! place; such bits are set only when all slots are claimed.
 //!
-//! An inner node whose keys all have 8 bytes keeps them side by side, without key places.
+//! An inner node whose keys all have 8 bytes keeps them side by side, without slices or key places.
 //!
 //! Links are what children and the entry word hold. The hint tells a descent which lines of a leaf
 //! to ask for before it has seen the leaf's header; it is never more than a hint.
@@ -63,6 +64,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub kind: Kind,
+    /// Bytes that all keys with slices have in common, from the first on.
+    pub prefix_bytes: usize,
     /// Sorted records of a leaf, or children of an inner node.
     pub count: u64,
     pub node_bytes: u64,
@@ -70,18 +73,24 @@ pub(crate) struct Header {
 
 impl Header {
     pub fn encode(self) -> u64 {
-        (self.kind as u64) << 56 | self.count << 32 | self.node_bytes
+        let prefix_bytes = self.prefix_bytes as u64 & 0xFF;
+        (self.kind as u64) << 56 | prefix_bytes << 48 | self.count << 32 | self.node_bytes
     }
 
     /// Checked: `None` for a word that cannot have been written.
     #[inline(always)]
     pub fn decode(word: u64) -> Option<Self> {
-        let kind = match word >> 48 {
-            0x0100 => Kind::Leaf,
-            0x0200 => Kind::Inner,
+        let kind = match word >> 56 {
+            1 => Kind::Leaf,
+            2 => Kind::Inner,
             _ => return None,
         };
-        Some(Self { kind, count: (word >> 32) & 0xFFFF, node_bytes: word & 0xFFFF_FFFF })
+        Some(Self {
+            kind,
+            prefix_bytes: (word >> 48) as usize & 0xFF,
+            count: (word >> 32) & 0xFFFF,
+            node_bytes: word & 0xFFFF_FFFF,
+        })
     }
 }
 
@@ -212,6 +221,7 @@ pub(crate) fn dead_bytes(sorted: u64, slots: u64) -> u64 {
     (sorted + slots).div_ceil(DEAD_BITS) * 8
 }
 
+const _: () = assert!(crate::slices::MAX_PREFIX_BYTES == 0xFF);
 const _: () = assert!(FROZEN & pando_pmwcas::CONTROL_BITS == 0);
 
 #[cfg(test)]
@@ -220,8 +230,9 @@ mod tests {
 
     #[test]
     fn golden_words() {
-        let header = Header { kind: Kind::Leaf, count: 0x12, node_bytes: 0x800 };
-        assert_eq!(header.encode(), 0x0100_0012_0000_0800);
+        let header =
+            Header { kind: Kind::Leaf, prefix_bytes: 0xA5, count: 0x12, node_bytes: 0x800 };
+        assert_eq!(header.encode(), 0x01A5_0012_0000_0800);
         assert_eq!(Header::decode(header.encode()), Some(header));
         assert_eq!(Header::decode(0x0300_0000_0000_0000), None);
         let shape = Shape { slots: 0x11, sorted_at: 0x123, record_bytes: 16 };

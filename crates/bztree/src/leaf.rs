@@ -20,15 +20,18 @@
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
 //! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::Domain;
 use pando_pmwcas::CONTROL_BITS;
 
+use crate::build::SLICED_BYTES;
 use crate::claim::Closing;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
 use crate::node::{Context, Node, Probe, search_numbers, value_of_block};
+use crate::slices::Sliced;
 
 /// A leaf.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +99,8 @@ impl Leaf {
     /// Offset in the leaf of the first slot.
     #[inline(always)]
     fn slots_at(&self) -> u64 {
-        let metadata_bytes = if self.node.shape.is_uniform() { 0 } else { self.sorted() * 8 };
-        HEADER_BYTES + metadata_bytes
+        let sliced = if self.node.shape.is_uniform() { 0 } else { self.sorted() };
+        HEADER_BYTES + sliced * SLICED_BYTES
     }
 
     #[inline(always)]
@@ -161,7 +164,46 @@ impl Leaf {
             let offset = shape.sorted_at + index * shape.stride();
             return Meta::visible(offset, 0, 8, shape.record_bytes, false);
         }
-        Meta(context.fixed(self.node.off + HEADER_BYTES + index * 8))
+        Meta(context.fixed(self.node.off + self.metadata_at() + index * 8))
+    }
+
+    /// Offset in the leaf of the metadata of the sorted records, which are not all alike: behind
+    /// the slices.
+    #[inline(always)]
+    fn metadata_at(&self) -> u64 {
+        HEADER_BYTES + self.sorted() * 8
+    }
+
+    /// The first sorted record in `range` that is not before `key`; they are not all alike.
+    #[inline(always)]
+    pub fn sliced_position<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        range: Range<u64>,
+        key: &[u8],
+    ) -> u64 {
+        let key_at = |index| self.key(context, self.sorted_meta(context, index));
+        self.sliced(context).search(range, key, false, key_at, |_| {})
+    }
+
+    /// The keys of the sorted records by their slices; they are not all alike.
+    #[inline(always)]
+    fn sliced<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> Sliced<'op, D> {
+        let key_at = match self.sorted() {
+            0 => 0,
+            _ => self.sorted_meta(context, 0).key_at(),
+        };
+        self.node.sliced(context, HEADER_BYTES, key_at)
+    }
+
+    /// Whether the slices are those of the keys.
+    pub fn has_sound_slices<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+        if self.node.shape.is_uniform() || self.sorted() == 0 {
+            return self.node.header.prefix_bytes == 0;
+        }
+        let key = |at| self.key(context, self.sorted_meta(context, at));
+        self.node.header.prefix_bytes <= key(0).len()
+            && self.sliced(context).are_of((0..self.sorted()).map(key))
     }
 
     /// The same; `any_dead` says whether records were found deleted in place.
@@ -196,7 +238,7 @@ impl Leaf {
     pub fn prefetch_from<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) {
         let (pool, shape) = (context.pool(), self.node.shape);
         if !shape.is_uniform() {
-            pool.prefetch(self.node.off + HEADER_BYTES + index * 8);
+            pool.prefetch(self.node.off + self.metadata_at() + index * 8);
         }
         let record = self.node.off + shape.sorted_at + index * shape.stride();
         for line in 0..4 {
@@ -263,7 +305,10 @@ impl Leaf {
     #[inline(always)]
     pub fn sorted_position<D: Domain>(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> u64 {
         let shape = self.node.shape;
-        if let (true, Some(number)) = (shape.is_uniform(), probe.number) {
+        if !shape.is_uniform() {
+            return self.sliced_position(context, 0..self.sorted(), probe.bytes);
+        }
+        if let Some(number) = probe.number {
             let words = context.words(&self.node);
             let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
             return search_numbers(words, first, stride, self.sorted(), number, false, |_| {});
@@ -448,7 +493,7 @@ impl Leaf {
     /// What the leaf holds, without a look at its keys: what was updated counts twice.
     pub fn estimate<D: Domain>(&self, context: Context<'_, '_, D>) -> Estimate {
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
-        let each = if uniform { 0 } else { 8 };
+        let each = if uniform { 0 } else { SLICED_BYTES };
         let mut records = self.sorted();
         let mut bytes = node.header.node_bytes - node.shape.sorted_at + records * each;
         let mut deleted = 0;

@@ -31,6 +31,7 @@ mod many;
 mod meta;
 mod node;
 mod options;
+mod slices;
 mod smo;
 mod tree;
 mod write;

@@ -12,6 +12,7 @@ use pando_pmwcas::Pmwcas;
 
 use crate::layout::{HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, STATUS_AT, Shape};
 use crate::meta::key_hash;
+use crate::slices::Sliced;
 
 /// What an operation reads and writes with.
 #[derive(Debug)]
@@ -73,8 +74,8 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
                 return;
             }
             Hint::Leaf { searched_at, searched_bytes } => {
-                // Slots stand behind the sorted metadata, or begin in the first line.
-                let slots_at = if searched_at == 0 { searched_bytes } else { 0 };
+                // Slots stand behind the slices and as many metadata, or begin in the first line.
+                let slots_at = if searched_at == 0 { searched_bytes * 2 } else { 0 };
                 pool.prefetch(off + slots_at + 64);
                 pool.prefetch(off + slots_at + 128);
                 (off + searched_at, searched_bytes / 8)
@@ -94,8 +95,12 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         // Relaxed: the node was published by the word that led here, which was read with acquire.
         let header = Header::decode(words.load(0, Ordering::Relaxed));
         // A node that is reachable was written by this library; anything else is a damaged pool.
-        let header =
-            header.unwrap_or(Header { kind: Kind::Leaf, count: 0, node_bytes: HEADER_BYTES });
+        let header = header.unwrap_or(Header {
+            kind: Kind::Leaf,
+            prefix_bytes: 0,
+            count: 0,
+            node_bytes: HEADER_BYTES,
+        });
         Node { off, link, header, shape: Shape::decode(words.load(2, Ordering::Relaxed)) }
     }
 
@@ -123,6 +128,21 @@ impl Node {
 
     pub fn status_off(&self) -> u64 {
         self.off + STATUS_AT
+    }
+
+    /// The keys by their slices, which begin at `slices_at`; the first key stands at `key_at`.
+    #[inline(always)]
+    pub fn sliced<'op, D: Domain>(
+        &self,
+        context: Context<'op, '_, D>,
+        slices_at: u64,
+        key_at: u64,
+    ) -> Sliced<'op, D> {
+        Sliced {
+            words: context.words(self),
+            first: slices_at / 8,
+            prefix: context.bytes(self.off + key_at, self.header.prefix_bytes as u64),
+        }
     }
 }
 
@@ -255,8 +275,32 @@ impl Inner {
         context: Context<'_, '_, D>,
         index: u64,
     ) -> (u64, u64) {
-        let place = context.fixed(self.child_off(self.children() + index));
+        // Behind the children and the slices.
+        let places = 2 * self.children() - 1;
+        let place = context.fixed(self.child_off(places + index));
         (place >> 32, place & 0xFFFF_FFFF)
+    }
+
+    /// The separators by their slices; they are not all of eight bytes.
+    #[inline(always)]
+    fn sliced<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> Sliced<'op, D> {
+        // The first separator comes first.
+        let key_at = self.node.shape.sorted_at;
+        self.node.sliced(context, HEADER_BYTES + self.children() * 8, key_at)
+    }
+
+    /// Whether the slices are those of the separators.
+    pub fn has_sound_slices<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+        let Node { shape, header, .. } = self.node;
+        if shape.is_uniform() || self.children() == 1 {
+            return header.prefix_bytes == 0;
+        }
+        let (first_at, first_bytes) = self.separator_place(context, 0);
+        first_at == shape.sorted_at
+            && header.prefix_bytes as u64 <= first_bytes
+            && self
+                .sliced(context)
+                .are_of((1..self.children()).map(|index| self.separator(context, index - 1)))
     }
 
     /// The child that a search for the key goes to.
@@ -269,29 +313,31 @@ impl Inner {
     ) -> u64 {
         let shape = self.node.shape;
         let separators = self.children() - 1;
-        if let (true, Some(number)) = (shape.is_uniform(), probe.number) {
-            let words = context.words(&self.node);
-            let above = side == Side::Holding;
-            return search_numbers(
-                words,
-                shape.sorted_at / 8,
-                1,
-                separators,
-                number,
+        let above = side == Side::Holding;
+        let prefetch = |low| {
+            // The child that is taken, next: one of sixteen.
+            context.pool().prefetch(self.child_off(low));
+            context.pool().prefetch(self.child_off(low + 8));
+        };
+        if !shape.is_uniform() {
+            return self.sliced(context).search(
+                0..separators,
+                probe.bytes,
                 above,
-                |low| {
-                    // The child that is taken, next: one of sixteen.
-                    context.pool().prefetch(self.child_off(low));
-                    context.pool().prefetch(self.child_off(low + 8));
-                },
+                |index| self.separator(context, index),
+                prefetch,
             );
+        }
+        if let Some(number) = probe.number {
+            let (words, first) = (context.words(&self.node), shape.sorted_at / 8);
+            return search_numbers(words, first, 1, separators, number, above, prefetch);
         }
         let (mut low, mut high) = (0, separators);
         while low < high {
             let middle = low.midpoint(high);
             let go_right = match self.separator(context, middle).cmp(probe.bytes) {
                 Compare::Less => true,
-                Compare::Equal => side == Side::Holding,
+                Compare::Equal => above,
                 Compare::Greater => false,
             };
             if go_right {

@@ -44,6 +44,7 @@ use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
 use crate::node::{Context, Inner, Probe};
+use crate::slices::alike_bytes;
 use crate::tree::{BzTree, Path, Step, storage};
 
 impl<D: Domain> BzTree<D> {
@@ -223,13 +224,16 @@ impl<D: Domain> BzTree<D> {
         wanted: Wanted,
     ) -> Outcome {
         let (left, right) = records.split_at(middle_of(records));
-        let Some(first) = right.first() else { return Ok(Progress::Nothing) };
+        let (Some(last), Some(first)) = (left.last(), right.first()) else {
+            return Ok(Progress::Nothing);
+        };
+        let separator = separator_between(last.key(context), first.key(context));
         let parent = match self.parent(context, path, path.height, path.leaf.link) {
             Ok(parent) => parent,
             Err(Gone) => return Ok(Progress::Nothing),
         };
         if let Some(parent) = &parent
-            && self.is_full(&parent.content, first.key(context))
+            && self.is_full(&parent.content, separator)
         {
             return self.split_inner(context, path, path.height - 1);
         }
@@ -242,7 +246,7 @@ impl<D: Domain> BzTree<D> {
             path.height,
             path.leaf.link,
             parent,
-            (left, first.key(context), right_block),
+            (left, separator, right_block),
             |operation| closing.seal(operation),
         )
     }
@@ -540,6 +544,13 @@ struct Partner {
 
 /// The halves of a split and the separator between them.
 type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
+
+/// The shortest key above `last` and not above `first`. Keys of eight bytes stay as they are, so that
+/// they are searched as numbers.
+fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
+    let shortest = first.get(..=alike_bytes(last, first)).unwrap_or(first);
+    if first.len() == 8 { first } else { shortest }
+}
 
 /// Where to split, so that both halves have about the same bytes and at least one record.
 fn middle_of(records: &[LiveRecord]) -> usize {

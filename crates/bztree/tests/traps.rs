@@ -356,3 +356,50 @@ fn a_tall_tree_needs_little_stack() {
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(work).expect("starts");
     thread.join().expect("a stack of 256 KiB is enough");
 }
+
+/// Slices are equal where keys are not: zeros that a key has not, and what lies behind eight bytes.
+#[test]
+fn keys_that_share_their_slices_are_told_apart() {
+    for options in [small_nodes(), Options::default()] {
+        let planted = anonymous::<Volatile>(options);
+        let mut records = Records::new();
+        for head in [&b""[..], b"user:", &[0xFF; 300]] {
+            for zeros in 0..24 {
+                for tail in [&b""[..], b"\0\x01", b"x", b"xyzabcdefg", b"xyzabcdefh"] {
+                    let key = [head, &vec![0; zeros], tail].concat();
+                    Op::Upsert(key.clone(), inline(zeros as u8)).run(&planted.tree);
+                    records.insert(key, inline(zeros as u8));
+                }
+            }
+        }
+        check(&planted);
+        assert!(dump(&planted.tree) == records);
+        for (key, value) in &records {
+            assert_eq!(planted.tree.get(key).unwrap().as_ref(), Some(value), "{key:x?}");
+            let beside = [key.as_slice(), b"\0\0\0\x07"].concat();
+            assert_eq!(planted.tree.get(&beside).unwrap(), None, "{beside:x?}");
+        }
+    }
+}
+
+#[test]
+fn a_slice_that_is_not_its_keys_is_reported() {
+    let planted = anonymous::<Volatile>(Options::default());
+    for index in 0..2_000_u64 {
+        Op::Upsert(format!("user:{index:06}").into_bytes(), inline(1)).run(&planted.tree);
+    }
+    let sound = planted.tree.audit().unwrap();
+    assert!(sound.is_sound());
+    let pool = planted.tree.pmwcas().pool();
+    for block in &sound.blocks {
+        // The first word behind the header, the gate and the shape of a leaf.
+        let is_leaf = pool.word(block.off).load(Ordering::Relaxed) >> 56 == 1;
+        let slice = pool.word(block.off + if is_leaf { 24 } else { continue });
+        let before = slice.load(Ordering::Relaxed);
+        slice.store(before ^ 1 << 40, Ordering::Relaxed);
+        let problems = planted.tree.audit().unwrap().problems;
+        assert!(problems.iter().any(|problem| problem.node_off == block.off), "{problems:?}");
+        slice.store(before, Ordering::Relaxed);
+    }
+    assert!(planted.tree.audit().unwrap().is_sound());
+}

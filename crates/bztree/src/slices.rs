@@ -1,0 +1,168 @@
+//! Slices: what tells most keys of a node apart, side by side.
+//!
+//! A node whose keys are not all of eight bytes has, for each sorted key, the eight bytes behind
+//! those that all its sorted keys begin with. They are searched as keys of eight bytes are, by
+//! numbers in neighbouring lines; a key itself, which lies anywhere, is only looked at if its slice
+//! equals that of the key that is searched for.
+//!
+//! ```text
+//! slice   8 bytes of the key from prefix_bytes of the header on, as they stand in the key; zeros
+//!         where the key has no more
+//! ```
+//!
+//! Slices that differ compare, as big-endian numbers, as their keys do. Equal ones say nothing: zeros
+//! may be the key's own, and keys go on behind them.
+
+use std::cmp::Ordering as Compare;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Words};
+
+use crate::node::search_numbers;
+
+/// Bytes that all keys of a node have in common count up to so many.
+pub(crate) const MAX_PREFIX_BYTES: usize = 255;
+/// Fewer are left in the slices: to compare them would take a look at a key.
+const MIN_PREFIX_BYTES: usize = 4;
+
+/// How many bytes of keys that ascend from `first` to `last` their slices leave out, since all keys
+/// begin with them.
+pub(crate) fn prefix_bytes_of(first: &[u8], last: &[u8]) -> usize {
+    match alike_bytes(first, last) {
+        0..MIN_PREFIX_BYTES => 0,
+        alike => alike.min(MAX_PREFIX_BYTES),
+    }
+}
+
+/// How many bytes the keys begin with alike.
+pub(crate) fn alike_bytes(first: &[u8], last: &[u8]) -> usize {
+    first.iter().zip(last).take_while(|(left, right)| left == right).count()
+}
+
+/// The slice of a key behind `prefix_bytes`, as it stands in a node.
+#[inline(always)]
+pub(crate) fn slice_of(key: &[u8], prefix_bytes: usize) -> [u8; 8] {
+    let behind = key.get(prefix_bytes..).unwrap_or_default();
+    match behind.first_chunk::<8>() {
+        Some(slice) => *slice,
+        None => {
+            let mut slice = [0; 8];
+            slice[..behind.len()].copy_from_slice(behind);
+            slice
+        }
+    }
+}
+
+/// The sorted keys of a node, by their slices.
+pub(crate) struct Sliced<'op, D: Domain> {
+    /// The node's words, and the first of the slices.
+    pub words: Words<'op, D>,
+    pub first: u64,
+    /// What all keys begin with.
+    pub prefix: &'op [u8],
+}
+
+impl<'op, D: Domain> Sliced<'op, D> {
+    /// The first key in `range` that is not below `key` (`above`: that is above it), or the range's
+    /// end. `key_at` lends the node's keys; `narrowed` is told early about where the search will end.
+    #[inline]
+    pub fn search(
+        &self,
+        range: Range<u64>,
+        key: &[u8],
+        above: bool,
+        key_at: impl Fn(u64) -> &'op [u8],
+        narrowed: impl FnOnce(u64),
+    ) -> u64 {
+        let Range { start, end } = range;
+        if !self.prefix.is_empty() {
+            match key.get(..self.prefix.len()).unwrap_or(key).cmp(self.prefix) {
+                Compare::Less => return start,
+                Compare::Greater => return end,
+                Compare::Equal => {}
+            }
+        }
+        let slice = u64::from_be_bytes(slice_of(key, self.prefix.len()));
+        let (first, count) = (self.first + start, end - start);
+        let mut low = start + search_numbers(self.words, first, 1, count, slice, false, narrowed);
+        if low == end || self.slice(low) != slice {
+            return low;
+        }
+        let is_alone = low + 1 == end || self.slice(low + 1) != slice;
+        let mut high = if is_alone {
+            low + 1
+        } else {
+            start + search_numbers(self.words, first, 1, count, slice, true, |_| {})
+        };
+        while low < high {
+            let middle = low.midpoint(high);
+            let goes_right = match key_at(middle).cmp(key) {
+                Compare::Less => true,
+                Compare::Equal => above,
+                Compare::Greater => false,
+            };
+            if goes_right {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Whether the slices are those of `keys`, which all begin with the prefix.
+    pub fn are_of(&self, keys: impl Iterator<Item = &'op [u8]>) -> bool {
+        keys.enumerate().all(|(index, key)| {
+            let slice = u64::from_be_bytes(slice_of(key, self.prefix.len()));
+            key.starts_with(self.prefix) && self.slice(index as u64) == slice
+        })
+    }
+
+    #[inline(always)]
+    fn slice(&self, index: u64) -> u64 {
+        // Relaxed: slices never change; whoever led here saw the node published.
+        self.words.load(self.first + index, Ordering::Relaxed).swap_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_that_differ_compare_as_their_keys() {
+        let keys: [&[u8]; 12] = [
+            b"",
+            b"\0",
+            b"\0\x01",
+            b"a",
+            b"a\0",
+            b"ab",
+            b"abcdefgh",
+            b"abcdefgh\0",
+            b"abcdefghi",
+            b"abcdefgi",
+            b"b",
+            b"\xff",
+        ];
+        for prefix in 0..3 {
+            for pair in
+                keys.windows(2).filter(|pair| pair[0].get(..prefix) == pair[1].get(..prefix))
+            {
+                assert!(slice_of(pair[0], prefix) <= slice_of(pair[1], prefix), "{pair:?}");
+            }
+        }
+        assert_eq!(slice_of(b"abc", 1), *b"bc\0\0\0\0\0\0");
+        assert_eq!(slice_of(b"abc", 7), [0; 8]);
+    }
+
+    #[test]
+    fn a_prefix_is_what_the_ends_have_in_common() {
+        assert_eq!(prefix_bytes_of(b"user1", b"user22"), 4);
+        assert_eq!(prefix_bytes_of(b"", b"x"), 0);
+        assert_eq!(prefix_bytes_of(b"user", b"user"), 4);
+        assert_eq!(prefix_bytes_of(b"use", b"use"), 0);
+        assert_eq!(prefix_bytes_of(&[7; 400], &[7; 300]), MAX_PREFIX_BYTES);
+    }
+}
