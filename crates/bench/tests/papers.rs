@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use common::{Plant, Planted, entrant};
 use indicatif::ProgressBar;
 use pando_bench::compare::Entrant;
 use pando_bench::papers::arrays::array::{Array, Method};
@@ -267,6 +268,23 @@ fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
     let empty = (entrants(&["btreemap"], &trace)[0].build)().unwrap();
     let lost = runner::check(empty.any(), &trace).unwrap_err();
     assert!(matches!(&lost, Fault::Lost { key, .. } if !key.is_empty()), "{lost}");
+}
+
+#[test]
+fn a_record_that_a_side_invents_during_a_trace_is_named() {
+    let mut trace = Trace::new("inserts", 8, 8);
+    for key in (0..500_u64).step_by(10) {
+        let key = trace.add_key(&key.to_be_bytes()).unwrap();
+        trace.put(key);
+    }
+    let side = entrant("planted", || Planted::new(Plant::InventKey(7)));
+    let plan = runner::Plan { threads: 1, parts: 2 };
+    let found = runner::run(&trace, &[side], &plan, &ProgressBar::hidden()).unwrap_err();
+    let runner::Error::Fault { fault: Fault::Invented { key, .. }, .. } = &found else {
+        panic!("not an invented key: {found}")
+    };
+    // Seven inserts came before the one of 70.
+    assert_eq!(key, &format!("{:016x}", 71), "{found}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use common::{Plant, Planted, Reference, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::{Error, Fault};
+use pando_bench::keys::key_of;
 use pando_bench::mix::Mix;
 use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::side::Shape;
@@ -158,8 +159,15 @@ fn a_lost_insert_is_caught_and_named() {
 #[test]
 fn a_lost_delete_is_caught_and_named() {
     let fault = caught(Plant::ForgetDelete(50), &[Mix::DELETE]);
-    let key = pando_bench::keys::key_of(50);
+    let key = key_of(50);
     assert!(matches!(fault, Fault::Invented { key: found, .. } if found == key), "{fault}");
+}
+
+#[test]
+fn an_invented_key_is_caught_and_named() {
+    let fault = caught(Plant::InventKey(50), &[Mix::READ]);
+    let is_next = |key: u64| (0..2_000).any(|number| key_of(number).wrapping_add(1) == key);
+    assert!(matches!(fault, Fault::Invented { key, .. } if is_next(key)), "{fault}");
 }
 
 #[test]
@@ -182,7 +190,7 @@ fn a_panic_is_caught() {
 
 #[test]
 fn the_final_scan_names_the_key() {
-    use pando_bench::keys::{key_of, value_of};
+    use pando_bench::keys::value_of;
     use pando_bench::record::Records;
     use pando_bench::side::{Side, Subject};
     use pando_bench::sides::btreemap::LockedIntegers;

@@ -5,10 +5,11 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{entrant, small_plan};
+use common::{Plant, Planted, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::chooser::{Chooser, KeyChoice};
 use pando_bench::compare::{self, Plan};
@@ -137,6 +138,18 @@ fn replayed(text: &str) -> Result<Vec<pando_bench::report::Row>, Error> {
     let sides = ["bztree", "skiplist", "btreemap"].map(named);
     let conditions = Conditions::here(&options.pool_dir);
     replay::run(&operations, "operations", &sides, &conditions, &ProgressBar::hidden())
+}
+
+#[test]
+fn a_record_that_a_side_invents_during_a_replay_is_named() {
+    let text = b"insert aaaaaaaa 11111111\ninsert bbbbbbbb 22222222\nget aaaaaaaa\n";
+    let operations = replay::parse::parse(text).unwrap();
+    let build = || -> Builder { Box::new(|| Ok(Box::new(Planted::new(Plant::InventKey(1))))) };
+    let sides = [("planted".to_owned(), build())];
+    let conditions = Conditions::here(Path::new("/dev/shm"));
+    let found = replay::run(&operations, "text", &sides, &conditions, &ProgressBar::hidden());
+    let found = found.unwrap_err().to_string();
+    assert!(found.contains("planted") && found.contains("invented key \"bbbbbbbc\""), "{found}");
 }
 
 #[test]

@@ -118,6 +118,8 @@ pub enum Plant {
     ForgetInsert(u64),
     /// Each insert of a key that leaves this remainder by a million is answered and forgotten.
     ForgetOneInAMillion(u64),
+    /// The insert with this number adds the next key as well, which the count does not admit.
+    InventKey(u64),
     /// The delete with this number is answered and forgotten.
     ForgetDelete(u64),
     /// The get with this number gives another key's value.
@@ -126,6 +128,11 @@ pub enum Plant {
     SkipInScan(u64),
     /// The insert with this number panics.
     PanicInInsert(u64),
+}
+
+/// The key after an eight-byte `key`.
+pub fn next_key(key: &[u8]) -> Result<[u8; 8], std::array::TryFromSliceError> {
+    Ok(u64::from_be_bytes(key.try_into()?).wrapping_add(1).to_be_bytes())
 }
 
 /// A right map with one fault in it.
@@ -156,6 +163,9 @@ impl Side for Planted {
             || self.plant == Plant::ForgetOneInAMillion(number % 1_000_000)
         {
             return Ok(true);
+        }
+        if self.is_due(Plant::InventKey) {
+            self.map.insert_new(&next_key(key)?, value)?;
         }
         self.map.insert_new(key, value)
     }
@@ -198,11 +208,11 @@ impl Side for Planted {
     fn count(&self) -> Result<u64, Refusal> {
         let count = self.map.count()?;
         // It would not even admit it.
-        let hidden = match self.plant {
-            Plant::ForgetOneInAMillion(rest) => (count + 1_000_000 - rest) / 1_000_000,
-            _ => 0,
-        };
-        Ok(count + hidden)
+        Ok(match self.plant {
+            Plant::ForgetOneInAMillion(rest) => count + (count + 1_000_000 - rest) / 1_000_000,
+            Plant::InventKey(turn) if self.turns.load(Ordering::Relaxed) > turn => count - 1,
+            _ => count,
+        })
     }
 }
 
