@@ -240,8 +240,14 @@ fn value_bytes(text: &str) -> Result<usize, String> {
     within(text, WORD_BYTES, MAX_VALUE_BYTES)
 }
 
+/// More operations a second than this cannot be told apart by a clock of nanoseconds.
+const MAX_RATE: u64 = 100_000_000;
+
 fn rate(text: &str) -> Result<f64, String> {
-    count(text).map(|rate| rate as f64)
+    match count(text) {
+        Ok(rate) if rate <= MAX_RATE => Ok(rate as f64),
+        _ => Err("expected operations a second from 1 to 100M".to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -301,6 +307,7 @@ mod tests {
             ("--threads 65", "from 1 to 64"),
             ("--key-bytes 7", "from 8 to 128"),
             ("--value-bytes 5000", "from 8 to 4096"),
+            ("--rate 1G", "from 1 to 100M"),
             ("--sides bztre", "expected one of bztree"),
             ("--replay x --mix read", "cannot be used with"),
         ] {

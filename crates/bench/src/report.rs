@@ -104,7 +104,10 @@ pub struct Row {
     pub operations: u64,
     /// Gets that missed a key while another thread replaced its value: a known fault of that side.
     pub transient_misses: u64,
-    /// Operations that were timed.
+    /// Operations of an open loop that were due when a slice ended, and had not begun: each is in the
+    /// latencies with the time that it had waited by then.
+    pub due_not_begun: u64,
+    /// Operations that were timed, and those that were due and not begun.
     pub latency_samples: u64,
     /// Operations that were meant to begin a second; `None` if the loop was closed.
     pub rate_ops_per_second: Option<f64>,
@@ -119,6 +122,26 @@ pub struct Row {
     /// and nanoseconds.
     #[serde(skip)]
     pub latency_curve: Vec<(f64, u64)>,
+}
+
+impl Row {
+    /// What a reader of the figures has to know beside them, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.transient_misses > 0 {
+            notes.push(format!(
+                "{} gets missed a key that was being replaced",
+                self.transient_misses
+            ));
+        }
+        if self.due_not_begun > 0 {
+            notes.push(format!(
+                "{} operations were due and not begun when a slice ended; their waits are among the latencies",
+                self.due_not_begun
+            ));
+        }
+        notes
+    }
 }
 
 /// Writes one JSON object a line to `path`, in place of what was there.
@@ -185,11 +208,8 @@ pub fn table(rows: &[Row]) -> String {
             duration(row.max_ns),
             row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}")),
         );
-        if row.transient_misses > 0 {
-            out += &format!(
-                "  {:<side_width$} {} gets missed a key that was being replaced\n",
-                "", row.transient_misses
-            );
+        for note in row.notes() {
+            out += &format!("  {:<side_width$} {note}\n", "");
         }
     }
     if rows.iter().any(|row| row.on_core_share < BUSY_SHARE) {

@@ -168,6 +168,7 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
         on_core_share: cell.all.on_core.as_secs_f64() / due.max(1e-9),
         rounds: cell.ops_per_second.len(),
         operations: cell.all.operations,
+        due_not_begun: cell.all.due_not_begun,
         transient_misses: cell.all.transient_misses,
         latency_samples: cell.all.latency_ns.len(),
         rate_ops_per_second: context.rate_ops_per_second,

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Plant, Planted, Reference, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Entrant, Plan};
@@ -105,9 +107,34 @@ fn an_open_loop_keeps_to_its_rate() {
     let plan = Plan { mixes: vec![Mix::READ], rate_ops_per_second: rate, ..small_plan() };
     let rows = compare::run(&plan, &all_sides(Shape::EIGHT), &ProgressBar::hidden()).unwrap();
     for row in rows {
-        // Every operation is timed, and there are no more of them than were meant to begin.
-        assert_eq!(row.latency_samples, row.operations);
+        // Every operation is timed, and so is the wait of those that were due and not begun.
+        assert_eq!(row.latency_samples, row.operations + row.due_not_begun);
     }
+}
+
+#[test]
+fn a_side_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
+    // Due are 250 in a slice of 50 ms; each takes 2 ms.
+    let rate = Some(5_000.0);
+    let time = Duration::from_millis(50);
+    let mixes = vec![Mix::READ, Mix::INSERT];
+    let plan = Plan {
+        mixes,
+        records: 200,
+        threads: vec![1],
+        time,
+        rate_ops_per_second: rate,
+        ..small_plan()
+    };
+    let slow = entrant("slow", || Planted::new(Plant::SleepInGet(Duration::from_millis(2))));
+    let rows = compare::run(&plan, &[slow], &ProgressBar::hidden()).unwrap();
+    let [read, insert] = &rows[..] else { panic!("{rows:?}") };
+    assert!(read.due_not_begun > read.operations, "{read:?}");
+    assert_eq!(read.latency_samples, read.operations + read.due_not_begun);
+    let waited = format!("{} operations were due and not begun", read.due_not_begun);
+    assert!(report::table(&rows).contains(&waited), "{}", report::table(&rows));
+    // All of a counted slice are done.
+    assert_eq!((insert.due_not_begun, insert.latency_samples), (0, plan.batch));
 }
 
 #[test]

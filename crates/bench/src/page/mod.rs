@@ -36,7 +36,7 @@ vertical-align:-.08em}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;\
 font-variant-numeric:tabular-nums}\
 th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #e1e5e8;white-space:nowrap}\
-th:first-child,td:first-child,.text th,.text td{text-align:left}caption{text-align:left;font-weight:600;\
+th:first-child,td:first-child,.text th,.text td,td.note{text-align:left}caption{text-align:left;font-weight:600;\
 padding:.9rem 0 .2rem}";
 
 /// Writes the page to `path`, in place of what was there.
@@ -168,6 +168,12 @@ fn add_tables(out: &mut String, rows: &[Row]) {
                 duration(row.max_ns),
             ),
         );
+        for note in row.notes() {
+            put(
+                out,
+                format_args!("<tr><td></td><td class=\"note\" colspan=\"7\">{note}</td></tr>\n"),
+            );
+        }
     }
     *out += if headed.is_some() { "</table></div>\n" } else { "</div>\n" };
 }

@@ -126,6 +126,8 @@ pub enum Plant {
     WrongValue(u64),
     /// The scan with this number leaves out its second record.
     SkipInScan(u64),
+    /// Every get that finds its key takes so long.
+    SleepInGet(Duration),
     /// The insert with this number panics.
     PanicInInsert(u64),
 }
@@ -177,7 +179,12 @@ impl Side for Planted {
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
         self.map.get(key, |value| match self.is_due(Plant::WrongValue) {
             true => visit(&value.iter().map(|byte| !byte).collect::<Vec<_>>()),
-            false => visit(value),
+            false => {
+                if let Plant::SleepInGet(time) = self.plant {
+                    std::thread::sleep(time);
+                }
+                visit(value)
+            }
         })
     }
 
