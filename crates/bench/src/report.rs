@@ -71,8 +71,11 @@ pub struct Row {
     pub p999_ns: u64,
     /// The longest that was timed.
     pub max_ns: u64,
-    /// Bytes a record after loading.
+    /// Bytes a record after loading: what a pool has used, otherwise the heap's growth.
     pub bytes_per_record: Option<f64>,
+    /// Bytes a record that the file system has given to the side's files after loading, room for
+    /// growth and logs included; `None` without files.
+    pub file_bytes_per_record: Option<f64>,
     /// The side that the ratios are to: the first.
     pub base: String,
     /// Median over the rounds of this side's throughput divided by the base's.
@@ -169,7 +172,7 @@ pub fn table(rows: &[Row]) -> String {
             out += if section.is_some() { "\n" } else { "" };
             out += &heading(row);
             out += &format!(
-                "  {:<side_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9}\n",
+                "  {:<side_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
                 "side",
                 "Mops/s",
                 format!("x {}", row.base),
@@ -181,6 +184,7 @@ pub fn table(rows: &[Row]) -> String {
                 "p99.9",
                 "max",
                 "bytes/rec",
+                "files/rec",
             );
             section = Some(current);
         }
@@ -195,7 +199,7 @@ pub fn table(rows: &[Row]) -> String {
             max: row.on_core_ratio_max,
         };
         out += &format!(
-            "  {:<side_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9}\n",
+            "  {:<side_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
             row.side,
             row.ops_per_second / 1e6,
             ratio.to_string(),
@@ -206,7 +210,8 @@ pub fn table(rows: &[Row]) -> String {
             duration(row.p99_ns),
             duration(row.p999_ns),
             duration(row.max_ns),
-            row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}")),
+            bytes(row.bytes_per_record),
+            bytes(row.file_bytes_per_record),
         );
         for note in row.notes() {
             out += &format!("  {:<side_width$} {note}\n", "");
@@ -244,6 +249,11 @@ pub(crate) fn heading(row: &Row) -> String {
     format!(
         "{mix}, {keys} keys, {records} records{sizes}, {threads}, {rounds} rounds{rate}{timed}\n"
     )
+}
+
+/// Bytes a record, if they are known.
+pub fn bytes(bytes: Option<f64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"))
 }
 
 /// Nanoseconds with a unit that suits them.

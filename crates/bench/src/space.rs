@@ -30,7 +30,7 @@ pub fn table(
             progress.reset();
             let space = compare::bytes_per_record(&plan, entrant, progress)?;
             let used = space.used.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"));
-            let file = space.file.map_or(String::new(), |bytes| format!(" ({bytes:.1})"));
+            let file = space.files.map_or(String::new(), |bytes| format!(" ({bytes:.1})"));
             out += &format!(" {:>17}", used + &file);
         }
         out.push('\n');

@@ -150,10 +150,16 @@ fn json_lines_carry_every_field() {
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
         for field in "side mix keys records threads cpu_model kernel pool_file_system durability ops_per_second p50_ns p99_ns p999_ns max_ns \
-                      bytes_per_record ratio_to_first ratio_min ratio_max rounds"
+                      bytes_per_record file_bytes_per_record due_not_begun ratio_to_first ratio_min ratio_max rounds"
             .split_whitespace()
         {
             assert!(row.get(field).is_some(), "{field} in {line}");
+        }
+        // Pools in files are known by their names.
+        let side = row["side"].as_str().unwrap();
+        let is_ours = side.starts_with("bztree") || ["skiplist", "reference"].contains(&side);
+        if is_ours {
+            assert_eq!(row["file_bytes_per_record"].is_null(), !side.contains("bztree:"), "{side}");
         }
     }
 }

@@ -147,31 +147,32 @@ fn add_tables(out: &mut String, rows: &[Row]) {
                 format_args!(
                     "<table><caption>{}</caption><tr><th>side</th><th>operations a second</th>\
                      <th>ratio [least, greatest]</th><th>p50</th><th>p99</th><th>p99.9</th>\
-                     <th>longest</th><th>bytes a record</th></tr>\n",
+                     <th>longest</th><th>bytes a record</th><th>of files</th></tr>\n",
                     escaped(report::heading(row).trim_end())
                 ),
             );
             headed = Some(current);
         }
         let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-        let bytes = row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"));
         put(
             out,
             format_args!(
                 "<tr><td>{}</td><td>{:.3} M</td><td>{ratio}</td><td>{}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{bytes}</td></tr>\n",
+                 <td>{}</td><td>{}</td><td>{}</td></tr>\n",
                 escaped(&row.side),
                 row.ops_per_second / 1e6,
                 duration(row.p50_ns),
                 duration(row.p99_ns),
                 duration(row.p999_ns),
                 duration(row.max_ns),
+                report::bytes(row.bytes_per_record),
+                report::bytes(row.file_bytes_per_record),
             ),
         );
         for note in row.notes() {
             put(
                 out,
-                format_args!("<tr><td></td><td class=\"note\" colspan=\"7\">{note}</td></tr>\n"),
+                format_args!("<tr><td></td><td class=\"note\" colspan=\"8\">{note}</td></tr>\n"),
             );
         }
     }

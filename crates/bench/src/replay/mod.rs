@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
+use crate::compare::Space;
 use crate::conditions::Conditions;
 use crate::error::Error;
 use crate::record::{Shape, WORD_BYTES};
@@ -130,7 +131,7 @@ pub fn run(
             progress.set_message(format!("replay on {}", sides[side].0));
             let outcome =
                 do_part(subjects[side].any(), part, &due).map_err(|found| differs(side, found))?;
-            cells[side].add(&outcome, None);
+            cells[side].add(&outcome, Space::default());
             progress.inc(1);
         }
     }
