@@ -148,6 +148,9 @@ pub struct CostsArgs {
     /// Operations of each kind that are counted
     #[arg(long, value_parser = count, default_value = "100k")]
     pub samples: u64,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub files: FilesArgs,
 }
 
 /// Arguments of `recovery`.
@@ -165,6 +168,9 @@ pub struct RecoveryArgs {
     /// Seed of the keys and of the moments of the kills
     #[arg(long, default_value = "1")]
     pub seed: u64,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub files: FilesArgs,
 }
 
 /// Arguments of `space`.
@@ -185,6 +191,20 @@ pub struct SpaceArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub files: FilesArgs,
+}
+
+/// Where figures go beside the terminal.
+#[derive(Args, Debug)]
+pub struct FilesArgs {
+    /// Write one JSON object a line to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
 }
 
 /// Arguments of the process that the recovery test kills.

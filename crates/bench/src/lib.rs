@@ -28,6 +28,7 @@
 //! | [`compare`] | rounds over sides: the interleaving |
 //! | [`replay`] | a file of operations on every side, answers compared |
 //! | [`table`], [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
+//! | [`figures`] | the table and the plots of what has no rounds |
 //! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
 //! | [`papers`], [`traces`], [`profile`] | the papers' experiments; sequences of operations that stand for real ones; where the time goes |
 //! | [`args`], [`commands`] | the command line, and what it sets off |
@@ -40,6 +41,7 @@ pub mod compare;
 pub mod conditions;
 pub mod costs;
 pub mod error;
+pub mod figures;
 pub mod keys;
 pub mod machine;
 pub mod mix;

@@ -1,9 +1,7 @@
 //! What a run found: the table on the terminal and the JSON lines.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::{fmt, fs};
 
 use serde::Serialize;
 
@@ -12,7 +10,7 @@ use crate::error::Error;
 use crate::sides::Durability;
 
 /// The middle of some figures, and how far they reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The median; of an even number of figures, the mean of the middle two.
     pub median: f64,
@@ -147,15 +145,15 @@ impl Row {
     }
 }
 
-/// Writes one JSON object a line to `path`, in place of what was there.
-pub fn write_json(path: &Path, rows: &[Row]) -> Result<(), Error> {
-    let failed = |source| Error::File { path: path.to_path_buf(), source };
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    for row in rows {
-        let line = serde_json::to_string(row).map_err(|error| failed(error.into()))?;
-        writeln!(file, "{line}").map_err(failed)?;
-    }
-    file.flush().map_err(failed)
+/// One JSON object a line.
+pub fn json_lines(rows: &[Row]) -> String {
+    // Strings and numbers only: there is nothing that JSON cannot say.
+    rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n").collect()
+}
+
+/// Writes `text` to `path`, in place of what was there.
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::File { path: path.to_path_buf(), source })
 }
 
 /// A machine that gives its threads less than this share of the time is busy otherwise.

@@ -5,11 +5,10 @@
 
 mod common;
 
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Plant, Planted, entrant};
+use common::{Plant, Planted, bench, entrant};
 use indicatif::ProgressBar;
 use pando_bench::compare::Entrant;
 use pando_bench::papers::arrays::array::{Array, Method};
@@ -42,13 +41,6 @@ fn settings() -> Settings {
 
 fn run(name: &str) -> Outcome {
     papers::run(name, &settings(), &ProgressBar::hidden()).unwrap().1
-}
-
-/// A bench of our own, built with the tests.
-fn bench(arguments: &[&str]) -> (bool, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_pando-bench")).args(arguments).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]

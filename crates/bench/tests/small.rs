@@ -142,10 +142,7 @@ fn json_lines_carry_every_field() {
     let plan = Plan { mixes: vec![Mix::READ], threads: vec![1], ..small_plan() };
     let sides = all_sides(Shape::EIGHT);
     let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.jsonl");
-    report::write_json(&path, &rows).unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
+    let text = report::json_lines(&rows);
     assert_eq!(text.lines().count(), sides.len());
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -270,7 +267,7 @@ fn costs_are_counted() {
     assert_eq!(costs.len(), 4);
     // The reference writes into no pool.
     assert!(costs.iter().all(|cost| cost.flushes.mean == 0.0 && cost.lines_read.mean == 0.0));
-    let table = costs::table(&costs);
+    let table = costs::figures(&costs).text();
     assert!(table.contains("15") && table.contains("insert"), "{table}");
 }
 
@@ -310,12 +307,10 @@ fn a_killed_pool_comes_back() {
 
 #[test]
 fn space_is_a_table_of_sides_and_sizes() {
-    let table = space::table(
-        &small_plan(),
-        &[1_000, 2_000],
-        &all_sides(Shape::EIGHT),
-        &ProgressBar::hidden(),
-    )
-    .unwrap();
+    let sides = all_sides(Shape::EIGHT);
+    let rows =
+        space::measure(&small_plan(), &[1_000, 2_000], &sides, &ProgressBar::hidden()).unwrap();
+    assert_eq!(rows.len(), 2 * sides.len());
+    let table = space::figures(&rows).text();
     assert!(table.contains("reference") && table.contains("2k"), "{table}");
 }

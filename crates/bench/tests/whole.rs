@@ -187,7 +187,7 @@ fn the_page_stands_alone_and_shows_everything() {
     let names = ["bztree", "btreemap", "a <side>"];
     let sides = names.map(|name| entrant(name, LockedBytes::default));
     let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
-    let section = Section { title: "In memory".to_owned(), rows };
+    let section = Section::Comparison { title: "In memory".to_owned(), rows };
     let page = page::page(&[section], &plan.conditions).unwrap();
     // For each mix: ratios, throughput by threads, latencies.
     assert_eq!(page.matches("<svg").count(), 6);

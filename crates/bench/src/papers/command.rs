@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use super::arrays::array::Method;
 use super::arrays::{self, plan::DOMAINS, report};
 use super::experiment::Settings;
-use super::{Error, catalogue, outcome};
+use super::{Error, catalogue};
 use crate::args::count;
 use crate::conditions::Conditions;
 use crate::sides::BuildOptions;
@@ -134,7 +134,7 @@ pub fn paper(args: &PaperArgs, prefix: &[&str], progress: &ProgressBar) -> Resul
         progress.suspend(|| println!("{}", outcome.text(experiment)));
         outcome.json(experiment, &mut json);
         if let Some(path) = &args.json {
-            outcome::write(path, &json)?;
+            crate::report::write(path, &json)?;
         }
     }
     progress.finish_and_clear();
@@ -163,7 +163,7 @@ pub fn pmwcas(args: &PmwcasArgs, progress: &ProgressBar) -> Result<(), Error> {
     progress.finish_and_clear();
     print!("{}", report::table(&rows));
     if let Some(path) = &args.json {
-        outcome::write(path, &conditions.json_lines(&rows))?;
+        crate::report::write(path, &conditions.json_lines(&rows))?;
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError>
     progress.finish_and_clear();
     print!("{}", table(&rows));
     if let Some(path) = &args.json {
-        crate::papers::outcome::write(path, &conditions.json_lines(&rows))?;
+        crate::report::write(path, &conditions.json_lines(&rows))?;
     }
     Ok(())
 }

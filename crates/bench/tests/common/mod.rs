@@ -1,11 +1,12 @@
-//! What the tests share: a reference index that is right by construction, a small plan, and a
-//! side with a planted fault.
+//! What the tests share: a reference index that is right by construction, a small plan, a side
+//! with a planted fault, and the program itself.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -245,4 +246,12 @@ pub fn small_plan() -> Plan {
 /// An entrant built by `build`.
 pub fn entrant<S: Side + 'static>(name: &str, build: impl Fn() -> S + 'static) -> Entrant {
     Entrant { name: name.to_owned(), build: Box::new(move || Ok(Box::new(build()))) }
+}
+
+/// Runs the program with `arguments`: whether it succeeded, its standard output and its standard
+/// error.
+pub fn bench(arguments: &[&str]) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_pando-bench")).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
