@@ -24,7 +24,7 @@ use pando_bench::traces::runner::{self, Fault};
 use pando_bench::traces::{Trace, command};
 use pando_pmem::Volatile;
 use pando_pmem::counting::Counting;
-use pando_pmem::emulated::{Delays, set_delays};
+use pando_pmem::emulated::Delays;
 use pando_pmwcas::Algorithm;
 
 fn settings() -> Settings {
@@ -37,6 +37,12 @@ fn settings() -> Settings {
         build: BuildOptions::default(),
         prefix: Vec::new(),
     }
+}
+
+/// A medium that is a little slower; all tests of this process have the same.
+fn slow_build() -> BuildOptions {
+    let delays = Delays { write_back_ns: 20, read_line_ns: 20 };
+    BuildOptions { delays, ..BuildOptions::default() }
 }
 
 fn run(name: &str) -> Outcome {
@@ -117,6 +123,51 @@ fn an_experiment_without_its_index_names_what_is_missing_and_fails() {
 }
 
 #[test]
+fn delays_put_the_durable_side_on_an_emulated_medium_or_are_refused() {
+    let settings = Settings { build: slow_build(), ..settings() };
+    for experiment in EXPERIMENTS {
+        let run = || papers::run(experiment.name, &settings, &ProgressBar::hidden());
+        if experiment.takes_delays {
+            let outcome = run().unwrap().1;
+            let is_slow = outcome.lines.iter().any(|line| line.what.contains("slow"));
+            let is_adr = outcome.lines.iter().any(|line| line.what.contains("adr"));
+            assert!(is_slow && !is_adr, "{:?}", outcome.lines);
+            assert!(outcome.lines.iter().any(|line| line.what.contains("cost of persistence")
+                || line.what.contains("cost of durability")));
+        } else {
+            let error = run().unwrap_err();
+            let is_missing = matches!(experiment.built, Built::Missing(_));
+            assert_eq!(matches!(error, Error::NotBuilt { .. }), is_missing, "{error}");
+            assert!(is_missing || error.to_string().contains("pmwcas:fig5"), "{error}");
+        }
+    }
+    for words in [
+        "paper bztree:fig4 --write-back-ns 5",
+        "trace game --players 10 --sides bztree --read-line-ns 5",
+        "pmwcas --domains adr --read-line-ns 5",
+        "--sides bztree,btreemap --records 1k --write-back-ns 5",
+    ] {
+        let (succeeded, out, error) = bench(&words.split(' ').collect::<Vec<_>>());
+        assert!(!succeeded && out.is_empty(), "{words}: {out}");
+        assert!(error.contains("slow"), "{words}: {error}");
+    }
+    let (succeeded, out, error) = bench(&[
+        "trace",
+        "game",
+        "--players",
+        "50",
+        "--operations",
+        "500",
+        "--sides",
+        "bztree:slow,bztree:adr",
+        "--write-back-ns",
+        "30",
+    ]);
+    assert!(succeeded && out.contains("bztree:slow"), "{error}");
+    assert!(error.contains("emulated media 30 ns"), "{error}");
+}
+
+#[test]
 fn a_pmwcas_takes_what_its_protocol_says() {
     let build = BuildOptions::default();
     let counted = |algorithm, method| {
@@ -143,7 +194,6 @@ fn a_pmwcas_takes_what_its_protocol_says() {
 
 #[test]
 fn an_array_run_has_a_row_for_each_cell() {
-    set_delays(Delays { write_back_ns: 20, read_line_ns: 20 }).unwrap();
     let mut domains = arrays::plan::DOMAINS.to_vec();
     domains.retain(|domain| pando_pmem::rtm::is_available() || !domain.ends_with(HTM));
     let plan = arrays::Plan {
@@ -155,11 +205,10 @@ fn an_array_run_has_a_row_for_each_cell() {
         time: Duration::from_millis(3),
         counted: 20,
         seed: 1,
-        build: BuildOptions::default(),
+        build: slow_build(),
     };
     let progress = ProgressBar::hidden();
     let rows = arrays::run(&plan, &progress).unwrap();
-    set_delays(Delays::default()).unwrap();
     assert_eq!(rows.len(), 2 * 2 * 2 * plan.domains.len());
     assert_eq!(Some(progress.position()), progress.length(), "a tick for every slice");
     for row in &rows {

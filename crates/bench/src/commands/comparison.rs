@@ -14,8 +14,7 @@ use crate::page::{self, Section};
 use crate::record::Shape;
 use crate::replay::{self, parse::Operation};
 use crate::report;
-use crate::sides::{self, BuildOptions, SideName};
-use pando_pmem::emulated::Delays;
+use crate::sides::{self, BuildOptions, EMULATED, SideName};
 
 /// A comparison that is made when no sides are named.
 struct Comparison {
@@ -57,7 +56,8 @@ const DEFAULT_PAGE: &str = "pando-bench.html";
 
 /// Compares what `args` ask for, prints it, and writes the files that are asked for.
 pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
-    let delays = Delays { write_back_ns: args.write_back_ns, read_line_ns: args.read_line_ns };
+    let is_slow = args.sides.iter().flatten().any(|side| side.name() == EMULATED);
+    let delays = args.delays.delays(is_slow, EMULATED)?;
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         huge_pages: args.huge_pages,

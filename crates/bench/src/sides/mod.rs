@@ -130,6 +130,9 @@ pub const SIDES: &[SideEntry] = &{
     all
 };
 
+/// The side whose medium is emulated.
+pub const EMULATED: &str = "bztree:slow";
+
 /// The sides that are always built.
 const OWN: &[SideEntry] = &[
     BZTREE,
@@ -163,7 +166,7 @@ const OWN: &[SideEntry] = &[
         ..BZTREE
     },
     SideEntry {
-        name: "bztree:slow",
+        name: EMULATED,
         what: "BzTree, as bztree:adr on an emulated slower medium (--write-back-ns, --read-line-ns)",
         settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached",
         build: |_, options| {

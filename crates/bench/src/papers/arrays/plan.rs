@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use pando_pmem::counting::Counting;
-use pando_pmem::emulated::Emulated;
+use pando_pmem::emulated::{Emulated, set_delays};
 use pando_pmem::{Adr, Domain, Eadr, Process, Volatile, rtm};
 use pando_pmwcas::Algorithm;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub const DOMAINS: [&str; 11] = [
     "process",
     "eadr",
     "adr",
-    "slow",
+    SLOW,
     "volatile:rdcss",
     "process:rdcss",
     "eadr:rdcss",
@@ -32,6 +32,9 @@ pub const DOMAINS: [&str; 11] = [
     "slow:rdcss",
     "volatile:htm",
 ];
+
+/// The domain whose medium is emulated.
+pub const SLOW: &str = "slow";
 
 /// Marks a domain under which operations are executed by the paper's algorithm.
 pub const RDCSS: &str = ":rdcss";
@@ -138,7 +141,9 @@ fn built(
         "process" => subject::<Process>(words, algorithm, build),
         "eadr" => subject::<Eadr>(words, algorithm, build),
         "adr" => subject::<Adr>(words, algorithm, build),
-        "slow" => subject::<Emulated>(words, algorithm, build),
+        SLOW => set_delays(build.delays)
+            .map_err(BuildError::from)
+            .and_then(|()| subject::<Emulated>(words, algorithm, build)),
         other => Err(format!("no domain {other:?}; there are {}", DOMAINS.join(", ")).into()),
     };
     made.map_err(|source| Error::Refused { what: "building an array", source })

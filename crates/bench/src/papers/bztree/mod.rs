@@ -128,7 +128,7 @@ pub fn plan(grid: &Grid<'_>, settings: &Settings) -> Plan {
         rate_ops_per_second: None,
         seed: settings.seed,
         time_limit: None,
-        conditions: Conditions::here(&settings.build.pool_dir),
+        conditions: Conditions::here(&settings.build.pool_dir).emulating(settings.build.delays),
     }
 }
 
