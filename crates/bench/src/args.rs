@@ -45,6 +45,8 @@ pub enum Command {
     /// The process that is profiled
     #[command(hide = true)]
     ProfileChild(crate::profile::command::ProfileChildArgs),
+    /// Put the ratios of two runs of the same comparison beside each other: do they agree?
+    Agree(AgreeArgs),
     /// List the sides and the mixes
     Sides(SidesArgs),
     /// The process that the recovery test kills
@@ -128,6 +130,15 @@ pub struct RunArgs {
         "seconds", "time_limit", "batch", "sample_every", "seed",
     ])]
     pub replay: Option<PathBuf>,
+}
+
+/// Arguments of `agree`.
+#[derive(Args, Debug)]
+pub struct AgreeArgs {
+    /// What --json of a comparison wrote
+    pub first: PathBuf,
+    /// The same of another run, or of another commit
+    pub second: PathBuf,
 }
 
 /// Arguments of `sides`.

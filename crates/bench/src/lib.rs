@@ -31,9 +31,11 @@
 //! | [`figures`] | the table and the plots of what has no rounds |
 //! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
 //! | [`papers`], [`traces`], [`profile`] | the papers' experiments; sequences of operations that stand for real ones; where the time goes |
+//! | [`agree`] | the ratios of two runs beside each other |
 //! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 
+pub mod agree;
 pub mod args;
 pub mod chooser;
 pub mod commands;

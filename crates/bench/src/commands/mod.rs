@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{BenchArgs, ChildArgs, Command, SidesArgs};
+use crate::args::{AgreeArgs, BenchArgs, ChildArgs, Command, SidesArgs};
 use crate::compare::Entrant;
 use crate::error::Error;
 use crate::mix::Mix;
 use crate::record::Shape;
 use crate::sides::{self, BuildOptions, SideName};
-use crate::{papers, profile, recovery, traces};
+use crate::{agree, papers, profile, recovery, traces};
 
 /// Why a command ended before its end.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -40,6 +40,7 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Trace(args)) => traces::command::trace(args, &progress()),
         Some(Command::Profile(args)) => profile::command::profile(args, prefix),
         Some(Command::ProfileChild(args)) => profile::command::be_child(args),
+        Some(Command::Agree(args)) => agree_on(args),
         Some(Command::Sides(args)) => {
             list(args);
             Ok(())
@@ -76,6 +77,12 @@ fn check_limits(names: &[SideName], shape: Shape, mixes: &[Mix]) -> Result<(), E
             return Err(Error::Usage(format!("{name} does not scan downwards, as {mix} does")));
         }
     }
+    Ok(())
+}
+
+fn agree_on(args: &AgreeArgs) -> Result<(), Failure> {
+    let found = agree::agreement(&agree::read(&args.first)?, &agree::read(&args.second)?)?;
+    print!("{}", found.text());
     Ok(())
 }
 

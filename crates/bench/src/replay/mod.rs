@@ -76,7 +76,7 @@ pub struct Difference {
 pub fn read(path: &Path) -> Result<Vec<Operation>, Error> {
     let text =
         std::fs::read(path).map_err(|source| Error::File { path: path.to_path_buf(), source })?;
-    let at = |line, what| Error::ReplayLine { path: path.to_path_buf(), line, what };
+    let at = |line, what| Error::Line { path: path.to_path_buf(), line, what };
     let operations = parse::parse(&text).map_err(|(line, what)| at(line, what))?;
     if operations.is_empty() {
         return Err(at(1, "the file has no operation in it".to_owned()));
