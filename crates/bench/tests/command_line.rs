@@ -53,3 +53,63 @@ fn figures_without_rounds_are_written_too() {
     assert!(rows[3]["file_bytes_per_record"].as_f64() > Some(0.0), "{}", rows[3]);
     assert!(page.contains("<svg") && page.contains("bztree:process"), "{page}");
 }
+
+const COMPARISON: &str = "--sides btreemap,skiplist,bztree:process --base skiplist --mix read,insert \
+    --records 1k --threads 1,2 --rounds 2 --seconds 0.01";
+
+#[test]
+fn a_comparison_writes_rows_and_a_page() {
+    let (page, rows) = page_and_rows(COMPARISON);
+    assert_eq!(rows.len(), 3 * 2 * 2);
+    assert_fields(
+        &rows,
+        "side mix keys records threads ops_per_second p99_ns bytes_per_record \
+         file_bytes_per_record base ratio_to_first ratio_min ratio_max seed",
+    );
+    for row in &rows {
+        assert!(row["ops_per_second"].as_f64() > Some(0.0), "{row}");
+        assert_eq!((&row["base"], &row["records"]), (&"skiplist".into(), &1_000.into()));
+        let is_base = row["side"] == "skiplist";
+        assert!(!is_base || row["ratio_to_first"] == 1.0, "{row}");
+    }
+    // For each of the two mixes: ratios, throughput by threads, latencies.
+    assert_eq!(page.matches("<svg").count(), 6);
+    assert!(page.contains("<td>bztree:process</td>"), "{page}");
+}
+
+#[test]
+fn two_runs_are_put_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["first", "second", "third"].map(|name| folder.path().join(name));
+    let paths = paths.each_ref().map(|path| path.to_str().unwrap());
+    for (path, mix) in paths.into_iter().zip(["read", "read", "insert"]) {
+        let words = COMPARISON.replace("read,insert", mix);
+        let arguments: Vec<_> = words.split_whitespace().chain(["--json", path]).collect();
+        let (succeeded, _, error) = bench(&arguments);
+        assert!(succeeded, "{error}");
+    }
+    let (succeeded, out, error) = bench(&["agree", paths[0], paths[1]]);
+    assert!(succeeded, "{error}");
+    // Two sides with two numbers of threads; the base is not among them.
+    assert!(out.contains("of 4 ratios lie within the first run's spread"), "{out}");
+    let (succeeded, _, error) = bench(&["agree", paths[0], paths[2]]);
+    assert!(!succeeded && error.contains("no ratio in common"), "{error}");
+}
+
+#[test]
+fn words_that_cannot_go_together_are_refused() {
+    for (words, says) in [
+        ("--sides btreemap --base bztree --records 1k", "base"),
+        ("--sides btreemap,btreemap --records 1k", "twice"),
+        ("--sides btreemap --mix delete --batch 2k --records 1k --rounds 1", "--batch"),
+        ("--sides skiplist:tuned --value-bytes 100 --records 1k", "skiplist:tuned"),
+        ("--replay operations.txt --records 1k", "cannot be used with"),
+        ("--sides btreemap --rate 1G", "from 1 to 100M"),
+        ("costs --seed 1", "--seed"),
+        ("agree one", "<SECOND>"),
+    ] {
+        let (succeeded, out, error) = bench(&words.split(' ').collect::<Vec<_>>());
+        assert!(!succeeded && out.is_empty(), "{words}: {out}");
+        assert!(error.contains(says), "{words}: {error}");
+    }
+}

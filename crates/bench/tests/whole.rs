@@ -164,7 +164,7 @@ fn a_file_of_operations_is_answered_alike() {
     assert_eq!(replayed(eight).unwrap()[0].key_bytes, 8);
     let error = replayed("get a\nput a b\n").unwrap_err().to_string();
     assert!(error.contains("line 2") && error.contains("insert, update"), "{error}");
-    assert!(matches!(replayed("# nothing\n"), Err(Error::ReplayLine { .. })));
+    assert!(matches!(replayed("# nothing\n"), Err(Error::Line { .. })));
 }
 
 #[test]
