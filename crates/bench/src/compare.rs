@@ -67,6 +67,19 @@ impl Plan {
         self.keys.or(mix.keys).unwrap_or(KeyChoice::Uniform)
     }
 
+    /// The most records that a side can hold at once, if nothing is deleted.
+    pub fn most_records(&self) -> u64 {
+        let adds = |mix: &&Mix| match mix.work {
+            Work::Insert => true,
+            Work::Blend(blend) => blend.insert_every > 0,
+            Work::Load | Work::Delete | Work::Batch => false,
+        };
+        let slices = self.mixes.iter().filter(adds).count() * self.rounds * self.threads.len();
+        // A blend inserts once a thread at least.
+        let each = self.batch.max(self.threads.iter().copied().max().unwrap_or(1) as u64);
+        self.records.saturating_add(each.saturating_mul(slices as u64))
+    }
+
     /// Which keys the records have.
     pub fn records_of_run(&self) -> Records {
         let is_monotonic = self.keys == Some(KeyChoice::Monotonic);

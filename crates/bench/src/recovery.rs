@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::figures::{Bars, Figures};
 use crate::keys::{belongs, key_of, value_of};
 use crate::machine;
+use crate::record::Shape;
 use crate::report::{Spread, count, duration};
 use crate::rng::Rng;
 use crate::sides::{BuildError, BuildOptions, bztree};
@@ -210,6 +211,12 @@ fn parse(line: &str) -> Option<Reopened> {
     let mut figures = line.strip_prefix("opened ")?.split(' ').map(|figure| figure.parse().ok());
     let mut next = || figures.next().flatten();
     Some(Reopened { open_ns: next()?, total_ns: next()?, in_flight: next()? })
+}
+
+/// How the child builds a pool of `records` records.
+pub fn build_options(records: u64) -> BuildOptions {
+    let churned = WRITERS * CHURN_RECORDS;
+    BuildOptions::default().for_records(records.saturating_add(churned), Shape::EIGHT)
 }
 
 /// The child that fills a new pool and then writes for ever.

@@ -131,7 +131,8 @@ fn section(
 ) -> Result<Section, Failure> {
     check_limits(names, plan.shape, &plan.mixes)?;
     let progress = progress();
-    let rows = compare::run(plan, &entrants(names, plan.shape, options), &progress)?;
+    let entrants = entrants(names, plan.most_records(), plan.shape, options);
+    let rows = compare::run(plan, &entrants, &progress)?;
     progress.finish_and_clear();
     println!("# {title}\n\n{}", report::table(&rows));
     Ok(Section::Comparison { title: title.to_owned(), rows })
@@ -145,9 +146,10 @@ fn replay_file(
     conditions: &Conditions,
 ) -> Result<Section, Failure> {
     let shape = replay::shape_of(operations);
+    let options = options.clone().for_records(operations.len() as u64, shape);
     let builders: Vec<_> = names
         .iter()
-        .map(|&name| (name.to_string(), sides::builder(name, shape, options)))
+        .map(|&name| (name.to_string(), sides::builder(name, shape, &options)))
         .collect();
     let progress = progress();
     let file = path.display().to_string();

@@ -59,10 +59,17 @@ fn progress() -> ProgressBar {
     bar
 }
 
-fn entrants(names: &[SideName], shape: Shape, options: &BuildOptions) -> Vec<Entrant> {
+/// The sides by name, with room for `records` records.
+fn entrants(
+    names: &[SideName],
+    records: u64,
+    shape: Shape,
+    options: &BuildOptions,
+) -> Vec<Entrant> {
+    let options = options.clone().for_records(records, shape);
     let entrant = |&name: &SideName| Entrant {
         name: name.to_string(),
-        build: sides::builder(name, shape, options),
+        build: sides::builder(name, shape, &options),
     };
     names.iter().map(entrant).collect()
 }
@@ -108,7 +115,7 @@ fn list(args: &SidesArgs) {
 }
 
 fn be_child(args: &ChildArgs) -> Result<(), Failure> {
-    let options = BuildOptions::default();
+    let options = recovery::build_options(args.records);
     match args.part.as_str() {
         "fill" => recovery::fill_and_write(&args.file, args.records, args.seed, &options),
         "open" => recovery::open_and_write(&args.file, args.records, args.seed),

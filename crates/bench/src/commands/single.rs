@@ -33,7 +33,8 @@ fn show(
 
 /// Counts what an operation takes.
 pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
-    let options = BuildOptions::default();
+    let all = args.records.saturating_add(args.samples);
+    let options = BuildOptions::default().for_records(all, Shape::EIGHT);
     let conditions = Conditions::here(&options.pool_dir);
     let index = sides::bztree::counting(&options)?;
     let costs = costs::count(&index, args.records, args.samples)?;
@@ -85,7 +86,8 @@ pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
         conditions: conditions.clone(),
     };
     let progress = progress();
-    let entrants = entrants(&args.sides, shape, &options);
+    let most = args.records.iter().copied().max().unwrap_or(0);
+    let entrants = entrants(&args.sides, most, shape, &options);
     let rows = space::measure(&plan, &args.records, &entrants, &progress)?;
     progress.finish_and_clear();
     show(space::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
