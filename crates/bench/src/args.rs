@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use pando_pmem::emulated::{Delays, MAX_DELAY_NS};
 
 use crate::chooser::KeyChoice;
+use crate::error::Error;
 use crate::mix::Mix;
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 use crate::sides::SideName;
@@ -43,6 +45,8 @@ pub enum Command {
     /// The process that is profiled
     #[command(hide = true)]
     ProfileChild(crate::profile::command::ProfileChildArgs),
+    /// Put the ratios of two runs of the same comparison beside each other: do they agree?
+    Agree(AgreeArgs),
     /// List the sides and the mixes
     Sides(SidesArgs),
     /// The process that the recovery test kills
@@ -106,12 +110,9 @@ pub struct RunArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
-    /// bztree:slow: nanoseconds for each line written back
-    #[arg(long, default_value = "0")]
-    pub write_back_ns: u64,
-    /// bztree:slow: nanoseconds for each line read that its thread has not cached
-    #[arg(long, default_value = "0")]
-    pub read_line_ns: u64,
+    /// How slow bztree:slow is.
+    #[command(flatten)]
+    pub delays: DelayArgs,
     /// Ask for huge pages behind the pools of BzTree
     #[arg(long)]
     pub huge_pages: bool,
@@ -131,6 +132,15 @@ pub struct RunArgs {
     pub replay: Option<PathBuf>,
 }
 
+/// Arguments of `agree`.
+#[derive(Args, Debug)]
+pub struct AgreeArgs {
+    /// What --json of a comparison wrote
+    pub first: PathBuf,
+    /// The same of another run, or of another commit
+    pub second: PathBuf,
+}
+
 /// Arguments of `sides`.
 #[derive(Args, Debug)]
 pub struct SidesArgs {
@@ -148,6 +158,9 @@ pub struct CostsArgs {
     /// Operations of each kind that are counted
     #[arg(long, value_parser = count, default_value = "100k")]
     pub samples: u64,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub files: FilesArgs,
 }
 
 /// Arguments of `recovery`.
@@ -165,6 +178,9 @@ pub struct RecoveryArgs {
     /// Seed of the keys and of the moments of the kills
     #[arg(long, default_value = "1")]
     pub seed: u64,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub files: FilesArgs,
 }
 
 /// Arguments of `space`.
@@ -185,6 +201,50 @@ pub struct SpaceArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub files: FilesArgs,
+}
+
+/// How slow an emulated medium is.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct DelayArgs {
+    /// Emulated medium (bztree:slow, domain slow): nanoseconds for each line written back
+    #[arg(long, default_value = "0", value_parser = delay_ns())]
+    pub write_back_ns: u64,
+    /// Emulated medium: nanoseconds for each line read that its thread has not cached
+    #[arg(long, default_value = "0", value_parser = delay_ns())]
+    pub read_line_ns: u64,
+}
+
+fn delay_ns() -> impl clap::builder::TypedValueParser<Value = u64> {
+    clap::value_parser!(u64).range(0..=MAX_DELAY_NS)
+}
+
+impl DelayArgs {
+    /// The delays. If there are any and nothing that is to run takes them, an error that names
+    /// `takers`, which would.
+    pub fn delays(self, is_taken: bool, takers: &str) -> Result<Delays, Error> {
+        let Self { write_back_ns, read_line_ns } = self;
+        let delays = Delays { write_back_ns, read_line_ns };
+        if delays == Delays::default() || is_taken {
+            return Ok(delays);
+        }
+        Err(Error::Usage(format!(
+            "--write-back-ns and --read-line-ns slow down {takers} alone, and that is not to run"
+        )))
+    }
+}
+
+/// Where figures go beside the terminal.
+#[derive(Args, Debug)]
+pub struct FilesArgs {
+    /// Write one JSON object a line to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
 }
 
 /// Arguments of the process that the recovery test kills.
@@ -240,8 +300,14 @@ fn value_bytes(text: &str) -> Result<usize, String> {
     within(text, WORD_BYTES, MAX_VALUE_BYTES)
 }
 
+/// More operations a second than this cannot be told apart by a clock of nanoseconds.
+const MAX_RATE: u64 = 100_000_000;
+
 fn rate(text: &str) -> Result<f64, String> {
-    count(text).map(|rate| rate as f64)
+    match count(text) {
+        Ok(rate) if rate <= MAX_RATE => Ok(rate as f64),
+        _ => Err("expected operations a second from 1 to 100M".to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -301,6 +367,7 @@ mod tests {
             ("--threads 65", "from 1 to 64"),
             ("--key-bytes 7", "from 8 to 128"),
             ("--value-bytes 5000", "from 8 to 4096"),
+            ("--rate 1G", "from 1 to 100M"),
             ("--sides bztre", "expected one of bztree"),
             ("--replay x --mix read", "cannot be used with"),
         ] {

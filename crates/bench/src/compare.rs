@@ -67,6 +67,19 @@ impl Plan {
         self.keys.or(mix.keys).unwrap_or(KeyChoice::Uniform)
     }
 
+    /// The most records that a side can hold at once, if nothing is deleted.
+    pub fn most_records(&self) -> u64 {
+        let adds = |mix: &&Mix| match mix.work {
+            Work::Insert => true,
+            Work::Blend(blend) => blend.insert_every > 0,
+            Work::Load | Work::Delete | Work::Batch => false,
+        };
+        let slices = self.mixes.iter().filter(adds).count() * self.rounds * self.threads.len();
+        // A blend inserts once a thread at least.
+        let each = self.batch.max(self.threads.iter().copied().max().unwrap_or(1) as u64);
+        self.records.saturating_add(each.saturating_mul(slices as u64))
+    }
+
     /// Which keys the records have.
     pub fn records_of_run(&self) -> Records {
         let is_monotonic = self.keys == Some(KeyChoice::Monotonic);
@@ -87,7 +100,7 @@ struct Contestant<'run> {
     entrant: &'run Entrant,
     subject: Box<dyn Subject>,
     live: Range<u64>,
-    bytes_per_record: Option<f64>,
+    space: Space,
 }
 
 /// Runs `plan` over `entrants`, the first of which the others are divided by; each tick of `progress` is one slice.
@@ -115,13 +128,13 @@ pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<
     Ok(table.rows())
 }
 
-/// Bytes a record, all that the side takes included.
-#[derive(Clone, Copy, Debug)]
+/// Bytes a record after the load, all that the side takes included.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Space {
     /// Of a pool what it has used, otherwise the heap's growth.
     pub used: Option<f64>,
-    /// Of a pool's file what the file system has given to it.
-    pub file: Option<f64>,
+    /// What the file system has given to the side's files, if it has any.
+    pub files: Option<f64>,
 }
 
 /// Loads the plan's records into a new side of `entrant`, checks it, and says how many bytes one
@@ -136,8 +149,7 @@ pub fn bytes_per_record(
     let (contestant, _) = run.load(machine::cores().len().max(1), entrant)?;
     verify::all(contestant.subject.any(), run.records, &contestant.live)
         .map_err(|fault| failed(entrant, "the final check", 1, fault))?;
-    let file = contestant.subject.file_bytes().map(|bytes| bytes as f64 / plan.records as f64);
-    Ok(Space { used: contestant.bytes_per_record, file })
+    Ok(contestant.space)
 }
 
 /// The least that is ever live is asked for by reads and scans, so it must not be nothing.
@@ -241,11 +253,12 @@ impl<'run> Run<'run> {
         }
         verify::count(subject.any(), self.records, &(0..records)).map_err(fault)?;
         let heap_growth = || Some(machine::heap_bytes()?.saturating_sub(heap_before?));
-        let bytes_per_record = subject
-            .footprint_bytes()
-            .or_else(heap_growth)
-            .map(|bytes| bytes as f64 / records as f64);
-        Ok((Contestant { entrant, subject, live: 0..records, bytes_per_record }, outcome))
+        let a_record = |bytes| bytes as f64 / records as f64;
+        let space = Space {
+            used: subject.footprint_bytes().or_else(heap_growth).map(a_record),
+            files: subject.file_bytes().map(a_record),
+        };
+        Ok((Contestant { entrant, subject, live: 0..records, space }, outcome))
     }
 
     /// Rounds of fills, each of a new side that is dropped again.
@@ -261,7 +274,7 @@ impl<'run> Run<'run> {
             for (index, &threads) in self.plan.threads.iter().enumerate() {
                 for side in turns(round, entrants.len()) {
                     let (loaded, outcome) = self.load(threads, &entrants[side])?;
-                    table.cell(mix, index, side).add(&outcome, loaded.bytes_per_record);
+                    table.cell(mix, index, side).add(&outcome, loaded.space);
                 }
             }
         }
@@ -293,8 +306,8 @@ impl<'run> Run<'run> {
                             self.plan.rounds
                         ));
                         let outcome = self.one(mix_index, threads, round, contestant)?;
-                        let bytes = contestant.bytes_per_record;
-                        table.cell(mix_index, index, side).add(&outcome, bytes);
+                        let space = contestant.space;
+                        table.cell(mix_index, index, side).add(&outcome, space);
                         self.progress.inc(1);
                     }
                 }

@@ -7,20 +7,24 @@
 
 use pando_index::{Error as Refusal, RangeIndex};
 use pando_pmem::counting::{self, Counts};
+use serde::Serialize;
 
 use crate::error::Fault;
+use crate::figures::{Bars, Figures};
 use crate::keys::{key_of, value_of};
 use crate::report::Spread;
 use crate::rng::Rng;
 
 /// An operation by name, with what NBTree's Table 1 reports of it for BzTree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Published {
     /// The operation.
     pub operation: &'static str,
     /// Flushes.
+    #[serde(rename = "published_flushes")]
     pub flushes: Option<u64>,
     /// Lines written.
+    #[serde(rename = "published_lines_written")]
     pub lines_written: Option<u64>,
 }
 
@@ -33,7 +37,7 @@ pub const PUBLISHED: [Published; 4] = [
 ];
 
 /// One figure of an operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figure {
     /// What most operations take.
     pub median: f64,
@@ -41,11 +45,16 @@ pub struct Figure {
     pub mean: f64,
 }
 
-/// What an operation was found to take.
-#[derive(Clone, Debug)]
+/// What an operation was found to take; one line of JSON.
+#[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// The operation, and what is published of it.
+    #[serde(flatten)]
     pub published: Published,
+    /// Records loaded first.
+    pub records: u64,
+    /// Operations that were counted.
+    pub samples: u64,
     /// Cache-line write-backs.
     pub flushes: Figure,
     /// Store fences.
@@ -81,7 +90,7 @@ pub fn count(index: &dyn RangeIndex, records: u64, samples: u64) -> Result<Vec<C
                     done.map(|()| counts)
                 })
                 .collect::<Result<Vec<_>, Fault>>()?;
-            Ok(summary(published, &counts))
+            Ok(summary(published, records, &counts))
         })
         .collect()
 }
@@ -107,7 +116,7 @@ fn apply(
     }
 }
 
-fn summary(published: Published, counts: &[Counts]) -> Cost {
+fn summary(published: Published, records: u64, counts: &[Counts]) -> Cost {
     let figure = |field: fn(&Counts) -> u64| {
         let figures: Vec<f64> = counts.iter().map(|counts| field(counts) as f64).collect();
         Figure {
@@ -117,6 +126,8 @@ fn summary(published: Published, counts: &[Counts]) -> Cost {
     };
     Cost {
         published,
+        records,
+        samples: counts.len() as u64,
         flushes: figure(|counts| counts.flushes),
         fences: figure(|counts| counts.fences),
         words_written: figure(|counts| counts.words_written),
@@ -125,25 +136,13 @@ fn summary(published: Published, counts: &[Counts]) -> Cost {
     }
 }
 
-/// The costs as a table, beside the published figures.
-pub fn table(costs: &[Cost]) -> String {
-    let mut out = format!(
-        "median (mean with consolidations, splits and merges) an operation\n  {:<7} {:>15} {:>10} {:>15} {:>15} {:>10} {:>15} {:>15}\n",
-        "",
-        "flushes",
-        "published",
-        "fences",
-        "lines written",
-        "published",
-        "words written",
-        "lines read",
-    );
-    for cost in costs {
-        let show = |figure: Figure| format!("{} ({:.2})", figure.median, figure.mean);
-        let known = |figure: Option<u64>| figure.map_or("-".to_owned(), |count| count.to_string());
-        out += &format!(
-            "  {:<7} {:>15} {:>10} {:>15} {:>15} {:>10} {:>15} {:>15}\n",
-            cost.published.operation,
+/// The costs for people, beside the published figures.
+pub fn figures(costs: &[Cost]) -> Figures {
+    let show = |figure: Figure| format!("{} ({:.2})", figure.median, figure.mean);
+    let known = |figure: Option<u64>| figure.map_or("-".to_owned(), |count| count.to_string());
+    let line = |cost: &Cost| {
+        vec![
+            cost.published.operation.to_owned(),
             show(cost.flushes),
             known(cost.published.flushes),
             show(cost.fences),
@@ -151,8 +150,30 @@ pub fn table(costs: &[Cost]) -> String {
             known(cost.published.lines_written),
             show(cost.words_written),
             show(cost.lines_read),
-        );
+        ]
+    };
+    let columns = [
+        "operation",
+        "flushes",
+        "published",
+        "fences",
+        "lines written",
+        "published",
+        "words written",
+        "lines read",
+    ];
+    let plot = |title: &str, unit, of: fn(&Cost) -> Figure| {
+        let bar = |cost: &Cost| (cost.published.operation.to_owned(), Spread::of(&[of(cost).mean]));
+        Bars { title: title.to_owned(), unit, bars: costs.iter().map(bar).collect() }
+    };
+    Figures {
+        title: "Costs".to_owned(),
+        about: "median (mean with consolidations, splits and merges) an operation; published: BzTree in Table 1 of the NBTree paper".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: costs.iter().map(line).collect(),
+        plots: vec![
+            plot("Flushes, mean", "an operation", |cost| cost.flushes),
+            plot("Lines read, mean", "an operation", |cost| cost.lines_read),
+        ],
     }
-    out += "published: BzTree in Table 1 of the NBTree paper\n";
-    out
 }

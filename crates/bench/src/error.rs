@@ -144,9 +144,9 @@ pub enum Error {
         /// The reason given.
         source: std::io::Error,
     },
-    /// A line of a file of operations is not one.
+    /// A line of a file is not what it should be: an operation, a row.
     #[error("{path}, line {line}: {what}")]
-    ReplayLine {
+    Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.

@@ -28,11 +28,14 @@
 //! | [`compare`] | rounds over sides: the interleaving |
 //! | [`replay`] | a file of operations on every side, answers compared |
 //! | [`table`], [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
+//! | [`figures`] | the table and the plots of what has no rounds |
 //! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
 //! | [`papers`], [`traces`], [`profile`] | the papers' experiments; sequences of operations that stand for real ones; where the time goes |
+//! | [`agree`] | the ratios of two runs beside each other |
 //! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 
+pub mod agree;
 pub mod args;
 pub mod chooser;
 pub mod commands;
@@ -40,6 +43,7 @@ pub mod compare;
 pub mod conditions;
 pub mod costs;
 pub mod error;
+pub mod figures;
 pub mod keys;
 pub mod machine;
 pub mod mix;

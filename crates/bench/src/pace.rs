@@ -3,18 +3,25 @@
 //! Each operation has a moment at which it is meant to begin, and its latency runs from that
 //! moment. So an operation that had to wait for a stall before it is charged for the wait, as its
 //! user would be; a closed loop would have begun it later and not noticed (coordinated omission).
-//! What has not begun when a slice ends is not counted: a side that cannot keep up with the rate
-//! shows it in its throughput.
+//! What was due and has not begun when a slice ends has waited too: it is no operation, but a
+//! latency of the time that it waited, which is the least that it can come to. Without these, a
+//! side that is too slow for the rate would be charged for the few that it did.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
+
 /// The kernel may wake a thread so much late; the rest of a wait is spent awake.
 const WAKE_SLACK: Duration = Duration::from_micros(150);
 /// The longest sleep in one piece, so that a stop is seen.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+
+/// Operations that wait when a slice ends are told apart up to this number; of more, neighbours are
+/// charged alike, with what the last of them has waited.
+const MAX_WAITING_TOLD: u64 = 100_000;
 
 /// The moments at which one thread's operations are meant to begin.
 pub struct Pace {
@@ -51,11 +58,28 @@ impl Pace {
             }
         }
     }
+
+    /// Adds to `latency_ns` how long each operation has waited that was due by `end` and has not
+    /// begun; how many there are.
+    pub fn charge_waiting(&self, end: Instant, latency_ns: &mut Histogram<u64>) -> u64 {
+        let Some(longest) = end.checked_duration_since(self.next) else { return 0 };
+        let (longest, interval) =
+            (longest.as_nanos() as u64, self.interval.as_nanos().max(1) as u64);
+        let waiting = longest / interval + 1;
+        let together = waiting.div_ceil(MAX_WAITING_TOLD);
+        for first in (0..waiting).step_by(together as usize) {
+            let alike = together.min(waiting - first);
+            let waited = longest - (first + alike - 1) * interval;
+            latency_ns.saturating_record_n(waited, alike);
+        }
+        waiting
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slice::empty_histogram;
 
     #[test]
     fn a_stall_is_charged_to_those_who_wait_for_it() {
@@ -69,6 +93,33 @@ mod tests {
         assert_eq!(second, Some(start + Duration::from_millis(1)));
         assert!(start.elapsed() >= Duration::from_millis(10));
         assert_eq!(pace.wait_for_next(&AtomicBool::new(true)), None);
+    }
+
+    #[test]
+    fn what_was_due_and_has_not_begun_is_charged_for_its_wait() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start, 1_000.0, 0, 1);
+        pace.wait_for_next(&AtomicBool::new(false));
+        let charged = |pace: &Pace, end_us| {
+            let mut latency_ns = empty_histogram();
+            let end = start + Duration::from_micros(end_us);
+            (pace.charge_waiting(end, &mut latency_ns), latency_ns)
+        };
+        let (waiting, none) = charged(&pace, 900);
+        assert_eq!((waiting, none.len()), (0, 0));
+        // Due at 1, 2, ... 10 ms: they have waited for 9.5, 8.5, ... 0.5 ms.
+        let (waiting, latency_ns) = charged(&pace, 10_500);
+        assert_eq!((waiting, latency_ns.len()), (10, 10));
+        assert!(latency_ns.equivalent(latency_ns.max(), 9_500_000), "{}", latency_ns.max());
+        let median = latency_ns.value_at_quantile(0.5);
+        assert!(latency_ns.equivalent(median, 4_500_000), "{median}");
+        let fast = Pace::new(start, 1e8, 0, 1);
+        let (waiting, latency_ns) = charged(&fast, 10);
+        assert_eq!((waiting, latency_ns.len()), (1_001, 1_001));
+        // So many that not all are told apart: still each is counted, none with too much.
+        let (waiting, latency_ns) = charged(&fast, 9_000_000);
+        assert_eq!((waiting, latency_ns.len()), (900_000_001, 900_000_001));
+        assert!(latency_ns.lowest_equivalent(latency_ns.max()) <= 9_000_000_000);
     }
 
     #[test]

@@ -18,10 +18,14 @@ use indicatif::ProgressBar;
 use pando_bztree::BzTree;
 use pando_index::RangeIndex;
 use pando_pmem::Process;
+use serde::Serialize;
 
 use crate::error::Error;
+use crate::figures::{Bars, Figures};
 use crate::keys::{belongs, key_of, value_of};
 use crate::machine;
+use crate::record::Shape;
+use crate::report::{Spread, count, duration};
 use crate::rng::Rng;
 use crate::sides::{BuildError, BuildOptions, bztree};
 
@@ -58,6 +62,70 @@ pub struct Reopened {
     pub total_ns: u64,
     /// Operations that the kill before it had cut short.
     pub in_flight: u64,
+}
+
+/// All openings of one pool; one line of JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Records in the pool.
+    pub records: u64,
+    /// Times that it was killed and opened.
+    pub cycles: u64,
+    /// Nanoseconds until the index could be used.
+    pub open_ns: Spread,
+    /// Nanoseconds until the first get had its answer.
+    pub first_get_ns: Spread,
+    /// Kills that cut operations short.
+    pub kills_in_flight: u64,
+    /// Seed of the keys and of the moments of the kills.
+    pub seed: u64,
+}
+
+impl Summary {
+    /// The summary of `all` openings of the pool of `plan`.
+    pub fn of(plan: &RecoveryPlan, all: &[Reopened]) -> Self {
+        let spread = |ns: fn(&Reopened) -> u64| {
+            Spread::of(&all.iter().map(|reopened| ns(reopened) as f64).collect::<Vec<_>>())
+        };
+        Self {
+            records: plan.records,
+            cycles: all.len() as u64,
+            open_ns: spread(|reopened| reopened.open_ns),
+            first_get_ns: spread(|reopened| reopened.total_ns),
+            kills_in_flight: all.iter().filter(|reopened| reopened.in_flight > 0).count() as u64,
+            seed: plan.seed,
+        }
+    }
+}
+
+/// The summaries for people.
+pub fn figures(rows: &[Summary]) -> Figures {
+    let spread = |Spread { median, min, max }: Spread| {
+        [median, min, max].map(|ns| duration(ns as u64)).join(" / ")
+    };
+    let line = |row: &Summary| {
+        let (records, cycles) = (count(row.records), row.cycles.to_string());
+        let (open, first) = (spread(row.open_ns), spread(row.first_get_ns));
+        vec![records, cycles, open, first, row.kills_in_flight.to_string()]
+    };
+    let in_us = |Spread { median, min, max }: Spread| Spread {
+        median: median / 1e3,
+        min: min / 1e3,
+        max: max / 1e3,
+    };
+    let bar = |row: &Summary| (format!("{} records", count(row.records)), in_us(row.first_get_ns));
+    let columns = ["records", "kills", "open", "to the first get", "cut short"];
+    Figures {
+        title: "Recovery".to_owned(),
+        about: "from opening a pool after kill -9, median / min / max; cut short: kills that found operations under way".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(line).collect(),
+        plots: vec![Bars {
+            title: "To the first get".to_owned(),
+            unit: "µs",
+            bars: rows.iter().map(bar).collect(),
+        }],
+    }
 }
 
 /// A child process, killed when it is dropped.
@@ -143,6 +211,12 @@ fn parse(line: &str) -> Option<Reopened> {
     let mut figures = line.strip_prefix("opened ")?.split(' ').map(|figure| figure.parse().ok());
     let mut next = || figures.next().flatten();
     Some(Reopened { open_ns: next()?, total_ns: next()?, in_flight: next()? })
+}
+
+/// How the child builds a pool of `records` records.
+pub fn build_options(records: u64) -> BuildOptions {
+    let churned = WRITERS * CHURN_RECORDS;
+    BuildOptions::default().for_records(records.saturating_add(churned), Shape::EIGHT)
 }
 
 /// The child that fills a new pool and then writes for ever.

@@ -1,9 +1,7 @@
 //! What a run found: the table on the terminal and the JSON lines.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::{fmt, fs};
 
 use serde::Serialize;
 
@@ -12,7 +10,7 @@ use crate::error::Error;
 use crate::sides::Durability;
 
 /// The middle of some figures, and how far they reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The median; of an even number of figures, the mean of the middle two.
     pub median: f64,
@@ -71,8 +69,11 @@ pub struct Row {
     pub p999_ns: u64,
     /// The longest that was timed.
     pub max_ns: u64,
-    /// Bytes a record after loading.
+    /// Bytes a record after loading: what a pool has used, otherwise the heap's growth.
     pub bytes_per_record: Option<f64>,
+    /// Bytes a record that the file system has given to the side's files after loading, room for
+    /// growth and logs included; `None` without files.
+    pub file_bytes_per_record: Option<f64>,
     /// The side that the ratios are to: the first.
     pub base: String,
     /// Median over the rounds of this side's throughput divided by the base's.
@@ -104,7 +105,10 @@ pub struct Row {
     pub operations: u64,
     /// Gets that missed a key while another thread replaced its value: a known fault of that side.
     pub transient_misses: u64,
-    /// Operations that were timed.
+    /// Operations of an open loop that were due when a slice ended, and had not begun: each is in the
+    /// latencies with the time that it had waited by then.
+    pub due_not_begun: u64,
+    /// Operations that were timed, and those that were due and not begun.
     pub latency_samples: u64,
     /// Operations that were meant to begin a second; `None` if the loop was closed.
     pub rate_ops_per_second: Option<f64>,
@@ -121,15 +125,35 @@ pub struct Row {
     pub latency_curve: Vec<(f64, u64)>,
 }
 
-/// Writes one JSON object a line to `path`, in place of what was there.
-pub fn write_json(path: &Path, rows: &[Row]) -> Result<(), Error> {
-    let failed = |source| Error::File { path: path.to_path_buf(), source };
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    for row in rows {
-        let line = serde_json::to_string(row).map_err(|error| failed(error.into()))?;
-        writeln!(file, "{line}").map_err(failed)?;
+impl Row {
+    /// What a reader of the figures has to know beside them, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.transient_misses > 0 {
+            notes.push(format!(
+                "{} gets missed a key that was being replaced",
+                self.transient_misses
+            ));
+        }
+        if self.due_not_begun > 0 {
+            notes.push(format!(
+                "{} operations were due and not begun when a slice ended; their waits are among the latencies",
+                self.due_not_begun
+            ));
+        }
+        notes
     }
-    file.flush().map_err(failed)
+}
+
+/// One JSON object a line.
+pub fn json_lines(rows: &[Row]) -> String {
+    // Strings and numbers only: there is nothing that JSON cannot say.
+    rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n").collect()
+}
+
+/// Writes `text` to `path`, in place of what was there.
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::File { path: path.to_path_buf(), source })
 }
 
 /// A machine that gives its threads less than this share of the time is busy otherwise.
@@ -146,7 +170,7 @@ pub fn table(rows: &[Row]) -> String {
             out += if section.is_some() { "\n" } else { "" };
             out += &heading(row);
             out += &format!(
-                "  {:<side_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9}\n",
+                "  {:<side_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
                 "side",
                 "Mops/s",
                 format!("x {}", row.base),
@@ -158,6 +182,7 @@ pub fn table(rows: &[Row]) -> String {
                 "p99.9",
                 "max",
                 "bytes/rec",
+                "files/rec",
             );
             section = Some(current);
         }
@@ -172,7 +197,7 @@ pub fn table(rows: &[Row]) -> String {
             max: row.on_core_ratio_max,
         };
         out += &format!(
-            "  {:<side_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9}\n",
+            "  {:<side_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
             row.side,
             row.ops_per_second / 1e6,
             ratio.to_string(),
@@ -183,13 +208,11 @@ pub fn table(rows: &[Row]) -> String {
             duration(row.p99_ns),
             duration(row.p999_ns),
             duration(row.max_ns),
-            row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}")),
+            bytes(row.bytes_per_record),
+            bytes(row.file_bytes_per_record),
         );
-        if row.transient_misses > 0 {
-            out += &format!(
-                "  {:<side_width$} {} gets missed a key that was being replaced\n",
-                "", row.transient_misses
-            );
+        for note in row.notes() {
+            out += &format!("  {:<side_width$} {note}\n", "");
         }
     }
     if rows.iter().any(|row| row.on_core_share < BUSY_SHARE) {
@@ -224,6 +247,11 @@ pub(crate) fn heading(row: &Row) -> String {
     format!(
         "{mix}, {keys} keys, {records} records{sizes}, {threads}, {rounds} rounds{rate}{timed}\n"
     )
+}
+
+/// Bytes a record, if they are known.
+pub fn bytes(bytes: Option<f64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"))
 }
 
 /// Nanoseconds with a unit that suits them.

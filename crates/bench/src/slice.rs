@@ -62,6 +62,8 @@ pub struct Slice<'run> {
 pub struct Outcome {
     /// Operations done by all threads.
     pub operations: u64,
+    /// Operations that were due in an open loop when the slice ended, and had not begun.
+    pub due_not_begun: u64,
     /// From the first start to the last end.
     pub elapsed: Duration,
     /// Time that the threads had a core, together.
@@ -69,7 +71,8 @@ pub struct Outcome {
     /// Gets that missed a key which another thread was replacing; see
     /// [`Side::REPLACING_HIDES_KEY`].
     pub transient_misses: u64,
-    /// Latencies in nanoseconds of the operations that were timed.
+    /// Latencies in nanoseconds of the operations that were timed, and how long those have waited
+    /// that were due and not begun.
     pub latency_ns: Histogram<u64>,
 }
 
@@ -78,6 +81,7 @@ impl Outcome {
     pub fn none() -> Self {
         Self {
             operations: 0,
+            due_not_begun: 0,
             elapsed: Duration::ZERO,
             on_core: Duration::ZERO,
             transient_misses: 0,
@@ -88,6 +92,7 @@ impl Outcome {
     /// Adds a slice that came after this one.
     pub fn append(&mut self, later: &Self) {
         self.operations += later.operations;
+        self.due_not_begun += later.due_not_begun;
         self.elapsed += later.elapsed;
         self.on_core += later.on_core;
         self.transient_misses += later.transient_misses;
@@ -178,6 +183,7 @@ fn gather<S: Side>(side: &S, slice: &Slice<'_>, workers: Vec<Done>) -> Result<Ou
             }
         }
         outcome.operations += done.operations;
+        outcome.due_not_begun += done.due_not_begun;
         outcome.on_core += done.on_core;
         outcome.latency_ns += done.latency_ns;
     }

@@ -4,7 +4,7 @@
 //! same round, then the median over the rounds: what slowed the machine down in a round slowed
 //! both.
 
-use crate::compare::{Entrant, Plan};
+use crate::compare::{Entrant, Plan, Space};
 use crate::conditions::Conditions;
 use crate::record::Shape;
 use crate::report::{Row, Spread};
@@ -21,7 +21,7 @@ pub struct Cell {
     ops_per_second: Vec<f64>,
     ops_per_core_second: Vec<f64>,
     all: Outcome,
-    bytes_per_record: Option<f64>,
+    space: Space,
 }
 
 impl Cell {
@@ -31,16 +31,16 @@ impl Cell {
             ops_per_second: Vec::new(),
             ops_per_core_second: Vec::new(),
             all: Outcome::none(),
-            bytes_per_record: None,
+            space: Space::default(),
         }
     }
 
     /// Adds the next round.
-    pub fn add(&mut self, outcome: &Outcome, bytes_per_record: Option<f64>) {
+    pub fn add(&mut self, outcome: &Outcome, space: Space) {
         self.ops_per_second.push(outcome.ops_per_second());
         self.ops_per_core_second.push(outcome.ops_per_core_second());
         self.all.append(outcome);
-        self.bytes_per_record = bytes_per_record;
+        self.space = space;
     }
 }
 
@@ -154,7 +154,8 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
         p99_ns: quantile(0.99),
         p999_ns: quantile(0.999),
         max_ns: cell.all.latency_ns.max(),
-        bytes_per_record: cell.bytes_per_record,
+        bytes_per_record: cell.space.used,
+        file_bytes_per_record: cell.space.files,
         base: context.base.to_owned(),
         ratio_to_first: ratio.median,
         ratio_min: ratio.min,
@@ -168,6 +169,7 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
         on_core_share: cell.all.on_core.as_secs_f64() / due.max(1e-9),
         rounds: cell.ops_per_second.len(),
         operations: cell.all.operations,
+        due_not_begun: cell.all.due_not_begun,
         transient_misses: cell.all.transient_misses,
         latency_samples: cell.all.latency_ns.len(),
         rate_ops_per_second: context.rate_ops_per_second,

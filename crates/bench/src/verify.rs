@@ -9,12 +9,40 @@ use std::ops::Range;
 
 use crate::error::Fault;
 use crate::record::{Buffers, Records};
-use crate::side::{AnySide, Order};
+use crate::side::{AnySide, Order, Refusal};
 
 /// Gets of records that are there, at most.
 const PRESENT_GETS: u64 = 1_000_000;
 /// Gets of deleted records and of ones that never were, at most, on each side of the live ones.
 const ABSENT_GETS: u64 = 10_000;
+
+/// How the keys of a full scan differ from those that are due; each names the first that does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stray {
+    /// It is due, and the scan passed over it.
+    Lost(Vec<u8>),
+    /// It is not due.
+    Invented(Vec<u8>),
+    /// It is due, and came where it must not: a second time, or after a greater one.
+    Disorder(Vec<u8>),
+}
+
+/// Compares the keys of a full scan upwards from `least` with `due`, which ascend.
+pub fn keys(side: &dyn AnySide, least: &[u8], due: &[&[u8]]) -> Result<Option<Stray>, Refusal> {
+    let (mut at, mut stray) = (0, None);
+    side.scan(least, u64::MAX, Order::Ascending, &mut |key, _| match due.get(at) {
+        _ if stray.is_some() => {}
+        Some(&next) if next == key => at += 1,
+        _ => {
+            stray = Some(match due.binary_search(&key) {
+                Err(_) => Stray::Invented(key.to_vec()),
+                Ok(place) if place < at => Stray::Disorder(key.to_vec()),
+                Ok(_) => Stray::Lost(due[at].to_vec()),
+            });
+        }
+    })?;
+    Ok(stray.or_else(|| due.get(at).map(|next| Stray::Lost(next.to_vec()))))
+}
 
 /// Compares the number of records with that of `live`; if it is wrong, says which key is.
 pub fn count(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {

@@ -40,6 +40,8 @@ pub struct Done {
     pub on_core: Duration,
     /// Operations done.
     pub operations: u64,
+    /// Operations of an open loop that were due and not begun.
+    pub due_not_begun: u64,
     /// Keys to be looked for again when nobody replaces them.
     pub missed: Vec<u64>,
     /// Latencies in nanoseconds.
@@ -122,7 +124,7 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
         let mut latency_ns = empty_histogram();
         let on_core_before = machine::thread_time();
         let start = Instant::now();
-        let mut turn = 0;
+        let (mut turn, mut due_not_begun) = (0, 0);
         if let Some(rate) = self.slice.rate_ops_per_second {
             let mut pace = Pace::new(start, rate, self.thread, self.slice.threads);
             while turn < limit {
@@ -130,6 +132,10 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
                 operation(turn)?;
                 latency_ns.saturating_record(intended.elapsed().as_nanos() as u64);
                 turn += 1;
+            }
+            // A slice that is a number of operations has done them all.
+            if turn < limit {
+                due_not_begun = pace.charge_waiting(Instant::now(), &mut latency_ns);
             }
         } else {
             // The first is done in any case, however late this thread was given a core. Relaxed: a
@@ -148,7 +154,8 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
         }
         let end = Instant::now();
         let on_core = machine::thread_time().saturating_sub(on_core_before);
-        Ok(Done { start, end, on_core, operations: turn, missed: Vec::new(), latency_ns })
+        let missed = Vec::new();
+        Ok(Done { start, end, on_core, operations: turn, due_not_begun, missed, latency_ns })
     }
 
     /// How many of the slice's records are this thread's.

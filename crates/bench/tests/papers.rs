@@ -5,10 +5,10 @@
 
 mod common;
 
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use common::{Plant, Planted, bench, entrant};
 use indicatif::ProgressBar;
 use pando_bench::compare::Entrant;
 use pando_bench::papers::arrays::array::{Array, Method};
@@ -23,7 +23,7 @@ use pando_bench::traces::runner::{self, Fault};
 use pando_bench::traces::{Trace, command};
 use pando_pmem::Volatile;
 use pando_pmem::counting::Counting;
-use pando_pmem::emulated::{Delays, set_delays};
+use pando_pmem::emulated::Delays;
 use pando_pmwcas::Algorithm;
 
 fn settings() -> Settings {
@@ -38,15 +38,14 @@ fn settings() -> Settings {
     }
 }
 
-fn run(name: &str) -> Outcome {
-    papers::run(name, &settings(), &ProgressBar::hidden()).unwrap().1
+/// A medium that is a little slower; all tests of this process have the same.
+fn slow_build() -> BuildOptions {
+    let delays = Delays { write_back_ns: 20, read_line_ns: 20 };
+    BuildOptions { delays, ..BuildOptions::default() }
 }
 
-/// A bench of our own, built with the tests.
-fn bench(arguments: &[&str]) -> (bool, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_pando-bench")).args(arguments).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.success(), text(&output.stdout), text(&output.stderr))
+fn run(name: &str) -> Outcome {
+    papers::run(name, &settings(), &ProgressBar::hidden()).unwrap().1
 }
 
 #[test]
@@ -123,6 +122,51 @@ fn an_experiment_without_its_index_names_what_is_missing_and_fails() {
 }
 
 #[test]
+fn delays_put_the_durable_side_on_an_emulated_medium_or_are_refused() {
+    let settings = Settings { build: slow_build(), ..settings() };
+    for experiment in EXPERIMENTS {
+        let run = || papers::run(experiment.name, &settings, &ProgressBar::hidden());
+        if experiment.takes_delays {
+            let outcome = run().unwrap().1;
+            let is_slow = outcome.lines.iter().any(|line| line.what.contains("slow"));
+            let is_adr = outcome.lines.iter().any(|line| line.what.contains("adr"));
+            assert!(is_slow && !is_adr, "{:?}", outcome.lines);
+            assert!(outcome.lines.iter().any(|line| line.what.contains("cost of persistence")
+                || line.what.contains("cost of durability")));
+        } else {
+            let error = run().unwrap_err();
+            let is_missing = matches!(experiment.built, Built::Missing(_));
+            assert_eq!(matches!(error, Error::NotBuilt { .. }), is_missing, "{error}");
+            assert!(is_missing || error.to_string().contains("pmwcas:fig5"), "{error}");
+        }
+    }
+    for words in [
+        "paper bztree:fig4 --write-back-ns 5",
+        "trace game --players 10 --sides bztree --read-line-ns 5",
+        "pmwcas --domains adr --read-line-ns 5",
+        "--sides bztree,btreemap --records 1k --write-back-ns 5",
+    ] {
+        let (succeeded, out, error) = bench(&words.split(' ').collect::<Vec<_>>());
+        assert!(!succeeded && out.is_empty(), "{words}: {out}");
+        assert!(error.contains("slow"), "{words}: {error}");
+    }
+    let (succeeded, out, error) = bench(&[
+        "trace",
+        "game",
+        "--players",
+        "50",
+        "--operations",
+        "500",
+        "--sides",
+        "bztree:slow,bztree:adr",
+        "--write-back-ns",
+        "30",
+    ]);
+    assert!(succeeded && out.contains("bztree:slow"), "{error}");
+    assert!(error.contains("emulated media 30 ns"), "{error}");
+}
+
+#[test]
 fn a_pmwcas_takes_what_its_protocol_says() {
     let build = BuildOptions::default();
     let counted = |algorithm, method| {
@@ -149,7 +193,6 @@ fn a_pmwcas_takes_what_its_protocol_says() {
 
 #[test]
 fn an_array_run_has_a_row_for_each_cell() {
-    set_delays(Delays { write_back_ns: 20, read_line_ns: 20 }).unwrap();
     let plan = arrays::Plan {
         arrays: vec![8, 1_000],
         methods: vec![Method::SingleCas, Method::Pmwcas(4)],
@@ -159,11 +202,10 @@ fn an_array_run_has_a_row_for_each_cell() {
         time: Duration::from_millis(3),
         counted: 20,
         seed: 1,
-        build: BuildOptions::default(),
+        build: slow_build(),
     };
     let progress = ProgressBar::hidden();
     let rows = arrays::run(&plan, &progress).unwrap();
-    set_delays(Delays::default()).unwrap();
     assert_eq!(rows.len(), 2 * 2 * 2 * plan.domains.len());
     assert_eq!(Some(progress.position()), progress.length(), "a tick for every slice");
     for row in &rows {
@@ -265,6 +307,23 @@ fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
     let empty = (entrants(&["btreemap"], &trace)[0].build)().unwrap();
     let lost = runner::check(empty.any(), &trace).unwrap_err();
     assert!(matches!(&lost, Fault::Lost { key, .. } if !key.is_empty()), "{lost}");
+}
+
+#[test]
+fn a_record_that_a_side_invents_during_a_trace_is_named() {
+    let mut trace = Trace::new("inserts", 8, 8);
+    for key in (0..500_u64).step_by(10) {
+        let key = trace.add_key(&key.to_be_bytes()).unwrap();
+        trace.put(key);
+    }
+    let side = entrant("planted", || Planted::new(Plant::InventKey(7)));
+    let plan = runner::Plan { threads: 1, parts: 2 };
+    let found = runner::run(&trace, &[side], &plan, &ProgressBar::hidden()).unwrap_err();
+    let runner::Error::Fault { fault: Fault::Invented { key, .. }, .. } = &found else {
+        panic!("not an invented key: {found}")
+    };
+    // Seven inserts came before the one of 70.
+    assert_eq!(key, &format!("{:016x}", 71), "{found}");
 }
 
 #[test]

@@ -4,10 +4,13 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Plant, Planted, Reference, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::{Error, Fault};
+use pando_bench::keys::key_of;
 use pando_bench::mix::Mix;
 use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::side::Shape;
@@ -104,9 +107,34 @@ fn an_open_loop_keeps_to_its_rate() {
     let plan = Plan { mixes: vec![Mix::READ], rate_ops_per_second: rate, ..small_plan() };
     let rows = compare::run(&plan, &all_sides(Shape::EIGHT), &ProgressBar::hidden()).unwrap();
     for row in rows {
-        // Every operation is timed, and there are no more of them than were meant to begin.
-        assert_eq!(row.latency_samples, row.operations);
+        // Every operation is timed, and so is the wait of those that were due and not begun.
+        assert_eq!(row.latency_samples, row.operations + row.due_not_begun);
     }
+}
+
+#[test]
+fn a_side_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
+    // Due are 250 in a slice of 50 ms; each takes 2 ms.
+    let rate = Some(5_000.0);
+    let time = Duration::from_millis(50);
+    let mixes = vec![Mix::READ, Mix::INSERT];
+    let plan = Plan {
+        mixes,
+        records: 200,
+        threads: vec![1],
+        time,
+        rate_ops_per_second: rate,
+        ..small_plan()
+    };
+    let slow = entrant("slow", || Planted::new(Plant::SleepInGet(Duration::from_millis(2))));
+    let rows = compare::run(&plan, &[slow], &ProgressBar::hidden()).unwrap();
+    let [read, insert] = &rows[..] else { panic!("{rows:?}") };
+    assert!(read.due_not_begun > read.operations, "{read:?}");
+    assert_eq!(read.latency_samples, read.operations + read.due_not_begun);
+    let waited = format!("{} operations were due and not begun", read.due_not_begun);
+    assert!(report::table(&rows).contains(&waited), "{}", report::table(&rows));
+    // All of a counted slice are done.
+    assert_eq!((insert.due_not_begun, insert.latency_samples), (0, plan.batch));
 }
 
 #[test]
@@ -114,18 +142,21 @@ fn json_lines_carry_every_field() {
     let plan = Plan { mixes: vec![Mix::READ], threads: vec![1], ..small_plan() };
     let sides = all_sides(Shape::EIGHT);
     let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.jsonl");
-    report::write_json(&path, &rows).unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
+    let text = report::json_lines(&rows);
     assert_eq!(text.lines().count(), sides.len());
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
         for field in "side mix keys records threads cpu_model kernel pool_file_system durability ops_per_second p50_ns p99_ns p999_ns max_ns \
-                      bytes_per_record ratio_to_first ratio_min ratio_max rounds"
+                      bytes_per_record file_bytes_per_record due_not_begun ratio_to_first ratio_min ratio_max rounds"
             .split_whitespace()
         {
             assert!(row.get(field).is_some(), "{field} in {line}");
+        }
+        // Pools in files are known by their names.
+        let side = row["side"].as_str().unwrap();
+        let is_ours = side.starts_with("bztree") || ["skiplist", "reference"].contains(&side);
+        if is_ours {
+            assert_eq!(row["file_bytes_per_record"].is_null(), !side.contains("bztree:"), "{side}");
         }
     }
 }
@@ -158,8 +189,15 @@ fn a_lost_insert_is_caught_and_named() {
 #[test]
 fn a_lost_delete_is_caught_and_named() {
     let fault = caught(Plant::ForgetDelete(50), &[Mix::DELETE]);
-    let key = pando_bench::keys::key_of(50);
+    let key = key_of(50);
     assert!(matches!(fault, Fault::Invented { key: found, .. } if found == key), "{fault}");
+}
+
+#[test]
+fn an_invented_key_is_caught_and_named() {
+    let fault = caught(Plant::InventKey(50), &[Mix::READ]);
+    let is_next = |key: u64| (0..2_000).any(|number| key_of(number).wrapping_add(1) == key);
+    assert!(matches!(fault, Fault::Invented { key, .. } if is_next(key)), "{fault}");
 }
 
 #[test]
@@ -182,7 +220,7 @@ fn a_panic_is_caught() {
 
 #[test]
 fn the_final_scan_names_the_key() {
-    use pando_bench::keys::{key_of, value_of};
+    use pando_bench::keys::value_of;
     use pando_bench::record::Records;
     use pando_bench::side::{Side, Subject};
     use pando_bench::sides::btreemap::LockedIntegers;
@@ -229,7 +267,7 @@ fn costs_are_counted() {
     assert_eq!(costs.len(), 4);
     // The reference writes into no pool.
     assert!(costs.iter().all(|cost| cost.flushes.mean == 0.0 && cost.lines_read.mean == 0.0));
-    let table = costs::table(&costs);
+    let table = costs::figures(&costs).text();
     assert!(table.contains("15") && table.contains("insert"), "{table}");
 }
 
@@ -269,12 +307,10 @@ fn a_killed_pool_comes_back() {
 
 #[test]
 fn space_is_a_table_of_sides_and_sizes() {
-    let table = space::table(
-        &small_plan(),
-        &[1_000, 2_000],
-        &all_sides(Shape::EIGHT),
-        &ProgressBar::hidden(),
-    )
-    .unwrap();
+    let sides = all_sides(Shape::EIGHT);
+    let rows =
+        space::measure(&small_plan(), &[1_000, 2_000], &sides, &ProgressBar::hidden()).unwrap();
+    assert_eq!(rows.len(), 2 * sides.len());
+    let table = space::figures(&rows).text();
     assert!(table.contains("reference") && table.contains("2k"), "{table}");
 }

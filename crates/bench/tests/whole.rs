@@ -5,10 +5,11 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{entrant, small_plan};
+use common::{Plant, Planted, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::chooser::{Chooser, KeyChoice};
 use pando_bench::compare::{self, Plan};
@@ -140,6 +141,18 @@ fn replayed(text: &str) -> Result<Vec<pando_bench::report::Row>, Error> {
 }
 
 #[test]
+fn a_record_that_a_side_invents_during_a_replay_is_named() {
+    let text = b"insert aaaaaaaa 11111111\ninsert bbbbbbbb 22222222\nget aaaaaaaa\n";
+    let operations = replay::parse::parse(text).unwrap();
+    let build = || -> Builder { Box::new(|| Ok(Box::new(Planted::new(Plant::InventKey(1))))) };
+    let sides = [("planted".to_owned(), build())];
+    let conditions = Conditions::here(Path::new("/dev/shm"));
+    let found = replay::run(&operations, "text", &sides, &conditions, &ProgressBar::hidden());
+    let found = found.unwrap_err().to_string();
+    assert!(found.contains("planted") && found.contains("invented key \"bbbbbbbc\""), "{found}");
+}
+
+#[test]
 fn a_file_of_operations_is_answered_alike() {
     let text = "insert apple red\ninsert pear green\ninsert apple red\nget apple\nget plum\n\
                 update pear yellow\nupdate plum blue\nscan a 10\nscan-reverse z 1\ndelete apple\n\
@@ -151,7 +164,7 @@ fn a_file_of_operations_is_answered_alike() {
     assert_eq!(replayed(eight).unwrap()[0].key_bytes, 8);
     let error = replayed("get a\nput a b\n").unwrap_err().to_string();
     assert!(error.contains("line 2") && error.contains("insert, update"), "{error}");
-    assert!(matches!(replayed("# nothing\n"), Err(Error::ReplayLine { .. })));
+    assert!(matches!(replayed("# nothing\n"), Err(Error::Line { .. })));
 }
 
 #[test]
@@ -174,7 +187,7 @@ fn the_page_stands_alone_and_shows_everything() {
     let names = ["bztree", "btreemap", "a <side>"];
     let sides = names.map(|name| entrant(name, LockedBytes::default));
     let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
-    let section = Section { title: "In memory".to_owned(), rows };
+    let section = Section::Comparison { title: "In memory".to_owned(), rows };
     let page = page::page(&[section], &plan.conditions).unwrap();
     // For each mix: ratios, throughput by threads, latencies.
     assert_eq!(page.matches("<svg").count(), 6);

@@ -9,16 +9,32 @@ use std::path::Path;
 
 use crate::conditions::Conditions;
 use crate::error::Error;
+use crate::figures::Figures;
 use crate::report::{self, Row, Spread, duration};
 use crate::sides;
 
-/// A comparison, as the page shows it.
+/// A part of the page.
 #[derive(Clone, Debug)]
-pub struct Section {
-    /// What was compared.
-    pub title: String,
-    /// The figures, those of one mix and number of threads together.
-    pub rows: Vec<Row>,
+pub enum Section {
+    /// A comparison.
+    Comparison {
+        /// What was compared.
+        title: String,
+        /// The figures, those of one mix and number of threads together.
+        rows: Vec<Row>,
+    },
+    /// Figures of a run without rounds.
+    Figures(Figures),
+}
+
+impl Section {
+    /// The rows of a comparison; none of anything else.
+    pub fn rows(&self) -> &[Row] {
+        match self {
+            Self::Comparison { rows, .. } => rows,
+            Self::Figures(_) => &[],
+        }
+    }
 }
 
 const STYLE: &str = "\
@@ -36,13 +52,12 @@ vertical-align:-.08em}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;\
 font-variant-numeric:tabular-nums}\
 th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #e1e5e8;white-space:nowrap}\
-th:first-child,td:first-child,.text th,.text td{text-align:left}caption{text-align:left;font-weight:600;\
+th:first-child,td:first-child,.text th,.text td,td.note{text-align:left}caption{text-align:left;font-weight:600;\
 padding:.9rem 0 .2rem}";
 
 /// Writes the page to `path`, in place of what was there.
 pub fn write(path: &Path, sections: &[Section], conditions: &Conditions) -> Result<(), Error> {
-    let page = page(sections, conditions)?;
-    std::fs::write(path, page).map_err(|source| Error::File { path: path.to_path_buf(), source })
+    report::write(path, &page(sections, conditions)?)
 }
 
 /// The page's text.
@@ -50,14 +65,19 @@ pub fn page(sections: &[Section], conditions: &Conditions) -> Result<String, Err
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>pando bench</title>\
-         <style>{STYLE}</style></head><body>\n<h1>pando bench</h1>\n<p class=\"quiet\">{}</p>\n\
-         <p class=\"quiet\">All sides live side by side and take turns, slice by slice, round by \
-         round; ratios are taken within a round. Every answer was checked: a side that loses a key \
-         has no figure.</p>\n",
+         <style>{STYLE}</style></head><body>\n<h1>pando bench</h1>\n<p class=\"quiet\">{}</p>\n",
         escaped(&conditions.line())
     );
+    if sections.iter().any(|section| matches!(section, Section::Comparison { .. })) {
+        out += "<p class=\"quiet\">All sides live side by side and take turns, slice by slice, round by \
+                round; ratios are taken within a round. Every answer was checked: a side that loses a \
+                key has no figure.</p>\n";
+    }
     for section in sections {
-        add_section(&mut out, section)?;
+        match section {
+            Section::Comparison { title, rows } => add_comparison(&mut out, title, rows)?,
+            Section::Figures(figures) => add_figures(&mut out, figures)?,
+        }
     }
     out += "</body></html>\n";
     Ok(out)
@@ -74,9 +94,9 @@ fn side_names(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-fn add_section(out: &mut String, section: &Section) -> Result<(), Error> {
-    let names = side_names(&section.rows);
-    put(out, format_args!("<h2>{}</h2>\n<ul class=\"legend\">", escaped(&section.title)));
+fn add_comparison(out: &mut String, title: &str, rows: &[Row]) -> Result<(), Error> {
+    let names = side_names(rows);
+    put(out, format_args!("<h2>{}</h2>\n<ul class=\"legend\">", escaped(title)));
     for (at, name) in names.iter().enumerate() {
         let entry = sides::SIDES.iter().find(|entry| entry.name == *name);
         let about = entry.map_or(String::new(), |entry| {
@@ -91,9 +111,9 @@ fn add_section(out: &mut String, section: &Section) -> Result<(), Error> {
     }
     *out += "</ul>\n";
 
-    let mixes = plots::by_mix(&section.rows);
+    let mixes = plots::by_mix(rows);
     let has_several_threads = mixes.iter().any(|rows| plots::thread_counts(rows).len() > 1);
-    let most = section.rows.iter().map(|row| row.threads).max().unwrap_or(1);
+    let most = rows.iter().map(|row| row.threads).max().unwrap_or(1);
     let threads = if most == 1 { "1 thread".to_owned() } else { format!("{most} threads") };
     let first = escaped(names.first().unwrap_or(&""));
     put(
@@ -117,8 +137,26 @@ fn add_section(out: &mut String, section: &Section) -> Result<(), Error> {
         ),
     );
     add_plots(out, &mixes, |rows| plots::latency(rows, &names))?;
-    add_tables(out, &section.rows);
+    add_tables(out, rows);
     add_sides(out, &names);
+    Ok(())
+}
+
+fn add_figures(out: &mut String, figures: &Figures) -> Result<(), Error> {
+    let (title, about) = (escaped(&figures.title), escaped(&figures.about));
+    put(out, format_args!("<h2>{title}</h2>\n<p class=\"quiet\">{about}</p>\n"));
+    *out += "<div class=\"plots\">\n";
+    for plot in &figures.plots {
+        *out += &plots::figures(plot)?;
+    }
+    *out += "</div>\n<div class=\"wide\"><table>";
+    let mut line = |cells: &[String], tag: &str| {
+        let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)));
+        put(out, format_args!("<tr>{}</tr>\n", cells.collect::<String>()));
+    };
+    line(&figures.columns, "th");
+    figures.rows.iter().for_each(|cells| line(cells, "td"));
+    *out += "</table></div>\n";
     Ok(())
 }
 
@@ -147,27 +185,34 @@ fn add_tables(out: &mut String, rows: &[Row]) {
                 format_args!(
                     "<table><caption>{}</caption><tr><th>side</th><th>operations a second</th>\
                      <th>ratio [least, greatest]</th><th>p50</th><th>p99</th><th>p99.9</th>\
-                     <th>longest</th><th>bytes a record</th></tr>\n",
+                     <th>longest</th><th>bytes a record</th><th>of files</th></tr>\n",
                     escaped(report::heading(row).trim_end())
                 ),
             );
             headed = Some(current);
         }
         let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-        let bytes = row.bytes_per_record.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"));
         put(
             out,
             format_args!(
                 "<tr><td>{}</td><td>{:.3} M</td><td>{ratio}</td><td>{}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{bytes}</td></tr>\n",
+                 <td>{}</td><td>{}</td><td>{}</td></tr>\n",
                 escaped(&row.side),
                 row.ops_per_second / 1e6,
                 duration(row.p50_ns),
                 duration(row.p99_ns),
                 duration(row.p999_ns),
                 duration(row.max_ns),
+                report::bytes(row.bytes_per_record),
+                report::bytes(row.file_bytes_per_record),
             ),
         );
+        for note in row.notes() {
+            put(
+                out,
+                format_args!("<tr><td></td><td class=\"note\" colspan=\"8\">{note}</td></tr>\n"),
+            );
+        }
     }
     *out += if headed.is_some() { "</table></div>\n" } else { "</div>\n" };
 }

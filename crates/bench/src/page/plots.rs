@@ -8,7 +8,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::palette;
 use crate::error::Error;
-use crate::report::Row;
+use crate::figures::Bars;
+use crate::report::{Row, Spread};
 
 const WIDTH_PX: u32 = 420;
 const HEIGHT_PX: u32 = 270;
@@ -85,16 +86,52 @@ fn heading() -> TextStyle<'static> {
     (FONT, TITLE_PX).into_font().style(FontStyle::Bold).color(&INK)
 }
 
+/// A bar, the figure beside it, and the line across its end.
+struct Bar<'page> {
+    name: &'page str,
+    colour: RGBColor,
+    spread: Spread,
+    /// One figure is the whole of it: no spread is written beside it.
+    is_exact: bool,
+}
+
 /// Bars of each side's throughput divided by the first's, with their spread.
 pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let rows = widest(rows);
-    let longest = rows.iter().map(|row| row.ratio_max).fold(1.0, f64::max);
-    let widest_name = rows.iter().map(|row| row.side.len()).max().unwrap_or(0) as u32;
-    let count = rows.len() as f64;
-    drawn(BAR_FRAME_PX + BAR_PX * rows.len() as u32, |area| {
+    let bar = rows.iter().map(|row| {
+        let (median, min, max) = (row.ratio_to_first, row.ratio_min, row.ratio_max);
+        Bar {
+            name: &row.side,
+            colour: palette::of(place(names, row)),
+            spread: Spread { median, min, max },
+            is_exact: row.side == row.base,
+        }
+    });
+    let all: Vec<_> = bar.collect();
+    bars(&title(&rows), "times the first", Some(1.0), &all)
+}
+
+/// Bars of figures that are no ratios.
+pub fn figures(plot: &Bars) -> Result<String, Error> {
+    let bar = plot.bars.iter().enumerate().map(|(at, (name, spread))| Bar {
+        name,
+        colour: palette::of(at),
+        spread: *spread,
+        is_exact: spread.min == spread.max,
+    });
+    let all: Vec<_> = bar.collect();
+    bars(&plot.title, plot.unit, None, &all)
+}
+
+/// Bars from above down, with a line from top to bottom at `mark`.
+fn bars(title: &str, unit: &str, mark: Option<f64>, all: &[Bar<'_>]) -> Result<String, Error> {
+    let longest = all.iter().map(|bar| bar.spread.max).fold(mark.unwrap_or(1e-9), f64::max);
+    let widest_name = all.iter().map(|bar| bar.name.len()).max().unwrap_or(0) as u32;
+    let count = all.len() as f64;
+    drawn(BAR_FRAME_PX + BAR_PX * all.len() as u32, |area| {
         // A third of the width is left for the figures beside the bars.
         let mut chart = ChartBuilder::on(area)
-            .caption(title(&rows), heading())
+            .caption(title, heading())
             .margin(10)
             .x_label_area_size(34)
             .y_label_area_size(14 + widest_name * 7)
@@ -108,31 +145,33 @@ pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
             .bold_line_style(QUIET)
             .axis_style(INK)
             .x_labels(6)
-            .x_desc("times the first")
-            .x_label_formatter(&|ratio| short(*ratio))
+            .x_desc(unit)
+            .x_label_formatter(&|figure| short(*figure))
             .label_style(label())
             .draw()
             .map_err(failed)?;
-        let bars = rows.iter().enumerate().map(|(at, row)| {
+        let boxes = all.iter().enumerate().map(|(at, bar)| {
             let top = count - at as f64;
-            let corners = [(0.0, top - 0.18), (row.ratio_to_first, top - 0.82)];
-            Rectangle::new(corners, palette::of(place(names, row)).filled())
+            let corners = [(0.0, top - 0.18), (bar.spread.median, top - 0.82)];
+            Rectangle::new(corners, bar.colour.filled())
         });
-        chart.draw_series(bars).map_err(failed)?;
+        chart.draw_series(boxes).map_err(failed)?;
         let middle = |at: usize| count - at as f64 - 0.5;
-        let spreads = rows.iter().enumerate().map(|(at, row)| {
-            let ends = vec![(row.ratio_min, middle(at)), (row.ratio_max, middle(at))];
+        let spreads = all.iter().enumerate().map(|(at, bar)| {
+            let ends = vec![(bar.spread.min, middle(at)), (bar.spread.max, middle(at))];
             PathElement::new(ends, INK.stroke_width(2))
         });
         chart.draw_series(spreads).map_err(failed)?;
-        let one = vec![(1.0, 0.0), (1.0, count)];
-        chart.draw_series([PathElement::new(one, INK.stroke_width(1))]).map_err(failed)?;
+        if let Some(mark) = mark {
+            let line = vec![(mark, 0.0), (mark, count)];
+            chart.draw_series([PathElement::new(line, INK.stroke_width(1))]).map_err(failed)?;
+        }
         let beside = label().pos(Pos::new(HPos::Left, VPos::Center));
-        let figures = rows.iter().enumerate().map(|(at, row)| {
-            let (low, high) = (short(row.ratio_min), short(row.ratio_max));
-            let text = match short(row.ratio_to_first) {
-                one if row.side == row.base => one,
-                ratio => format!("{ratio} [{low}, {high}]"),
+        let figures = all.iter().enumerate().map(|(at, bar)| {
+            let Spread { median, min, max } = bar.spread;
+            let text = match bar.is_exact {
+                true => short(median),
+                false => format!("{} [{}, {}]", short(median), short(min), short(max)),
             };
             // In a column of their own, so that no line crosses them.
             let from = (longest, middle(at));
@@ -140,9 +179,10 @@ pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
         });
         chart.draw_series(figures).map_err(failed)?;
         let before = label().pos(Pos::new(HPos::Right, VPos::Center));
-        for (at, row) in rows.iter().enumerate() {
+        for (at, bar) in all.iter().enumerate() {
             let (x, y) = chart.backend_coord(&(0.0, middle(at)));
-            area.draw(&Text::new(row.side.clone(), (x - 6, y), before.clone())).map_err(failed)?;
+            area.draw(&Text::new(bar.name.to_owned(), (x - 6, y), before.clone()))
+                .map_err(failed)?;
         }
         Ok(())
     })

@@ -17,6 +17,8 @@ const FEW_CORES: &str =
 const STAND_INS: &str =
     "the Bw-tree's place is taken by crossbeam's skip list and a BTreeMap under a lock";
 
+const EMULATED_MEDIUM: &str = "with --write-back-ns or --read-line-ns the side that survives a loss of power is an emulated one (slow), which costs a few ns an access beside the delays; the others stay in DRAM";
+
 /// The wB+-Tree paper.
 const WB_TREE: Paper = Paper {
     short: "wbtree",
@@ -40,7 +42,8 @@ const fn missing(
     index: &'static str,
     needs: &'static str,
 ) -> Experiment {
-    Experiment { name, paper, title, shows, index, built: Built::Missing(needs), differs: &[] }
+    let built = Built::Missing(needs);
+    Experiment { name, paper, title, shows, index, built, takes_delays: false, differs: &[] }
 }
 
 /// All experiments, by paper and in the paper's order.
@@ -52,6 +55,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "BzTree against the Bw-tree under four mixes, uniform keys",
         index: "BzTree",
         built: Built::Partly(bztree::throughput::figure_4, bztree::NO_BW_TREE),
+        takes_delays: false,
         differs: &[FEW_CORES, STAND_INS],
     },
     Experiment {
@@ -61,6 +65,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "BzTree against the Bw-tree, skewed and ascending keys",
         index: "BzTree",
         built: Built::Partly(bztree::throughput::figure_5, bztree::NO_BW_TREE),
+        takes_delays: false,
         differs: &[
             FEW_CORES,
             STAND_INS,
@@ -74,10 +79,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "BzTree volatile and durable, read-mostly and balanced",
         index: "BzTree",
         built: Built::Whole(bztree::throughput::figure_6),
+        takes_delays: true,
         differs: &[
             FEW_CORES,
             "the write-back is clwb where the processor has it, not CLFLUSH, which evicts",
             "volatile and durable trees lie on the same kind of pages, in files of --pool-dir",
+            EMULATED_MEDIUM,
         ],
     },
     Experiment {
@@ -87,6 +94,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "BzTree against the Bw-tree with scans of 10, and how they scale",
         index: "BzTree",
         built: Built::Partly(bztree::throughput::figure_7, bztree::NO_BW_TREE),
+        takes_delays: false,
         differs: &[
             FEW_CORES,
             STAND_INS,
@@ -100,6 +108,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "BzTree with keys of 8 to 128 bytes, and leaves with 512 to 32 bytes free",
         index: "BzTree",
         built: Built::Whole(bztree::sensitivity::figure_8),
+        takes_delays: false,
         differs: &[
             FEW_CORES,
             "trees of different keys are loaded anew in turns; trees of different free space run side by side",
@@ -112,6 +121,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "where the time goes: search, PMwCAS, the rest",
         index: "BzTree",
         built: Built::Whole(bztree::tables::figure_9),
+        takes_delays: false,
         differs: &[
             "samples of perf by the clock, by component from line tables; the paper: cycles by a Windows profiler, four categories",
             "default node sizes (2 KiB leaves, 4 KiB inner nodes), not pages of 1 KB",
@@ -125,6 +135,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "words of each PMwCAS of an operation",
         index: "BzTree",
         built: Built::Whole(bztree::tables::table_1),
+        takes_delays: false,
         differs: &[
             "counted, not argued: the descriptors that operations publish are watched",
             "words that only a compare-and-swap without a descriptor changes are not in it: here that is every change of a single record but those of values in blocks of their own",
@@ -137,6 +148,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "bytes that BzTree and the Bw-tree take",
         index: "BzTree",
         built: Built::Partly(bztree::tables::table_2, bztree::NO_BW_TREE),
+        takes_delays: false,
         differs: &[
             "taken after the fill; the paper: at the peak of the balanced mix",
             "a pool counts all chunks that it ever used; a map on the heap, the growth of the heap",
@@ -149,11 +161,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "throughput by contention (array size) and threads, and what persistence costs",
         index: "PMwCAS",
         built: Built::Whole(pmwcas::figure_5),
+        takes_delays: true,
         differs: &[
             "figure 5a's HTM, where the processor commits transactions: one makes the whole operation, not phase 1 alone; after 8 that are aborted the operation takes a descriptor, and is executed by our algorithm",
             "the write-back is clwb where the processor has it, not CLFLUSH, so it evicts nothing",
             "the volatile MwCAS is the same code with durability compiled out, as in the paper",
             "more threads than cores take turns: their throughput is no scaling",
+            EMULATED_MEDIUM,
         ],
     },
     Experiment {
@@ -166,10 +180,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
             pmwcas::figure_6,
             "the Bw-tree and the skip list on PMwCAS (crates `bwtree`, `skiplist`): BzTree stands in for both, crossbeam's skip list for CAS",
         ),
+        takes_delays: true,
         differs: &[
             "the CAS side is another index (crossbeam's skip list), so its ratio is not the price of MwCAS",
             "persistent words are written back by clwb where the processor has it; no variant without durability of single CAS",
             FEW_CORES,
+            EMULATED_MEDIUM,
         ],
     },
     missing(
@@ -299,6 +315,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         shows: "flushes and lines written by an insert, a delete, an update",
         index: "NBTree",
         built: Built::Partly(nbtree::table_1, NO_OTHER_TREES),
+        takes_delays: false,
         differs: &[
             "counted in the counting domain; a figure is the median operation, without splits",
             "default node sizes (2 KiB leaves, 4 KiB inner nodes), not 1 KB",

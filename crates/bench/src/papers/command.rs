@@ -7,13 +7,16 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::arrays::array::Method;
-use super::arrays::{self, plan::DOMAINS, report};
+use super::arrays::{
+    self,
+    plan::{DOMAINS, SLOW},
+    report,
+};
 use super::experiment::Settings;
-use super::{Error, catalogue, outcome};
-use crate::args::count;
+use super::{Error, catalogue};
+use crate::args::{DelayArgs, count};
 use crate::conditions::Conditions;
 use crate::sides::BuildOptions;
-use pando_pmem::emulated::{Delays, set_delays};
 
 /// Arguments of `paper`.
 #[derive(Args, Debug)]
@@ -35,6 +38,9 @@ pub struct PaperArgs {
     /// Seed of all operations
     #[arg(long, default_value = "1")]
     pub seed: u64,
+    /// How slow the medium is that stands in for that of the durable side.
+    #[command(flatten)]
+    pub delays: DelayArgs,
     /// Folder for pools in files
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
@@ -68,12 +74,9 @@ pub struct PmwcasArgs {
     /// Attempts of each thread that are counted in the counting domain
     #[arg(long, default_value = "2000")]
     pub counted: u64,
-    /// Domain slow: nanoseconds for each line written back
-    #[arg(long, default_value = "0")]
-    pub write_back_ns: u64,
-    /// Domain slow: nanoseconds for each line read that its thread has not cached
-    #[arg(long, default_value = "0")]
-    pub read_line_ns: u64,
+    /// How slow the domain slow is.
+    #[command(flatten)]
+    pub delays: DelayArgs,
     /// Seed of all operations
     #[arg(long, default_value = "1")]
     pub seed: u64,
@@ -110,31 +113,30 @@ pub fn paper(args: &PaperArgs, prefix: &[&str], progress: &ProgressBar) -> Resul
         print!("{}", catalogue::list());
         return Ok(());
     }
-    // All names first: a wrong one at the end must not cost the minutes before it.
-    for name in &args.names {
-        let experiment = catalogue::find(name)?;
-        if let super::Built::Missing(missing) = experiment.built {
-            return Err(Error::NotBuilt { name: experiment.name, missing });
-        }
-    }
+    let delays = args.delays.delays(true, "")?;
     let settings = Settings {
         records: args.records,
         threads: args.threads.clone(),
         time: args.seconds.map(Duration::from_secs_f64),
         rounds: args.rounds,
         seed: args.seed,
-        build: BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() },
+        build: BuildOptions { pool_dir: args.pool_dir.clone(), delays, ..BuildOptions::default() },
         prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
     };
+    // All names first: a wrong one at the end must not cost the minutes before it.
+    for name in &args.names {
+        catalogue::find(name)?.runner(&settings)?;
+    }
+    let conditions = Conditions::here(&args.pool_dir).emulating(delays);
     let mut json = String::new();
     for name in &args.names {
         progress.reset();
         let (experiment, mut outcome) = super::run(name, &settings, progress)?;
-        outcome.conditions += &format!("; {}", Conditions::here(&args.pool_dir).line());
+        outcome.conditions += &format!("; {}", conditions.line());
         progress.suspend(|| println!("{}", outcome.text(experiment)));
         outcome.json(experiment, &mut json);
         if let Some(path) = &args.json {
-            outcome::write(path, &json)?;
+            crate::report::write(path, &json)?;
         }
     }
     progress.finish_and_clear();
@@ -143,9 +145,8 @@ pub fn paper(args: &PaperArgs, prefix: &[&str], progress: &ProgressBar) -> Resul
 
 /// Runs PMwCAS alone on arrays of words, and prints the table.
 pub fn pmwcas(args: &PmwcasArgs, progress: &ProgressBar) -> Result<(), Error> {
-    let delays = Delays { write_back_ns: args.write_back_ns, read_line_ns: args.read_line_ns };
-    let what = "setting the emulated delays";
-    set_delays(delays).map_err(|bad| Error::Refused { what, source: bad.into() })?;
+    let is_slow = args.domains.iter().any(|domain| domain.starts_with(SLOW));
+    let delays = args.delays.delays(is_slow, "the domain slow")?;
     let plan = arrays::Plan {
         arrays: args.arrays.clone(),
         methods: args.words.clone(),
@@ -155,7 +156,7 @@ pub fn pmwcas(args: &PmwcasArgs, progress: &ProgressBar) -> Result<(), Error> {
         time: Duration::from_secs_f64(args.seconds),
         counted: args.counted,
         seed: args.seed,
-        build: BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() },
+        build: BuildOptions { pool_dir: args.pool_dir.clone(), delays, ..BuildOptions::default() },
     };
     let conditions = Conditions::here(&args.pool_dir).emulating(delays);
     eprintln!("{}", conditions.line());
@@ -163,7 +164,7 @@ pub fn pmwcas(args: &PmwcasArgs, progress: &ProgressBar) -> Result<(), Error> {
     progress.finish_and_clear();
     print!("{}", report::table(&rows));
     if let Some(path) = &args.json {
-        outcome::write(path, &conditions.json_lines(&rows))?;
+        crate::report::write(path, &conditions.json_lines(&rows))?;
     }
     Ok(())
 }

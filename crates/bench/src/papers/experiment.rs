@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use pando_pmem::emulated::Delays;
 
 use super::outcome::Outcome;
-use super::{Error, find};
+use super::{EXPERIMENTS, Error, find};
 use crate::machine;
-use crate::sides::BuildOptions;
+use crate::sides::{BuildOptions, EMULATED};
 
 /// What a user may set of a run; each experiment has its own sizes where nothing is set.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,16 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether a slower medium is to be emulated.
+    pub fn is_emulated(&self) -> bool {
+        self.build.delays != Delays::default()
+    }
+
+    /// The BzTree that survives a loss of power: with delays, on an emulated medium.
+    pub fn durable_side(&self) -> &'static str {
+        if self.is_emulated() { EMULATED } else { "bztree:adr" }
+    }
+
     /// The numbers of threads: those set, or 1, 2 and as many as there are cores.
     pub fn threads_or_cores(&self) -> Vec<usize> {
         self.threads.clone().unwrap_or_else(|| {
@@ -107,6 +118,8 @@ pub struct Experiment {
     pub index: &'static str,
     /// How far it is built.
     pub built: Built,
+    /// Whether its durable side can run on an emulated medium.
+    pub takes_delays: bool,
     /// What differs from the paper in machine and method, a line each.
     pub differs: &'static [&'static str],
 }
@@ -115,6 +128,22 @@ impl Experiment {
     /// What the paper measured on and how.
     pub fn paper_conditions(&self) -> &'static str {
         self.paper.conditions
+    }
+
+    /// What runs it under `settings`, if it can be.
+    pub fn runner(&self, settings: &Settings) -> Result<Runner, Error> {
+        let run = match self.built {
+            Built::Whole(run) | Built::Partly(run, _) => run,
+            Built::Missing(missing) => {
+                return Err(Error::NotBuilt { name: self.name, missing });
+            }
+        };
+        if settings.is_emulated() && !self.takes_delays {
+            let those = EXPERIMENTS.iter().filter(|other| other.takes_delays);
+            let those = those.map(|other| other.name).collect::<Vec<_>>().join(", ");
+            return Err(Error::NoMedium { name: self.name, those });
+        }
+        Ok(run)
     }
 }
 
@@ -125,9 +154,6 @@ pub fn run(
     progress: &ProgressBar,
 ) -> Result<(&'static Experiment, Outcome), Error> {
     let experiment = find(name)?;
-    let outcome = match experiment.built {
-        Built::Whole(run) | Built::Partly(run, _) => run(settings, progress)?,
-        Built::Missing(missing) => return Err(Error::NotBuilt { name: experiment.name, missing }),
-    };
+    let outcome = experiment.runner(settings)?(settings, progress)?;
     Ok((experiment, outcome))
 }

@@ -53,6 +53,14 @@ pub enum Error {
         /// What is missing.
         missing: &'static str,
     },
+    /// Delays are asked of an experiment that has no durable side, or that counts.
+    #[error("{name} has no side that a slower medium could be emulated for; {those} have")]
+    NoMedium {
+        /// The experiment.
+        name: &'static str,
+        /// Those that have one.
+        those: String,
+    },
     /// An array has fewer words than one operation changes.
     #[error("an array of {found} words; operations of this run need at least {least}")]
     SmallArray {

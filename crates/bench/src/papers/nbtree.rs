@@ -7,6 +7,7 @@ use super::Error;
 use super::experiment::{Paper, Settings};
 use super::outcome::{Measured, Outcome, Published};
 use crate::costs::{self, Figure};
+use crate::record::Shape;
 use crate::sides::bztree;
 
 /// The paper, and what it measured on.
@@ -33,7 +34,8 @@ pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
     let records = settings.records.unwrap_or(100_000);
     let samples = records.min(100_000);
     let refused = |source| Error::Refused { what: "building the counted index", source };
-    let index = bztree::counting(&settings.build).map_err(refused)?;
+    let build = settings.build.clone().for_records(records.saturating_add(samples), Shape::EIGHT);
+    let index = bztree::counting(&build).map_err(refused)?;
     let costs = costs::count(&index, records, samples).map_err(|fault| {
         let (side, mix) = ("bztree".to_owned(), "counted operations".to_owned());
         crate::error::Error::Fault { side, mix, threads: 1, fault }

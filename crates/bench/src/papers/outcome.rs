@@ -1,13 +1,8 @@
 //! What an experiment gives: lines, each with the paper's figure, ours, or both.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
-
 use serde::Serialize;
 
 use super::experiment::Experiment;
-use crate::error::Error;
 use crate::report::Spread;
 
 /// Where a figure of a paper was taken from.
@@ -171,14 +166,6 @@ impl Outcome {
             out.push('\n');
         }
     }
-}
-
-/// Writes `text` to `path`, in place of what was there.
-pub fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let failed = |source| Error::File { path: path.to_path_buf(), source };
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.flush().map_err(failed)
 }
 
 fn paper_text(line: &Line) -> String {

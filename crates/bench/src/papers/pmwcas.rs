@@ -61,7 +61,8 @@ fn published_htm(array_words: u64, threads: usize) -> Option<Published> {
 ///
 /// Figure 5a's operations by hardware transactions too, where the processor commits any.
 pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let mut domains = vec!["volatile:rdcss", "process:rdcss", "adr:rdcss"];
+    let durable = if settings.is_emulated() { "slow:rdcss" } else { "adr:rdcss" };
+    let mut domains = vec!["volatile:rdcss", "process:rdcss", durable];
     domains.extend(rtm::is_available().then_some(HTM));
     let plan = arrays::Plan {
         arrays: settings.records.map_or(vec![100, 10_000, 1_000_000], |words| vec![words]),
@@ -109,10 +110,10 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             let paper = published_htm(row.array_words, row.threads);
             outcome.push(format!("{what}: HTM by MwCAS"), "x", paper, Some(ours));
         } else if row.domain != row.base {
-            let paper = published(row.array_words).filter(|_| row.domain == "adr:rdcss");
+            let paper = published(row.array_words).filter(|_| row.domain == durable);
             outcome.push(format!("{what}: cost of persistence"), "%", paper, Some(slowdown(row)));
         }
-        if let Some(cost) = row.cost.filter(|_| row.domain == "adr:rdcss") {
+        if let Some(cost) = row.cost.filter(|_| row.domain == durable) {
             for (unit, figure) in
                 [("swaps", cost.swaps), ("flushes", cost.flushes), ("fences", cost.fences)]
             {
@@ -141,8 +142,9 @@ fn slowdown(row: &Row) -> Measured {
 /// persistence costs can be shown on it; crossbeam's skip list is built on CAS.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
+    let durable = settings.durable_side();
     let grid = Grid {
-        sides: &["bztree:volatile-file", "bztree:adr", "skiplist:tuned"],
+        sides: &["bztree:volatile-file", durable, "skiplist:tuned"],
         mixes: &mixes,
         keys: KeyChoice::Uniform,
         shape: Shape::EIGHT,
@@ -151,15 +153,15 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let (plan, rows) = bztree::rows(&grid, settings, progress)?;
     let mut outcome = Outcome { conditions: bztree::conditions(&plan), ..Outcome::default() };
     let variant = |side: &str| match side {
-        "bztree:volatile-file" => "MwCAS (bztree)",
-        "bztree:adr" => "PMwCAS (bztree:adr)",
-        _ => "CAS (skiplist:tuned)",
+        "bztree:volatile-file" => "MwCAS (bztree)".to_owned(),
+        side if side == durable => format!("PMwCAS ({durable})"),
+        _ => "CAS (skiplist:tuned)".to_owned(),
     };
     for row in &rows {
         let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), variant(&row.side));
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
-    for row in rows.iter().filter(|row| row.side == "bztree:adr") {
+    for row in rows.iter().filter(|row| row.side == durable) {
         let paper = match row.mix.as_str() {
             _ if Some(&row.threads) != plan.threads.iter().max() => None,
             "read-only" => Some(Published::text("about 0", "Bw-tree, PMwCAS against CAS")),

@@ -17,6 +17,7 @@ use pando_pmem::{Domain, DomainKind};
 
 use super::{Error, bztree, trees};
 use crate::keys::key_of;
+use crate::record::Shape;
 use crate::rng::Rng;
 use crate::sides::{BuildError, BuildOptions};
 
@@ -156,7 +157,8 @@ fn one_kind(
     options: Options,
     action: Action,
 ) -> Result<Sequences, BuildError> {
-    let tree = trees::anonymous::<Watched>(build, options)?;
+    let build = build.clone().for_records(operations, Shape::EIGHT);
+    let tree = trees::anonymous::<Watched>(&build, options)?;
     let value = [7_u8; 8];
     let mut sequences = Sequences::new();
     let mut rng = Rng::new(1);

@@ -9,6 +9,7 @@ use pando_pmem::{Adr, Domain, Volatile};
 use crate::keys::{key_of, value_of};
 use crate::machine;
 use crate::papers::trees;
+use crate::record::Shape;
 use crate::rng::Rng;
 use crate::sides::{BuildError, BuildOptions};
 
@@ -24,7 +25,7 @@ pub fn run(
     seed: u64,
 ) -> Result<(), BuildError> {
     machine::die_with_parent();
-    let build = BuildOptions::default();
+    let build = BuildOptions::default().for_records(records, Shape::EIGHT);
     match domain {
         "volatile" => go(
             &trees::anonymous::<Volatile>(&build, Options::default())?,

@@ -99,7 +99,7 @@ pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
             let row = serde_json::json!({ "mix": mix, "domain": args.profile_domain, "records": args.records, "threads": args.threads, "profile": profile });
             lines += &format!("{row}\n");
         }
-        crate::papers::outcome::write(path, &lines)?;
+        crate::report::write(path, &lines)?;
     }
     Ok(())
 }

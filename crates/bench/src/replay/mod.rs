@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
+use crate::compare::Space;
 use crate::conditions::Conditions;
 use crate::error::Error;
 use crate::record::{Shape, WORD_BYTES};
@@ -25,6 +26,7 @@ use crate::side::{AnySide, Order, Refusal};
 use crate::sides::Builder;
 use crate::slice::Outcome;
 use crate::table::{Cell, RowContext, row};
+use crate::verify::{self, Stray};
 use parse::{Operation, Verb};
 
 /// Operations that a side does before the next one has its turn.
@@ -74,7 +76,7 @@ pub struct Difference {
 pub fn read(path: &Path) -> Result<Vec<Operation>, Error> {
     let text =
         std::fs::read(path).map_err(|source| Error::File { path: path.to_path_buf(), source })?;
-    let at = |line, what| Error::ReplayLine { path: path.to_path_buf(), line, what };
+    let at = |line, what| Error::Line { path: path.to_path_buf(), line, what };
     let operations = parse::parse(&text).map_err(|(line, what)| at(line, what))?;
     if operations.is_empty() {
         return Err(at(1, "the file has no operation in it".to_owned()));
@@ -129,12 +131,16 @@ pub fn run(
             progress.set_message(format!("replay on {}", sides[side].0));
             let outcome =
                 do_part(subjects[side].any(), part, &due).map_err(|found| differs(side, found))?;
-            cells[side].add(&outcome, None);
+            cells[side].add(&outcome, Space::default());
             progress.inc(1);
         }
     }
+    let shape = shape_of(operations);
+    // A side of integers takes no shorter key; of the others' keys this is the least.
+    let least = vec![0; if shape.is_eight() { WORD_BYTES } else { 1 }];
     for (side, subject) in subjects.iter().enumerate() {
-        check_records(subject.any(), &model).map_err(|difference| differs(side, difference))?;
+        check_records(subject.any(), &least, &model)
+            .map_err(|difference| differs(side, difference))?;
     }
     let rows = cells.iter().enumerate().map(|(side, cell)| {
         let context = RowContext {
@@ -142,7 +148,7 @@ pub fn run(
             mix: "replay",
             keys: name.to_owned(),
             records: model.len() as u64,
-            shape: shape_of(operations),
+            shape,
             threads: 1,
             base: &sides[0].0,
             rate_ops_per_second: None,
@@ -243,10 +249,11 @@ fn answer_of(side: &dyn AnySide, operation: &Operation, due: &Answer) -> Result<
     })
 }
 
-/// Compares all records of `side` with those of the model.
-fn check_records(side: &dyn AnySide, model: &Model) -> Result<(), Difference> {
+/// Compares all records of `side` with those of the model, by gets, by a full scan from `least`,
+/// and by its count.
+fn check_records(side: &dyn AnySide, least: &[u8], model: &Model) -> Result<(), Difference> {
     let at_end = |found: String, due: String| Difference { line: None, found, due };
-    // What is lost is named; then a wrong count says that there is too much.
+    let refused = |refusal: Refusal| format!("the error {refusal}");
     for (key, value) in model {
         let mut found = None;
         let got = side.get(key, &mut |bytes| found = Some(bytes.to_vec()));
@@ -255,13 +262,30 @@ fn check_records(side: &dyn AnySide, model: &Model) -> Result<(), Difference> {
         match got {
             Ok(_) if found.as_ref() == Some(value) => {}
             Ok(_) => return Err(at_end(shown(&Answer::Value(found)), shown(&due))),
-            Err(refusal) => return Err(at_end(format!("the error {refusal}"), shown(&due))),
+            Err(refusal) => return Err(at_end(refused(refusal), shown(&due))),
         }
+    }
+    let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
+    let scanned = |what: &str, key: &[u8]| {
+        format!("{what} key \"{}\" in a scan of all records", key.escape_ascii())
+    };
+    let due = || "the records of the model and no others".to_owned();
+    match verify::keys(side, least, &keys) {
+        Ok(None) => {}
+        Ok(Some(stray)) => {
+            let found = match stray {
+                Stray::Lost(key) => scanned("no", &key),
+                Stray::Invented(key) => scanned("the invented", &key),
+                Stray::Disorder(key) => scanned("a second, or too late,", &key),
+            };
+            return Err(at_end(found, due()));
+        }
+        Err(refusal) => return Err(at_end(refused(refusal), due())),
     }
     let due = format!("{} records", model.len());
     match side.count() {
         Ok(count) if count == model.len() as u64 => Ok(()),
         Ok(count) => Err(at_end(format!("{count} records"), due)),
-        Err(refusal) => Err(at_end(format!("the error {refusal}"), due)),
+        Err(refusal) => Err(at_end(refused(refusal), due)),
     }
 }

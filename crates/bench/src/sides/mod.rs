@@ -130,6 +130,9 @@ pub const SIDES: &[SideEntry] = &{
     all
 };
 
+/// The side whose medium is emulated.
+pub const EMULATED: &str = "bztree:slow";
+
 /// The sides that are always built.
 const OWN: &[SideEntry] = &[
     BZTREE,
@@ -163,7 +166,7 @@ const OWN: &[SideEntry] = &[
         ..BZTREE
     },
     SideEntry {
-        name: "bztree:slow",
+        name: EMULATED,
         what: "BzTree, as bztree:adr on an emulated slower medium (--write-back-ns, --read-line-ns)",
         settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached",
         build: |_, options| {
@@ -249,12 +252,23 @@ impl FromStr for SideName {
     }
 }
 
+/// A pool is reserved for so many times the bytes of its records: leaves are half empty at times,
+/// copies of them wait to be freed, and blocks have a few sizes only.
+const POOL_HEADROOM: u64 = 8;
+/// Bytes of a record beside its key and its value, and then some.
+const RECORD_OVERHEAD_BYTES: u64 = 48;
+/// What a pool is reserved for at least: no run of few records is to end for want of room.
+const LEAST_POOL_BYTES: u64 = 4 << 30;
+/// And at most.
+const MOST_POOL_BYTES: u64 = 64 << 30;
+
 /// Where and how sides are built.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// The folder for the pools of durable sides.
     pub pool_dir: PathBuf,
-    /// How far a pool may grow.
+    /// How far a pool may grow: address space that is reserved, no memory that is taken. See
+    /// [`for_records`](Self::for_records).
     pub max_pool_bytes: u64,
     /// Ask for huge pages behind a pool.
     pub huge_pages: bool,
@@ -270,11 +284,22 @@ impl Default for BuildOptions {
         let pool_dir = if memory_files.is_dir() { memory_files } else { std::env::temp_dir() };
         Self {
             pool_dir,
-            max_pool_bytes: 64 << 30,
+            max_pool_bytes: MOST_POOL_BYTES,
             huge_pages: false,
             tree: pando_bztree::Options::default(),
             delays: Delays::default(),
         }
+    }
+}
+
+impl BuildOptions {
+    /// The same, with pools that have ample room for `records` records of `shape` at once, and not
+    /// for much more: tools such as valgrind have little address space to give.
+    pub fn for_records(self, records: u64, shape: Shape) -> Self {
+        let record_bytes =
+            shape.key_bytes as u64 + shape.value_bytes as u64 + RECORD_OVERHEAD_BYTES;
+        let due = records.saturating_mul(record_bytes).saturating_mul(POOL_HEADROOM);
+        Self { max_pool_bytes: due.clamp(LEAST_POOL_BYTES, MOST_POOL_BYTES), ..self }
     }
 }
 
@@ -311,6 +336,21 @@ mod tests {
             let is_built = builder(name, wide, &options)().is_ok();
             assert_eq!(is_built, (entry.limits)(wide).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_pool_has_room_for_its_records_several_times() {
+        let reserved =
+            |records, shape| BuildOptions::default().for_records(records, shape).max_pool_bytes;
+        let largest = Shape { key_bytes: 128, value_bytes: 4096 };
+        assert_eq!(reserved(1_000, Shape::EIGHT), LEAST_POOL_BYTES);
+        assert_eq!(reserved(10_000_000, Shape::EIGHT), 10_000_000 * 64 * 8);
+        assert_eq!(reserved(1_000_000, largest), 1_000_000 * 4272 * 8);
+        assert_eq!(reserved(u64::MAX, largest), MOST_POOL_BYTES);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused_with_the_list() {
         assert!("treeskip".parse::<SideName>().unwrap_err().contains("btreemap"));
     }
 }

@@ -11,12 +11,12 @@ use super::dedup::{self, Source};
 use super::game::{self, Game};
 use super::runner::{self, Plan, Row};
 use super::{Trace, text};
-use crate::args::count;
+use crate::args::{DelayArgs, count};
 use crate::compare::Entrant;
 use crate::conditions::Conditions;
 use crate::record::Shape;
 use crate::report::{Spread, count as short};
-use crate::sides::{BuildError, BuildOptions, SideName, builder};
+use crate::sides::{BuildError, BuildOptions, EMULATED, SideName, builder};
 
 /// Arguments of `trace`.
 #[derive(Args, Debug)]
@@ -54,6 +54,9 @@ pub struct TraceArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// How slow bztree:slow is.
+    #[command(flatten)]
+    pub delays: DelayArgs,
     /// Write the trace to this file, a line an operation, and replay nothing
     #[arg(long)]
     pub write: Option<PathBuf>,
@@ -64,6 +67,8 @@ pub struct TraceArgs {
 
 /// Makes the trace and does with it what is asked.
 pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError> {
+    let is_slow = args.sides.iter().any(|side| side.name() == EMULATED);
+    let delays = args.delays.delays(is_slow, EMULATED)?;
     let trace = made(args)?;
     if let Some(path) = &args.write {
         let failed = |error| format!("{}: {error}", path.display());
@@ -71,19 +76,19 @@ pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError>
         text::write(&trace, &mut out).and_then(|()| out.flush()).map_err(failed)?;
         return Ok(());
     }
-    let build = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
+    let build = BuildOptions { pool_dir: args.pool_dir.clone(), delays, ..BuildOptions::default() };
     let shape = Shape { key_bytes: trace.key_bytes(), value_bytes: trace.value_bytes() };
     let entrant =
         |&side: &SideName| Entrant { name: side.to_string(), build: builder(side, shape, &build) };
     let entrants: Vec<_> = args.sides.iter().map(entrant).collect();
     let plan = Plan { threads: args.threads.clamp(1, 1024), parts: args.parts.clamp(1, 1000) };
-    let conditions = Conditions::here(&args.pool_dir);
+    let conditions = Conditions::here(&args.pool_dir).emulating(delays);
     eprintln!("{}", conditions.line());
     let rows = runner::run(&trace, &entrants, &plan, progress)?;
     progress.finish_and_clear();
     print!("{}", table(&rows));
     if let Some(path) = &args.json {
-        crate::papers::outcome::write(path, &conditions.json_lines(&rows))?;
+        crate::report::write(path, &conditions.json_lines(&rows))?;
     }
     Ok(())
 }

@@ -40,6 +40,18 @@ pub enum Action {
     Delete,
 }
 
+impl Action {
+    /// What it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "an insert",
+            Self::Get => "a get",
+            Self::Update => "an update",
+            Self::Delete => "a delete",
+        }
+    }
+}
+
 /// One operation on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {

@@ -19,6 +19,7 @@ use crate::compare::Entrant;
 use crate::machine;
 use crate::report::Spread;
 use crate::side::{AnySide, Refusal, Subject};
+use crate::verify::{self, Stray};
 
 /// Why a replay gave no figures.
 #[derive(Debug, thiserror::Error)]
@@ -49,20 +50,26 @@ pub enum Error {
 #[non_exhaustive]
 pub enum Fault {
     /// A record that is due was not found.
-    #[error("lost key {key}: {action:?} did not find it")]
+    #[error("lost key {key}: {operation} did not find it")]
     Lost {
         /// The key in hexadecimal digits.
         key: String,
         /// What looked for it.
-        action: Action,
+        operation: &'static str,
     },
     /// A record was found that must not be there.
-    #[error("invented key {key}: {action:?} found it, but it must not be there")]
+    #[error("invented key {key}: {operation} found it, but it must not be there")]
     Invented {
         /// The key in hexadecimal digits.
         key: String,
         /// What found it.
-        action: Action,
+        operation: &'static str,
+    },
+    /// The full scan at the end gave a key a second time, or after a greater one.
+    #[error("the full scan gave key {key} twice, or after a greater one")]
+    Disorder {
+        /// The key in hexadecimal digits.
+        key: String,
     },
     /// A get found another value than the last that was written.
     #[error(
@@ -83,12 +90,12 @@ pub enum Fault {
         due: u64,
     },
     /// An error where none is due.
-    #[error("{action:?} of key {key} was refused: {source}")]
+    #[error("{operation} was refused, key {key}: {source}")]
     Refused {
-        /// The key in hexadecimal digits; empty for the count.
+        /// The key in hexadecimal digits; empty where it is all of them.
         key: String,
         /// What was refused.
-        action: Action,
+        operation: &'static str,
         /// The reason given.
         source: Refusal,
     },
@@ -202,16 +209,17 @@ fn run_own(
     Ok(())
 }
 
-fn name(trace: &Trace, key: u32) -> String {
-    trace.key(key).iter().map(|byte| format!("{byte:02x}")).collect()
+fn name(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[inline]
 fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Result<(), Fault> {
     let (key, action) = (trace.key(step.key), step.action);
-    let refused = |source| Fault::Refused { key: name(trace, step.key), action, source };
-    let lost = || Fault::Lost { key: name(trace, step.key), action };
-    let invented = || Fault::Invented { key: name(trace, step.key), action };
+    let operation = action.name();
+    let refused = |source| Fault::Refused { key: name(key), operation, source };
+    let lost = || Fault::Lost { key: name(key), operation };
+    let invented = || Fault::Invented { key: name(key), operation };
     match (action, step.version()) {
         (Action::Get, due) => {
             let mut is_right = false;
@@ -221,9 +229,7 @@ fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> R
             match (side.get(key, &mut check).map_err(refused)?, due) {
                 (true, Some(_)) if is_right => Ok(()),
                 (false, None) => Ok(()),
-                (true, Some(version)) => {
-                    Err(Fault::WrongValue { key: name(trace, step.key), version })
-                }
+                (true, Some(version)) => Err(Fault::WrongValue { key: name(key), version }),
                 (true, None) => Err(invented()),
                 (false, Some(_)) => Err(lost()),
             }
@@ -246,17 +252,27 @@ fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> R
     }
 }
 
-/// Compares all records of `side` with those of the trace's end.
+/// Compares all records of `side` with those of the trace's end, by gets, by a full scan and by
+/// its count.
 pub fn check(side: &dyn AnySide, trace: &Trace) -> Result<(), Fault> {
-    let action = Action::Get;
-    // What is lost is named; then a wrong count says that there is too much.
+    let mut value = Vec::new();
     for (key, version) in trace.final_records() {
-        let step = Step { action, key, version };
-        one(side, trace, &step, &mut Vec::new())?;
+        one(side, trace, &Step { action: Action::Get, key, version }, &mut value)?;
     }
-    let due = trace.final_records().count() as u64;
-    let count = side.count();
-    match count.map_err(|source| Fault::Refused { key: String::new(), action, source })? {
+    let refused =
+        |operation| move |source| Fault::Refused { key: String::new(), operation, source };
+    let mut due: Vec<&[u8]> = trace.final_records().map(|(key, _)| trace.key(key)).collect();
+    due.sort_unstable();
+    let operation = "the full scan";
+    let stray = verify::keys(side, &vec![0; trace.key_bytes()], &due);
+    match stray.map_err(refused(operation))? {
+        None => {}
+        Some(Stray::Lost(key)) => return Err(Fault::Lost { key: name(&key), operation }),
+        Some(Stray::Invented(key)) => return Err(Fault::Invented { key: name(&key), operation }),
+        Some(Stray::Disorder(key)) => return Err(Fault::Disorder { key: name(&key) }),
+    }
+    let due = due.len() as u64;
+    match side.count().map_err(refused("the count of records"))? {
         found if found == due => Ok(()),
         found => Err(Fault::Count { found, due }),
     }

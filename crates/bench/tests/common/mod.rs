@@ -1,11 +1,12 @@
-//! What the tests share: a reference index that is right by construction, a small plan, and a
-//! side with a planted fault.
+//! What the tests share: a reference index that is right by construction, a small plan, a side
+//! with a planted fault, and the program itself.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -118,14 +119,23 @@ pub enum Plant {
     ForgetInsert(u64),
     /// Each insert of a key that leaves this remainder by a million is answered and forgotten.
     ForgetOneInAMillion(u64),
+    /// The insert with this number adds the next key as well, which the count does not admit.
+    InventKey(u64),
     /// The delete with this number is answered and forgotten.
     ForgetDelete(u64),
     /// The get with this number gives another key's value.
     WrongValue(u64),
     /// The scan with this number leaves out its second record.
     SkipInScan(u64),
+    /// Every get that finds its key takes so long.
+    SleepInGet(Duration),
     /// The insert with this number panics.
     PanicInInsert(u64),
+}
+
+/// The key after an eight-byte `key`.
+pub fn next_key(key: &[u8]) -> Result<[u8; 8], std::array::TryFromSliceError> {
+    Ok(u64::from_be_bytes(key.try_into()?).wrapping_add(1).to_be_bytes())
 }
 
 /// A right map with one fault in it.
@@ -157,6 +167,9 @@ impl Side for Planted {
         {
             return Ok(true);
         }
+        if self.is_due(Plant::InventKey) {
+            self.map.insert_new(&next_key(key)?, value)?;
+        }
         self.map.insert_new(key, value)
     }
 
@@ -167,7 +180,12 @@ impl Side for Planted {
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
         self.map.get(key, |value| match self.is_due(Plant::WrongValue) {
             true => visit(&value.iter().map(|byte| !byte).collect::<Vec<_>>()),
-            false => visit(value),
+            false => {
+                if let Plant::SleepInGet(time) = self.plant {
+                    std::thread::sleep(time);
+                }
+                visit(value)
+            }
         })
     }
 
@@ -198,11 +216,11 @@ impl Side for Planted {
     fn count(&self) -> Result<u64, Refusal> {
         let count = self.map.count()?;
         // It would not even admit it.
-        let hidden = match self.plant {
-            Plant::ForgetOneInAMillion(rest) => (count + 1_000_000 - rest) / 1_000_000,
-            _ => 0,
-        };
-        Ok(count + hidden)
+        Ok(match self.plant {
+            Plant::ForgetOneInAMillion(rest) => count + (count + 1_000_000 - rest) / 1_000_000,
+            Plant::InventKey(turn) if self.turns.load(Ordering::Relaxed) > turn => count - 1,
+            _ => count,
+        })
     }
 }
 
@@ -228,4 +246,12 @@ pub fn small_plan() -> Plan {
 /// An entrant built by `build`.
 pub fn entrant<S: Side + 'static>(name: &str, build: impl Fn() -> S + 'static) -> Entrant {
     Entrant { name: name.to_owned(), build: Box::new(move || Ok(Box::new(build()))) }
+}
+
+/// Runs the program with `arguments`: whether it succeeded, its standard output and its standard
+/// error.
+pub fn bench(arguments: &[&str]) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_pando-bench")).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use pando_pmem::counting::Counting;
-use pando_pmem::emulated::Emulated;
+use pando_pmem::emulated::{Emulated, set_delays};
 use pando_pmem::{Adr, Domain, Eadr, Process, Volatile};
 use pando_pmwcas::Algorithm;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub const DOMAINS: [&str; 13] = [
     "process",
     "eadr",
     "adr",
-    "slow",
+    SLOW,
     "volatile:direct",
     "process:direct",
     "eadr:direct",
@@ -35,6 +35,9 @@ pub const DOMAINS: [&str; 13] = [
     "adr:rdcss",
     "slow:rdcss",
 ];
+
+/// The domain whose medium is emulated.
+pub const SLOW: &str = "slow";
 
 /// Marks a domain under which operations are executed by the paper's algorithm.
 pub const RDCSS: &str = ":rdcss";
@@ -48,7 +51,7 @@ fn parts(name: &str) -> (&str, Algorithm) {
         Some(domain) => (domain, Algorithm::Rdcss),
         None => match name.strip_suffix(DIRECT) {
             Some(domain) => (domain, Algorithm::Direct),
-            None if matches!(name, "adr" | "slow") => (name, Algorithm::Direct),
+            None if matches!(name, "adr" | SLOW) => (name, Algorithm::Direct),
             None => (name, Algorithm::Transactional),
         },
     }
@@ -135,7 +138,9 @@ fn built(
         "process" => subject::<Process>(words, algorithm, build),
         "eadr" => subject::<Eadr>(words, algorithm, build),
         "adr" => subject::<Adr>(words, algorithm, build),
-        "slow" => subject::<Emulated>(words, algorithm, build),
+        SLOW => set_delays(build.delays)
+            .map_err(BuildError::from)
+            .and_then(|()| subject::<Emulated>(words, algorithm, build)),
         other => Err(format!("no domain {other:?}; there are {}", DOMAINS.join(", ")).into()),
     };
     made.map_err(|source| Error::Refused { what: "building an array", source })

@@ -103,13 +103,14 @@ pub fn build_with(settings: &Settings, options: Options) -> BuildOptions {
     BuildOptions { tree: options, ..settings.build.clone() }
 }
 
-/// A side by name.
-pub fn entrant(name: &'static str, shape: Shape, build: &BuildOptions) -> Result<Entrant, Error> {
+/// A side by name, with room for the records of `plan`.
+pub fn entrant(name: &'static str, plan: &Plan, build: &BuildOptions) -> Result<Entrant, Error> {
     let side = name.parse().map_err(|reason: String| Error::Refused {
         what: "naming a side",
         source: reason.into(),
     })?;
-    Ok(Entrant { name: name.to_owned(), build: builder(side, shape, build) })
+    let build = build.clone().for_records(plan.most_records(), plan.shape);
+    Ok(Entrant { name: name.to_owned(), build: builder(side, plan.shape, &build) })
 }
 
 /// The plan of `grid` under `settings`.
@@ -128,7 +129,7 @@ pub fn plan(grid: &Grid<'_>, settings: &Settings) -> Plan {
         rate_ops_per_second: None,
         seed: settings.seed,
         time_limit: None,
-        conditions: Conditions::here(&settings.build.pool_dir),
+        conditions: Conditions::here(&settings.build.pool_dir).emulating(settings.build.delays),
     }
 }
 
@@ -140,7 +141,7 @@ pub fn rows(
 ) -> Result<(Plan, Vec<Row>), Error> {
     let plan = plan(grid, settings);
     let build = build_with(settings, PAGES_OF_1_KIB);
-    let sides = grid.sides.iter().map(|name| entrant(name, grid.shape, &build));
+    let sides = grid.sides.iter().map(|name| entrant(name, &plan, &build));
     let rows = compare::run(&plan, &sides.collect::<Result<Vec<_>, Error>>()?, progress)?;
     Ok((plan, rows))
 }

@@ -53,7 +53,7 @@ fn key_sizes(
             let size = (round + turn) % KEY_BYTES.len();
             let shape = Shape { key_bytes: KEY_BYTES[size], ..Shape::EIGHT };
             let plan = Plan { rounds: 1, ..at_most_threads(shape, settings) };
-            let side = entrant("bztree", shape, &build_with(settings, PAGES_OF_1_KIB))?;
+            let side = entrant("bztree", &plan, &build_with(settings, PAGES_OF_1_KIB))?;
             progress.reset();
             for row in compare::run(&plan, &[side], progress)? {
                 if let Some(mix) = MIXES.iter().position(|mix| mix.name == row.mix) {
@@ -104,7 +104,7 @@ fn free_space(
     let plan = at_most_threads(Shape::EIGHT, settings);
     let side = |&free_bytes: &u32| {
         let options = Options { free_bytes, ..PAGES_OF_1_KIB };
-        let side = entrant("bztree", Shape::EIGHT, &build_with(settings, options))?;
+        let side = entrant("bztree", &plan, &build_with(settings, options))?;
         Ok(Entrant { name: format!("{free_bytes} bytes"), ..side })
     };
     let sides = FREE_BYTES.iter().map(side).collect::<Result<Vec<_>, Error>>()?;

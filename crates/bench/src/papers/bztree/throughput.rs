@@ -98,7 +98,8 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 /// Figure 6: what durability costs.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mixes = [READ_MOSTLY, BALANCED];
-    let sides = &["bztree:volatile-file", "bztree:process", "bztree:adr"];
+    let durable = settings.durable_side();
+    let sides = &["bztree:volatile-file", "bztree:process", durable];
     let grid = Grid { sides, ..grid(&mixes, KeyChoice::Uniform) };
     let (plan, rows) = rows(&grid, settings, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
@@ -109,8 +110,12 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     for row in rows.iter().filter(|row| row.side != grid.sides[0]) {
         let paper = match (row.side.as_str(), row.mix.as_str()) {
             _ if Some(&row.threads) != plan.threads.iter().max() => None,
-            ("bztree:adr", "read-mostly") => Some(Published::text("5", "CLFLUSH, 48 threads")),
-            ("bztree:adr", "balanced") => Some(Published::text("12", "CLFLUSH, 48 threads")),
+            (side, "read-mostly") if side == durable => {
+                Some(Published::text("5", "CLFLUSH, 48 threads"))
+            }
+            (side, "balanced") if side == durable => {
+                Some(Published::text("12", "CLFLUSH, 48 threads"))
+            }
             _ => None,
         };
         let cost = |ratio: f64| (1.0 - ratio) * 100.0;

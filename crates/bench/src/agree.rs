@@ -1,0 +1,238 @@
+//! Two runs of the same comparison, ratio by ratio: do they agree?
+//!
+//! A ratio that is measured a second time should lie within the spread of the first. What is read
+//! are the rows that `--json` of a comparison wrote; rows are the same if they are of the same side
+//! and base under the same mix, keys, sizes, threads and rate. A base by itself has the ratio 1 in
+//! every run and is left out.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::report::{Spread, count};
+
+/// What a ratio is of: the fields of a [`Row`](crate::report::Row) with the same names.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Subject {
+    side: String,
+    base: String,
+    mix: String,
+    keys: String,
+    records: u64,
+    key_bytes: usize,
+    value_bytes: usize,
+    threads: usize,
+    rate_ops_per_second: Option<f64>,
+}
+
+/// A ratio with its spread over the rounds.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Ratio {
+    #[serde(flatten)]
+    subject: Subject,
+    ratio_to_first: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+}
+
+impl Ratio {
+    fn spread(&self) -> Spread {
+        Spread { median: self.ratio_to_first, min: self.ratio_min, max: self.ratio_max }
+    }
+
+    fn holds(&self, other: &Self) -> bool {
+        (self.ratio_min..=self.ratio_max).contains(&other.ratio_to_first)
+    }
+}
+
+/// Reads the ratios of the rows in the file at `path`.
+pub fn read(path: &Path) -> Result<Vec<Ratio>, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| Error::File { path: path.to_path_buf(), source })?;
+    let bad = |line, what| Error::Line { path: path.to_path_buf(), line, what };
+    let mut ratios: Vec<(usize, Ratio)> = Vec::new();
+    for (line, row) in text.lines().enumerate().map(|(index, row)| (index + 1, row)) {
+        let ratio: Ratio = serde_json::from_str(row)
+            .map_err(|error| bad(line, format!("no row of a comparison: {error}")))?;
+        let twice = ratios.iter().find(|(_, earlier)| earlier.subject == ratio.subject);
+        if let Some((earlier, _)) = twice {
+            let what = format!("{} are in line {earlier} already", ratio.subject.in_words());
+            return Err(bad(line, what));
+        }
+        ratios.push((line, ratio));
+    }
+    if ratios.is_empty() {
+        return Err(bad(1, "the file has no row in it".to_owned()));
+    }
+    let is_base = |ratio: &Ratio| ratio.subject.side == ratio.subject.base;
+    Ok(ratios.into_iter().map(|(_, ratio)| ratio).filter(|ratio| !is_base(ratio)).collect())
+}
+
+impl Subject {
+    fn in_words(&self) -> String {
+        format!(
+            "{} by {}, {}, {} keys, {} records of {} and {} bytes, {} threads",
+            self.side,
+            self.base,
+            self.mix,
+            self.keys,
+            count(self.records),
+            self.key_bytes,
+            self.value_bytes,
+            self.threads
+        )
+    }
+}
+
+/// The ratios of two runs beside each other, and how many of them agree.
+#[derive(Debug)]
+pub struct Agreement {
+    /// A line for each ratio that both runs have.
+    pub figures: Figures,
+    /// Ratios that both have.
+    pub both: usize,
+    /// Those of the second run that lie within the first's spread.
+    pub within_first: usize,
+    /// Those of the first run that lie within the second's spread.
+    pub within_second: usize,
+    /// Ratios that one of the runs has alone.
+    pub alone: usize,
+}
+
+/// Puts the ratios of `first` and `second` beside each other; an error if they have none in common.
+pub fn agreement(first: &[Ratio], second: &[Ratio]) -> Result<Agreement, Error> {
+    let columns =
+        ["side", "mix", "keys", "records", "bytes", "threads", "first", "second", "within"];
+    let mut found = Agreement {
+        figures: Figures {
+            title: "Agreement".to_owned(),
+            about: "ratios of two runs; within: whose spread the other run's median lies in"
+                .to_owned(),
+            columns: columns.map(str::to_owned).to_vec(),
+            ..Figures::default()
+        },
+        both: 0,
+        within_first: 0,
+        within_second: 0,
+        alone: 0,
+    };
+    for one in first {
+        let Some(other) = second.iter().find(|other| other.subject == one.subject) else {
+            continue;
+        };
+        let (in_first, in_second) = (one.holds(other), other.holds(one));
+        found.both += 1;
+        found.within_first += usize::from(in_first);
+        found.within_second += usize::from(in_second);
+        let within = match (in_first, in_second) {
+            (true, true) => "both",
+            (true, false) => "first",
+            (false, true) => "second",
+            (false, false) => "neither",
+        };
+        let of = &one.subject;
+        found.figures.rows.push(vec![
+            format!("{} / {}", of.side, of.base),
+            of.mix.clone(),
+            of.keys.clone(),
+            count(of.records),
+            format!("{}+{}", of.key_bytes, of.value_bytes),
+            of.threads.to_string(),
+            one.spread().to_string(),
+            other.spread().to_string(),
+            within.to_owned(),
+        ]);
+    }
+    found.alone = first.len() + second.len() - 2 * found.both;
+    if found.both > 0 {
+        return Ok(found);
+    }
+    let begins = |ratios: &[Ratio]| {
+        ratios.first().map_or("nothing but its base".to_owned(), |ratio| ratio.subject.in_words())
+    };
+    Err(Error::Usage(format!(
+        "the two runs have no ratio in common: the first has {}, the second {}",
+        begins(first),
+        begins(second)
+    )))
+}
+
+impl Agreement {
+    /// The table, and below it how many agree.
+    pub fn text(&self) -> String {
+        let Self { both, within_first, within_second, alone, .. } = self;
+        let mut out = self.figures.text();
+        out += &format!(
+            "\n{within_first} of {both} ratios lie within the first run's spread, {within_second} within the second's\n"
+        );
+        if *alone > 0 {
+            out += &format!("{alone} ratios are in one of the runs alone\n");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row of a side with a ratio and its spread.
+    fn row(side: &str, [median, min, max]: [f64; 3]) -> String {
+        format!(
+            "{{\"side\":\"{side}\",\"base\":\"a\",\"mix\":\"read\",\"keys\":\"uniform\",\"records\":1000,\
+             \"key_bytes\":8,\"value_bytes\":8,\"threads\":1,\"rate_ops_per_second\":null,\"more\":0,\
+             \"ratio_to_first\":{median},\"ratio_min\":{min},\"ratio_max\":{max}}}\n"
+        )
+    }
+
+    fn read_text(text: &str) -> Result<Vec<Ratio>, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn medians_are_looked_for_in_the_other_spread() {
+        let base = row("a", [1.0, 1.0, 1.0]);
+        let first = base.clone()
+            + &row("b", [0.5, 0.4, 0.6])
+            + &row("c", [2.0, 1.9, 2.1])
+            + &row("d", [1.5, 1.0, 1.6])
+            + &row("e", [1.0, 1.0, 1.0]);
+        let second = base
+            + &row("c", [2.2, 1.9, 2.4])
+            + &row("b", [0.6, 0.55, 0.7])
+            + &row("d", [1.2, 1.1, 1.3]);
+        let found = agreement(&read_text(&first).unwrap(), &read_text(&second).unwrap()).unwrap();
+        assert_eq!((found.both, found.within_first, found.within_second), (3, 2, 1));
+        assert_eq!(found.alone, 1, "the side e");
+        let within: Vec<_> = found.figures.rows.iter().map(|row| row[8].as_str()).collect();
+        assert_eq!(within, ["first", "second", "first"]);
+        let text = found.text();
+        assert!(text.contains("2 of 3 ratios lie within the first run's spread"), "{text}");
+        assert!(text.contains("0.50 [0.40, 0.60]"), "{text}");
+    }
+
+    #[test]
+    fn bad_files_are_named_with_the_line() {
+        let good = row("b", [0.5, 0.4, 0.6]);
+        for (text, line, says) in [
+            (String::new(), 1, "no row in it"),
+            (good.clone() + "{\"side\":\"c\"}", 2, "missing field"),
+            (good.clone() + "{", 2, "EOF"),
+            (good.clone() + &row("c", [1.0, 1.0, 1.0]) + &good, 3, "in line 1 already"),
+        ] {
+            let error = read_text(&text).unwrap_err().to_string();
+            assert!(error.contains(&format!("rows.jsonl, line {line}: ")), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+        let error = read(Path::new("/nonexistent/rows")).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/rows"), "{error}");
+        let other = read_text(&row("c", [1.0, 1.0, 1.0])).unwrap();
+        let error = agreement(&read_text(&good).unwrap(), &other).unwrap_err().to_string();
+        assert!(error.contains("b by a") && error.contains("c by a"), "{error}");
+    }
+}

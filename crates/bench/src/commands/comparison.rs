@@ -1,0 +1,207 @@
+//! The command `run`: a comparison of sides, or the replay of a file on them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Failure, check_limits, entrants, progress};
+use crate::args::RunArgs;
+use crate::compare::{self, Plan};
+use crate::conditions::Conditions;
+use crate::error::Error;
+use crate::machine;
+use crate::mix::Mix;
+use crate::page::{self, Section};
+use crate::record::Shape;
+use crate::replay::{self, parse::Operation};
+use crate::report;
+use crate::sides::{self, BuildOptions, EMULATED, SideName};
+
+/// A comparison that is made when no sides are named.
+struct Comparison {
+    title: &'static str,
+    sides: &'static [&'static str],
+    records: u64,
+    time_limit: Duration,
+}
+
+/// The comparisons that are made when no sides are named: together they take less than three
+/// minutes on two cores. To add a peer, add its name.
+const DEFAULTS: [Comparison; 2] = [
+    Comparison {
+        title: "In memory",
+        sides: &[
+            "bztree",
+            "scc",
+            "congee",
+            "concurrent-map",
+            "masstree",
+            "bf-tree",
+            "skiplist",
+            "btreemap",
+        ],
+        records: 1_000_000,
+        time_limit: Duration::from_secs(80),
+    },
+    Comparison {
+        title: "Durable to a process crash",
+        sides: &["bztree:process", "redb", "fjall"],
+        records: 100_000,
+        time_limit: Duration::from_secs(50),
+    },
+];
+/// Seconds of a slice when no sides are named.
+const DEFAULT_SECONDS: f64 = 0.15;
+/// Where the page goes when no sides are named.
+const DEFAULT_PAGE: &str = "pando-bench.html";
+
+/// Compares what `args` ask for, prints it, and writes the files that are asked for.
+pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
+    let is_slow = args.sides.iter().flatten().any(|side| side.name() == EMULATED);
+    let delays = args.delays.delays(is_slow, EMULATED)?;
+    let options = BuildOptions {
+        pool_dir: args.pool_dir.clone(),
+        huge_pages: args.huge_pages,
+        delays,
+        ..BuildOptions::default()
+    };
+    let conditions = Conditions::here(&args.pool_dir).emulating(delays);
+    eprintln!("{}", conditions.line());
+    let sections = match (&args.replay, &args.sides) {
+        (Some(file), named) => {
+            let operations = replay::read(file)?;
+            let shape = replay::shape_of(&operations);
+            let default = || default_sides(&DEFAULTS[0], shape, &[]);
+            let names = in_order(named.clone().map_or_else(default, Ok)?, args.base)?;
+            check_limits(&names, shape, &[])?;
+            vec![replay_file(file, &operations, &names, &options, &conditions)?]
+        }
+        (None, Some(named)) => {
+            let plan = plan_of(args, None, &conditions);
+            let names = in_order(named.clone(), args.base)?;
+            vec![section("Comparison", &names, &plan, &options)?]
+        }
+        (None, None) => DEFAULTS
+            .iter()
+            .map(|default| {
+                let plan = plan_of(args, Some(default), &conditions);
+                let base = args.base.filter(|base| default.sides.contains(&base.name()));
+                let names = default_sides(default, plan.shape, &plan.mixes)?;
+                let names = in_order(names, base)?;
+                section(default.title, &names, &plan, &options)
+            })
+            .collect::<Result<Vec<_>, Failure>>()?,
+    };
+    if let Some(path) = &args.json {
+        let lines = sections.iter().map(|section| report::json_lines(section.rows()));
+        report::write(path, &lines.collect::<String>())?;
+    }
+    let is_plain = args.sides.is_none() && args.replay.is_none();
+    let page = args.page.as_deref().or(is_plain.then_some(Path::new(DEFAULT_PAGE)));
+    if let Some(path) = page {
+        page::write(path, &sections, &conditions)?;
+        println!("\nplots: {}", path.display());
+    }
+    Ok(())
+}
+
+/// The sides of a default comparison that are compiled in and can do it; of the others it says why
+/// they are left out.
+fn default_sides(
+    default: &Comparison,
+    shape: Shape,
+    mixes: &[Mix],
+) -> Result<Vec<SideName>, Failure> {
+    let mut names = Vec::new();
+    for name in default.sides.iter().filter(|name| sides::is_built(name)) {
+        let name = name.parse::<SideName>()?;
+        match check_limits(&[name], shape, mixes) {
+            Ok(()) => names.push(name),
+            Err(why) => eprintln!("left out: {why}"),
+        }
+    }
+    Ok(names)
+}
+
+/// Compares and prints at once, since the next comparison may take minutes.
+fn section(
+    title: &str,
+    names: &[SideName],
+    plan: &Plan,
+    options: &BuildOptions,
+) -> Result<Section, Failure> {
+    check_limits(names, plan.shape, &plan.mixes)?;
+    let progress = progress();
+    let entrants = entrants(names, plan.most_records(), plan.shape, options);
+    let rows = compare::run(plan, &entrants, &progress)?;
+    progress.finish_and_clear();
+    println!("# {title}\n\n{}", report::table(&rows));
+    Ok(Section::Comparison { title: title.to_owned(), rows })
+}
+
+fn replay_file(
+    path: &Path,
+    operations: &[Operation],
+    names: &[SideName],
+    options: &BuildOptions,
+    conditions: &Conditions,
+) -> Result<Section, Failure> {
+    let shape = replay::shape_of(operations);
+    let options = options.clone().for_records(operations.len() as u64, shape);
+    let builders: Vec<_> = names
+        .iter()
+        .map(|&name| (name.to_string(), sides::builder(name, shape, &options)))
+        .collect();
+    let progress = progress();
+    let file = path.display().to_string();
+    let rows = replay::run(operations, &file, &builders, conditions, &progress)?;
+    progress.finish_and_clear();
+    println!(
+        "# Replay: {} operations of {file}, every answer alike on all sides\n\n{}",
+        operations.len(),
+        report::table(&rows)
+    );
+    Ok(Section::Comparison { title: format!("Replay of {file}"), rows })
+}
+
+fn plan_of(args: &RunArgs, default: Option<&Comparison>, conditions: &Conditions) -> Plan {
+    let records = args.records.unwrap_or(default.map_or(10_000_000, |default| default.records));
+    let seconds = args.seconds.unwrap_or(default.map_or(1.0, |_| DEFAULT_SECONDS));
+    let all_cores = || match machine::cores().len() {
+        0 | 1 => vec![1, 2],
+        cores => vec![1, cores.min(64)],
+    };
+    Plan {
+        mixes: args.mix.clone(),
+        records,
+        threads: args.threads.clone().unwrap_or_else(all_cores),
+        keys: args.keys,
+        shape: Shape { key_bytes: args.key_bytes, value_bytes: args.value_bytes },
+        rounds: args.rounds,
+        time: Duration::from_secs_f64(seconds),
+        batch: args.batch.unwrap_or(records / 20).max(1),
+        sample_every: args.sample_every,
+        rate_ops_per_second: args.rate,
+        seed: args.seed,
+        time_limit: args
+            .time_limit
+            .map(Duration::from_secs_f64)
+            .or(default.map(|default| default.time_limit)),
+        conditions: conditions.clone(),
+    }
+}
+
+/// The sides in the order of the run: the base comes first.
+fn in_order(mut names: Vec<SideName>, base: Option<SideName>) -> Result<Vec<SideName>, Error> {
+    let all: Vec<_> = names.iter().map(|name| name.name()).collect();
+    if let Some(twice) = (1..all.len()).find(|&at| all[..at].contains(&all[at])) {
+        return Err(Error::Usage(format!("the side {} is named twice", all[twice])));
+    }
+    if let Some(base) = base {
+        let Some(at) = names.iter().position(|&name| name == base) else {
+            let all = all.join(", ");
+            return Err(Error::Usage(format!("the base {base} is not among the sides {all}")));
+        };
+        names[..=at].rotate_right(1);
+    }
+    Ok(names)
+}

@@ -1,0 +1,94 @@
+//! The commands `costs`, `recovery` and `space`: figures of runs without rounds.
+
+use std::time::Duration;
+
+use super::{Failure, check_limits, entrants, progress};
+use crate::args::{CostsArgs, FilesArgs, RecoveryArgs, SpaceArgs};
+use crate::compare::Plan;
+use crate::conditions::Conditions;
+use crate::figures::Figures;
+use crate::page::{self, Section};
+use crate::record::Shape;
+use crate::recovery::{self, RecoveryPlan, Summary};
+use crate::sides::{self, BuildOptions};
+use crate::{costs, report, space};
+
+/// Prints `figures`, and writes the files that `files` ask for; `lines` are the rows as JSON.
+fn show(
+    figures: Figures,
+    lines: &str,
+    files: &FilesArgs,
+    conditions: &Conditions,
+) -> Result<(), Failure> {
+    print!("{}", figures.text());
+    if let Some(path) = &files.json {
+        report::write(path, lines)?;
+    }
+    if let Some(path) = &files.page {
+        page::write(path, &[Section::Figures(figures)], conditions)?;
+        println!("\nplots: {}", path.display());
+    }
+    Ok(())
+}
+
+/// Counts what an operation takes.
+pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
+    let all = args.records.saturating_add(args.samples);
+    let options = BuildOptions::default().for_records(all, Shape::EIGHT);
+    let conditions = Conditions::here(&options.pool_dir);
+    let index = sides::bztree::counting(&options)?;
+    let costs = costs::count(&index, args.records, args.samples)?;
+    show(costs::figures(&costs), &conditions.json_lines(&costs), &args.files, &conditions)
+}
+
+/// Times openings after kills.
+pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure> {
+    let conditions = Conditions::here(&args.pool_dir);
+    eprintln!("{}", conditions.line());
+    let mut rows = Vec::new();
+    for &records in &args.records {
+        let plan = RecoveryPlan {
+            records,
+            cycles: args.cycles,
+            executable: std::env::current_exe()?,
+            prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
+            build: BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() },
+            seed: args.seed,
+        };
+        let progress = progress();
+        let all = recovery::measure(&plan, &progress)?;
+        progress.finish_and_clear();
+        rows.push(Summary::of(&plan, &all));
+    }
+    show(recovery::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
+}
+
+/// Fills sides and says how many bytes a record takes.
+pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
+    let conditions = Conditions::here(&args.pool_dir);
+    eprintln!("{}", conditions.line());
+    let options = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
+    let shape = Shape { key_bytes: args.key_bytes, value_bytes: args.value_bytes };
+    check_limits(&args.sides, shape, &[])?;
+    let plan = Plan {
+        mixes: Vec::new(),
+        records: 0,
+        threads: Vec::new(),
+        keys: None,
+        shape,
+        rounds: 1,
+        time: Duration::ZERO,
+        batch: 0,
+        sample_every: 16,
+        rate_ops_per_second: None,
+        seed: 1,
+        time_limit: None,
+        conditions: conditions.clone(),
+    };
+    let progress = progress();
+    let most = args.records.iter().copied().max().unwrap_or(0);
+    let entrants = entrants(&args.sides, most, shape, &options);
+    let rows = space::measure(&plan, &args.records, &entrants, &progress)?;
+    progress.finish_and_clear();
+    show(space::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
+}

@@ -1,0 +1,76 @@
+//! Figures that are no comparison of rounds, for people: a table and bars. The terminal and the page
+//! show the same.
+
+use crate::report::Spread;
+
+/// A table with a heading, and plots of it.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// What was measured, in a few words.
+    pub title: String,
+    /// What the figures are, in a line.
+    pub about: String,
+    /// The headings of the columns; the first is that of the rows' names.
+    pub columns: Vec<String>,
+    /// The rows, each with as many cells as there are columns.
+    pub rows: Vec<Vec<String>>,
+    /// The plots.
+    pub plots: Vec<Bars>,
+}
+
+/// A plot of bars.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    /// What it shows.
+    pub title: String,
+    /// The unit of all bars.
+    pub unit: &'static str,
+    /// Each bar's name, how long it is, and the line across its end.
+    pub bars: Vec<(String, Spread)>,
+}
+
+impl Figures {
+    /// The table as text; the names stand left, all else right.
+    pub fn text(&self) -> String {
+        let lines = || [&self.columns].into_iter().chain(&self.rows);
+        let width = |column: usize| {
+            let cells = lines().filter_map(|line| line.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let mut out = format!("{}: {}\n", self.title, self.about);
+        for line in lines() {
+            let mut row = String::from(" ");
+            for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+                row += &match column {
+                    0 => format!(" {cell:<width$}"),
+                    _ => format!("  {cell:>width$}"),
+                };
+            }
+            out += row.trim_end();
+            out.push('\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let line = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let figures = Figures {
+            title: "Title".to_owned(),
+            about: "about".to_owned(),
+            columns: line(["side", "µs"]),
+            rows: vec![line(["a", "1"]), line(["longer", "10.5"])],
+            plots: Vec::new(),
+        };
+        assert_eq!(
+            figures.text(),
+            "Title: about\n  side      µs\n  a          1\n  longer  10.5\n"
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! The program itself, at small sizes: what it writes, and what it refuses.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use std::path::Path;
+
+use common::bench;
+use serde_json::Value;
+
+/// Runs the program with `words` and the options for both files; the page, and the rows.
+fn page_and_rows(words: &str) -> (String, Vec<Value>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (page, json) = (path("page.html"), path("rows.jsonl"));
+    let mut arguments: Vec<&str> = words.split_whitespace().collect();
+    arguments.extend(["--page", &page, "--json", &json]);
+    let (succeeded, out, error) = bench(&arguments);
+    assert!(succeeded, "{words}: {error}");
+    assert!(out.contains(&page), "{out}");
+    let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap();
+    let rows = read(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (read(&page), rows)
+}
+
+/// Each of `rows` has all of `fields`, separated by blanks, and what it was taken on.
+fn assert_fields(rows: &[Value], fields: &str) {
+    for row in rows {
+        for field in fields.split_whitespace().chain(["cpu_model", "kernel", "pool_file_system"]) {
+            assert!(row.get(field).is_some(), "{field} in {row}");
+        }
+    }
+}
+
+#[test]
+fn figures_without_rounds_are_written_too() {
+    let (page, rows) = page_and_rows("costs --records 500 --samples 100");
+    assert_eq!(rows.len(), 4);
+    assert_fields(&rows, "operation records samples flushes lines_read published_flushes");
+    assert_eq!(rows[2]["flushes"]["median"], 2.0, "{}", rows[2]);
+    assert!(page.contains("<svg") && page.contains("<td>insert</td>"), "{page}");
+
+    let (page, rows) = page_and_rows("recovery --records 1k,2k --cycles 2");
+    assert_eq!(rows.len(), 2);
+    assert_fields(&rows, "records cycles open_ns first_get_ns kills_in_flight seed");
+    assert!(page.contains("<svg") && page.contains("<td>2k</td>"), "{page}");
+
+    let (page, rows) = page_and_rows("space --records 1k,2k --sides btreemap,bztree:process");
+    assert_eq!(rows.len(), 4);
+    assert_fields(&rows, "side records key_bytes value_bytes bytes_per_record");
+    assert!(rows[0]["file_bytes_per_record"].is_null(), "{}", rows[0]);
+    assert!(rows[3]["file_bytes_per_record"].as_f64() > Some(0.0), "{}", rows[3]);
+    assert!(page.contains("<svg") && page.contains("bztree:process"), "{page}");
+}
+
+const COMPARISON: &str = "--sides btreemap,skiplist,bztree:process --base skiplist --mix read,insert \
+    --records 1k --threads 1,2 --rounds 2 --seconds 0.01";
+
+#[test]
+fn a_comparison_writes_rows_and_a_page() {
+    let (page, rows) = page_and_rows(COMPARISON);
+    assert_eq!(rows.len(), 3 * 2 * 2);
+    assert_fields(
+        &rows,
+        "side mix keys records threads ops_per_second p99_ns bytes_per_record \
+         file_bytes_per_record base ratio_to_first ratio_min ratio_max seed",
+    );
+    for row in &rows {
+        assert!(row["ops_per_second"].as_f64() > Some(0.0), "{row}");
+        assert_eq!((&row["base"], &row["records"]), (&"skiplist".into(), &1_000.into()));
+        let is_base = row["side"] == "skiplist";
+        assert!(!is_base || row["ratio_to_first"] == 1.0, "{row}");
+    }
+    // For each of the two mixes: ratios, throughput by threads, latencies.
+    assert_eq!(page.matches("<svg").count(), 6);
+    assert!(page.contains("<td>bztree:process</td>"), "{page}");
+}
+
+#[test]
+fn two_runs_are_put_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["first", "second", "third"].map(|name| folder.path().join(name));
+    let paths = paths.each_ref().map(|path| path.to_str().unwrap());
+    for (path, mix) in paths.into_iter().zip(["read", "read", "insert"]) {
+        let words = COMPARISON.replace("read,insert", mix);
+        let arguments: Vec<_> = words.split_whitespace().chain(["--json", path]).collect();
+        let (succeeded, _, error) = bench(&arguments);
+        assert!(succeeded, "{error}");
+    }
+    let (succeeded, out, error) = bench(&["agree", paths[0], paths[1]]);
+    assert!(succeeded, "{error}");
+    // Two sides with two numbers of threads; the base is not among them.
+    assert!(out.contains("of 4 ratios lie within the first run's spread"), "{out}");
+    let (succeeded, _, error) = bench(&["agree", paths[0], paths[2]]);
+    assert!(!succeeded && error.contains("no ratio in common"), "{error}");
+}
+
+#[test]
+fn words_that_cannot_go_together_are_refused() {
+    for (words, says) in [
+        ("--sides btreemap --base bztree --records 1k", "base"),
+        ("--sides btreemap,btreemap --records 1k", "twice"),
+        ("--sides btreemap --mix delete --batch 2k --records 1k --rounds 1", "--batch"),
+        ("--sides skiplist:tuned --value-bytes 100 --records 1k", "skiplist:tuned"),
+        ("--replay operations.txt --records 1k", "cannot be used with"),
+        ("--sides btreemap --rate 1G", "from 1 to 100M"),
+        ("costs --seed 1", "--seed"),
+        ("agree one", "<SECOND>"),
+    ] {
+        let (succeeded, out, error) = bench(&words.split(' ').collect::<Vec<_>>());
+        assert!(!succeeded && out.is_empty(), "{words}: {out}");
+        assert!(error.contains(says), "{words}: {error}");
+    }
+}
