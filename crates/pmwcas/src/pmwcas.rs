@@ -25,8 +25,10 @@ pub struct Pmwcas<D: Domain> {
     algorithm: Algorithm,
 }
 
-/// What a participant's thread knows, and keeps to itself.
+/// What a participant's thread knows, and keeps to itself: on lines of its own, and on pairs of them,
+/// which processors fetch together.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Participant {
     /// Operations whose callbacks wait.
     pub waiting: RefCell<Waiting>,
