@@ -10,7 +10,8 @@ use crate::direct::Direct;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
 
-/// How operations are executed. All kinds may be under way in one pool at once.
+/// How operations are executed. All kinds may be under way in one pool at once. By all but the
+/// paper's, one word alone, without blocks and callback, takes one CAS where nothing is written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// A hardware transaction changes all words, where the processor commits one and the domain writes
@@ -44,10 +45,9 @@ impl<D: Domain> Pmwcas<D> {
         callback: Option<usize>,
     ) -> bool {
         let is_plain = callback.is_none() && !entries.own_blocks();
-        if D::TRANSACTIONS
-            && is_plain
-            && self.algorithm() == Algorithm::Transactional
-            && let Some(succeeded) = self.try_transaction(entries.all())
+        if is_plain
+            && !D::WRITE_BACK
+            && let Some(succeeded) = self.execute_at_once(guard, entries.all())
         {
             self.give_up(guard, life, entries);
             return succeeded;
@@ -89,6 +89,20 @@ impl<D: Domain> Pmwcas<D> {
         let succeeded = self.execute_rdcss(guard, life, entries);
         self.finalize(guard, life, entries, callback, succeeded, Finals::InPlace);
         succeeded
+    }
+
+    /// Executes an operation without its descriptor, if that can be: one word takes one CAS, several a
+    /// hardware transaction.
+    #[inline]
+    fn execute_at_once(&self, guard: &Guard<'_, D>, targets: &[WordEntry]) -> Option<bool> {
+        match (self.algorithm(), targets) {
+            (Algorithm::Rdcss, _) => None,
+            (_, &[WordEntry { off, old, new, .. }]) => {
+                Some(self.swap_settled(guard, off, old, new).is_ok())
+            }
+            (Algorithm::Transactional, _) if D::TRANSACTIONS => self.try_transaction(targets),
+            _ => None,
+        }
     }
 
     /// Whether all targets hold what is expected, now.

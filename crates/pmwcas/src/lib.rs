@@ -30,8 +30,8 @@
 //!
 //! ## Transactional (`transactional.rs`)
 //!
-//! Where nothing is written back, a plain operation is one hardware transaction, if the processor
-//! commits it: compare all targets, then change all. Another thread, a kill and (in `Eadr`) a power
+//! Where nothing is written back, a plain operation on one word is one CAS, and on several one hardware
+//! transaction, if the processor commits it: compare all targets, then change all. Another thread, a kill and (in `Eadr`) a power
 //! cut see all of it or nothing, so there is nothing to help or to recover. A target that holds a
 //! reference, or eight aborts, and it is executed directly; so nobody waits for a commit.
 //!

@@ -188,7 +188,7 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     #[inline]
-    fn swap_settled(
+    pub(crate) fn swap_settled(
         &self,
         guard: &Guard<'_, D>,
         off: u64,

@@ -151,6 +151,9 @@ fn scenario<const RDCSS: bool>(
         if random.one_in(2) {
             changes.reverse();
         }
+        if random.one_in(4) {
+            changes.truncate(1);
+        }
         Op::Change(changes)
     };
     Scenario::new(name, preemptions, move || Setup {
