@@ -16,11 +16,11 @@ pub struct BzTrees;
 
 fn small_nodes() -> Options {
     Options {
-        leaf_bytes: 320,
+        leaf_bytes: 368,
         inner_bytes: 256,
         // Slots in more than one line.
         free_bytes: 144,
-        merge_bytes: 112,
+        merge_bytes: 136,
         inline_bytes: 64,
         ..Options::default()
     }

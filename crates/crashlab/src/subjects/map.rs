@@ -149,6 +149,10 @@ impl<I: Indexed> Subject for Map<I> {
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
+    pub(super) fn shape(&self) -> Shape {
+        I::shape(&self.0)
+    }
+
     pub(super) fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
         let fail = |error: Error| -> ! { panic!("{operation:?}: {error}") };
         // Only what writes a value may be refused: removes and reads need no room.

@@ -157,7 +157,10 @@ impl<I: OfMoments, D: Domain> Opened<Moments<I>> for Open<I, D> {
     }
 
     fn observe(&self) -> Result<Observed<Moments<I>>, String> {
-        Ok([(ALL, self.scan(Order::Ascending)?)].into())
+        match self.0.shape().leaves {
+            1 => Ok([(ALL, self.scan(Order::Ascending)?)].into()),
+            leaves => Err(format!("{leaves} leaves, and no scan need find them as at one moment")),
+        }
     }
 
     fn audit(&self) -> Result<(), String> {
