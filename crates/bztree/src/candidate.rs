@@ -6,36 +6,28 @@ use pando_pmem::Domain;
 
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Probe, search_numbers};
+use crate::node::{Context, Probe, search_numbers, search_range};
+use crate::slices::slice_of;
 
 /// A settled record of a leaf, with what decides most comparisons of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    prefix: u64,
+    /// The key's slice from its first byte on, as a number.
+    slice: u64,
     pub meta: Meta,
     /// Its index among the sorted records and, behind them, the slots.
     index: u64,
 }
 
-/// The first eight bytes of a key as a number, padded with zeros. Unequal prefixes compare as
-/// their keys do.
-#[inline]
-fn key_prefix(key: &[u8]) -> u64 {
-    let mut first = [0; 8];
-    let bytes = key.len().min(8);
-    first[..bytes].copy_from_slice(&key[..bytes]);
-    u64::from_be_bytes(first)
-}
-
 impl Candidate {
     #[inline(always)]
     pub fn new<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Self {
-        let prefix = if meta.key_bytes() == 8 {
+        let slice = if meta.key_bytes() == 8 {
             leaf.key_number(context, meta)
         } else {
-            key_prefix(leaf.key(context, meta))
+            u64::from_be_bytes(slice_of(leaf.key(context, meta), 0))
         };
-        Self { prefix, meta, index: 0 }
+        Self { slice, meta, index: 0 }
     }
 
     #[inline(always)]
@@ -45,7 +37,7 @@ impl Candidate {
         leaf: &Leaf,
         other: Self,
     ) -> Compare {
-        self.prefix.cmp(&other.prefix).then_with(|| {
+        self.slice.cmp(&other.slice).then_with(|| {
             if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
                 return Compare::Equal;
             }
@@ -61,7 +53,7 @@ impl Candidate {
         probe: Probe<'_>,
     ) -> Compare {
         match probe.number {
-            Some(number) if self.meta.key_bytes() == 8 => self.prefix.cmp(&number),
+            Some(number) if self.meta.key_bytes() == 8 => self.slice.cmp(&number),
             _ => leaf.key(context, self.meta).cmp(probe.bytes),
         }
     }
@@ -145,10 +137,10 @@ impl Leaf {
             let words = context.words(&self.node);
             let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
             let (at, count) = (first + start * stride, end - start);
-            let found = search_numbers(words, at, stride, count, candidate.prefix, false, |_| {});
+            let found = search_numbers(words, at, stride, count, candidate.slice, false, |_| {});
             let position = start + found;
-            let equal = position < end
-                && self.sorted_candidate(context, position).prefix == candidate.prefix;
+            let equal =
+                position < end && self.sorted_candidate(context, position).slice == candidate.slice;
             return (position, equal);
         }
         let compare =
@@ -158,16 +150,8 @@ impl Leaf {
             let position = self.sliced_position(context, start..end, key);
             return (position, position < end && compare(position).is_eq());
         }
-        let (mut low, mut high) = (start, end);
-        while low < high {
-            let middle = low.midpoint(high);
-            if compare(middle).is_lt() {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        (low, low < end && compare(low).is_eq())
+        let position = search_range(start..end, |at| compare(at).is_lt());
+        (position, position < end && compare(position).is_eq())
     }
 
     #[inline(always)]
@@ -202,20 +186,5 @@ impl LiveRecord {
     /// The record's key.
     pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> &'op [u8] {
         context.bytes(self.off + (self.meta.key_at() - self.meta.offset()), self.meta.key_bytes())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::key_prefix;
-
-    #[test]
-    fn prefixes_compare_as_keys() {
-        let keys: [&[u8]; 9] =
-            [b"", b"\0", b"\0\x01", b"a", b"a\0", b"ab", b"abcdefgh", b"abcdefgh\0", b"\xff"];
-        for pair in keys.windows(2) {
-            assert!(key_prefix(pair[0]) <= key_prefix(pair[1]), "{pair:?}");
-        }
-        assert_eq!(key_prefix(b"\x80"), 0x80 << 56);
     }
 }

@@ -30,7 +30,7 @@ use crate::build::SLICED_BYTES;
 use crate::claim::Closing;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
-use crate::node::{Context, Node, Probe, search_numbers, value_of_block};
+use crate::node::{Context, Node, Probe, goes_right, search_numbers, search_range, value_of_block};
 use crate::slices::Sliced;
 
 /// A leaf.
@@ -313,16 +313,8 @@ impl Leaf {
             let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
             return search_numbers(words, first, stride, self.sorted(), number, false, |_| {});
         }
-        let (mut low, mut high) = (0, self.sorted());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.key(context, self.sorted_meta(context, middle)) < probe.bytes {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        let key_at = |at| self.key(context, self.sorted_meta(context, at));
+        search_range(0..self.sorted(), |at| goes_right(key_at(at), probe.bytes, false))
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@
 //! Leaves have a file of their own, `leaf.rs`.
 
 use std::cmp::Ordering as Compare;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool, Words};
@@ -213,6 +214,33 @@ pub(crate) fn search_numbers<D: Domain>(
     (0..size).fold(low, |position, index| position + goes_right(low + index))
 }
 
+/// The first index in `range` that does not go right, or its end; none that does comes behind one that
+/// does not.
+#[inline(always)]
+pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) -> u64 {
+    let Range { start: mut low, end: mut high } = range;
+    while low < high {
+        let middle = low.midpoint(high);
+        if goes_right(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Whether a search for `key` goes right of `found`: to the first that is not below it (`above`: that
+/// is above it).
+#[inline(always)]
+pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
+    match found.cmp(key) {
+        Compare::Less => true,
+        Compare::Equal => above,
+        Compare::Greater => false,
+    }
+}
+
 /// The bytes of a value that has a block of its own.
 pub(crate) fn value_of_block<'op, D: Domain>(
     context: Context<'op, '_, D>,
@@ -332,20 +360,8 @@ impl Inner {
             let (words, first) = (context.words(&self.node), shape.sorted_at / 8);
             return search_numbers(words, first, 1, separators, number, above, prefetch);
         }
-        let (mut low, mut high) = (0, separators);
-        while low < high {
-            let middle = low.midpoint(high);
-            let go_right = match self.separator(context, middle).cmp(probe.bytes) {
-                Compare::Less => true,
-                Compare::Equal => above,
-                Compare::Greater => false,
-            };
-            if go_right {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        search_range(0..separators, |at| {
+            goes_right(self.separator(context, at), probe.bytes, above)
+        })
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words};
 
-use crate::node::search_numbers;
+use crate::node::{goes_right, search_numbers, search_range};
 
 /// Bytes that all keys of a node have in common count up to so many.
 pub(crate) const MAX_PREFIX_BYTES: usize = 255;
@@ -85,30 +85,17 @@ impl<'op, D: Domain> Sliced<'op, D> {
         }
         let slice = u64::from_be_bytes(slice_of(key, self.prefix.len()));
         let (first, count) = (self.first + start, end - start);
-        let mut low = start + search_numbers(self.words, first, 1, count, slice, false, narrowed);
+        let low = start + search_numbers(self.words, first, 1, count, slice, false, narrowed);
         if low == end || self.slice(low) != slice {
             return low;
         }
         let is_alone = low + 1 == end || self.slice(low + 1) != slice;
-        let mut high = if is_alone {
+        let high = if is_alone {
             low + 1
         } else {
             start + search_numbers(self.words, first, 1, count, slice, true, |_| {})
         };
-        while low < high {
-            let middle = low.midpoint(high);
-            let goes_right = match key_at(middle).cmp(key) {
-                Compare::Less => true,
-                Compare::Equal => above,
-                Compare::Greater => false,
-            };
-            if goes_right {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        search_range(low..high, |index| goes_right(key_at(index), key, above))
     }
 
     /// Whether the slices are those of `keys`, which all begin with the prefix.
@@ -132,7 +119,7 @@ mod tests {
 
     #[test]
     fn slices_that_differ_compare_as_their_keys() {
-        let keys: [&[u8]; 12] = [
+        let keys: [&[u8]; 13] = [
             b"",
             b"\0",
             b"\0\x01",
@@ -144,6 +131,7 @@ mod tests {
             b"abcdefghi",
             b"abcdefgi",
             b"b",
+            b"\x80",
             b"\xff",
         ];
         for prefix in 0..3 {
