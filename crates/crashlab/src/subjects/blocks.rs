@@ -1,5 +1,5 @@
-//! PMwCAS on words that own blocks: the recycling policies, finalize callbacks, and readers of the
-//! blocks.
+//! PMwCAS on words that own blocks: the recycling policies, finalize callbacks, readers of the
+//! blocks, and plain operations on words in blocks that others free and use again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,14 @@ use pando_pmem::testing::Random;
 const WORDS: usize = 6;
 /// The words that the callback watches. Beside each stands a word with the stamp of its block.
 const WATCHED: std::ops::Range<usize> = 4..WORDS;
-/// Bytes of a block.
+/// Bytes of a block that bear its stamp.
 const BLOCK_BYTES: u64 = 128;
+/// Where in a block the word stands that a mark changes, behind the stamps.
+const MARK_AT: u64 = BLOCK_BYTES;
+/// Where the mark stands in the state, behind the stamps of the words.
+const MARK: usize = WORDS;
+/// How often an epoch can be raised before a block is reused, and once more.
+const EPOCHS: usize = 4;
 
 /// Where the callback notes operations: a word for each stamp.
 const NOTES: usize = 2 * WORDS;
@@ -29,6 +35,11 @@ fn word_off(word: usize) -> u64 {
 
 fn stamp_off(word: usize) -> u64 {
     word_off(WORDS + word)
+}
+
+/// The word outside of the blocks that a mark changes.
+fn mark_off() -> u64 {
+    word_off(NOTES + STAMPS as usize)
 }
 
 fn note_off(stamp: u64) -> u64 {
@@ -58,6 +69,10 @@ pub enum Op {
     Move(usize, usize),
     /// The stamp of a word's block.
     Peek(usize),
+    /// A plain operation: a word in the block of a word, and the mark outside of the blocks.
+    Mark(usize, u64),
+    /// Epochs pass, so that what was freed is reused.
+    Pass,
 }
 
 /// What is answered.
@@ -82,7 +97,7 @@ pub struct Open<D: Domain> {
 impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
     type Op = Op;
     type Answer = Answer;
-    type State = [u64; WORDS];
+    type State = [u64; WORDS + 1];
     type Open<D: Domain> = Open<D>;
 
     const NAME: &'static str = if RDCSS { "pmwcas-blocks-rdcss" } else { "pmwcas-blocks" };
@@ -120,24 +135,37 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
                 0 => Op::Peek(WATCHED.start),
                 _ => Op::Watched(WATCHED.start + random.below(2) as usize, stamp),
             }),
+            Scenario::new("reused-under-mark", 1, || Setup {
+                prepare: vec![Op::Swap(vec![0, 1], 1)],
+                cram: Vec::new(),
+                programs: Box::new(|random| {
+                    let marks = (0..1 + random.below(2)).map(|step| Op::Mark(0, 10 + step));
+                    let mut others = vec![Op::Clear(vec![0]), Op::Pass, Op::Swap(vec![1], 21)];
+                    if random.one_in(2) {
+                        others.extend([Op::Pass, Op::Swap(words(2, random), 22)]);
+                    }
+                    vec![marks.collect(), others]
+                }),
+            }),
         ]
     }
 
     fn changes(op: &Op) -> Option<usize> {
-        (!matches!(op, Op::Peek(_))).then_some(0)
+        (!matches!(op, Op::Peek(_) | Op::Pass)).then_some(0)
     }
 
-    fn blank() -> [u64; WORDS] {
-        [0; WORDS]
+    fn blank() -> Self::State {
+        [0; WORDS + 1]
     }
 
-    fn after(state: &[u64; WORDS], op: &Op, answer: Option<&Answer>) -> Option<[u64; WORDS]> {
+    fn after(state: &Self::State, op: &Op, answer: Option<&Answer>) -> Option<Self::State> {
         let mut next = *state;
         match (op, answer) {
             (Op::Peek(word), Some(Answer::Stamp(stamp))) => {
                 return (state[*word] == *stamp).then_some(*state);
             }
-            (Op::Peek(_), _) | (_, Some(Answer::Changed(false))) => {}
+            (Op::Peek(_) | Op::Pass, _) | (_, Some(Answer::Changed(false))) => {}
+            (Op::Mark(_, mark), _) => next[MARK] = *mark,
             (Op::Watched(word, stamp), _) => next[*word] = *stamp,
             (Op::Swap(words, stamp), _) => words.iter().for_each(|&word| next[word] = *stamp),
             (Op::Clear(words), _) => words.iter().for_each(|&word| next[word] = 0),
@@ -180,9 +208,10 @@ impl<D: Domain> Open<D> {
         guard: &'guard Guard<'pool, D>,
         stamp: u64,
     ) -> Reservation<'guard, 'pool, D> {
-        let mut block = guard.reserve(BLOCK_BYTES).expect("room");
+        let mut block = guard.reserve(MARK_AT + 8).expect("room");
         (0..BLOCK_BYTES).step_by(8).for_each(|at| block.write_u64(at, stamp));
-        block.flush(0, BLOCK_BYTES);
+        block.write_u64(MARK_AT, 0);
+        block.flush(0, MARK_AT + 8);
         block
     }
 
@@ -255,6 +284,21 @@ impl<D: Domain> Open<D> {
         operation.execute()
     }
 
+    /// Nothing, if the word has no block.
+    fn mark(&self, word: usize, mark: u64) -> Option<bool> {
+        let guard = self.pin();
+        let block = self.pmwcas.read(&guard, word_off(word));
+        if block == 0 {
+            return None;
+        }
+        let mut operation = self.pmwcas.allocate(&guard).expect("a descriptor");
+        for off in [block + MARK_AT, mark_off()] {
+            let old = self.pmwcas.read(&guard, off);
+            operation.add_word(off, old, mark).expect("words that differ");
+        }
+        Some(operation.execute())
+    }
+
     fn shift(&self, from: usize, to: usize) -> bool {
         let guard = self.pin();
         let (moved, lost) =
@@ -284,21 +328,31 @@ impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
                 let off = self.pmwcas.read(&guard, word_off(*word));
                 Answer::Stamp(self.stamp(off).unwrap_or_else(|error| panic!("{error}")))
             }
+            Op::Mark(word, mark) => match self.mark(*word, *mark) {
+                Some(changed) => Answer::Changed(changed),
+                None => return Vec::new(),
+            },
+            Op::Pass => {
+                (0..EPOCHS).for_each(|_| self.pin().collect());
+                return Vec::new();
+            }
         };
         vec![(0, op.clone(), answer)]
     }
 
     fn observe(&self) -> Result<Observed<Blocks<RDCSS>>, String> {
         let guard = self.pin();
-        let mut stamps = [0; WORDS];
-        for (word, stamp) in stamps.iter_mut().enumerate() {
+        let mut state = [0; WORDS + 1];
+        for (word, stamp) in state[..WORDS].iter_mut().enumerate() {
             *stamp = self.stamp(self.pmwcas.read(&guard, word_off(word)))?;
         }
-        Ok([(0, stamps)].into())
+        state[MARK] = self.pmwcas.read(&guard, mark_off());
+        Ok([(0, state)].into())
     }
 
     fn audit(&self) -> Result<(), String> {
-        super::no_references(self.pmwcas.pool(), (0..NOTES).map(word_off))?;
+        let outside = (0..NOTES).map(word_off).chain([mark_off()]);
+        super::no_references(self.pmwcas.pool(), outside)?;
         let guard = self.pin();
         let owned = (0..WORDS).map(|word| self.pmwcas.read(&guard, word_off(word)));
         let owned: Vec<u64> = owned.filter(|&off| off != 0).collect();
