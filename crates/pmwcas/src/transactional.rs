@@ -29,7 +29,7 @@ enum Found {
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Tries the operation on `targets`, of which there is one at least; whether it succeeded.
+    /// Tries the operation on `targets` (an operation without any succeeds); whether it succeeded.
     /// `None` if it is to be executed otherwise.
     #[inline]
     pub(crate) fn try_transaction(&self, targets: &[WordEntry]) -> Option<bool> {

@@ -45,6 +45,9 @@ pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
 pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure> {
     let conditions = Conditions::here(&args.pool_dir);
     eprintln!("{}", conditions.line());
+    let show_rows = |rows: &[Summary]| {
+        show(recovery::figures(rows), &conditions.json_lines(rows), &args.files, &conditions)
+    };
     let mut rows = Vec::new();
     for &records in &args.records {
         let plan = RecoveryPlan {
@@ -56,11 +59,23 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
             seed: args.seed,
         };
         let progress = progress();
-        let all = recovery::measure(&plan, &progress)?;
+        let measured = recovery::measure(&plan, &progress);
         progress.finish_and_clear();
-        rows.push(Summary::of(&plan, &all));
+        match measured {
+            Ok(all) => rows.push(Summary::of(&plan, &all)),
+            // What was measured before is shown all the same.
+            Err(error) => {
+                if !rows.is_empty() {
+                    show_rows(&rows)?;
+                }
+                return Err(error.into());
+            }
+        }
+        if rows.len() < args.records.len() {
+            eprint!("{}", recovery::figures(&rows[rows.len() - 1..]).text());
+        }
     }
-    show(recovery::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
+    show_rows(&rows)
 }
 
 /// Fills sides and says how many bytes a record takes.
