@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::mix::Mix;
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 use crate::sides::SideName;
+use crate::sides::ours::{Ours, ours_called};
 
 /// Arguments of the benchmarks: those of a comparison, or another command.
 #[derive(Args, Debug)]
@@ -110,7 +111,7 @@ pub struct RunArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
-    /// How slow bztree:slow is.
+    /// How slow the sides are whose medium is emulated.
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Ask for huge pages behind the pools of BzTree
@@ -152,6 +153,9 @@ pub struct SidesArgs {
 /// Arguments of `costs`.
 #[derive(Args, Debug)]
 pub struct CostsArgs {
+    /// The index that is counted, one of ours
+    #[arg(long = "index", value_name = "NAME", value_parser = ours_called, default_value = "bztree")]
+    pub ours: &'static Ours,
     /// Records loaded first
     #[arg(long, value_parser = count, default_value = "100k")]
     pub records: u64,
@@ -166,6 +170,9 @@ pub struct CostsArgs {
 /// Arguments of `recovery`.
 #[derive(Args, Debug)]
 pub struct RecoveryArgs {
+    /// The index that is opened, one of ours
+    #[arg(long = "index", value_name = "NAME", value_parser = ours_called, default_value = "bztree")]
+    pub ours: &'static Ours,
     /// Records in the pool; several sizes are measured one after the other
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
     pub records: Vec<u64>,
@@ -209,7 +216,7 @@ pub struct SpaceArgs {
 /// How slow an emulated medium is.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DelayArgs {
-    /// Emulated medium (bztree:slow, domain slow): nanoseconds for each line written back
+    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written back
     #[arg(long, default_value = "0", value_parser = delay_ns())]
     pub write_back_ns: u64,
     /// Emulated medium: nanoseconds for each line read that its thread has not cached
@@ -220,6 +227,9 @@ pub struct DelayArgs {
 fn delay_ns() -> impl clap::builder::TypedValueParser<Value = u64> {
     clap::value_parser!(u64).range(0..=MAX_DELAY_NS)
 }
+
+/// What takes delays, where sides are compared.
+pub const TAKERS_OF_DELAYS: &str = "the sides that end with :slow";
 
 impl DelayArgs {
     /// The delays. If there are any and nothing that is to run takes them, an error that names
@@ -250,6 +260,9 @@ pub struct FilesArgs {
 /// Arguments of the process that the recovery test kills.
 #[derive(Args, Debug)]
 pub struct ChildArgs {
+    /// The index, one of ours.
+    #[arg(long = "index", value_parser = ours_called)]
+    pub ours: &'static Ours,
     /// `fill` or `open`
     pub part: String,
     /// The pool's file

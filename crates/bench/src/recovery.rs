@@ -15,9 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pando_bztree::BzTree;
 use pando_index::RangeIndex;
-use pando_pmem::Process;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -27,7 +25,8 @@ use crate::machine;
 use crate::record::Shape;
 use crate::report::{Spread, count, duration};
 use crate::rng::Rng;
-use crate::sides::{BuildError, BuildOptions, bztree};
+use crate::sides::ours::{self, Ours};
+use crate::sides::{BuildError, BuildOptions};
 
 /// Threads that write until they are killed.
 const WRITERS: u64 = 2;
@@ -39,6 +38,8 @@ const CHECKED_GETS: u64 = 1_000;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct RecoveryPlan {
+    /// The index.
+    pub ours: &'static Ours,
     /// Records in the pool.
     pub records: u64,
     /// Times that it is killed and opened.
@@ -182,7 +183,8 @@ fn start(
 ) -> Result<(Child, String), Error> {
     let mut child = Command::new(&plan.executable)
         .args(&plan.prefix)
-        .args(["recovery-child", part, "--records", &plan.records.to_string()])
+        .args(["recovery-child", part, "--index", plan.ours.name])
+        .args(["--records", &plan.records.to_string()])
         .args(["--seed", &plan.seed.wrapping_add(cycle).to_string()])
         .arg("--file")
         .arg(pool)
@@ -221,32 +223,33 @@ pub fn build_options(records: u64) -> BuildOptions {
 
 /// The child that fills a new pool and then writes for ever.
 pub fn fill_and_write(
+    ours: &Ours,
     pool: &Path,
     records: u64,
     seed: u64,
     options: &BuildOptions,
 ) -> Result<(), BuildError> {
     machine::die_with_parent();
-    let index = bztree::create(pool, options)?;
+    let index = (ours.create)(pool, options)?;
     for number in 0..records {
         let key = key_of(number);
         index.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes())?;
     }
     say("filled")?;
-    write_for_ever(&index, records, seed)
+    write_for_ever(&*index, records, seed)
 }
 
 /// The child that opens the pool, tells how long that took, and then writes for ever.
-pub fn open_and_write(pool: &Path, records: u64, seed: u64) -> Result<(), BuildError> {
+pub fn open_and_write(ours: &Ours, pool: &Path, records: u64, seed: u64) -> Result<(), BuildError> {
     machine::die_with_parent();
     let mut rng = Rng::new(seed);
     let first_key = key_of(rng.below(records));
     let start = Instant::now();
-    let index = bztree::open(pool)?;
+    let ours::Reopened { index, was_clean, recovered } = (ours.open)(pool)?;
     let open = start.elapsed();
-    let first_is_right = is_right(&index, first_key)?;
+    let first_is_right = is_right(&*index, first_key)?;
     let total = start.elapsed();
-    if index.pmwcas().pool().was_clean() {
+    if was_clean {
         return Err("the pool was closed in order: nothing was killed".into());
     }
     let lost = |key| Err(format!("key {key:#018x} is lost, or has a wrong value").into());
@@ -255,14 +258,13 @@ pub fn open_and_write(pool: &Path, records: u64, seed: u64) -> Result<(), BuildE
     }
     for _ in 0..CHECKED_GETS {
         let key = key_of(rng.below(records));
-        if !is_right(&index, key)? {
+        if !is_right(&*index, key)? {
             return lost(key);
         }
     }
-    let recovered = index.pmwcas().recovered();
     let in_flight = recovered.rolled_forward + recovered.rolled_back;
     say(&format!("opened {} {} {in_flight}", open.as_nanos(), total.as_nanos()))?;
-    write_for_ever(&index, records, seed)
+    write_for_ever(&*index, records, seed)
 }
 
 fn say(line: &str) -> std::io::Result<()> {
@@ -271,15 +273,16 @@ fn say(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-fn is_right(index: &BzTree<Process>, key: u64) -> Result<bool, pando_index::Error> {
-    let is_own = |bytes: &[u8]| {
-        bytes.try_into().map(u64::from_le_bytes).is_ok_and(|value| belongs(key, value))
-    };
-    Ok(index.read_with(&key.to_be_bytes(), is_own)?.unwrap_or(false))
+fn is_right(index: &dyn RangeIndex, key: u64) -> Result<bool, pando_index::Error> {
+    let mut is_own = false;
+    index.read(&key.to_be_bytes(), &mut |bytes| {
+        is_own = bytes.try_into().map(u64::from_le_bytes).is_ok_and(|value| belongs(key, value));
+    })?;
+    Ok(is_own)
 }
 
 /// Upserts of the fill's records, inserts and deletes of others, by some threads, until killed.
-fn write_for_ever(index: &BzTree<Process>, records: u64, seed: u64) -> Result<(), BuildError> {
+fn write_for_ever(index: &dyn RangeIndex, records: u64, seed: u64) -> Result<(), BuildError> {
     let write = |writer: u64| -> Result<(), pando_index::Error> {
         let mut rng = Rng::new(seed ^ writer << 32);
         loop {

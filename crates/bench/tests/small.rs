@@ -15,6 +15,7 @@ use pando_bench::mix::Mix;
 use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::side::Shape;
 use pando_bench::sides::index::Indexed;
+use pando_bench::sides::ours::{OURS, ours_called};
 use pando_bench::sides::{self, BuildOptions, SideEntry};
 use pando_bench::{costs, report, space, verify};
 
@@ -263,7 +264,7 @@ fn impossible_plans_are_refused() {
 
 #[test]
 fn costs_are_counted() {
-    let costs = costs::count(&Reference::default(), 500, 100).unwrap();
+    let costs = costs::count("bztree", &Reference::default(), 500, 100).unwrap();
     assert_eq!(costs.len(), 4);
     // The reference writes into no pool.
     assert!(costs.iter().all(|cost| cost.flushes.mean == 0.0 && cost.lines_read.mean == 0.0));
@@ -274,8 +275,9 @@ fn costs_are_counted() {
 /// One line for the record, one for the slot that makes it count; a delete writes no record.
 #[test]
 fn what_a_tree_writes_back_for_an_operation() {
-    let index = sides::bztree::counting(&BuildOptions::default()).unwrap();
-    let costs = costs::count(&index, 2_000, 2_000).unwrap();
+    let ours = ours_called("bztree").unwrap();
+    let index = (ours.counting)(&BuildOptions::default()).unwrap();
+    let costs = costs::count(ours.name, &*index, 2_000, 2_000).unwrap();
     let medians =
         |cost: &costs::Cost| (cost.flushes.median, cost.fences.median, cost.lines_written.median);
     let found: Vec<_> =
@@ -290,19 +292,22 @@ fn what_a_tree_writes_back_for_an_operation() {
 
 #[test]
 fn a_killed_pool_comes_back() {
-    let plan = RecoveryPlan {
-        records: 2_000,
-        cycles: 3,
-        prefix: Vec::new(),
-        executable: env!("CARGO_BIN_EXE_pando-bench").into(),
-        build: BuildOptions::default(),
-        seed: 1,
-    };
-    let all = recovery::measure(&plan, &ProgressBar::hidden()).unwrap();
-    assert_eq!(all.len(), 3);
-    assert!(
-        all.iter().all(|reopened| 0 < reopened.open_ns && reopened.open_ns < reopened.total_ns)
-    );
+    for ours in OURS {
+        let plan = RecoveryPlan {
+            ours,
+            records: 2_000,
+            cycles: 3,
+            prefix: Vec::new(),
+            executable: env!("CARGO_BIN_EXE_pando-bench").into(),
+            build: BuildOptions::default(),
+            seed: 1,
+        };
+        let all = recovery::measure(&plan, &ProgressBar::hidden()).unwrap();
+        assert_eq!(all.len(), 3);
+        assert!(
+            all.iter().all(|reopened| 0 < reopened.open_ns && reopened.open_ns < reopened.total_ns)
+        );
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
+use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
 
 use crate::build::{Extent, SLICED_BYTES};
 use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES};
@@ -16,79 +17,12 @@ use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
 use crate::node::{Context, Inner, Node};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
-/// How a tree is built and filled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
-    /// Levels from the root to the leaves, both included.
-    pub height: u64,
-    /// Leaves.
-    pub leaves: u64,
-    /// Inner nodes.
-    pub inner_nodes: u64,
-    /// Live records.
-    pub records: u64,
-    /// Bytes of all leaves.
-    pub leaf_bytes: u64,
-    /// Bytes of all inner nodes.
-    pub inner_bytes: u64,
-    /// Bytes of live records in leaves, metadata included.
-    pub live_bytes: u64,
-    /// Bytes of records in leaves that are deleted or superseded, or came to nothing.
-    pub deleted_bytes: u64,
-    /// Values that have blocks of their own, and their bytes.
-    pub value_blocks: u64,
-    /// Bytes of these blocks.
-    pub value_block_bytes: u64,
-}
-
-/// Which invariant is violated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProblemClass {
-    /// A node or value is reachable, and its block is not allocated or is of another size.
-    Block,
-    /// A node's counts do not fit the node.
-    Count,
-    /// A separator does not ascend, or a key lies outside the range that they give its leaf.
-    Separator,
-    /// The sorted records of a leaf do not ascend.
-    Order,
-    /// A leaf is not as deep as the others, or an inner node is in a state that it cannot be in.
-    Structure,
-}
-
-/// A violated invariant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Which one.
-    pub class: ProblemClass,
-    /// Offset of the node.
-    pub node_off: u64,
-    /// What is wrong.
-    pub what: String,
-}
-
-/// All that a walk over a tree finds.
-#[derive(Clone, Debug, Default)]
-pub struct Audit {
-    /// Shape and fill.
-    pub stat: Stat,
-    /// Violated invariants.
-    pub problems: Vec<Problem>,
-    /// The blocks that the tree reaches.
-    pub blocks: Vec<Block>,
+/// What a walk has found, and where it has been.
+#[derive(Default)]
+struct Walk {
+    found: Audit,
     /// Offsets of the nodes that were walked.
     walked: HashSet<u64>,
-}
-
-impl Audit {
-    /// Whether every invariant holds.
-    pub fn is_sound(&self) -> bool {
-        self.problems.is_empty()
-    }
-
-    fn problem(&mut self, class: ProblemClass, node_off: u64, what: impl Into<String>) {
-        self.problems.push(Problem { class, node_off, what: what.into() });
-    }
 }
 
 impl<D: Domain> BzTree<D> {
@@ -96,10 +30,10 @@ impl<D: Domain> BzTree<D> {
     pub fn audit(&self) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let mut audit = Audit::default();
+        let mut walked = Walk::default();
         let root = context.link(self.root_off());
-        walk(context, &mut audit, root, 1, None, None, &mut None);
-        Ok(audit)
+        walk(context, &mut walked, root, 1, None, None, &mut None);
+        Ok(walked.found)
     }
 
     /// The tree's shape and fill.
@@ -110,7 +44,7 @@ impl<D: Domain> BzTree<D> {
 
 fn walk<'op, D: Domain>(
     context: Context<'op, '_, D>,
-    audit: &mut Audit,
+    walked: &mut Walk,
     link: Link,
     depth: u64,
     low: Option<&'op [u8]>,
@@ -118,6 +52,7 @@ fn walk<'op, D: Domain>(
     leaf_depth: &mut Option<u64>,
 ) {
     let off = link.off();
+    let audit = &mut walked.found;
     let Some(bytes) = context.pool().active_block(off) else {
         audit.problem(
             ProblemClass::Block,
@@ -126,7 +61,7 @@ fn walk<'op, D: Domain>(
         );
         return;
     };
-    if !audit.walked.insert(off) {
+    if !walked.walked.insert(off) {
         audit.problem(ProblemClass::Structure, off, "the node is reached twice");
         return;
     }
@@ -175,14 +110,14 @@ fn walk<'op, D: Domain>(
         let to = if index + 1 < inner.children() {
             let separator = inner.separator(context, index);
             if from.is_some_and(|from| from >= separator) {
-                audit.problem(
+                walked.found.problem(
                     ProblemClass::Separator,
                     off,
                     format!("separator {index} does not ascend"),
                 );
             }
             if high.is_some_and(|high| separator >= high) {
-                audit.problem(
+                walked.found.problem(
                     ProblemClass::Separator,
                     off,
                     format!("separator {index} is beyond the node's range"),
@@ -192,7 +127,7 @@ fn walk<'op, D: Domain>(
         } else {
             high
         };
-        walk(context, audit, inner.child(context, index), depth + 1, from, to, leaf_depth);
+        walk(context, walked, inner.child(context, index), depth + 1, from, to, leaf_depth);
         from = to;
     }
 }

@@ -8,7 +8,7 @@
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::Domain;
 use pando_pmem::catalog::MapEntry;
-use pando_pmwcas::MapError;
+use pando_pmwcas::maps::MapError;
 
 use crate::leaf::Leaf;
 use crate::node::Probe;
@@ -17,7 +17,7 @@ use crate::tree::{BzTree, storage};
 impl<D: Domain> BzTree<D> {
     /// Removes all records, and then the map `entry`, which is this tree's, from the catalog. No
     /// other handle may write meanwhile. When it returns, the map is gone durably.
-    pub fn drop_map(&self, entry: &MapEntry) -> Result<(), Error> {
+    pub(crate) fn drop_map(&self, entry: &MapEntry) -> Result<(), Error> {
         loop {
             self.remove_all()?;
             let guard = self.pin()?;
@@ -35,7 +35,7 @@ impl<D: Domain> BzTree<D> {
                 continue;
             }
             let seal = closing.words();
-            match self.pmwcas().drop_map(&guard, entry, root.link.0, seal) {
+            match self.pmwcas().drop_map(&guard, entry, root.link.0, Some(seal)) {
                 Err(MapError::Busy) => {}
                 result => return result.map_err(storage),
             }

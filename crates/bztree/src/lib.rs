@@ -10,7 +10,8 @@
 //! * `tree.rs`: the descent. `cursor.rs`: scans. `many.rs`: gets of many keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing. `write.rs`: inserts and updates;
 //!   `delete.rs`: deletes. `smo.rs`: consolidation, split, merge; `install.rs`: how that is put in
-//!   place. `audit.rs`: what `check` and `stat` see.
+//!   place. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end
+//!   of a tree. `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
 //! changes of a leaf that one word decides, inserts that never wait, leaves without a status,
@@ -25,6 +26,7 @@ mod delete;
 mod drop;
 mod index;
 mod install;
+mod kind;
 mod layout;
 mod leaf;
 mod many;
@@ -36,7 +38,7 @@ mod smo;
 mod tree;
 mod write;
 
-pub use audit::{Audit, Problem, ProblemClass, Stat};
+pub use kind::BzTrees;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use options::{BadOption, Options, ValueMode};
+pub use options::{Options, ValueMode};
 pub use tree::BzTree;

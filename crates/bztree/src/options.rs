@@ -1,4 +1,6 @@
-//! What a user may set of a tree, and how it is kept in the map's header.
+//! What a user may set of a tree.
+
+use pando_pmwcas::maps::{Allowed, BadSetting, Setting, Settings};
 
 /// How leaves hold values (paper 4.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,86 +31,100 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            leaf_bytes: 2048,
-            inner_bytes: 4096,
-            free_bytes: 384,
-            merge_bytes: 768,
-            inline_bytes: 1024,
-            value_mode: ValueMode::Inline,
-        }
+        Self::from(&Settings::new(&SETTINGS))
     }
 }
 
-/// An option that is out of its range.
-#[derive(Debug, thiserror::Error)]
-#[error("the option {option} is {found}; allowed is {allowed}")]
-pub struct BadOption {
-    /// The option's name.
-    pub option: &'static str,
-    /// Its value.
-    pub found: u64,
-    /// What is allowed.
-    pub allowed: String,
+/// What a user may set of a BzTree, in the order of the fields of [`Options`].
+pub(crate) static SETTINGS: [Setting; 6] = [
+    Setting {
+        name: "leaf_bytes",
+        what: "a leaf whose records and free space would take more bytes is split",
+        default: 2048,
+        allowed: Allowed::Number(256..=65_536),
+    },
+    Setting {
+        name: "inner_bytes",
+        what: "an inner node that would take more bytes is split",
+        default: 4096,
+        allowed: Allowed::Number(256..=65_536),
+    },
+    Setting {
+        name: "free_bytes",
+        what: "room in a new leaf for inserts and updates; at most half of leaf_bytes",
+        default: 384,
+        allowed: Allowed::Number(32..=32_768),
+    },
+    Setting {
+        name: "merge_bytes",
+        what: "a leaf with fewer live bytes is merged with a neighbour that has room; at most half of leaf_bytes",
+        default: 768,
+        allowed: Allowed::Number(0..=32_768),
+    },
+    Setting {
+        name: "inline_bytes",
+        what: "a longer value has a block of its own",
+        default: 1024,
+        allowed: Allowed::Number(0..=16_384),
+    },
+    Setting {
+        name: "value_mode",
+        what: "inline: values in the leaf, beside their keys; pointer: each in a block of its own",
+        default: 0,
+        allowed: Allowed::OneOf(&["inline", "pointer"]),
+    },
+];
+
+/// Whether `settings`, each in its own range, go together.
+pub(crate) fn check(settings: &Settings) -> Result<(), BadSetting> {
+    let half = settings.value("leaf_bytes") / 2;
+    for name in ["free_bytes", "merge_bytes"] {
+        let found = settings.value(name);
+        if found > half {
+            return Err(BadSetting {
+                setting: name.to_owned(),
+                found: found.to_string(),
+                allowed: format!("at most {half}, half of leaf_bytes"),
+            });
+        }
+    }
+    Ok(())
 }
 
 impl Options {
-    /// Checks that every option is in its range.
-    pub fn check(self) -> Result<Self, BadOption> {
-        let within = |option, found: u32, low: u32, high: u32| {
-            if (low..=high).contains(&found) {
-                Ok(())
-            } else {
-                Err(BadOption {
-                    option,
-                    found: u64::from(found),
-                    allowed: format!("{low} to {high} bytes"),
-                })
-            }
-        };
-        within("leaf_bytes", self.leaf_bytes, 256, 65_536)?;
-        within("inner_bytes", self.inner_bytes, 256, 65_536)?;
-        within("free_bytes", self.free_bytes, 32, self.leaf_bytes / 2)?;
-        within("merge_bytes", self.merge_bytes, 0, self.leaf_bytes / 2)?;
-        within("inline_bytes", self.inline_bytes, 0, 16_384)?;
-        Ok(self)
-    }
-
-    /// The words of a map's header.
-    pub fn encode(self) -> [u64; 4] {
-        let mode = match self.value_mode {
-            ValueMode::Inline => 0,
-            ValueMode::Pointer => 1,
-        };
-        [
-            u64::from(self.leaf_bytes) | u64::from(self.inner_bytes) << 32,
-            u64::from(self.free_bytes) | u64::from(self.merge_bytes) << 32,
-            u64::from(self.inline_bytes) | mode << 32,
-            0,
-        ]
-    }
-
-    /// Reads what [`encode`](Self::encode) wrote.
-    pub fn decode(words: [u64; 4]) -> Result<Self, BadOption> {
-        let value_mode = match words[2] >> 32 {
-            0 => ValueMode::Inline,
-            1 => ValueMode::Pointer,
-            found => {
-                return Err(BadOption { option: "value_mode", found, allowed: "0 or 1".into() });
-            }
-        };
-        if words[3] != 0 {
-            return Err(BadOption { option: "reserved", found: words[3], allowed: "0".into() });
+    /// The options as settings of a map; refused if one is out of its range.
+    pub fn settings(self) -> Result<Settings, BadSetting> {
+        let mut settings = Settings::new(&SETTINGS);
+        let mode = SETTINGS[5].text(self.value_mode as u32);
+        let sizes = [
+            self.leaf_bytes,
+            self.inner_bytes,
+            self.free_bytes,
+            self.merge_bytes,
+            self.inline_bytes,
+        ];
+        let texts = sizes.map(|size| size.to_string()).into_iter().chain([mode]);
+        for (setting, text) in SETTINGS.iter().zip(texts) {
+            settings.set(setting.name, &text)?;
         }
-        let options = Self {
-            leaf_bytes: words[0] as u32,
-            inner_bytes: (words[0] >> 32) as u32,
-            free_bytes: words[1] as u32,
-            merge_bytes: (words[1] >> 32) as u32,
-            inline_bytes: words[2] as u32,
-            value_mode,
-        };
-        options.check()
+        check(&settings)?;
+        Ok(settings)
+    }
+}
+
+impl From<&Settings> for Options {
+    fn from(settings: &Settings) -> Self {
+        Self {
+            leaf_bytes: settings.value("leaf_bytes"),
+            inner_bytes: settings.value("inner_bytes"),
+            free_bytes: settings.value("free_bytes"),
+            merge_bytes: settings.value("merge_bytes"),
+            inline_bytes: settings.value("inline_bytes"),
+            value_mode: match settings.value("value_mode") {
+                0 => ValueMode::Inline,
+                _ => ValueMode::Pointer,
+            },
+        }
     }
 }
 
@@ -118,16 +134,21 @@ mod tests {
 
     #[test]
     fn golden_options() {
-        let encoded = Options::default().encode();
-        assert_eq!(encoded, [0x1000_0000_0800, 0x300_0000_0180, 0x400, 0]);
-        assert_eq!(Options::decode(encoded).unwrap(), Options::default());
+        let settings = Options::default().settings().unwrap();
+        assert_eq!(settings.encode(), [0x1000_0000_0800, 0x300_0000_0180, 0x400, 0]);
+        assert_eq!(Options::from(&settings), Options::default());
+        let pointers = Options { value_mode: ValueMode::Pointer, ..Options::default() };
+        assert_eq!(Options::from(&pointers.settings().unwrap()), pointers);
     }
 
     #[test]
     fn options_out_of_range_are_named() {
-        let error = Options { leaf_bytes: 1, ..Options::default() }.check().unwrap_err();
-        assert_eq!(error.option, "leaf_bytes");
-        assert!(Options::decode([0, 0, 9 << 32, 0]).is_err());
-        assert!(Options::decode([0, 0, 0, 1]).is_err());
+        let error = Options { leaf_bytes: 1, ..Options::default() }.settings().unwrap_err();
+        assert_eq!(error.setting, "leaf_bytes");
+        let error = Options { free_bytes: 1025, ..Options::default() }.settings().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "free_bytes is 1025; allowed is at most 1024, half of leaf_bytes"
+        );
     }
 }

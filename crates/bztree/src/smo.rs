@@ -573,12 +573,12 @@ mod tests {
     use std::sync::Arc;
 
     use pando_index::RangeIndex;
-    use pando_pmem::catalog::MapHeader;
     use pando_pmem::testing::refusal::{Resource, refuse};
     use pando_pmem::{CreateOptions, Pool, Volatile};
     use pando_pmwcas::Pmwcas;
 
     use super::*;
+    use crate::kind::BzTrees;
     use crate::options::Options;
 
     fn tree() -> BzTree<Volatile> {
@@ -592,13 +592,8 @@ mod tests {
         let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
         let pool = Pool::anonymous(&create).expect("memory");
         let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
-        let guard = pmwcas.pool().pin().expect("a slot");
-        let header = MapHeader { name: "tree".into(), kind: 1, options: options.encode() };
-        let first_leaf = || BzTree::first_leaf(&pmwcas, &guard, &options);
-        let entry = pmwcas.find_or_create_map(&guard, &header, &first_leaf).expect("the map");
-        let root_off = entry.root_off();
-        drop(guard);
-        BzTree::open(pmwcas, root_off, options)
+        let settings = options.settings().expect("options in range");
+        pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("the map")
     }
 
     /// Else two operations in a full pool could close each other's leaf, or the leaf that the other

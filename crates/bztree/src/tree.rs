@@ -79,12 +79,12 @@ pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> 
 
 impl<D: Domain> BzTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
         Self { pmwcas, root_off, options }
     }
 
     /// The empty leaf with which a tree begins, for the entry word of a new map.
-    pub fn first_leaf<'op, 'pool>(
+    pub(crate) fn first_leaf<'op, 'pool>(
         pmwcas: &'op Pmwcas<D>,
         guard: &'op Guard<'pool, D>,
         options: &Options,

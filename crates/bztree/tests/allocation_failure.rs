@@ -16,12 +16,13 @@ use std::path::PathBuf;
 use common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
 use common::watchdog::seed;
 use common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
-use pando_bztree::BzTree;
+use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
-use pando_pmem::catalog::{MapEntry, MapHeader};
+use pando_pmem::catalog::MapEntry;
 use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Guard, Process, Reservation, block_bytes};
+use pando_pmwcas::maps::IndexKind;
 
 const MAX_BYTES: u64 = 16 << 20;
 /// How many requests are refused: one, or all from that one on.
@@ -308,17 +309,13 @@ fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
     let guard = planted.pool.pin().expect("a slot");
     let pmwcas = planted.tree.pmwcas();
     let entry = pmwcas.find_map(&guard, OTHER)?;
-    let tree = BzTree::open(pmwcas.clone(), entry.root_off(), small_nodes());
+    let tree = pmwcas.open_entry::<BzTrees>(&entry).expect("a sound map");
     Some((entry, tree))
 }
 
 fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
-    let guard = planted.pool.pin()?;
-    let options = small_nodes();
-    let header = MapHeader { name: OTHER.into(), kind: 1, options: options.encode() };
-    let pmwcas = planted.tree.pmwcas();
-    let first_leaf = || BzTree::first_leaf(pmwcas, &guard, &options);
-    pmwcas.find_or_create_map(&guard, &header, &first_leaf)?;
+    let settings = small_nodes().settings()?;
+    planted.tree.pmwcas().find_or_create_index::<BzTrees>(OTHER, &settings)?;
     Ok(())
 }
 
@@ -338,7 +335,7 @@ fn every_allocation_of_dropping_a_map_fails() {
     };
     let drop_other = |planted: &Planting| {
         let (entry, tree) = find_other(planted).expect("the map");
-        Ok(tree.drop_map(&entry)?)
+        Ok(BzTrees::drop_map(&tree, &entry)?)
     };
     fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
 }

@@ -16,8 +16,10 @@ use std::path::Path;
 use common::scenario::{self, Answer, Op, Scenario};
 use common::watchdog::seed;
 use common::{Planted, Records, abandon, check, create, dump, folder, reopen};
+use pando_bztree::BzTrees;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
+use pando_pmwcas::maps::IndexKind;
 
 /// Small, so that the chunk table and the process's caches are.
 const MAX_BYTES: u64 = 8 << 20;
@@ -285,7 +287,7 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
         let dropped = kill_after(cuts, || {
             let guard = planted.pool.pin().expect("a slot");
             let entry = planted.tree.pmwcas().find_map(&guard, "tree").expect("the map");
-            planted.tree.drop_map(&entry).expect("drops");
+            BzTrees::drop_map(&planted.tree, &entry).expect("drops");
         });
         abandon(planted);
         // The tree is made anew if it was dropped.

@@ -12,8 +12,8 @@ use crate::lab::director::{Orders, direct};
 use crate::progress;
 use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
-use crate::subjects::bztree::BzTrees;
 use crate::subjects::catalog::Catalog;
+use crate::subjects::indexes::{BzTrees, SortedArrays};
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
 use crate::subjects::roots::Roots;
@@ -27,7 +27,7 @@ pub struct Selection {
     /// How long to go on, in minutes; shared out evenly among the trials
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// Only this subject: pmwcas, pmwcas-blocks, allocator, catalog, bztree, bztree-moments
+    /// Only this subject, such as pmwcas or an index; a name that is none is answered with the list
     #[arg(long)]
     pub index: Option<String>,
     /// Only this scenario of it
@@ -106,6 +106,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);
     add::<Moments<BzTrees>>(&mut list);
+    add::<Map<SortedArrays>>(&mut list);
     list
 }
 

@@ -3,9 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pando_bztree::{BzTree, Options};
+use pando_bztree::{BzTree, BzTrees, Options};
 use pando_index::RangeIndex;
-use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{CreateOptions, Pool};
 use pando_pmwcas::Pmwcas;
@@ -55,12 +54,8 @@ fn tree(pmwcas: &Arc<Pmwcas<CutShort>>, name: &str) -> BzTree<CutShort> {
         inline_bytes: 128,
         ..Options::default()
     };
-    let guard = pmwcas.pool().pin().expect("a slot");
-    let header = MapHeader { name: name.into(), kind: 1, options: options.encode() };
-    let first_leaf = || BzTree::first_leaf(pmwcas, &guard, &options);
-    let entry = pmwcas.find_or_create_map(&guard, &header, &first_leaf).expect("a map");
-    drop(guard);
-    BzTree::open(pmwcas.clone(), entry.root_off(), options)
+    let settings = options.settings().expect("options in range");
+    pmwcas.find_or_create_index::<BzTrees>(name, &settings).expect("a map")
 }
 
 fn fill([oak, ash]: &[BzTree<CutShort>; 2]) {

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use pando::{
-    DomainChoice, Error, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Upserted, ValueMode,
-};
+use pando::{DomainChoice, Error, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Upserted};
 
 use crate::input::Input;
 use crate::scratch::Scratch;
@@ -82,14 +80,14 @@ impl Subject {
         let options = PoolOptions::new().max_bytes(MAX_BYTES).initial_bytes(0);
         // Of each store in `adr`, the dirty bits; otherwise neither domain is told from the other.
         let domain = if kind & 1 == 0 { DomainChoice::Process } else { DomainChoice::Adr };
-        let mode = if kind & 2 == 0 { ValueMode::Inline } else { ValueMode::Pointer };
+        let mode = if kind & 2 == 0 { "inline" } else { "pointer" };
         let map_options = MapOptions::new()
-            .leaf_bytes(if kind & 4 == 0 { 256 } else { 512 })
-            .inner_bytes(256)
-            .free_bytes(if kind & 8 == 0 { 64 } else { 128 })
-            .merge_bytes(128)
-            .inline_bytes(128)
-            .value_mode(mode);
+            .set("leaf_bytes", if kind & 4 == 0 { 256 } else { 512 })
+            .set("inner_bytes", 256)
+            .set("free_bytes", if kind & 8 == 0 { 64 } else { 128 })
+            .set("merge_bytes", 128)
+            .set("inline_bytes", 128)
+            .set("value_mode", mode);
         let options = options.domain(domain);
         let scratch = Scratch::new();
         let pool = Pool::create(scratch.path("0"), &options).expect("creates");

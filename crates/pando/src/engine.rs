@@ -5,12 +5,14 @@
 //! maps and reports on them. Records go through [`RangeIndex`] alone.
 
 mod audit;
+mod kinds;
 mod pooled;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
+use pando_pmwcas::maps::Settings;
 
 use crate::report::{CheckReport, MapInfo, PoolStat};
 use crate::{Error, MapOptions, PoolOptions};
@@ -20,9 +22,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Longest name of a map in bytes.
     fn max_map_name_bytes(&self) -> usize;
 
-    /// The options that the map `name` was created with, all of them set, or none if there is no
-    /// such map.
-    fn map_options(&self, name: &str) -> Result<Option<MapOptions>, Error>;
+    /// The kind of the map `name` and what it was created with, or none if there is no such map.
+    fn map_settings(&self, name: &str) -> Result<Option<(&'static str, Settings)>, Error>;
 
     /// Creates the map `name`, which is not there; what `options` leaves out takes its default.
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error>;
@@ -45,6 +46,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Closes cleanly. Dropping an engine closes it too, without a word about what went wrong.
     fn close(self: Box<Self>) -> Result<(), Error>;
 }
+
+pub(crate) use kinds::described as described_kinds;
 
 /// Creates a pool in a new file at `path`.
 pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {

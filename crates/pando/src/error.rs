@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use pando_pmwcas::maps::BadSetting;
+
 use crate::key::KeyError;
-use crate::options::IndexKind;
 
 /// Why an operation did not take place. Nothing has changed, unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +64,9 @@ pub enum Error {
         /// The map's name.
         name: String,
         /// What the map is.
-        found: IndexKind,
+        found: &'static str,
         /// What was asked for.
-        asked: IndexKind,
+        asked: String,
     },
     /// The map is there and was created with another option than the one asked for.
     #[error(
@@ -94,7 +95,7 @@ pub enum Error {
     #[error("{option} is {found}; allowed is {allowed}")]
     Option {
         /// The option's name.
-        option: &'static str,
+        option: String,
         /// What was given.
         found: String,
         /// What is allowed.
@@ -144,6 +145,12 @@ pub enum Error {
     /// version can open; the source says which.
     #[error("{0}")]
     Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<BadSetting> for Error {
+    fn from(BadSetting { setting, found, allowed }: BadSetting) -> Self {
+        Self::Option { option: setting, found, allowed }
+    }
 }
 
 impl From<pando_index::Error> for Error {

@@ -3,7 +3,7 @@
 //! their size.
 //!
 //! This crate is the face of the library. It stands on `pando-pmem` (the pool), `pando-pmwcas`
-//! (multi-word compare-and-swap) and `pando-bztree` (the index), and picks among persistence
+//! (multi-word compare-and-swap) and the crates of the indexes, and picks among persistence
 //! domains and kinds of index at run time, so that a program names neither in its types. The
 //! `pando` command stands on this crate alone.
 //!
@@ -52,12 +52,12 @@ mod typed;
 pub use error::Error;
 pub use key::{AsKey, Key, KeyError};
 pub use map::Map;
-pub use options::{DomainChoice, IndexKind, MapOptions, PoolOptions, ValueMode};
+pub use options::{DomainChoice, MapOptions, PoolOptions};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, MapInfo, MapStat, ParticipantStat, PoolStat, Problem, ProblemClass,
-    RecoveryStat,
+    AllocatorStat, CheckReport, KindInfo, MapInfo, MapStat, ParticipantStat, PoolStat, Problem,
+    ProblemClass, RecoveryStat, SettingInfo, kinds,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use typed::{TypedMap, TypedScan};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pando_pmwcas::maps::Settings;
 use serde::Serialize;
 
 use crate::Error;
@@ -95,7 +96,7 @@ impl PoolOptions {
             && initial_bytes > max_bytes
         {
             return Err(Error::Option {
-                option: "initial_bytes",
+                option: "initial_bytes".to_owned(),
                 found: initial_bytes.to_string(),
                 allowed: format!("at most max_bytes, which is {max_bytes}"),
             });
@@ -104,144 +105,72 @@ impl PoolOptions {
     }
 }
 
-/// Which index a map is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum IndexKind {
-    /// BzTree, a latch-free B+-tree on PMwCAS.
-    #[default]
-    BzTree,
-}
-
-impl fmt::Display for IndexKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::BzTree => "BzTree",
-        })
-    }
-}
-
-/// Where a record's value lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum ValueMode {
-    /// Inside the leaf, beside its key; values too long for a leaf in blocks of their own.
-    #[default]
-    Inline,
-    /// Each in a block of its own, which the leaf points to.
-    Pointer,
-}
-
-impl fmt::Display for ValueMode {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Inline => "inline",
-            Self::Pointer => "pointer",
-        })
-    }
-}
-
-/// How a map is created. A map keeps the options it was created with: when a map that is there
-/// is opened, what is left out here is taken as found, and what is set has to agree.
+/// How a map is created: which kind of index it is, and what is set of it ([`kinds`](crate::kinds)
+/// lists both). A map keeps what it was created with: when a map that is there is opened, what is
+/// left out here is taken as found, and what is set has to agree.
 ///
 /// ```
-/// use pando::{MapOptions, Pool, PoolOptions, ValueMode};
+/// use pando::{MapOptions, Pool, PoolOptions};
 ///
 /// let pool = Pool::volatile(&PoolOptions::new())?;
-/// let options = MapOptions::new().leaf_bytes(4096).value_mode(ValueMode::Pointer);
+/// let options = MapOptions::new().kind("bztree").set("leaf_bytes", 4096).set("value_mode", "pointer");
 /// let map = pool.map_with("wide", &options)?;
 /// # Ok::<(), pando::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapOptions {
-    pub(crate) kind: Option<IndexKind>,
-    pub(crate) leaf_bytes: Option<u32>,
-    pub(crate) inner_bytes: Option<u32>,
-    pub(crate) free_bytes: Option<u32>,
-    pub(crate) merge_bytes: Option<u32>,
-    pub(crate) inline_bytes: Option<u32>,
-    pub(crate) value_mode: Option<ValueMode>,
+    pub(crate) kind: Option<String>,
+    pub(crate) settings: Vec<(String, String)>,
 }
 
 impl MapOptions {
-    /// Everything left to the defaults: a [`IndexKind::BzTree`] with inline values.
+    /// Everything left to the defaults: a BzTree with values in its leaves.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Which index the map is.
-    pub fn kind(mut self, kind: IndexKind) -> Self {
-        self.kind = Some(kind);
+    /// Which kind of index the map is.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
         self
     }
 
-    /// The size of a leaf: one whose records and free space would take more bytes is split.
-    pub fn leaf_bytes(mut self, leaf_bytes: u32) -> Self {
-        self.leaf_bytes = Some(leaf_bytes);
+    /// Sets the setting `name` of that kind to `value`: a number, or one of its words. The last one
+    /// counts if a name is set twice.
+    pub fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
+        self.settings.push((name.into(), value.to_string()));
         self
     }
 
-    /// The size of an inner node: one that would take more bytes is split.
-    pub fn inner_bytes(mut self, inner_bytes: u32) -> Self {
-        self.inner_bytes = Some(inner_bytes);
-        self
-    }
-
-    /// The room in bytes that a new leaf has for inserts and updates.
-    pub fn free_bytes(mut self, free_bytes: u32) -> Self {
-        self.free_bytes = Some(free_bytes);
-        self
-    }
-
-    /// The live size in bytes under which a leaf is merged with a neighbour that has room.
-    pub fn merge_bytes(mut self, merge_bytes: u32) -> Self {
-        self.merge_bytes = Some(merge_bytes);
-        self
-    }
-
-    /// The length in bytes from which on a value has a block of its own even if values are inline.
-    pub fn inline_bytes(mut self, inline_bytes: u32) -> Self {
-        self.inline_bytes = Some(inline_bytes);
-        self
-    }
-
-    /// Where a record's value lives.
-    pub fn value_mode(mut self, value_mode: ValueMode) -> Self {
-        self.value_mode = Some(value_mode);
-        self
-    }
-
-    /// Whether a map `name` that was created as `found` may be opened with these options.
-    pub(crate) fn agrees_with(&self, name: &str, found: &MapOptions) -> Result<(), Error> {
-        if let (Some(asked), Some(found)) = (self.kind, found.kind)
-            && asked != found
-        {
-            return Err(Error::MapKindDiffers { name: name.to_owned(), found, asked });
+    /// `settings` with what is set here.
+    pub(crate) fn applied_to(&self, mut settings: Settings) -> Result<Settings, Error> {
+        for (name, value) in &self.settings {
+            settings.set(name, value)?;
         }
-        agree(name, "leaf_bytes", self.leaf_bytes, found.leaf_bytes)?;
-        agree(name, "inner_bytes", self.inner_bytes, found.inner_bytes)?;
-        agree(name, "free_bytes", self.free_bytes, found.free_bytes)?;
-        agree(name, "merge_bytes", self.merge_bytes, found.merge_bytes)?;
-        agree(name, "inline_bytes", self.inline_bytes, found.inline_bytes)?;
-        agree(name, "value_mode", self.value_mode, found.value_mode)
+        Ok(settings)
     }
-}
 
-fn agree<T: PartialEq + fmt::Display>(
-    name: &str,
-    option: &'static str,
-    asked: Option<T>,
-    found: Option<T>,
-) -> Result<(), Error> {
-    match (asked, found) {
-        (Some(asked), Some(found)) if asked != found => Err(Error::MapOptionDiffers {
-            name: name.to_owned(),
-            option,
-            found: found.to_string(),
-            asked: asked.to_string(),
-        }),
-        _ => Ok(()),
+    /// Whether a map `name`, of `kind` and created with `settings`, may be opened with these options.
+    pub(crate) fn agrees_with(
+        &self,
+        name: &str,
+        kind: &'static str,
+        settings: &Settings,
+    ) -> Result<(), Error> {
+        if let Some(asked) = self.kind.as_ref().filter(|asked| *asked != kind) {
+            let (name, asked) = (name.to_owned(), asked.clone());
+            return Err(Error::MapKindDiffers { name, found: kind, asked });
+        }
+        let asked = self.applied_to(settings.clone())?;
+        let pairs = settings.iter().zip(asked.iter());
+        match pairs.into_iter().find(|((_, found), (_, asked))| found != asked) {
+            None => Ok(()),
+            Some(((setting, found), (_, asked))) => Err(Error::MapOptionDiffers {
+                name: name.to_owned(),
+                option: setting.name,
+                found: setting.text(found),
+                asked: setting.text(asked),
+            }),
+        }
     }
 }

@@ -129,8 +129,8 @@ impl Pool {
             return Err(Error::MapName { name: name.to_owned(), max_bytes });
         }
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.map_options(name)? {
-            Some(found) => options.agrees_with(name, &found)?,
+        match self.shared.engine.map_settings(name)? {
+            Some((kind, settings)) => options.agrees_with(name, kind, &settings)?,
             None => self.shared.engine.create_map(name, options)?,
         }
         self.open_known_map(&mut open_maps, name)
@@ -155,7 +155,7 @@ impl Pool {
     /// ```
     pub fn open_map(&self, name: &str) -> Result<Map, Error> {
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.map_options(name)? {
+        match self.shared.engine.map_settings(name)? {
             Some(_) => self.open_known_map(&mut open_maps, name),
             None => Err(self.map_not_found(name)?),
         }
@@ -176,7 +176,7 @@ impl Pool {
     /// no such map.
     pub fn drop_map(&self, name: &str) -> Result<(), Error> {
         let mut open_maps = self.shared.open_maps();
-        if self.shared.engine.map_options(name)?.is_none() {
+        if self.shared.engine.map_settings(name)?.is_none() {
             return Err(self.map_not_found(name)?);
         }
         let handles = open_maps.get(name).map_or(0, Weak::strong_count);

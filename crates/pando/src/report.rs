@@ -1,11 +1,14 @@
 //! What a pool tells about itself: its figures and its check.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use pando_pmwcas::maps::Setting;
+
 use serde::Serialize;
 
-use crate::options::{IndexKind, ValueMode};
+use crate::engine;
 
 /// A map that the pool holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -13,8 +16,56 @@ use crate::options::{IndexKind, ValueMode};
 pub struct MapInfo {
     /// Its name.
     pub name: String,
-    /// Which index it is.
-    pub kind: IndexKind,
+    /// Which kind of index it is; one that this version does not know by its number.
+    pub kind: String,
+}
+
+/// A kind of index that a map can be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct KindInfo {
+    /// Its name, as [`MapOptions::kind`](crate::MapOptions::kind) takes it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub what: &'static str,
+    /// What can be set of it.
+    pub settings: Vec<SettingInfo>,
+}
+
+/// What can be set of a map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SettingInfo {
+    /// Its name, as [`MapOptions::set`](crate::MapOptions::set) takes it.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    /// Its value if it is not set.
+    pub default: String,
+    /// What it may be.
+    pub allowed: String,
+}
+
+/// The kinds of index that a map can be; the first is what a map is if nothing is said.
+///
+/// ```
+/// let kinds = pando::kinds();
+/// assert_eq!(kinds[0].name, "bztree");
+/// assert!(kinds[0].settings.iter().any(|setting| setting.name == "leaf_bytes"));
+/// ```
+pub fn kinds() -> Vec<KindInfo> {
+    let setting = |setting: &Setting| SettingInfo {
+        name: setting.name,
+        what: setting.what,
+        default: setting.text(setting.default),
+        allowed: setting.allowed.to_string(),
+    };
+    let info = |(name, what, settings): (_, _, &[Setting])| KindInfo {
+        name,
+        what,
+        settings: settings.iter().map(setting).collect(),
+    };
+    engine::described_kinds().map(info).collect()
 }
 
 /// A pool's figures at one moment. While others write, each figure is right by itself and the
@@ -92,10 +143,10 @@ pub struct AllocatorStat {
 pub struct MapStat {
     /// Its name.
     pub name: String,
-    /// Which index it is.
-    pub kind: IndexKind,
-    /// Where values live.
-    pub value_mode: ValueMode,
+    /// Which kind of index it is.
+    pub kind: &'static str,
+    /// What is set of it, by name.
+    pub settings: BTreeMap<&'static str, String>,
     /// Levels from the root to a leaf, both counted.
     pub height: u32,
     /// Inner nodes.

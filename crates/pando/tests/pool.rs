@@ -1,9 +1,7 @@
 //! Pools and maps through the public face.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-use pando::{
-    DomainChoice, Error, IndexKind, KeyRange, MapOptions, Order, Pool, PoolOptions, Upserted,
-};
+use pando::{DomainChoice, Error, KeyRange, MapOptions, Order, Pool, PoolOptions, Upserted};
 
 fn volatile() -> Pool {
     Pool::volatile(&PoolOptions::new()).unwrap()
@@ -72,7 +70,7 @@ fn maps_are_listed_dropped_and_missed() {
     let pool = volatile();
     let users = pool.map("users").unwrap();
     users.insert(b"a", b"1").unwrap();
-    pool.map_with("orders", &MapOptions::new().kind(IndexKind::BzTree)).unwrap();
+    pool.map_with("orders", &MapOptions::new().kind("bztree")).unwrap();
     let names: Vec<_> = pool.maps().unwrap().into_iter().map(|map| map.name).collect();
     assert_eq!(names, ["orders", "users"]);
 
@@ -115,8 +113,25 @@ fn names_and_options_are_checked() {
     let options = PoolOptions::new().initial_bytes(2 << 30).max_bytes(1 << 30);
     assert!(matches!(Pool::volatile(&options), Err(Error::Option { .. })));
     pool.map("main").unwrap();
-    let differs = pool.map_with("main", &MapOptions::new().leaf_bytes(12_345)).unwrap_err();
+    let differs = pool.map_with("main", &MapOptions::new().set("leaf_bytes", 12_345)).unwrap_err();
     assert!(matches!(differs, Error::MapOptionDiffers { option: "leaf_bytes", .. }), "{differs}");
+    let agrees = MapOptions::new().kind("bztree").set("leaf_bytes", 2048);
+    pool.map_with("main", &agrees).unwrap();
+    for (name, value, allowed) in [
+        ("leaf_bytes", "1", "256 to 65536"),
+        ("leaf_bytes", "much", "256 to 65536"),
+        ("free_bytes", "2000", "half of leaf_bytes"),
+        ("value_mode", "outside", "inline or pointer"),
+        ("leaves", "7", "leaf_bytes, inner_bytes"),
+    ] {
+        let refused = pool.map_with("new", &MapOptions::new().set(name, value)).unwrap_err();
+        assert!(matches!(refused, Error::Option { .. }), "{refused}");
+        let told = refused.to_string();
+        assert!(told.contains(allowed) && told.contains(value) | told.contains(name), "{told}");
+    }
+    let other = pool.map_with("main", &MapOptions::new().kind("oak")).unwrap_err();
+    assert!(matches!(other, Error::MapKindDiffers { found: "bztree", .. }), "{other}");
+    assert_eq!(pool.maps().unwrap().len(), 1, "what was refused left nothing behind");
 }
 
 #[test]

@@ -449,6 +449,23 @@ impl<D: Domain> Pool<D> {
         Some(unsafe { std::slice::from_raw_parts_mut(address, bytes as usize) })
     }
 
+    /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words are
+    /// of different moments, and each is whole. The range must lie in the pool, as it does in a block
+    /// that was found reachable while a [`Guard`](crate::Guard) was held.
+    pub fn load_bytes(&self, off: u64, bytes: u64) -> Vec<u8> {
+        let (skipped, first) = (off % 8, off / 8 * 8);
+        let count = (skipped + bytes).div_ceil(8);
+        let words = self.words(first, count);
+        let mut found = Vec::with_capacity((bytes + 16) as usize);
+        for index in 0..count {
+            // Relaxed: who published the place did so by a release that the caller has acquired.
+            found.extend_from_slice(&words.load(index, Ordering::Relaxed).to_le_bytes());
+        }
+        found.truncate((skipped + bytes) as usize);
+        found.drain(..skipped as usize);
+        found
+    }
+
     /// Copies `source` to `off`, a multiple of 8, by words; the last word is padded with zeros.
     ///
     /// For a place in a shared block that the caller has claimed and nobody reads yet. Word by

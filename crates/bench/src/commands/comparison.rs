@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Failure, check_limits, entrants, progress};
-use crate::args::RunArgs;
+use crate::args::{RunArgs, TAKERS_OF_DELAYS};
 use crate::compare::{self, Plan};
 use crate::conditions::Conditions;
 use crate::error::Error;
@@ -14,7 +14,8 @@ use crate::page::{self, Section};
 use crate::record::Shape;
 use crate::replay::{self, parse::Operation};
 use crate::report;
-use crate::sides::{self, BuildOptions, EMULATED, SideName};
+use crate::sides::ours::EMULATED;
+use crate::sides::{self, BuildOptions, SideName};
 
 /// A comparison that is made when no sides are named.
 struct Comparison {
@@ -56,8 +57,8 @@ const DEFAULT_PAGE: &str = "pando-bench.html";
 
 /// Compares what `args` ask for, prints it, and writes the files that are asked for.
 pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
-    let is_slow = args.sides.iter().flatten().any(|side| side.name() == EMULATED);
-    let delays = args.delays.delays(is_slow, EMULATED)?;
+    let is_slow = args.sides.iter().flatten().any(|side| side.name().ends_with(EMULATED));
+    let delays = args.delays.delays(is_slow, TAKERS_OF_DELAYS)?;
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         huge_pages: args.huge_pages,

@@ -117,8 +117,10 @@ fn list(args: &SidesArgs) {
 fn be_child(args: &ChildArgs) -> Result<(), Failure> {
     let options = recovery::build_options(args.records);
     match args.part.as_str() {
-        "fill" => recovery::fill_and_write(&args.file, args.records, args.seed, &options),
-        "open" => recovery::open_and_write(&args.file, args.records, args.seed),
+        "fill" => {
+            recovery::fill_and_write(args.ours, &args.file, args.records, args.seed, &options)
+        }
+        "open" => recovery::open_and_write(args.ours, &args.file, args.records, args.seed),
         other => Err(Error::Child { what: format!("has no part {other:?}") }.into()),
     }
 }

@@ -10,7 +10,7 @@ use crate::figures::Figures;
 use crate::page::{self, Section};
 use crate::record::Shape;
 use crate::recovery::{self, RecoveryPlan, Summary};
-use crate::sides::{self, BuildOptions};
+use crate::sides::BuildOptions;
 use crate::{costs, report, space};
 
 /// Prints `figures`, and writes the files that `files` ask for; `lines` are the rows as JSON.
@@ -36,8 +36,8 @@ pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
     let all = args.records.saturating_add(args.samples);
     let options = BuildOptions::default().for_records(all, Shape::EIGHT);
     let conditions = Conditions::here(&options.pool_dir);
-    let index = sides::bztree::counting(&options)?;
-    let costs = costs::count(&index, args.records, args.samples)?;
+    let index = (args.ours.counting)(&options)?;
+    let costs = costs::count(args.ours.name, &*index, args.records, args.samples)?;
     show(costs::figures(&costs), &conditions.json_lines(&costs), &args.files, &conditions)
 }
 
@@ -51,6 +51,7 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
     let mut rows = Vec::new();
     for &records in &args.records {
         let plan = RecoveryPlan {
+            ours: args.ours,
             records,
             cycles: args.cycles,
             executable: std::env::current_exe()?,

@@ -8,7 +8,7 @@ use pando_pmem::emulated::Delays;
 use super::outcome::Outcome;
 use super::{EXPERIMENTS, Error, find};
 use crate::machine;
-use crate::sides::{BuildOptions, EMULATED};
+use crate::sides::BuildOptions;
 
 /// What a user may set of a run; each experiment has its own sizes where nothing is set.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl Settings {
 
     /// The BzTree that survives a loss of power: with delays, on an emulated medium.
     pub fn durable_side(&self) -> &'static str {
-        if self.is_emulated() { EMULATED } else { "bztree:adr" }
+        if self.is_emulated() { "bztree:slow" } else { "bztree:adr" }
     }
 
     /// The numbers of threads: those set, or 1, 2 and as many as there are cores.

@@ -25,7 +25,6 @@ pub mod nbtree;
 pub mod outcome;
 pub mod pmwcas;
 pub mod sizes;
-pub mod trees;
 
 pub use catalogue::{EXPERIMENTS, find};
 pub use experiment::{Built, Experiment, Settings, run};

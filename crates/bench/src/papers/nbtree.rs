@@ -8,7 +8,7 @@ use super::experiment::{Paper, Settings};
 use super::outcome::{Measured, Outcome, Published};
 use crate::costs::{self, Figure};
 use crate::record::Shape;
-use crate::sides::bztree;
+use crate::sides::ours::ours_called;
 
 /// The paper, and what it measured on.
 pub const PAPER: Paper = Paper {
@@ -29,14 +29,22 @@ const TABLE_1: [(&str, &str, &str); 8] = [
     ("NBTree", "1/1/1", "1/1/1"),
 ];
 
+/// What table 1 says of an operation on a tree: its flushes, and its lines written.
+pub fn published(tree: &str, operation: &str) -> Option<(&'static str, &'static str)> {
+    let (_, flushes, lines) = TABLE_1.iter().find(|(name, ..)| name.eq_ignore_ascii_case(tree))?;
+    let column = ["insert", "delete", "update"].iter().position(|name| *name == operation)?;
+    Some((flushes.split('/').nth(column)?, lines.split('/').nth(column)?))
+}
+
 /// Table 1: flushes and lines written by an operation. Ours is the row of BzTree.
 pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, Error> {
     let records = settings.records.unwrap_or(100_000);
     let samples = records.min(100_000);
     let refused = |source| Error::Refused { what: "building the counted index", source };
     let build = settings.build.clone().for_records(records.saturating_add(samples), Shape::EIGHT);
-    let index = bztree::counting(&build).map_err(refused)?;
-    let costs = costs::count(&index, records, samples).map_err(|fault| {
+    let ours = ours_called("bztree").map_err(|what| refused(what.into()))?;
+    let index = (ours.counting)(&build).map_err(refused)?;
+    let costs = costs::count(ours.name, &*index, records, samples).map_err(|fault| {
         let (side, mix) = ("bztree".to_owned(), "counted operations".to_owned());
         crate::error::Error::Fault { side, mix, threads: 1, fault }
     })?;
@@ -72,14 +80,9 @@ pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
                 Some(Measured::exact(figure.median, of)),
             );
         };
-        let (flushes, lines) = match operation {
-            "insert" => (Some("15"), Some("11")),
-            "delete" => (Some("7"), Some("6")),
-            "update" => (Some("10"), Some("7")),
-            _ => (None, None),
-        };
-        add("flushes", flushes, cost.flushes);
-        add("lines written", lines, cost.lines_written);
+        let known = published(ours.name, operation);
+        add("flushes", known.map(|(flushes, _)| flushes), cost.flushes);
+        add("lines written", known.map(|(_, lines)| lines), cost.lines_written);
         add("lines read", None, cost.lines_read);
     }
     Ok(outcome)

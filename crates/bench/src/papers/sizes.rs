@@ -10,15 +10,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_bztree::{BzTree, Options, ValueMode};
+use pando_bztree::{BzTree, BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
 use pando_pmem::layout::{DESCRIPTORS_OFF, PARTICIPANT_COUNT, PARTITION_BYTES};
 use pando_pmem::{Domain, DomainKind};
 
-use super::{Error, bztree, trees};
+use super::{Error, bztree};
 use crate::keys::key_of;
 use crate::record::Shape;
 use crate::rng::Rng;
+use crate::sides::stored::Stored;
 use crate::sides::{BuildError, BuildOptions};
 
 const DESCRIPTOR_BYTES: usize = 256;
@@ -158,7 +159,8 @@ fn one_kind(
     action: Action,
 ) -> Result<Sequences, BuildError> {
     let build = build.clone().for_records(operations, Shape::EIGHT);
-    let tree = trees::anonymous::<Watched>(&build, options)?;
+    let build = BuildOptions { settings: Some(options.settings()?), ..build };
+    let tree = Stored::<BzTrees, Watched>::anonymous(&build)?.index;
     let value = [7_u8; 8];
     let mut sequences = Sequences::new();
     let mut rng = Rng::new(1);

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use pando_bztree::{BzTree, Options};
+use pando_bztree::{BzTree, BzTrees};
 use pando_index::RangeIndex;
 use pando_pmem::{Adr, Domain, Volatile};
 
 use crate::keys::{key_of, value_of};
 use crate::machine;
-use crate::papers::trees;
 use crate::record::Shape;
 use crate::rng::Rng;
+use crate::sides::stored::Stored;
 use crate::sides::{BuildError, BuildOptions};
 
 /// What the child says when the tree is filled.
@@ -28,14 +28,14 @@ pub fn run(
     let build = BuildOptions::default().for_records(records, Shape::EIGHT);
     match domain {
         "volatile" => go(
-            &trees::anonymous::<Volatile>(&build, Options::default())?,
+            &Stored::<BzTrees, Volatile>::anonymous(&build)?.index,
             records,
             threads,
             read_percent,
             seed,
         ),
         "adr" => go(
-            &trees::anonymous::<Adr>(&build, Options::default())?,
+            &Stored::<BzTrees, Adr>::anonymous(&build)?.index,
             records,
             threads,
             read_percent,

@@ -3,36 +3,19 @@
 //! It goes through the public contract and nothing else, so what is measured is what a user of
 //! byte-string keys gets.
 
-use std::any::Any;
 use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, RangeIndex};
 
 use crate::side::{Order, Refusal, Side};
 
-type Footprint<I> = dyn Fn(&I) -> Option<u64> + Send + Sync;
-
-/// An index, what it lives in, and how to ask that for its size.
-pub struct Indexed<I> {
-    index: I,
-    footprint: Box<Footprint<I>>,
-    _home: Box<dyn Any + Send + Sync>,
-}
+/// An index on the heap.
+pub struct Indexed<I>(I);
 
 impl<I: RangeIndex> Indexed<I> {
-    /// An index on the heap.
+    /// `index` as a side.
     pub fn new(index: I) -> Self {
-        Self { index, footprint: Box::new(|_| None), _home: Box::new(()) }
-    }
-
-    /// An index in a pool: `footprint` says how many bytes it takes, and `home` (a folder, a pool)
-    /// is kept until the index is dropped.
-    pub fn in_pool(
-        index: I,
-        footprint: impl Fn(&I) -> Option<u64> + Send + Sync + 'static,
-        home: impl Any + Send + Sync,
-    ) -> Self {
-        Self { index, footprint: Box::new(footprint), _home: Box::new(home) }
+        Self(index)
     }
 }
 
@@ -70,17 +53,17 @@ pub fn is_new(inserted: Result<(), Error>) -> Result<bool, Refusal> {
 
 impl<I: RangeIndex> Side for Indexed<I> {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        is_new(self.index.insert(key, value))
+        is_new(self.0.insert(key, value))
     }
 
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.index.upsert(key, value)?;
+        self.0.upsert(key, value)?;
         Ok(())
     }
 
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
         let mut visit = Some(visit);
-        let found = self.index.read(key, &mut |value| {
+        let found = self.0.read(key, &mut |value| {
             if let Some(visit) = visit.take() {
                 visit(value);
             }
@@ -89,7 +72,7 @@ impl<I: RangeIndex> Side for Indexed<I> {
     }
 
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.index.remove(key)?)
+        Ok(self.0.remove(key)?)
     }
 
     fn scan(
@@ -99,14 +82,10 @@ impl<I: RangeIndex> Side for Indexed<I> {
         order: Order,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), Refusal> {
-        visit_from(self.index.scan(range_from(from, order), order)?, limit, visit)
+        visit_from(self.0.scan(range_from(from, order), order)?, limit, visit)
     }
 
     fn count(&self) -> Result<u64, Refusal> {
-        Ok(self.index.len()?)
-    }
-
-    fn footprint_bytes(&self) -> Option<u64> {
-        (self.footprint)(&self.index)
+        Ok(self.0.len()?)
     }
 }

@@ -1,6 +1,6 @@
 //! The sides by name, and the one place that builds them.
 //!
-//! To add a side of ours: an adapter in a file of its own, and an entry in [`SIDES`]. A peer stands
+//! A side of ours is a line in [`ours::OURS`]. A peer stands
 //! behind a cargo feature and in the table of [`peers`]; without the feature, its entry is in the
 //! table all the same, and building it gives what [`missing`] says.
 
@@ -9,7 +9,6 @@ pub mod berkeleydb;
 #[cfg(feature = "bf-tree")]
 pub mod bf_tree;
 pub mod btreemap;
-pub mod bztree;
 #[cfg(feature = "concurrent-map")]
 pub mod concurrent_map;
 #[cfg(feature = "congee")]
@@ -22,6 +21,7 @@ pub mod index;
 pub mod lmdb;
 #[cfg(feature = "masstree")]
 pub mod masstree;
+pub mod ours;
 pub mod peers;
 #[cfg(feature = "redb")]
 pub mod redb;
@@ -33,19 +33,21 @@ pub mod skiplist;
 #[cfg(feature = "sled")]
 pub mod sled;
 pub mod slots;
+pub mod stored;
 pub mod words;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
-use pando_pmem::emulated::{Delays, Emulated, set_delays};
-use pando_pmem::{Adr, Eadr, Process, Volatile};
+use pando_pmem::emulated::Delays;
+use pando_pmwcas::maps::Settings;
 use serde::Serialize;
 
 use crate::side::{Shape, Side, Subject};
 use btreemap::{LockedBytes, LockedIntegers};
-use bztree::Tree;
+use ours::OURS;
 use peers::PEERS;
 use skiplist::{PlainBytes, PlainIntegers, Tuned};
 use words::only_words;
@@ -108,73 +110,14 @@ fn boxed(side: impl Side + 'static) -> Result<Box<dyn Subject>, BuildError> {
     Ok(Box::new(side))
 }
 
-/// A BzTree of some domain: what its entries have in common.
-const BZTREE: SideEntry = SideEntry {
-    name: "bztree",
-    what: "BzTree, domain volatile, on anonymous memory",
-    durability: Durability::None,
-    settings: "default options",
-    limits: any_shape,
-    can_descend: true,
-    build: |_, options| boxed(Tree::<Volatile>::anonymous(options)?),
-};
+/// Every side: ours, the two peers that are always built, then those of [`peers::PEERS`].
+pub static SIDES: LazyLock<Vec<SideEntry>> = LazyLock::new(|| {
+    let ours = OURS.iter().flat_map(|ours| ours.sides);
+    ours.chain(ALWAYS_BUILT).chain(&PEERS).copied().collect()
+});
 
-/// Every side: ours and the two peers that are always built, then those of [`peers::PEERS`].
-pub const SIDES: &[SideEntry] = &{
-    let mut all = [BZTREE; OWN.len() + PEERS.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < OWN.len() { OWN[at] } else { PEERS[at - OWN.len()] };
-        at += 1;
-    }
-    all
-};
-
-/// The side whose medium is emulated.
-pub const EMULATED: &str = "bztree:slow";
-
-/// The sides that are always built.
-const OWN: &[SideEntry] = &[
-    BZTREE,
-    SideEntry {
-        name: "bztree:volatile-file",
-        what: "BzTree, domain volatile, in a file of --pool-dir",
-        build: |_, options| boxed(Tree::<Volatile>::in_file(options)?),
-        ..BZTREE
-    },
-    SideEntry {
-        name: "bztree:process",
-        what: "BzTree, domain process, in a pool file of --pool-dir",
-        durability: Durability::ProcessCrash,
-        build: |_, options| boxed(Tree::<Process>::in_file(options)?),
-        ..BZTREE
-    },
-    SideEntry {
-        name: "bztree:eadr",
-        what: "BzTree, domain eadr, in a pool file of --pool-dir",
-        durability: Durability::PowerLoss,
-        settings: "default options; on ordinary memory it survives a process crash only",
-        build: |_, options| boxed(Tree::<Eadr>::in_file(options)?),
-        ..BZTREE
-    },
-    SideEntry {
-        name: "bztree:adr",
-        what: "BzTree, domain adr, in a pool file of --pool-dir",
-        durability: Durability::PowerLoss,
-        settings: "default options; on ordinary memory it survives a process crash only",
-        build: |_, options| boxed(Tree::<Adr>::in_file(options)?),
-        ..BZTREE
-    },
-    SideEntry {
-        name: EMULATED,
-        what: "BzTree, as bztree:adr on an emulated slower medium (--write-back-ns, --read-line-ns)",
-        settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached",
-        build: |_, options| {
-            set_delays(options.delays)?;
-            boxed(Tree::<Emulated>::in_file(options)?)
-        },
-        ..BZTREE
-    },
+/// The peers that are always built.
+const ALWAYS_BUILT: &[SideEntry] = &[
     SideEntry {
         name: "skiplist",
         what: "crossbeam-skiplist: SkipMap<u64, u64>, or of boxed bytes",
@@ -272,9 +215,9 @@ pub struct BuildOptions {
     pub max_pool_bytes: u64,
     /// Ask for huge pages behind a pool.
     pub huge_pages: bool,
-    /// The shape of BzTree's nodes.
-    pub tree: pando_bztree::Options,
-    /// How slow the medium of `bztree:slow` is; the delays are those of the whole process.
+    /// What is set of our index, which is then of one kind; its defaults if nothing is.
+    pub settings: Option<Settings>,
+    /// How slow the medium of the sides on an emulated one is; the delays are those of the whole process.
     pub delays: Delays,
 }
 
@@ -286,7 +229,7 @@ impl Default for BuildOptions {
             pool_dir,
             max_pool_bytes: MOST_POOL_BYTES,
             huge_pages: false,
-            tree: pando_bztree::Options::default(),
+            settings: None,
             delays: Delays::default(),
         }
     }
@@ -327,7 +270,7 @@ mod tests {
     fn every_side_in_the_table_can_be_built() {
         let options = BuildOptions::default();
         let wide = Shape { key_bytes: 20, value_bytes: 44 };
-        for entry in SIDES {
+        for entry in SIDES.iter() {
             if !is_built(entry.name) {
                 continue;
             }

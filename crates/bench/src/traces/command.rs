@@ -11,12 +11,13 @@ use super::dedup::{self, Source};
 use super::game::{self, Game};
 use super::runner::{self, Plan, Row};
 use super::{Trace, text};
-use crate::args::{DelayArgs, count};
+use crate::args::{DelayArgs, TAKERS_OF_DELAYS, count};
 use crate::compare::Entrant;
 use crate::conditions::Conditions;
 use crate::record::Shape;
 use crate::report::{Spread, count as short};
-use crate::sides::{BuildError, BuildOptions, EMULATED, SideName, builder};
+use crate::sides::ours::EMULATED;
+use crate::sides::{BuildError, BuildOptions, SideName, builder};
 
 /// Arguments of `trace`.
 #[derive(Args, Debug)]
@@ -54,7 +55,7 @@ pub struct TraceArgs {
     /// Folder for the pools of durable sides
     #[arg(long, default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
-    /// How slow bztree:slow is.
+    /// How slow the sides are whose medium is emulated.
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Write the trace to this file, a line an operation, and replay nothing
@@ -67,8 +68,8 @@ pub struct TraceArgs {
 
 /// Makes the trace and does with it what is asked.
 pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError> {
-    let is_slow = args.sides.iter().any(|side| side.name() == EMULATED);
-    let delays = args.delays.delays(is_slow, EMULATED)?;
+    let is_slow = args.sides.iter().any(|side| side.name().ends_with(EMULATED));
+    let delays = args.delays.delays(is_slow, TAKERS_OF_DELAYS)?;
     let trace = made(args)?;
     if let Some(path) = &args.write {
         let failed = |error| format!("{}: {error}", path.display());

@@ -10,10 +10,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use pando_bztree::{BzTree, Options};
+use pando_bztree::{BzTree, BzTrees, Options};
 use pando_index::conformance::Subject;
 use pando_index::{KeyRange, Order, RangeIndex};
-use pando_pmem::catalog::MapHeader;
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 use pando_pmwcas::Pmwcas;
 
@@ -42,15 +41,8 @@ pub struct Planted<D: Domain> {
 /// The pool's tree, created if it is new.
 pub fn plant<D: Domain>(pool: Arc<Pool<D>>, options: Options) -> Planted<D> {
     let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
-    let guard = pool.pin().expect("a participant slot");
-    let header = MapHeader { name: NAME.into(), kind: 1, options: options.encode() };
-    let entry = pmwcas
-        .find_or_create_map(&guard, &header, &|| BzTree::first_leaf(&pmwcas, &guard, &options))
-        .expect("the map");
-    let found = entry.header.as_ref().expect("a sound header");
-    let options = Options::decode(found.options).expect("sound options");
-    drop(guard);
-    let tree = BzTree::open(pmwcas, entry.root_off(), options);
+    let settings = options.settings().expect("options in range");
+    let tree = pmwcas.find_or_create_index::<BzTrees>(NAME, &settings).expect("the map");
     Planted { pool, tree, folder: None }
 }
 
@@ -120,9 +112,7 @@ pub fn check<D: Domain>(planted: &Planted<D>) {
     let mut reached: BTreeSet<u64> = BTreeSet::new();
     for entry in pmwcas.maps(&guard) {
         reached.insert(entry.header_off);
-        let header = entry.header.as_ref().expect("a sound header");
-        let options = Options::decode(header.options).expect("sound options");
-        let tree = BzTree::open(pmwcas.clone(), entry.root_off(), options);
+        let tree = pmwcas.open_entry::<BzTrees>(&entry).expect("a sound map");
         let audit = tree.audit().expect("audits");
         assert_eq!(audit.problems, [], "violated invariants");
         for block in &audit.blocks {

@@ -2,10 +2,11 @@
 //! operations runs on a fresh tree until one has the wanted effect. What ran before it prepares
 //! the tree, the same each time; that one is what a test then cuts short.
 
-use pando_bztree::{BzTree, Options, Stat, ValueMode};
+use pando_bztree::{BzTree, Options, ValueMode};
 use pando_index::{Error, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_pmem::testing::CutShort;
+use pando_pmwcas::maps::Stat;
 
 use super::{Records, anonymous, small_nodes};
 

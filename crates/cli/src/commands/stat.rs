@@ -67,11 +67,10 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
 
 fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
     output.line(format_args!(
-        "  {}  {}, {} values, {} records in {} leaves and {} inner nodes, height {}, \
+        "  {}  {}, {} records in {} leaves and {} inner nodes, height {}, \
          leaves {:.0} % full, {:.1} bytes a record",
         map.name,
         map.kind,
-        map.value_mode,
         HumanCount(map.records),
         HumanCount(map.leaves),
         HumanCount(map.inner_nodes),

@@ -44,7 +44,7 @@ pub fn bugs() -> Result<Vec<Bug>, String> {
         let (place, rest) = rest.split_once('\n')?;
         let (file, trial) = match place.split_once(' ') {
             Some((file, trial)) => (file, Some(trial)),
-            None => (place, place.contains("bztree").then_some("bztree")),
+            None => (place, None),
         };
         let (sound, planted) = rest.split_once("\n->\n")?;
         Some(Bug { name, what, file, trial, sound, planted: planted.trim_end() })

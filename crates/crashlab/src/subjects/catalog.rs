@@ -5,7 +5,8 @@ use std::sync::Arc;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::testing::Random;
 use pando_pmem::{Domain, Guard, Pool};
-use pando_pmwcas::{MapError, Pmwcas};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::MapError;
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 
@@ -126,7 +127,7 @@ impl<D: Domain> Open<D> {
                 // Dropped meanwhile.
                 continue;
             }
-            match self.0.drop_map(&guard, &entry, root, (root, 0, 1)) {
+            match self.0.drop_map(&guard, &entry, root, Some((root, 0, 1))) {
                 Ok(()) => return true,
                 Err(MapError::Busy) => {}
                 Err(error) => panic!("{error}"),

@@ -13,41 +13,27 @@ use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::testing::refusal::may_refuse;
 use pando_pmem::testing::{Arena, Random};
 use pando_pmem::{Domain, Pool, Volatile};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{Audit, IndexKind, Settings};
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
 
 /// Keys that there are.
 const KEYS: usize = 256;
 
 /// An index to be explored.
-pub trait Indexed: Sized + 'static {
-    /// The index over a pool of domain `D`.
-    type Index<D: Domain>: RangeIndex + 'static;
+pub trait Indexed: 'static {
+    /// Its kind.
+    type Kind: IndexKind;
 
-    /// Its name, as the command takes it.
-    const NAME: &'static str;
+    /// What is set so that nodes are as small as can be.
+    const SMALL: &'static [(&'static str, &'static str)];
 
-    /// Opens the index in the pool, with nodes as small as can be; creates it if it is not there.
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Index<D>, String>;
+    /// What can happen to it by one operation: each is explored by its name.
+    const CHANGES: &'static [Change];
 
-    /// Checks its invariants, and what is allocated against what is reached.
-    fn audit<D: Domain>(index: &Self::Index<D>) -> Result<(), String>;
-
-    /// What it is built of.
-    fn shape<D: Domain>(index: &Self::Index<D>) -> Shape;
-}
-
-/// What an index is built of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Levels.
-    pub height: u64,
-    /// Inner nodes.
-    pub inner_nodes: u64,
-    /// Leaves.
-    pub leaves: u64,
-    /// Where all of these lie.
-    pub nodes: Vec<u64>,
+    /// Whether a remove may be refused by a full pool.
+    const REMOVES_NEED_ROOM: bool = false;
 }
 
 /// A scan, or an operation on one key.
@@ -67,7 +53,10 @@ pub struct Refused;
 pub struct Map<I>(std::marker::PhantomData<I>);
 
 /// An index in an open pool.
-pub struct Open<I: Indexed, D: Domain>(I::Index<D>);
+pub struct Open<I: Indexed, D: Domain> {
+    index: <I::Kind as IndexKind>::Index<D>,
+    pmwcas: Arc<Pmwcas<D>>,
+}
 
 /// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
 pub(super) fn key(number: usize) -> Vec<u8> {
@@ -112,11 +101,19 @@ impl<I: Indexed> Subject for Map<I> {
     type State = State;
     type Open<D: Domain> = Open<I, D>;
 
-    const NAME: &'static str = I::NAME;
+    const NAME: &'static str = I::Kind::NAME;
     const POOL_BYTES: u64 = 3 << 20;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
-        I::open(pool).map(Open)
+        let mut settings = Settings::new(I::Kind::SETTINGS);
+        for (name, value) in I::SMALL {
+            settings.set(name, value).map_err(|error| error.to_string())?;
+        }
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?);
+        let index = pmwcas
+            .find_or_create_index::<I::Kind>("index", &settings)
+            .map_err(|error| error.to_string())?;
+        Ok(Open { index, pmwcas })
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -149,8 +146,9 @@ impl<I: Indexed> Subject for Map<I> {
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
-    pub(super) fn shape(&self) -> Shape {
-        I::shape(&self.0)
+    /// What it is built of.
+    pub(super) fn shape(&self) -> Audit {
+        I::Kind::audit(&self.index).expect("an index that nobody else uses")
     }
 
     pub(super) fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
@@ -168,23 +166,25 @@ impl<I: Indexed, D: Domain> Open<I, D> {
             Err(error) => refused(error),
         };
         Ok(match operation {
-            Operation::Insert(new) => return written(self.0.insert(key, &value(new))),
-            Operation::Update(new) => return written(self.0.update(key, &value(new))),
-            Operation::Upsert(new) => match self.0.upsert(key, &value(new)) {
+            Operation::Insert(new) => return written(self.index.insert(key, &value(new))),
+            Operation::Update(new) => return written(self.index.update(key, &value(new))),
+            Operation::Upsert(new) => match self.index.upsert(key, &value(new)) {
                 Ok(Upserted::Inserted) => Answer::Inserted,
                 Ok(Upserted::Updated) => Answer::Updated,
                 Err(error) => return refused(error),
             },
             Operation::Read => {
-                let found = self.0.get(key).unwrap_or_else(|error| fail(error));
+                let found = self.index.get(key).unwrap_or_else(|error| fail(error));
                 let number = |value: Vec<u8>| value_number(&value);
                 Answer::Found(found.map(number).transpose().unwrap_or_else(|what| panic!("{what}")))
             }
-            Operation::Remove => {
-                Answer::Removed(self.0.remove(key).unwrap_or_else(|error| fail(error)))
-            }
+            Operation::Remove => match self.index.remove(key) {
+                Ok(was_there) => Answer::Removed(was_there),
+                Err(error) if I::REMOVES_NEED_ROOM => return refused(error),
+                Err(error) => fail(error),
+            },
             Operation::CompareExchange { expected, new } => {
-                return written(self.0.compare_exchange(key, &value(expected), &value(new)));
+                return written(self.index.compare_exchange(key, &value(expected), &value(new)));
             }
         })
     }
@@ -197,7 +197,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     ) -> Result<BTreeMap<usize, State>, String> {
         let mut list = BTreeMap::new();
         let mut last = None;
-        let mut cursor = self.0.scan(range, order).map_err(|error| error.to_string())?;
+        let mut cursor = self.index.scan(range, order).map_err(|error| error.to_string())?;
         while let Some((key, value)) = cursor.next().map_err(|error| error.to_string())? {
             let number = number_of(key)?;
             let forwards = order == Order::Ascending;
@@ -247,7 +247,14 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
     }
 
     fn audit(&self) -> Result<(), String> {
-        I::audit(&self.0)
+        let audit = I::Kind::audit(&self.index).map_err(|error| error.to_string())?;
+        if let Some(problem) = audit.problems.first() {
+            return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
+        }
+        let guard = self.pmwcas.pool().pin().map_err(|error| error.to_string())?;
+        let mut reached: Vec<u64> = audit.blocks.iter().map(|block| block.off).collect();
+        reached.extend(self.pmwcas.maps(&guard).iter().map(|entry| entry.header_off));
+        compare_blocks(self.pmwcas.pool(), &reached)
     }
 
     fn exercise(&self) -> Result<(), String> {
@@ -280,28 +287,64 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
 
 /// What happens to an index by one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub enum Change {
+    /// A node is replaced.
     Consolidation,
+    /// There is one leaf more.
     LeafSplit,
+    /// There is one inner node more.
     InnerSplit,
+    /// There is one level more.
     RootSplit,
+    /// There is one leaf less.
     LeafMerge,
+    /// There is one inner node less.
     InnerMerge,
+    /// There is one level less.
     RootCollapse,
 }
 
-fn change_between(before: &Shape, after: &Shape) -> Option<Change> {
+impl Change {
+    /// What all trees with inner nodes go through.
+    pub const OF_TREES: &'static [Self] = &[
+        Self::Consolidation,
+        Self::LeafSplit,
+        Self::InnerSplit,
+        Self::RootSplit,
+        Self::LeafMerge,
+        Self::InnerMerge,
+        Self::RootCollapse,
+    ];
+
+    /// The name of its scenario, and the operations that bring it about.
+    fn scenario(self) -> (&'static str, fn() -> Vec<Op>) {
+        match self {
+            Self::Consolidation => ("consolidation", growth),
+            Self::LeafSplit => ("leaf-split", growth),
+            Self::InnerSplit => ("inner-split", growth),
+            Self::RootSplit => ("root-split", growth),
+            Self::LeafMerge => ("leaf-merge", shrinking),
+            Self::InnerMerge => ("inner-merge", shrinking),
+            Self::RootCollapse => ("root-collapse", shrinking),
+        }
+    }
+}
+
+fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
     use std::cmp::Ordering::{Equal, Greater, Less};
-    let inner = after.inner_nodes.cmp(&before.inner_nodes);
-    match (after.height.cmp(&before.height), inner, after.leaves.cmp(&before.leaves)) {
-        (Greater, ..) if before.height > 1 => Some(Change::RootSplit),
-        (Less, ..) if after.height > 1 => Some(Change::RootCollapse),
+    let (was, is) = (&before.stat, &after.stat);
+    let inner = is.inner_nodes.cmp(&was.inner_nodes);
+    match (is.height.cmp(&was.height), inner, is.leaves.cmp(&was.leaves)) {
+        (Greater, ..) if was.height > 1 => Some(Change::RootSplit),
+        (Less, ..) if is.height > 1 => Some(Change::RootCollapse),
         (Greater | Less, ..) => None,
         (_, Greater, _) => Some(Change::InnerSplit),
         (_, Less, _) => Some(Change::InnerMerge),
         (_, _, Greater) => Some(Change::LeafSplit),
         (_, _, Less) => Some(Change::LeafMerge),
-        (Equal, Equal, Equal) if before.nodes.iter().any(|node| !after.nodes.contains(node)) => {
+        (Equal, Equal, Equal)
+            if before.blocks.iter().any(|block| !after.blocks.contains(block)) =>
+        {
             Some(Change::Consolidation)
         }
         _ => None,
@@ -312,12 +355,12 @@ fn change_between(before: &Shape, after: &Shape) -> Option<Change> {
 fn brink<I: Indexed>(change: Change, ops: &[Op]) -> usize {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
-    let open = Open::<I, Volatile>(I::open(pool).expect("an index"));
-    let mut shape = I::shape(&open.0);
+    let open = <Map<I> as Subject>::open(pool).expect("an index");
+    let mut shape = open.shape();
     let mut found = None;
     for (index, op) in ops.iter().enumerate() {
         open.perform(op);
-        let next = I::shape(&open.0);
+        let next = open.shape();
         // The latest is taken: then there are neighbours to be disturbed.
         if change_between(&shape, &next) == Some(change) {
             found = Some(index);
@@ -453,7 +496,8 @@ fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> S
 }
 
 /// From the brink of a change, over it, and others around it.
-fn over<I: Indexed>(name: &'static str, change: Change, ops: fn() -> Vec<Op>) -> Scenario<Map<I>> {
+fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
+    let (name, ops) = change.scenario();
     Scenario::new(name, 1, move || {
         let ops = ops();
         let index = brink::<I>(change, &ops);
@@ -464,7 +508,7 @@ fn over<I: Indexed>(name: &'static str, change: Change, ops: fn() -> Vec<Op>) ->
 
 fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
     let few = || growth()[..24].to_vec();
-    vec![
+    let mut scenarios = vec![
         Scenario::new("insert", 1, move || {
             around(few(), |random| insert(random.below(64) as usize), 2)
         }),
@@ -474,13 +518,8 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         on_keys("compare-exchange", |expected, new| Operation::CompareExchange { expected, new }),
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
         Scenario::new("same-key", 1, on_same_key),
-        over("consolidation", Change::Consolidation, growth),
         Scenario::new("full-pool", 1, without_room).short_of_blocks(4),
-        over("leaf-split", Change::LeafSplit, growth),
-        over("inner-split", Change::InnerSplit, growth),
-        over("root-split", Change::RootSplit, growth),
-        over("leaf-merge", Change::LeafMerge, shrinking),
-        over("inner-merge", Change::InnerMerge, shrinking),
-        over("root-collapse", Change::RootCollapse, shrinking),
-    ]
+    ];
+    scenarios.extend(I::CHANGES.iter().map(|&change| over(change)));
+    scenarios
 }

@@ -1,10 +1,10 @@
 //! What is explored: each subject runs real code in a pool and says what its operations mean.
 //!
-//! A new index is one more [`map::Indexed`], and one line in [`crate::campaign::subjects`].
+//! A new index is an entry in [`indexes`], and one line in [`crate::campaign::subjects`].
 
 pub mod blocks;
-pub mod bztree;
 pub mod catalog;
+pub mod indexes;
 pub mod map;
 pub mod moments;
 pub mod roots;

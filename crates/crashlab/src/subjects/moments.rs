@@ -157,7 +157,7 @@ impl<I: OfMoments, D: Domain> Opened<Moments<I>> for Open<I, D> {
     }
 
     fn observe(&self) -> Result<Observed<Moments<I>>, String> {
-        match self.0.shape().leaves {
+        match self.0.shape().stat.leaves {
             1 => Ok([(ALL, self.scan(Order::Ascending)?)].into()),
             leaves => Err(format!("{leaves} leaves, and no scan need find them as at one moment")),
         }

@@ -1,19 +1,17 @@
-//! What a pool and its trees tell, as reports of the face.
+//! What a pool and its maps tell, as reports of the face.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use pando_bztree::BzTree;
 use pando_pmem::catalog::{HEADER_BYTES, MapEntry};
 use pando_pmem::layout::{CHUNK_BYTES, PARTICIPANT_COUNT};
 use pando_pmem::{Block, Domain, Pool};
+use pando_pmwcas::maps::{self, Audit, Settings, Stat};
 
-use super::pooled::value_mode;
 use crate::report::{
     AllocatorStat, CheckReport, MapStat, ParticipantStat, PoolStat, Problem, ProblemClass,
     RecoveryStat,
 };
-use crate::{Error, IndexKind};
 
 /// The figures of a pool.
 pub(super) fn pool_stat<D: Domain>(
@@ -50,31 +48,33 @@ pub(super) fn pool_stat<D: Domain>(
 }
 
 /// The figures of a map.
-pub(super) fn map_stat<D: Domain>(name: &str, tree: &BzTree<D>) -> Result<MapStat, Error> {
-    let stat = tree.stat()?;
+pub(super) fn map_stat(name: &str, kind: &'static str, settings: &Settings, stat: Stat) -> MapStat {
     let map_bytes = stat.leaf_bytes + stat.inner_bytes + stat.value_block_bytes;
     let part = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
-    Ok(MapStat {
+    MapStat {
         name: name.to_owned(),
-        kind: IndexKind::BzTree,
-        value_mode: value_mode(tree.options().value_mode),
+        kind,
+        settings: settings
+            .iter()
+            .map(|(setting, value)| (setting.name, setting.text(value)))
+            .collect(),
         height: u32::try_from(stat.height).unwrap_or(u32::MAX),
         inner_nodes: stat.inner_nodes,
         leaves: stat.leaves,
         records: stat.records,
         leaf_fill: part(stat.live_bytes, stat.leaf_bytes),
         bytes_a_record: part(map_bytes, stat.records),
-    })
+    }
 }
 
-/// The face's class of a tree's problem.
-fn class_of(class: pando_bztree::ProblemClass) -> ProblemClass {
+/// The face's class of an index's problem.
+fn class_of(class: maps::ProblemClass) -> ProblemClass {
     match class {
-        pando_bztree::ProblemClass::Block => ProblemClass::ReachableButFree,
-        pando_bztree::ProblemClass::Count => ProblemClass::Count,
-        pando_bztree::ProblemClass::Separator => ProblemClass::Separator,
-        pando_bztree::ProblemClass::Order => ProblemClass::Order,
-        pando_bztree::ProblemClass::Structure => ProblemClass::Unreadable,
+        maps::ProblemClass::Block => ProblemClass::ReachableButFree,
+        maps::ProblemClass::Count => ProblemClass::Count,
+        maps::ProblemClass::Separator => ProblemClass::Separator,
+        maps::ProblemClass::Order => ProblemClass::Order,
+        maps::ProblemClass::Structure => ProblemClass::Unreadable,
     }
 }
 
@@ -86,14 +86,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Walks a map.
-    pub(super) fn map<D: Domain>(
-        &mut self,
-        entry: &MapEntry,
-        name: &str,
-        tree: &BzTree<D>,
-    ) -> Result<(), Error> {
-        let audit = tree.audit()?;
+    /// Adds what the walk of a map has found.
+    pub(super) fn map(&mut self, entry: &MapEntry, name: &str, audit: Audit) {
         self.report.maps += 1;
         self.report.records += audit.stat.records;
         self.report.nodes += audit.stat.leaves + audit.stat.inner_nodes;
@@ -103,7 +97,6 @@ impl Check {
         }
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
         self.reached.extend(audit.blocks);
-        Ok(())
     }
 
     /// A slot of the catalog leads to something that is no map.

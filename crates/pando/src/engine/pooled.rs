@@ -5,21 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pando_bztree::BzTree;
 use pando_index::RangeIndex;
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::counting::Counting;
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
-use pando_pmwcas::{MapError, Pmwcas, Recovered};
+use pando_pmwcas::maps::{MapError, Settings};
+use pando_pmwcas::{Pmwcas, Recovered};
 
+use super::kinds::{kind_called, kind_of};
 use super::{Engine, audit};
 use crate::report::{CheckReport, MapInfo, PoolStat, RecoveryStat};
-use crate::{DomainChoice, Error, IndexKind, MapOptions, PoolOptions, ValueMode};
-
-/// The number of a BzTree in the catalog.
-const KIND_BZTREE: u64 = 1;
+use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
 /// Creates a pool in a new file.
 pub(super) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
@@ -138,6 +136,10 @@ impl<D: Domain> Pooled<D> {
         self.pmwcas.pool().pin().map_err(pool_error)
     }
 
+    fn entries(&self) -> Result<Vec<MapEntry>, Error> {
+        Ok(self.pmwcas.maps(&self.pin()?))
+    }
+
     /// The map `name`, which the caller knows to be there.
     fn entry(&self, guard: &Guard<'_, D>, name: &str) -> Result<(MapEntry, MapHeader), Error> {
         let found = self.pmwcas.find_map(guard, name).and_then(|entry| {
@@ -146,11 +148,6 @@ impl<D: Domain> Pooled<D> {
         });
         found.ok_or_else(|| Error::MapNotFound { name: name.to_owned(), present: Vec::new() })
     }
-
-    fn tree(&self, entry: &MapEntry, header: &MapHeader) -> Result<BzTree<D>, Error> {
-        let options = tree_options(header)?;
-        Ok(BzTree::open(Arc::clone(&self.pmwcas), entry.root_off(), options))
-    }
 }
 
 impl<D: Domain> Engine for Pooled<D> {
@@ -158,76 +155,50 @@ impl<D: Domain> Engine for Pooled<D> {
         MAX_NAME_BYTES
     }
 
-    fn map_options(&self, name: &str) -> Result<Option<MapOptions>, Error> {
+    fn map_settings(&self, name: &str) -> Result<Option<(&'static str, Settings)>, Error> {
         let guard = self.pin()?;
         let entry = self.pmwcas.find_map(&guard, name);
         let Some(header) = entry.and_then(|entry| entry.header) else { return Ok(None) };
-        let found = tree_options(&header)?;
-        Ok(Some(MapOptions {
-            kind: Some(IndexKind::BzTree),
-            leaf_bytes: Some(found.leaf_bytes),
-            inner_bytes: Some(found.inner_bytes),
-            free_bytes: Some(found.free_bytes),
-            merge_bytes: Some(found.merge_bytes),
-            inline_bytes: Some(found.inline_bytes),
-            value_mode: Some(value_mode(found.value_mode)),
-        }))
+        let kind = kind_of::<D>(&header)?;
+        let settings = Settings::decode(kind.settings(), header.options).map_err(storage)?;
+        Ok(Some((kind.name(), settings)))
     }
 
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
-        let default = pando_bztree::Options::default();
-        let options = pando_bztree::Options {
-            leaf_bytes: options.leaf_bytes.unwrap_or(default.leaf_bytes),
-            inner_bytes: options.inner_bytes.unwrap_or(default.inner_bytes),
-            free_bytes: options.free_bytes.unwrap_or(default.free_bytes),
-            merge_bytes: options.merge_bytes.unwrap_or(default.merge_bytes),
-            inline_bytes: options.inline_bytes.unwrap_or(default.inline_bytes),
-            value_mode: match options.value_mode {
-                Some(ValueMode::Inline) => pando_bztree::ValueMode::Inline,
-                Some(ValueMode::Pointer) => pando_bztree::ValueMode::Pointer,
-                None => default.value_mode,
-            },
-        };
-        let options = options.check().map_err(|error| Error::Option {
-            option: error.option,
-            found: error.found.to_string(),
-            allowed: error.allowed,
-        })?;
-        let header =
-            MapHeader { name: name.to_owned(), kind: KIND_BZTREE, options: options.encode() };
-        let guard = self.pin()?;
-        let first_leaf = || BzTree::first_leaf(&self.pmwcas, &guard, &options);
-        self.pmwcas.find_or_create_map(&guard, &header, &first_leaf).map_err(map_error)?;
-        Ok(())
+        let kind = kind_called::<D>(options.kind.as_deref())?;
+        let settings = options.applied_to(Settings::new(kind.settings()))?;
+        kind.create(&self.pmwcas, name, &settings).map_err(map_error)
     }
 
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
-        let guard = self.pin()?;
-        let (entry, header) = self.entry(&guard, name)?;
-        Ok(Arc::new(self.tree(&entry, &header)?))
+        let (entry, header) = self.entry(&self.pin()?, name)?;
+        kind_of(&header)?.open(&self.pmwcas, &entry).map_err(map_error)
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
-        let guard = self.pin()?;
-        let headers = self.pmwcas.maps(&guard).into_iter().filter_map(|entry| entry.header);
-        Ok(headers.map(|header| MapInfo { name: header.name, kind: IndexKind::BzTree }).collect())
+        let headers = self.entries()?.into_iter().filter_map(|entry| entry.header);
+        let info = |header: MapHeader| MapInfo {
+            kind: kind_of::<D>(&header)
+                .map_or_else(|_| format!("kind {}", header.kind), |kind| kind.name().to_owned()),
+            name: header.name,
+        };
+        Ok(headers.map(info).collect())
     }
 
     fn drop_map(&self, name: &str) -> Result<(), Error> {
-        let guard = self.pin()?;
-        let (entry, header) = self.entry(&guard, name)?;
-        drop(guard);
-        Ok(self.tree(&entry, &header)?.drop_map(&entry)?)
+        let (entry, header) = self.entry(&self.pin()?, name)?;
+        kind_of(&header)?.drop_map(&self.pmwcas, &entry)
     }
 
     fn stat(&self) -> Result<PoolStat, Error> {
-        let guard = self.pin()?;
-        let entries = self.pmwcas.maps(&guard);
-        drop(guard);
         let mut maps = Vec::new();
-        for entry in &entries {
+        for entry in self.entries()? {
             if let Some(header) = &entry.header {
-                maps.push(audit::map_stat(&header.name, &self.tree(entry, header)?)?);
+                let kind = kind_of(header)?;
+                let audit = kind.audit(&self.pmwcas, &entry)?;
+                let settings =
+                    Settings::decode(kind.settings(), header.options).map_err(storage)?;
+                maps.push(audit::map_stat(&header.name, kind.name(), &settings, audit.stat));
             }
         }
         maps.sort_by(|left, right| left.name.cmp(&right.name));
@@ -236,14 +207,14 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn check(&self) -> Result<CheckReport, Error> {
-        let guard = self.pin()?;
-        let entries = self.pmwcas.maps(&guard);
-        drop(guard);
         let mut check = audit::Check::default();
-        for entry in &entries {
+        for entry in self.entries()? {
             match &entry.header {
-                Some(header) => check.map(entry, &header.name, &self.tree(entry, header)?)?,
-                None => check.damaged_map(entry),
+                Some(header) => {
+                    let audit = kind_of(header)?.audit(&self.pmwcas, &entry)?;
+                    check.map(&entry, &header.name, audit);
+                }
+                None => check.damaged_map(&entry),
             }
         }
         Ok(check.finish(self.pmwcas.pool()))
@@ -255,25 +226,6 @@ impl<D: Domain> Engine for Pooled<D> {
             Some(pmwcas) => pando_pmem::Pool::close(pmwcas.into_pool()).map_err(pool_error),
             None => Ok(()),
         }
-    }
-}
-
-fn tree_options(header: &MapHeader) -> Result<pando_bztree::Options, Error> {
-    if header.kind != KIND_BZTREE {
-        let (name, kind) = (&header.name, header.kind);
-        let message = format!(
-            "the map {name:?} is of kind {kind}, which this version does not know; use a newer one"
-        );
-        return Err(Error::Storage(message.into()));
-    }
-    pando_bztree::Options::decode(header.options).map_err(storage)
-}
-
-/// How the face calls a mode of the tree.
-pub(super) fn value_mode(mode: pando_bztree::ValueMode) -> ValueMode {
-    match mode {
-        pando_bztree::ValueMode::Inline => ValueMode::Inline,
-        pando_bztree::ValueMode::Pointer => ValueMode::Pointer,
     }
 }
 
@@ -291,14 +243,15 @@ fn pool_error(error: pando_pmem::Error) -> Error {
         }
         Pool::Io { path, action, source } => Error::Io { action, path, source },
         Pool::BadOption { option, found, allowed } => {
-            Error::Option { option, found: found.to_string(), allowed }
+            Error::Option { option: option.to_owned(), found: found.to_string(), allowed }
         }
         other => storage(other),
     }
 }
 
-fn map_error(error: MapError) -> Error {
+pub(super) fn map_error(error: MapError) -> Error {
     match error {
+        MapError::Setting(refused) => refused.into(),
         MapError::BadName { found } => Error::MapName { name: found, max_bytes: MAX_NAME_BYTES },
         other => storage(other),
     }

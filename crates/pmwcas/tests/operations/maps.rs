@@ -3,7 +3,8 @@
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Domain, Process};
-use pando_pmwcas::{MapError, Pmwcas};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::MapError;
 
 use crate::common::{active, crash, create, folder, in_memory, open, room, stamped};
 
@@ -23,7 +24,7 @@ fn drop_it<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) -> Result<(), MapError> {
     let guard = pmwcas.pool().pin().unwrap();
     let entry = pmwcas.find_map(&guard, name).unwrap();
     let root = pmwcas.read(&guard, entry.root_off());
-    pmwcas.drop_map(&guard, &entry, root, (root + SEAL, 0, 1))
+    pmwcas.drop_map(&guard, &entry, root, Some((root + SEAL, 0, 1)))
 }
 
 /// Each map has its header and its root, and nothing else is allocated.

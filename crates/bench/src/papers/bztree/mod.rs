@@ -100,7 +100,10 @@ pub struct Grid<'run> {
 
 /// How a run of `settings` builds trees with `options`.
 pub fn build_with(settings: &Settings, options: Options) -> BuildOptions {
-    BuildOptions { tree: options, ..settings.build.clone() }
+    BuildOptions {
+        settings: Some(options.settings().expect("options in range")),
+        ..settings.build.clone()
+    }
 }
 
 /// A side by name, with room for the records of `plan`.

@@ -7,6 +7,7 @@
 use pando_pmem::catalog::{HEADER_BYTES, MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Reservation, layout};
 
+use super::BadSetting;
 use crate::error::Error;
 use crate::finalize::Policy;
 use crate::pmwcas::Pmwcas;
@@ -27,6 +28,25 @@ pub enum MapError {
     /// The map was changed or dropped while it was to be dropped.
     #[error("the map changed while it was being dropped; try again")]
     Busy,
+    /// The catalog names a map whose header is damaged.
+    #[error("the header of the map at {off:#x} is damaged; `check` says what else is")]
+    Damaged {
+        /// Offset of the header.
+        off: u64,
+    },
+    /// The map is of another kind than the one it was to be opened as.
+    #[error("the map {name:?} is of kind {found}, not {expected}; open it as what it is")]
+    OtherKind {
+        /// The map's name.
+        name: String,
+        /// The number of its kind.
+        found: u64,
+        /// The number of the kind that was asked for.
+        expected: u64,
+    },
+    /// A setting has a value that it cannot have.
+    #[error(transparent)]
+    Setting(#[from] BadSetting),
     /// The operation could not be carried out.
     #[error(transparent)]
     Pmwcas(#[from] Error),
@@ -86,20 +106,23 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// Drops an empty map: its slot, its header, and the block `root` that its entry word names.
-    /// `seal` is a word that keeps writers out, from and to what.
+    /// `seal` is a word that keeps writers out, from and to what, if taking the block out of the entry
+    /// word does not.
     pub fn drop_map(
         &self,
         guard: &Guard<'_, D>,
         entry: &MapEntry,
         root: u64,
-        seal: (u64, u64, u64),
+        seal: Option<(u64, u64, u64)>,
     ) -> Result<(), MapError> {
         let version_off = self.pool().catalog_version_off();
         let version = self.read(guard, version_off);
         let mut operation = self.allocate(guard)?;
         operation.reserve_entry(entry.slot_off, entry.header_off, Policy::FreeOldOnSuccess)?;
         operation.reserve_entry(entry.root_off(), root, Policy::FreeOldOnSuccess)?;
-        operation.add_word(seal.0, seal.1, seal.2)?;
+        if let Some((off, open, closed)) = seal {
+            operation.add_word(off, open, closed)?;
+        }
         operation.add_word(version_off, version, version + 1)?;
         if operation.execute() { Ok(()) } else { Err(MapError::Busy) }
     }

@@ -1,0 +1,150 @@
+//! Our indexes by name: what is measured of each. A new one is one line in [`OURS`].
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use pando_bztree::BzTrees;
+use pando_index::RangeIndex;
+use pando_pmem::counting::Counting;
+use pando_pmem::emulated::{Emulated, set_delays};
+use pando_pmem::{Adr, Eadr, Process, Volatile};
+use pando_pmwcas::Recovered;
+#[cfg(feature = "sorted-array")]
+use pando_sorted_array::SortedArrays;
+
+use super::stored::Stored;
+use super::{BuildError, BuildOptions, Durability, SideEntry, any_shape, boxed};
+
+/// An index, or why it could not be built.
+pub type Built = Result<Arc<dyn RangeIndex>, BuildError>;
+
+/// What is measured of an index.
+pub struct Ours {
+    /// Its name; those of its sides begin with it.
+    pub name: &'static str,
+    /// It in each domain.
+    pub sides: &'static [SideEntry],
+    /// It in the counting domain, empty, on anonymous memory.
+    pub counting: fn(&BuildOptions) -> Built,
+    /// It in a new pool at a path, in the domain `process`.
+    pub create: fn(&Path, &BuildOptions) -> Built,
+    /// It in the pool at a path, in the domain `process`.
+    pub open: fn(&Path) -> Result<Reopened, BuildError>,
+}
+
+impl fmt::Debug for Ours {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+/// An index that was opened.
+pub struct Reopened {
+    /// The index.
+    pub index: Arc<dyn RangeIndex>,
+    /// Whether its pool had been closed in order.
+    pub was_clean: bool,
+    /// What recovery found.
+    pub recovered: Recovered,
+}
+
+macro_rules! ours {
+    ($kind:ty, $name:literal, $title:literal) => {
+        Ours {
+            name: $name,
+            sides: &[
+                SideEntry {
+                    name: $name,
+                    what: concat!($title, ", domain volatile, on anonymous memory"),
+                    durability: Durability::None,
+                    settings: "default options",
+                    limits: any_shape,
+                    can_descend: true,
+                    build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(options)?),
+                },
+                SideEntry {
+                    name: concat!($name, ":volatile-file"),
+                    what: concat!($title, ", domain volatile, in a file of --pool-dir"),
+                    durability: Durability::None,
+                    settings: "default options; what :process costs more than it, durability costs",
+                    limits: any_shape,
+                    can_descend: true,
+                    build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(options)?),
+                },
+                SideEntry {
+                    name: concat!($name, ":process"),
+                    what: concat!($title, ", domain process, in a pool file of --pool-dir"),
+                    durability: Durability::ProcessCrash,
+                    settings: "default options",
+                    limits: any_shape,
+                    can_descend: true,
+                    build: |_, options| boxed(Stored::<$kind, Process>::in_file(options)?),
+                },
+                SideEntry {
+                    name: concat!($name, ":eadr"),
+                    what: concat!($title, ", domain eadr, in a pool file of --pool-dir"),
+                    durability: Durability::PowerLoss,
+                    settings: "default options; on ordinary memory it survives a process crash only",
+                    limits: any_shape,
+                    can_descend: true,
+                    build: |_, options| boxed(Stored::<$kind, Eadr>::in_file(options)?),
+                },
+                SideEntry {
+                    name: concat!($name, ":adr"),
+                    what: concat!($title, ", domain adr, in a pool file of --pool-dir"),
+                    durability: Durability::PowerLoss,
+                    settings: "default options; on ordinary memory it survives a process crash only",
+                    limits: any_shape,
+                    can_descend: true,
+                    build: |_, options| boxed(Stored::<$kind, Adr>::in_file(options)?),
+                },
+                SideEntry {
+                    name: concat!($name, ":slow"),
+                    what: concat!(
+                        $title,
+                        ", as :adr on an emulated slower medium (--write-back-ns, --read-line-ns)"
+                    ),
+                    durability: Durability::PowerLoss,
+                    settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached; on ordinary memory it survives a process crash only",
+                    limits: any_shape,
+                    can_descend: true,
+                    build: |_, options| {
+                        set_delays(options.delays)?;
+                        boxed(Stored::<$kind, Emulated>::in_file(options)?)
+                    },
+                },
+            ],
+            counting: |options| Ok(Arc::new(Stored::<$kind, Counting>::anonymous(options)?.index)),
+            create: |path, options| {
+                Ok(Arc::new(Stored::<$kind, Process>::create(path, options)?.index))
+            },
+            open: |path| {
+                let Stored { index, pmwcas, .. } = Stored::<$kind, Process>::open(path)?;
+                Ok(Reopened {
+                    index: Arc::new(index),
+                    was_clean: pmwcas.pool().was_clean(),
+                    recovered: pmwcas.recovered(),
+                })
+            },
+        }
+    };
+}
+
+/// Every index of ours.
+pub const OURS: &[Ours] = &[
+    ours!(BzTrees, "bztree", "BzTree"),
+    #[cfg(feature = "sorted-array")]
+    ours!(SortedArrays, "sorted-array", "the example of an index"),
+];
+
+/// What the names of sides end with whose medium is emulated.
+pub const EMULATED: &str = ":slow";
+
+/// The index of ours called `name`.
+pub fn ours_called(name: &str) -> Result<&'static Ours, String> {
+    OURS.iter().find(|ours| ours.name == name).ok_or_else(|| {
+        let names: Vec<_> = OURS.iter().map(|ours| ours.name).collect();
+        format!("there is no index {name:?} of ours; expected one of {}", names.join(", "))
+    })
+}

@@ -1,0 +1,58 @@
+//! The BzTree as a kind of index that pools hold.
+
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::catalog::MapEntry;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
+
+use crate::options::{self, Options, SETTINGS};
+use crate::tree::BzTree;
+
+/// BzTrees.
+#[derive(Clone, Copy, Debug)]
+pub enum BzTrees {}
+
+impl IndexKind for BzTrees {
+    const NUMBER: u64 = 1;
+    const NAME: &'static str = "bztree";
+    const WHAT: &'static str = "BzTree, a latch-free B+-tree on PMwCAS";
+    const SETTINGS: &'static [Setting] = &SETTINGS;
+
+    type Index<D: Domain> = BzTree<D>;
+
+    fn check(settings: &Settings) -> Result<(), BadSetting> {
+        options::check(settings)
+    }
+
+    fn first_block<'guard, 'pool, D: Domain>(
+        pmwcas: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        settings: &Settings,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        BzTree::first_leaf(pmwcas, guard, &Options::from(settings))
+    }
+
+    fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> BzTree<D> {
+        BzTree::open(pmwcas, root_off, Options::from(settings))
+    }
+
+    fn audit<D: Domain>(tree: &BzTree<D>) -> Result<Audit, Error> {
+        tree.audit()
+    }
+
+    fn drop_map<D: Domain>(tree: &BzTree<D>, entry: &MapEntry) -> Result<(), Error> {
+        tree.drop_map(entry)
+    }
+
+    #[inline(always)]
+    fn read_with<D: Domain, R>(
+        tree: &BzTree<D>,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        tree.read_with(key, visit)
+    }
+}

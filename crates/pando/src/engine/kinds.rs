@@ -1,0 +1,159 @@
+//! The kinds of index that a map can be, and what is done with a map of any of them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use pando_bztree::BzTrees;
+use pando_index::RangeIndex;
+use pando_pmem::catalog::{MapEntry, MapHeader};
+use pando_pmem::{Domain, Volatile};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
+#[cfg(feature = "sorted-array")]
+use pando_sorted_array::SortedArrays;
+
+use crate::Error;
+
+/// A kind of index, in pools of domain `D`.
+pub(super) trait Kind<D: Domain> {
+    /// Its number in the catalog.
+    fn number(&self) -> u64;
+
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in a line.
+    fn what(&self) -> &'static str;
+
+    /// What a user may set of it.
+    fn settings(&self) -> &'static [Setting];
+
+    /// Creates the map `name`, unless there is one of that name.
+    fn create(
+        &self,
+        pmwcas: &Arc<Pmwcas<D>>,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<(), MapError>;
+
+    /// The index of a map.
+    fn open(
+        &self,
+        pmwcas: &Arc<Pmwcas<D>>,
+        entry: &MapEntry,
+    ) -> Result<Arc<dyn RangeIndex>, MapError>;
+
+    /// Walks a map.
+    fn audit(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<Audit, Error>;
+
+    /// Drops a map.
+    fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error>;
+}
+
+/// Every kind; the first is the default. A new index is one line here (and a dependency).
+pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
+    &[
+        &Of::<BzTrees>(PhantomData),
+        #[cfg(feature = "sorted-array")]
+        &Of::<SortedArrays>(PhantomData),
+    ]
+}
+
+/// What the kinds are called, which does not depend on the domain.
+pub(crate) fn described() -> impl Iterator<Item = (&'static str, &'static str, &'static [Setting])>
+{
+    kinds::<Volatile>().iter().map(|kind| (kind.name(), kind.what(), kind.settings()))
+}
+
+/// The kind called `name`; the default one if it is not named.
+pub(super) fn kind_called<D: Domain>(name: Option<&str>) -> Result<&'static dyn Kind<D>, Error> {
+    let all = kinds::<D>();
+    let named = |kind: &&&dyn Kind<D>| name.is_none_or(|name| kind.name() == name);
+    all.iter().find(named).copied().ok_or_else(|| Error::Option {
+        option: "kind".to_owned(),
+        found: name.unwrap_or_default().to_owned(),
+        allowed: all.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or "),
+    })
+}
+
+/// The kind of the map that `header` is of.
+pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind<D>, Error> {
+    let known = kinds::<D>().iter().find(|kind| kind.number() == header.kind);
+    known.copied().ok_or_else(|| {
+        let MapHeader { name, kind, .. } = header;
+        let message = format!(
+            "the map {name:?} is of kind {kind}, which this version does not know; use a newer one"
+        );
+        Error::Storage(message.into())
+    })
+}
+
+struct Of<K>(PhantomData<K>);
+
+impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
+    fn number(&self) -> u64 {
+        K::NUMBER
+    }
+
+    fn name(&self) -> &'static str {
+        K::NAME
+    }
+
+    fn what(&self) -> &'static str {
+        K::WHAT
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        K::SETTINGS
+    }
+
+    fn create(
+        &self,
+        pmwcas: &Arc<Pmwcas<D>>,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<(), MapError> {
+        pmwcas.find_or_create_index::<K>(name, settings).map(drop)
+    }
+
+    fn open(
+        &self,
+        pmwcas: &Arc<Pmwcas<D>>,
+        entry: &MapEntry,
+    ) -> Result<Arc<dyn RangeIndex>, MapError> {
+        Ok(Arc::new(pmwcas.open_entry::<K>(entry)?))
+    }
+
+    fn audit(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<Audit, Error> {
+        let index = pmwcas.open_entry::<K>(entry).map_err(super::pooled::map_error)?;
+        Ok(K::audit(&index)?)
+    }
+
+    fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error> {
+        let index = pmwcas.open_entry::<K>(entry).map_err(super::pooled::map_error)?;
+        Ok(K::drop_map(&index, entry)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart_by_name_and_by_number() {
+        let all = kinds::<Volatile>();
+        let names: BTreeSet<_> = all.iter().map(|kind| kind.name()).collect();
+        let numbers: BTreeSet<_> = all.iter().map(|kind| kind.number()).collect();
+        assert_eq!((names.len(), numbers.len()), (all.len(), all.len()));
+    }
+
+    #[test]
+    fn a_kind_that_is_not_known_is_refused_with_those_that_are() {
+        let refused = kind_called::<Volatile>(Some("oak")).err().expect("refused");
+        assert!(refused.to_string().contains("bztree"), "{refused}");
+        let header = MapHeader { name: "new".into(), kind: 999, options: [0; 4] };
+        assert!(kind_of::<Volatile>(&header).is_err());
+    }
+}

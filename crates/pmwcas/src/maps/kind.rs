@@ -1,0 +1,117 @@
+//! A kind of index, as all who hold maps of any kind see it.
+
+use std::sync::Arc;
+
+use pando_index::{Error, RangeIndex};
+use pando_pmem::catalog::{MapEntry, MapHeader};
+use pando_pmem::{Domain, Guard, Reservation};
+
+use super::catalog::MapError;
+use super::{Audit, BadSetting, Setting, Settings};
+use crate::pmwcas::Pmwcas;
+
+/// A kind of index that a pool can hold as a named map.
+///
+/// An index says here all that the layers above need: they hold, open, check, measure and explore
+/// every kind through this. It owns blocks of the pool and nothing else, all reached from the map's
+/// entry word. Guides: `docs/adding-an-index.md`.
+pub trait IndexKind: Sized + 'static {
+    /// The kind's number in the catalog of every pool; given once, for ever.
+    const NUMBER: u64;
+    /// Its name, as commands and options take it.
+    const NAME: &'static str;
+    /// What it is, in a line.
+    const WHAT: &'static str;
+    /// What a user may set of it.
+    const SETTINGS: &'static [Setting];
+
+    /// The index in a pool of domain `D`.
+    type Index<D: Domain>: RangeIndex + 'static;
+
+    /// Whether `settings`, each of which is in its own range, go together.
+    fn check(settings: &Settings) -> Result<(), BadSetting> {
+        let _ = settings;
+        Ok(())
+    }
+
+    /// The block with which a new map begins, written and flushed; its offset becomes the value of
+    /// the map's entry word together with the map's name.
+    fn first_block<'guard, 'pool, D: Domain>(
+        pmwcas: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        settings: &Settings,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>>;
+
+    /// The index whose entry word is at `root_off`. Does no work that grows with the records.
+    fn open<D: Domain>(
+        pmwcas: Arc<Pmwcas<D>>,
+        root_off: u64,
+        settings: &Settings,
+    ) -> Self::Index<D>;
+
+    /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Believes
+    /// nothing that a block says before it was found to lie in the block.
+    fn audit<D: Domain>(index: &Self::Index<D>) -> Result<Audit, Error>;
+
+    /// Removes all records and then the map `entry`, which is the index's, from the catalog, by
+    /// [`Pmwcas::drop_map`]. No other handle writes meanwhile. When it returns, the map is gone
+    /// durably; a crash before leaves it, with fewer records.
+    fn drop_map<D: Domain>(index: &Self::Index<D>, entry: &MapEntry) -> Result<(), Error>;
+
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. An
+    /// index that can does it without a virtual call.
+    #[inline]
+    fn read_with<D: Domain, R>(
+        index: &Self::Index<D>,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let (mut visit, mut answer) = (Some(visit), None);
+        index.read(key, &mut |value| answer = visit.take().map(|visit| visit(value)))?;
+        Ok(answer)
+    }
+}
+
+impl<D: Domain> Pmwcas<D> {
+    /// The map `name` of the kind `K`; created with `settings` if there is none of that name.
+    pub fn find_or_create_index<K: IndexKind>(
+        self: &Arc<Self>,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<K::Index<D>, MapError> {
+        K::check(settings)?;
+        let guard = self.pool().pin()?;
+        let header =
+            MapHeader { name: name.to_owned(), kind: K::NUMBER, options: settings.encode() };
+        let first_block = || K::first_block(self, &guard, settings);
+        let entry = self.find_or_create_map(&guard, &header, &first_block)?;
+        self.open_entry::<K>(&entry)
+    }
+
+    /// The map `name` of the kind `K`; `None` if there is none of that name.
+    pub fn find_index<K: IndexKind>(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> Result<Option<K::Index<D>>, MapError> {
+        let guard = self.pool().pin()?;
+        self.find_map(&guard, name).map(|entry| self.open_entry::<K>(&entry)).transpose()
+    }
+
+    /// The index of `entry`, as it was created.
+    pub fn open_entry<K: IndexKind>(
+        self: &Arc<Self>,
+        entry: &MapEntry,
+    ) -> Result<K::Index<D>, MapError> {
+        let header = entry.header.as_ref().ok_or(MapError::Damaged { off: entry.header_off })?;
+        if header.kind != K::NUMBER {
+            return Err(MapError::OtherKind {
+                name: header.name.clone(),
+                found: header.kind,
+                expected: K::NUMBER,
+            });
+        }
+        let settings = Settings::decode(K::SETTINGS, header.options)?;
+        K::check(&settings)?;
+        Ok(K::open(Arc::clone(self), entry.root_off(), &settings))
+    }
+}

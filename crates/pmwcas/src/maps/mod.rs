@@ -1,0 +1,17 @@
+//! Named maps: what an index is to be so that a pool can hold it under a name.
+//!
+//! * `kind.rs`: [`IndexKind`], what an index says of itself: its number and name, how it begins, is
+//!   opened, looked at and dropped. All that is done with maps in general is done through it.
+//! * `settings.rs`: what a user may set of a map, as a table that drives checking, storing and help.
+//! * `audit.rs`: what an index tells to `check` and `stat`.
+//! * `catalog.rs`: changes of the pool's catalog, each one PMwCAS.
+
+mod audit;
+mod catalog;
+mod kind;
+mod settings;
+
+pub use audit::{Audit, Problem, ProblemClass, Stat};
+pub use catalog::MapError;
+pub use kind::IndexKind;
+pub use settings::{Allowed, BadSetting, MAX_SETTINGS, Setting, Settings};

@@ -1,0 +1,167 @@
+//! The operations.
+
+use std::sync::Arc;
+
+use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_pmem::{Domain, Guard};
+use pando_pmwcas::{Pmwcas, Policy};
+
+use crate::array::{Array, MAX_ARRAY_BYTES};
+use crate::cursor::ArrayCursor;
+
+const LIMITS: Limits = Limits { max_key_bytes: 255, max_value_bytes: 32 << 20 };
+
+/// A sorted array in a pool.
+#[derive(Debug)]
+pub struct SortedArray<D: Domain> {
+    pub(crate) pmwcas: Arc<Pmwcas<D>>,
+    pub(crate) root_off: u64,
+}
+
+/// The array would become too long.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the array would take {found_bytes} bytes, and takes at most {MAX_ARRAY_BYTES}; use another \
+     kind of index, such as bztree"
+)]
+struct ArrayTooLong {
+    found_bytes: u64,
+}
+
+pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Storage(Box::new(error))
+}
+
+/// What a write makes of the value that it finds: another value, or none.
+type Change<'new> = Option<&'new [u8]>;
+
+impl<D: Domain> SortedArray<D> {
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        self.pmwcas.pool().pin().map_err(storage)
+    }
+
+    /// The array at this moment.
+    pub(crate) fn array<'guard>(&self, guard: &'guard Guard<'_, D>) -> (u64, Array<'guard, D>) {
+        let off = self.pmwcas.read(guard, self.root_off);
+        (off, Array::at(guard, off))
+    }
+
+    /// Changes the value of `key` to what `decide` makes of it, unless that refuses; returns whether
+    /// the key was there.
+    fn write<'new>(
+        &self,
+        key: &[u8],
+        decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
+    ) -> Result<bool, Error> {
+        check_key(key)?;
+        loop {
+            let guard = self.pin()?;
+            let (old, array) = self.array(&guard);
+            let block = array.copy();
+            let mut records =
+                Array::<D>::decode(&block).map_err(|what| Error::Storage(what.into()))?;
+            let found = records.binary_search_by(|(other, _)| (*other).cmp(key));
+            let change = decide(found.ok().map(|place| records[place].1))?;
+            match (found, change) {
+                (Ok(place), Some(value)) => records[place].1 = value,
+                (Ok(place), None) => drop(records.remove(place)),
+                (Err(place), Some(value)) => records.insert(place, (key, value)),
+                (Err(_), None) => return Ok(false),
+            }
+            if self.replace(&guard, old, &crate::array::encode(&records))? {
+                return Ok(found.is_ok());
+            }
+        }
+    }
+
+    /// Replaces the array at `old` by `content`; fails if another write has done so.
+    fn replace(&self, guard: &Guard<'_, D>, old: u64, content: &[u8]) -> Result<bool, Error> {
+        let bytes = content.len() as u64;
+        if bytes > MAX_ARRAY_BYTES {
+            return Err(storage(ArrayTooLong { found_bytes: bytes }));
+        }
+        let mut block = guard.reserve(bytes).map_err(storage)?;
+        block.write(0, content);
+        block.flush(0, bytes);
+        let mut operation = self.pmwcas.allocate(guard).map_err(storage)?;
+        let root = operation.reserve_entry(self.root_off, old, Policy::FreeOne).map_err(storage)?;
+        operation.activate(root, block);
+        Ok(operation.execute())
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), Error> {
+    if key.len() <= LIMITS.max_key_bytes {
+        return Ok(());
+    }
+    Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: LIMITS.max_key_bytes })
+}
+
+fn check_value(value: &[u8]) -> Result<(), Error> {
+    if value.len() <= LIMITS.max_value_bytes {
+        return Ok(());
+    }
+    Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: LIMITS.max_value_bytes })
+}
+
+impl<D: Domain> RangeIndex for SortedArray<D> {
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        check_value(value)?;
+        let decide = |found: Option<&[u8]>| match found {
+            Some(_) => Err(Error::KeyExists),
+            None => Ok(Some(value)),
+        };
+        self.write(key, decide).map(drop)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        check_value(value)?;
+        let decide = |found: Option<&[u8]>| found.map(|_| Some(value)).ok_or(Error::KeyNotFound);
+        self.write(key, decide).map(drop)
+    }
+
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
+        check_value(value)?;
+        let was_there = self.write(key, |_| Ok(Some(value)))?;
+        Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
+    }
+
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
+        check_key(key)?;
+        let guard = self.pin()?;
+        let (_, array) = self.array(&guard);
+        let found = array.find(key).map(|place| visit(&array.value(place)));
+        Ok(found.is_ok())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        self.write(key, |_| Ok(None))
+    }
+
+    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
+        check_value(new)?;
+        let decide = |found: Option<&[u8]>| match found {
+            None => Err(Error::KeyNotFound),
+            Some(value) if value != expected => Err(Error::ValueMismatch),
+            Some(_) => Ok(Some(new)),
+        };
+        self.write(key, decide).map(drop)
+    }
+
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>, Error> {
+        Ok(Box::new(ArrayCursor::new(self, range, order)))
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        let guard = self.pin()?;
+        Ok(self.array(&guard).1.len)
+    }
+}

@@ -1,0 +1,63 @@
+//! The conformance suite, and the array as a map of the face.
+
+use std::sync::Arc;
+
+use pando::{MapOptions, Pool, PoolOptions};
+use pando_index::RangeIndex;
+use pando_index::conformance::Subject;
+use pando_pmem::{Adr, CreateOptions, Domain, Volatile};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{IndexKind, Settings};
+use pando_sorted_array::{SortedArray, SortedArrays};
+
+struct Planted<D: Domain>(SortedArray<D>);
+
+fn plant<D: Domain>() -> Planted<D> {
+    let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
+    let pool = pando_pmem::Pool::anonymous(&create).expect("memory");
+    let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+    let settings = Settings::new(SortedArrays::SETTINGS);
+    Planted(pmwcas.find_or_create_index::<SortedArrays>("array", &settings).expect("a map"))
+}
+
+impl<D: Domain> Subject for Planted<D> {
+    fn index(&self) -> &dyn RangeIndex {
+        &self.0
+    }
+
+    fn check(&self) {
+        assert_eq!(SortedArrays::audit(&self.0).expect("audits").problems, []);
+    }
+}
+
+mod volatile {
+    use super::*;
+    pando_index::conformance_suite!(plant::<Volatile>);
+}
+
+mod adr {
+    use super::*;
+    pando_index::conformance_suite!(plant::<Adr>);
+}
+
+#[test]
+fn the_face_opens_checks_and_drops_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
+    let map = pool.map_with("small", &MapOptions::new().kind("sorted-array")).unwrap();
+    map.insert(b"ash", b"1").unwrap();
+    map.insert(b"oak", b"2").unwrap();
+    drop(map);
+    pool.close().unwrap();
+
+    let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
+    assert_eq!(pool.map("small").unwrap().get(b"oak").unwrap().as_deref(), Some(&b"2"[..]));
+    let report = pool.check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    let stat = pool.stat().unwrap();
+    assert_eq!((stat.maps[0].kind, stat.maps[0].records), ("sorted-array", 2));
+    pool.drop_map("small").unwrap();
+    let report = pool.check().unwrap();
+    assert!(report.is_sound() && report.used_blocks == 0, "{report:?}");
+}
