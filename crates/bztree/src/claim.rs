@@ -74,6 +74,14 @@ impl Leaf {
         }
     }
 
+    /// Sees to it that no crash brings back what a slot held before it was aborted.
+    pub fn secure_every_slot<D: Domain>(&self, context: Context<'_, '_, D>) {
+        if D::WRITE_BACK {
+            context.pool().flush(self.slot_off(0), self.slots() * 8);
+            D::fence();
+        }
+    }
+
     /// Closes the leaf: no record of it changes after that.
     pub fn close<D: Domain>(&self, context: Context<'_, '_, D>) -> Closing {
         let mut slot = 0;
@@ -141,12 +149,15 @@ impl Closing {
     }
 }
 
-/// Aborts the operation that reserved the slot at `off`, if it is still in progress.
+/// Aborts the operation that reserved the slot at `off`, if it is still in progress. A crash may
+/// forget that, and bring back what the operation would have made of the slot: see
+/// [`secure_every_slot`](Leaf::secure_every_slot).
 pub(crate) fn abort<D: Domain>(context: Context<'_, '_, D>, off: u64, reserved: Meta) {
     swap(context, off, reserved.0, reserved.aborted().0);
 }
 
-/// A change of a slot or a gate that nothing durable depends on; whether it took place.
+/// A change of a slot or a gate that nothing durable depends on, unless it is made durable first;
+/// whether it took place.
 #[inline]
 fn swap<D: Domain>(context: Context<'_, '_, D>, off: u64, from: u64, to: u64) -> bool {
     context.pmwcas.compare_exchange_undurable(context.guard, off, from, to).is_ok()

@@ -15,8 +15,12 @@
 //! | step | what a crash leaves |
 //! | --- | --- |
 //! | all slots in progress that may be of the key are aborted | slots that came to nothing |
-//! | the slots are made durable | the same |
+//! | all slots' lines are written back: what was aborted stays so | the same |
 //! | PMwCAS: the gate is open and stays as it is; the record's dead bit is set | the record, or not |
+//!
+//! The second step is needed for what an aborted operation has left on the medium: if that has all
+//! references of its PMwCAS, a recovery takes it for a success, and here nothing later in the leaf
+//! supersedes it.
 //!
 //! No slot can be claimed meanwhile, since none is empty, so nothing can settle for the key; and
 //! whoever copies the leaf has closed the gate before. It does not close the leaf itself, so
@@ -105,7 +109,15 @@ impl<D: Domain> BzTree<D> {
                 if !leaf.claim(context, claim.slot, reserved) {
                     continue;
                 }
-                return self.settle_in_doubt(context, leaf, &claim, probe, &[], Intent::Delete);
+                return self.settle_in_doubt(
+                    context,
+                    leaf,
+                    &claim,
+                    probe,
+                    &[],
+                    None,
+                    Intent::Delete,
+                );
             }
             leaf.secure_slots_before(context, look.next);
             if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
@@ -130,7 +142,7 @@ impl<D: Domain> BzTree<D> {
             return Ok(Attempt::Again);
         }
         let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
-        leaf.secure_all_slots(context);
+        leaf.secure_every_slot(context);
         let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
         let prepared = (|| {
             let gate = leaf.gate(context);

@@ -16,7 +16,7 @@ use crate::tree::{BzTree, storage};
 
 impl<D: Domain> BzTree<D> {
     /// Removes all records, and then the map `entry`, which is this tree's, from the catalog. No
-    /// other handle may write meanwhile. When it returns, the map is gone durably.
+    /// other handle or cursor may be used meanwhile, or afterwards. When it returns, the map is gone durably.
     pub(crate) fn drop_map(&self, entry: &MapEntry) -> Result<(), Error> {
         loop {
             self.remove_all()?;

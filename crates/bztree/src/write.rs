@@ -208,6 +208,7 @@ impl<D: Domain> BzTree<D> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
+        let mut block = None;
         loop {
             let look = leaf.look(context, probe, None);
             if look.closing.is_some() {
@@ -244,11 +245,15 @@ impl<D: Domain> BzTree<D> {
                     pointer,
                 )),
             };
+            if pointer && block.is_none() {
+                // Before the claim: what a full pool refuses is to leave no slot behind.
+                block = Some(build::value(context, value).map_err(storage)?);
+            }
             if !leaf.claim(context, claim.slot, claim.reserved) {
                 continue;
             }
             Self::write_record(context, &leaf, &claim, probe.bytes, value);
-            return self.settle(context, leaf, &claim, &look, probe, value, intent);
+            return self.settle(context, leaf, &claim, &look, probe, value, block, intent);
         }
     }
 
@@ -287,6 +292,7 @@ impl<D: Domain> BzTree<D> {
         first_look: &Look,
         probe: Probe<'_>,
         value: &[u8],
+        block: Option<Reservation<'_, '_, D>>,
         intent: Intent<'_>,
     ) -> Result<Attempt, Error> {
         let old = first_look.visible();
@@ -306,18 +312,21 @@ impl<D: Domain> BzTree<D> {
                 Err(_) => Attempt::Again,
             });
         }
-        self.settle_in_doubt(context, leaf, claim, probe, value, intent)
+        self.settle_in_doubt(context, leaf, claim, probe, value, block, intent)
     }
 
-    /// As `settle`, with earlier slots in doubt, or values in blocks of their own.
+    /// As `settle`, with earlier slots in doubt, or values in blocks of their own. `block` holds the
+    /// value, if it is to have one; after a failure another is made.
+    #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[cold]
-    pub(crate) fn settle_in_doubt(
+    pub(crate) fn settle_in_doubt<'op, 'pool>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'op, 'pool, D>,
         leaf: Leaf,
         claim: &Claim,
         probe: Probe<'_>,
         value: &[u8],
+        mut block: Option<Reservation<'op, 'pool, D>>,
         intent: Intent<'_>,
     ) -> Result<Attempt, Error> {
         let off = leaf.slot_off(claim.slot);
@@ -326,8 +335,9 @@ impl<D: Domain> BzTree<D> {
                 // Aborted, by a later operation on the key or by who closed the leaf.
                 return Ok(Attempt::Again);
             }
-            // Before the look: a slot that settles between the two is seen by the look, one that
-            // settles later fails the operation.
+            // Before the look, all of this: a slot that settles between the two is seen by the look,
+            // one that settles later fails the operation. And who deletes the key in place, which the
+            // look does not see, has aborted our slot before.
             let conflicts = Self::conflicts(context, &leaf, claim, probe);
             let look = leaf.look(context, probe, Some(claim.slot));
             let decision = Self::decide(context, &leaf, intent, &look)
@@ -357,7 +367,10 @@ impl<D: Domain> BzTree<D> {
                     return Ok(false);
                 }
                 if settled.is_pointer() {
-                    let block = build::value(context, value)?;
+                    let block = match block.take() {
+                        Some(block) => block,
+                        None => build::value(context, value)?,
+                    };
                     Self::give_value(&leaf, settled, block, &mut operation)?;
                 }
                 Ok::<_, pando_pmwcas::Error>(true)

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use common::scenario::{Answer, Op, inline, pointed, short};
 use common::watchdog::within_bounds;
 use common::{check, dump, plant, small_nodes, take_all};
+use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::{CutShort, Paused};
+use pando_pmem::testing::{Arena, CutShort, Lines, Paused, written_back};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -65,4 +66,69 @@ fn an_update_in_progress_does_not_bring_back_what_is_deleted_in_place() {
             assert!(count(delete_under::<WithWriteBack>) > 1);
         });
     }
+}
+
+/// What a power cut may leave: a line that the survivor has written back holds what it held then;
+/// every other may hold what it held when the survivor began.
+fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {
+    let cut = Arena::new(arena.bytes()).expect("memory");
+    cut.write(0, before);
+    for (line, words) in written_back {
+        for (at, &word) in (line - arena.address()..).step_by(8).zip(words) {
+            cut.set_word(at as u64, word);
+        }
+    }
+    cut
+}
+
+/// An update waits for another's slot and so has a PMwCAS of two words. If it was let fail, and its key
+/// deleted in place, no recovery may find its references on the medium and take them for a success.
+#[test]
+fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
+    const POOL_BYTES: u64 = 4 << 20;
+    let key = |number: u64| number.to_be_bytes();
+    let mut undone = 0;
+    for writes in 0.. {
+        let arena = Arena::new(POOL_BYTES).expect("memory");
+        let pool = Pool::create_in(&arena).expect("a pool");
+        let planted = Arc::new(plant::<WithWriteBack>(pool, Options::default()));
+        for number in 1..=5 {
+            planted.tree.insert(&key(number), &key(100 + number)).expect("there is room");
+        }
+        let update = |writes, value: u64| {
+            let its = planted.clone();
+            Paused::start(writes, move || its.tree.update(&key(1), &key(value)).is_ok())
+        };
+        // It has claimed its slot, and no more.
+        let first = update(3, 7);
+        assert!(!first.is_done(), "it pauses");
+        let second = update(writes, 9);
+        if second.is_done() {
+            assert!(writes > 10, "the second update met the first");
+            first.resume();
+            break;
+        }
+        let guard = planted.pool.pin().expect("a slot");
+        let taken = take_all(&guard);
+        let before = arena.read(0, POOL_BYTES as usize);
+        let (removed, lines) = written_back(|| {
+            let refused = (0..200).find_map(|_| planted.tree.update(&key(2), &key(4)).err());
+            assert!(matches!(refused, Some(Error::Storage(_))), "{refused:?}");
+            planted.tree.remove(&key(1)).expect("a remove in a full pool")
+        });
+        let is_gone = planted.tree.get(&key(1)).expect("a get").is_none();
+        assert!(removed && is_gone, "before write {writes}");
+        let cut = power_cut(&arena, &before, &lines);
+        let recovered =
+            plant::<WithWriteBack>(Pool::open_in(&cut).expect("opens"), Options::default());
+        let found = recovered.tree.get(&key(1)).expect("a get");
+        assert_eq!(found, None, "before write {writes}: the update came back behind the delete");
+        check(&recovered);
+        undone += u64::from(recovered.tree.pmwcas().recovered().rolled_back > 0);
+        drop(taken);
+        drop(guard);
+        first.resume();
+        second.resume();
+    }
+    assert!(undone > 0, "some cut fell into the second update's operation");
 }

@@ -27,8 +27,8 @@
 //! written before the unpin, and read behind the epoch, which is loaded acquire.
 //!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
-//! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. No descriptor
-//! of pando-pmwcas waits for an epoch.
+//! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. Of the descriptors
+//! of pando-pmwcas only those of operations with callbacks wait for an epoch.
 //!
 //! `crates/models/src/epoch.rs` tries each of these orderings, and each weaker one.
 
@@ -147,6 +147,14 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     #[inline(always)]
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Whether what this thread has left is still to be done.
+    #[inline]
+    pub fn has_left(&self) -> bool {
+        // Relaxed: only this thread sets it, and while it is pinned nothing that it could reach when
+        // it looked is reused.
+        self.pool.slot_left(self.slot).load(Ordering::Relaxed) != 0
     }
 
     /// Leaves work to be done before any block is reused that this thread can reach now, in place of

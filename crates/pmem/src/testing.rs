@@ -13,6 +13,8 @@ mod random;
 pub mod refusal;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 pub use crate::arena::Arena;
@@ -36,6 +38,8 @@ enum Fate {
 thread_local! {
     static FATE: Cell<Fate> = const { Cell::new(Fate::Live) };
     static WRITES: Cell<u64> = const { Cell::new(0) };
+    /// The lines that this thread has written back, and what they held then, if a test asks.
+    static WRITTEN_BACK: RefCell<Option<Lines>> = const { RefCell::new(None) };
     /// Who waits to hear that this thread has stopped.
     static WAITING: RefCell<Option<Sender<bool>>> = const { RefCell::new(None) };
     /// By what this thread, when it has stopped, is let go on.
@@ -50,7 +54,19 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
     const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
     const WRITE_BACK: bool = WRITE_BACK;
 
-    unsafe fn write_back(_address: *const u8) {}
+    unsafe fn write_back(address: *const u8) {
+        WRITTEN_BACK.with_borrow_mut(|lines| {
+            let Some(lines) = lines else { return };
+            let line = address as usize / 64 * 64;
+            let word = |index: usize| {
+                // SAFETY: the caller vouches that the address, and so its line, is mapped; words of a
+                // pool are only accessed atomically.
+                unsafe { AtomicU64::from_ptr((line + index * 8) as *mut u64) }
+                    .load(Ordering::Relaxed)
+            };
+            lines.insert(line, std::array::from_fn(word));
+        });
+    }
 
     fn fence() {
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
@@ -134,6 +150,17 @@ pub fn never_stop() {
     FATE.set(Fate::Live);
     WAITING.take();
     GO_ON.take();
+}
+
+/// Lines by their addresses, and what they hold.
+pub type Lines = BTreeMap<usize, [u64; 8]>;
+
+/// Runs `work`; returns also the lines that this thread has written back, with what they held when
+/// it last did.
+pub fn written_back<R>(work: impl FnOnce() -> R) -> (R, Lines) {
+    WRITTEN_BACK.set(Some(Lines::new()));
+    let result = work();
+    (result, WRITTEN_BACK.take().unwrap_or_default())
 }
 
 /// How many pool writes `work` makes.

@@ -108,6 +108,12 @@ impl Entries {
         sorted
     }
 
+    /// Whether all are targets, and blocks have no part in the operation.
+    #[inline(always)]
+    pub fn are_plain(&self) -> bool {
+        self.all().iter().all(|entry| entry.policy == Policy::None && entry.off != 0)
+    }
+
     /// Whether the operation's end frees blocks, or may.
     pub fn own_blocks(&self) -> bool {
         self.all().iter().any(|entry| entry.policy != Policy::None)
@@ -149,7 +155,7 @@ pub(crate) struct Content {
 impl Content {
     /// Whether the operation has targets, and nothing else to be settled: it may land.
     pub fn is_plain(&self) -> bool {
-        self.callback.is_none() && !self.entries.own_blocks() && !targets(&self.entries).is_empty()
+        self.callback.is_none() && self.entries.are_plain() && self.entries.count > 0
     }
 }
 

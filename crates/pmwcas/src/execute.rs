@@ -44,7 +44,7 @@ impl<D: Domain> Pmwcas<D> {
         entries: &Entries,
         callback: Option<usize>,
     ) -> bool {
-        let is_plain = callback.is_none() && !entries.own_blocks();
+        let is_plain = callback.is_none() && entries.are_plain();
         if is_plain
             && !D::WRITE_BACK
             && let Some(succeeded) = self.execute_at_once(guard, entries.all())
@@ -80,7 +80,8 @@ impl<D: Domain> Pmwcas<D> {
                 Direct::Interrupted => {}
             }
             // Once more, so that nobody can keep this thread from its end. In another life, since
-            // this one is over for all who know it.
+            // this one is over for all who know it. Its entries are those of this one, in the same
+            // order: a helper of this one may read them while the status still says that it failed.
             life = life.next();
         }
         self.settle_landed(guard);
@@ -121,6 +122,7 @@ impl<D: Domain> Pmwcas<D> {
             }
         }
         let free = Status::new(State::Free, life.sequence);
+        // Release, here and wherever a descriptor becomes free: with the acquire load in `claim`.
         self.status_word(life.index).store(free.encode(), Ordering::Release);
     }
 
@@ -149,7 +151,7 @@ impl<D: Domain> Pmwcas<D> {
     /// The status of the descriptor, if it is in that life.
     #[inline]
     pub(crate) fn status_of(&self, life: Life) -> Option<Status> {
-        // Sequentially consistent, for `value_under`.
+        // Sequentially consistent, for `is_undecided`; acquire would do for the others.
         let word = self.status_word(life.index).load(Ordering::SeqCst);
         Status::decode(word).filter(|status| status.sequence == life.sequence)
     }

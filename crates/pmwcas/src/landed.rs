@@ -9,8 +9,10 @@
 //! 3. *free*.
 //!
 //! Who meets one of the references before that reads the new value, or does 1 and its own part of 2
-//! to change the word. And no epoch passes before 1 and 2 are done, by whoever wants it to pass
-//! ([`settle_left`]): a word may lie in a block that is about to be used for something else.
+//! to change the word. And before 1 and 2 are done no more than one epoch passes, by whoever wants it to
+//! pass ([`settle_left`]): a word may lie in a block that is about to be used for something else. (One:
+//! who raises the epoch may have looked at the thread before it left something. The next raise needs
+//! that thread unpinned, or pinned anew, and so sees it. Blocks wait for three.)
 
 use std::sync::atomic::Ordering;
 
@@ -70,7 +72,10 @@ impl<D: Domain> Pmwcas<D> {
     pub(crate) fn replace_landed(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK {
             let landed = self.participant(guard.slot()).landed.borrow();
-            if let Some(life) = landed.life {
+            if let Some(life) = landed.life
+                // If another thread has done it since, a word may be of another block by now.
+                && guard.has_left()
+            {
                 for (index, &(off, new)) in landed.targets().iter().enumerate() {
                     let _ = self.pool().word(off).compare_exchange(life.reference(index), new);
                 }
@@ -126,8 +131,8 @@ pub(crate) fn settle_left<D: Domain>(pool: &Pool<D>, left: u64) {
     let word = status_word(pool, life.index);
     let landed = Status::new(State::Landed, life.sequence).encode();
     let Some(content) = content(pool, life.index) else { return };
-    // After the content was read, so that it is of that life.
-    if word.load(Ordering::SeqCst) != landed {
+    // After the content was read, whose loads acquire, so that it is of that life.
+    if word.load(Ordering::Acquire) != landed {
         return;
     }
     word.flush();

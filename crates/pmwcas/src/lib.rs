@@ -3,7 +3,7 @@
 //!
 //! In the house it stands on `pando-pmem` and under the indexes that publish by it. A word that
 //! ever takes part in a PMwCAS is only read by [`Pmwcas::read`], and only written by a PMwCAS or
-//! by [`Pmwcas::compare_exchange`].
+//! by [`Pmwcas::compare_exchange`] and [`Pmwcas::compare_exchange_undurable`].
 //!
 //! # Words
 //!
@@ -16,10 +16,12 @@
 //! ```
 //!
 //! A reference to a descriptor carries the descriptor's *sequence number*, raised at each use. So
-//! a reference from a former life is told from one of this life, and a descriptor is used again
-//! at once: it waits for no epoch, and no thread that stops for ever can exhaust the descriptors.
-//! This is where we leave the paper, whose references are bare addresses and whose descriptors
-//! wait for an epoch (its section 5.1).
+//! a reference from a former life is told from one of this life, and the descriptor of an operation
+//! without a callback is used again at once: it waits for no epoch, and a thread that stops for ever
+//! keeps what it has claimed and no more. This is where we leave the paper, whose references are bare
+//! addresses and whose descriptors wait for an epoch (its section 5.1). An operation with a callback
+//! keeps its descriptor until nobody can look at its blocks any more, so one thread that stays pinned
+//! for ever can use up the descriptors of those.
 //!
 //! # Protocol
 //!
@@ -60,7 +62,9 @@
 //! Why that is a decision, though others may let the operation fail until the owner's CAS: who does so
 //! puts old values back, so the medium either loses a reference, and recovery agrees; or keeps all, and
 //! recovery lets an operation succeed that has not returned. Nobody can tell: whatever a thread did
-//! durably to one of the words in between took the reference from the medium. An owner that was let
+//! durably to one of the words in between took the reference from the medium. (Who does durably to
+//! *another* word what is right only because this one did not succeed must write this one's words
+//! back first: deletes in place of a BzTree do.) An owner that was let
 //! fail takes its references back durably before it does anything else.
 //!
 //! Others take one fence more, since recovery may act upon their blocks only when all is durable:
@@ -104,7 +108,7 @@
 //! landed may lie in a block that is freed before the thread comes back. Then recovery would miss that
 //! word's reference, and take the others back. So the status is made durable, and the references are
 //! replaced, before the epoch is raised ([`Guard::leave`](pando_pmem::Guard::leave)), and no block is
-//! reused before that. (An operation stays on record until its owner's next one. If one of its words
+//! reused before that. (On the medium an operation stays on record until its descriptor is used again. If one of its words
 //! lies in a block that is freed meanwhile and used again, and a crash finds there a user's eight bytes
 //! that equal the reference, sequence number included, recovery takes them for it. The same holds for
 //! an operation that a crash cuts short.)

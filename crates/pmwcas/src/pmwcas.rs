@@ -175,7 +175,8 @@ impl<D: Domain> Pmwcas<D> {
     /// As [`compare_exchange`](Self::compare_exchange), without making `new` durable.
     ///
     /// Only for a value on which nothing durable depends: whoever later changes the word by a
-    /// PMwCAS makes that later value durable, and a crash may bring back any earlier one.
+    /// PMwCAS makes that later value durable, and a crash may bring back any earlier one, or the new
+    /// value of an operation that this very swap let fail.
     #[inline]
     pub fn compare_exchange_undurable(
         &self,

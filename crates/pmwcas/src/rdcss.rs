@@ -138,15 +138,18 @@ impl<D: Domain> Pmwcas<D> {
                 Role::Owner => life.conditional(index),
                 Role::Helper => self.record_install(guard, reference, target),
             };
-            if word.compare_exchange(target.old, conditional).is_ok() {
+            let is_installed = word.compare_exchange(target.old, conditional).is_ok();
+            if is_installed {
                 self.replace_conditional(target.off, conditional, reference, target.old);
-                if role == Role::Helper {
+            }
+            if role == Role::Helper {
+                if is_installed {
                     // The record is used again for the next install, so this one must be gone
                     // from the medium.
                     word.flush();
                     D::fence();
-                    self.close_record(guard);
                 }
+                self.close_record(guard);
             }
         }
     }

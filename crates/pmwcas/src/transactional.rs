@@ -34,7 +34,8 @@ impl<D: Domain> Pmwcas<D> {
     #[inline]
     pub(crate) fn try_transaction(&self, targets: &[WordEntry]) -> Option<bool> {
         let change = || {
-            // Relaxed, all: the transaction orders them.
+            // Relaxed, all: the processor makes a transaction's accesses one, before and after which all
+            // others of this thread stand, as those of a locked instruction do.
             for target in targets {
                 let found = self.pool().word(target.off).load(Ordering::Relaxed);
                 if found != target.old {

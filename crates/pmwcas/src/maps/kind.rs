@@ -54,8 +54,8 @@ pub trait IndexKind: Sized + 'static {
     fn audit<D: Domain>(index: &Self::Index<D>) -> Result<Audit, Error>;
 
     /// Removes all records and then the map `entry`, which is the index's, from the catalog, by
-    /// [`Pmwcas::drop_map`]. No other handle writes meanwhile. When it returns, the map is gone
-    /// durably; a crash before leaves it, with fewer records.
+    /// [`Pmwcas::drop_map`]. No other handle or cursor is used meanwhile, or afterwards. When it
+    /// returns, the map is gone durably; a crash before leaves it, with fewer records.
     fn drop_map<D: Domain>(index: &Self::Index<D>, entry: &MapEntry) -> Result<(), Error>;
 
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. An
