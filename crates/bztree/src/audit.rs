@@ -18,19 +18,25 @@ use crate::node::{Context, Inner, Node};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// What a walk has found, and where it has been.
-#[derive(Default)]
-struct Walk {
+struct Walk<'visit> {
     found: Audit,
     /// Offsets of the nodes that were walked.
     walked: HashSet<u64>,
+    visit: &'visit mut dyn FnMut(&[u8], &[u8]),
 }
 
 impl<D: Domain> BzTree<D> {
     /// Walks the whole tree.
     pub fn audit(&self) -> Result<Audit, Error> {
+        self.walk(&mut |_, _| ())
+    }
+
+    /// Walks the whole tree, and lends the live records of leaves in which nothing is wrong to
+    /// `visit`.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let mut walked = Walk::default();
+        let mut walked = Walk { found: Audit::default(), walked: HashSet::new(), visit };
         let root = context.link(self.root_off());
         walk(context, &mut walked, root, 1, None, None, &mut None);
         Ok(walked.found)
@@ -44,7 +50,7 @@ impl<D: Domain> BzTree<D> {
 
 fn walk<'op, D: Domain>(
     context: Context<'op, '_, D>,
-    walked: &mut Walk,
+    walked: &mut Walk<'_>,
     link: Link,
     depth: u64,
     low: Option<&'op [u8]>,
@@ -85,7 +91,7 @@ fn walk<'op, D: Domain>(
                 format!("the leaf is at level {depth}, others are not"),
             );
         }
-        walk_leaf(context, audit, Leaf::new(node), low, high);
+        walk_leaf(context, walked, Leaf::new(node), low, high);
         return;
     }
     audit.stat.inner_nodes += 1;
@@ -134,12 +140,14 @@ fn walk<'op, D: Domain>(
 
 fn walk_leaf<D: Domain>(
     context: Context<'_, '_, D>,
-    audit: &mut Audit,
+    walked: &mut Walk<'_>,
     leaf: Leaf,
     low: Option<&[u8]>,
     high: Option<&[u8]>,
 ) {
     let off = leaf.node.off;
+    let audit = &mut walked.found;
+    let wrong_before = audit.problems.len();
     let node_bytes = leaf.node.header.node_bytes;
     audit.stat.leaves += 1;
     audit.stat.leaf_bytes += node_bytes;
@@ -174,6 +182,9 @@ fn walk_leaf<D: Domain>(
         audit.problem(ProblemClass::Order, off, "a slice is not that of its key");
     }
     let live = leaf.live_records(context);
+    if !live.is_sorted_by(|left, right| left.key(context) < right.key(context)) {
+        audit.problem(ProblemClass::Order, off, "live records do not ascend");
+    }
     for record in &live {
         let key = record.key(context);
         if low.is_some_and(|low| key < low) || high.is_some_and(|high| key >= high) {
@@ -199,6 +210,14 @@ fn walk_leaf<D: Domain>(
     let extent = Extent::of(&live);
     audit.stat.live_bytes += extent.bytes();
     audit.stat.deleted_bytes += storage_bytes.saturating_sub(extent.storage_bytes);
+    if audit.problems.len() == wrong_before {
+        for record in &live {
+            // `None`: it was deleted since.
+            if let Some(value) = leaf.value(context, record.meta) {
+                (walked.visit)(record.key(context), value);
+            }
+        }
+    }
 }
 
 /// Whether the children of an inner node, and the separators, lie in it.

@@ -16,7 +16,7 @@ use crate::candidate::Candidate;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Context, Probe, Side, compare_keys};
-use crate::tree::BzTree;
+use crate::tree::{BzTree, Damaged, storage};
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 12;
@@ -144,12 +144,12 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         while self.buffers.places.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
-            self.fill_from_leaf(tree.context(&guard));
+            self.fill_from_leaf(tree.context(&guard))?;
         }
         Ok(())
     }
 
-    fn fill_from_leaf(&mut self, context: Context<'_, '_, D>) {
+    fn fill_from_leaf(&mut self, context: Context<'_, '_, D>) -> Result<(), Error> {
         let key = std::mem::take(&mut self.key);
         let (probe, side) = match (self.next, self.order) {
             (Next::Key { included: false }, Order::Descending) => {
@@ -160,6 +160,14 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             (_, Order::Descending) => (None, Side::Before),
         };
         let (leaf, fence) = self.tree.find_fenced(context, probe, side);
+        let is_beyond = match self.order {
+            Order::Ascending => fence.high.is_none_or(|high| *high > *key),
+            Order::Descending => fence.low.is_none_or(|low| *low < *key),
+        };
+        // Else a damaged tree would be walked in circles.
+        if probe.is_some() && !is_beyond {
+            return Err(storage(Damaged { off: leaf.node.off }));
+        }
         let stop = self.copy_leaf(context, &leaf, probe);
         self.batch = self.batch.saturating_mul(2);
         self.key = key;
@@ -170,7 +178,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             (Stop::GoOn, _) => match self.buffers.places.last() {
                 Some(last) => Some((&self.buffers.bytes[last.at..last.at + last.key_bytes], false)),
                 // Nothing was copied before what was out of date: the same place again.
-                None => return,
+                None => return Ok(()),
             },
         };
         self.next = match next {
@@ -181,6 +189,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 Next::Key { included }
             }
         };
+        Ok(())
     }
 
     /// Whether a key that compares like this with the one where the scan goes on is yet to come.

@@ -39,8 +39,11 @@ impl IndexKind for BzTrees {
         BzTree::open(pmwcas, root_off, Options::from(settings))
     }
 
-    fn audit<D: Domain>(tree: &BzTree<D>) -> Result<Audit, Error> {
-        tree.audit()
+    fn walk<D: Domain>(
+        tree: &BzTree<D>,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Audit, Error> {
+        tree.walk(visit)
     }
 
     fn drop_map<D: Domain>(tree: &BzTree<D>, entry: &MapEntry) -> Result<(), Error> {

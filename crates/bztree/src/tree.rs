@@ -73,6 +73,15 @@ pub(crate) struct Fence<'op> {
     pub high: Option<&'op [u8]>,
 }
 
+/// Something that is in no sound tree.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the node at {off:#x} is damaged; check the pool, and copy out what can be read by salvage"
+)]
+pub(crate) struct Damaged {
+    pub off: u64,
+}
+
 pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Storage(Box::new(error))
 }

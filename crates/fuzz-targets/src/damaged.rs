@@ -124,6 +124,17 @@ pub(crate) fn open_and_use(path: &Path) {
     let stat = pool.stat();
     let report = pool.check();
     let (Ok(maps), Ok(_), Ok(report)) = (maps, stat, report) else { return };
+    // What can be read is copied out of any pool, in order and each key once.
+    for info in &maps {
+        let mut last: Option<Vec<u8>> = None;
+        let copied = pool.salvage(&info.name, |key, _| {
+            assert!(last.as_deref().is_none_or(|last| last < key), "{key:?} comes too late");
+            last = Some(key.to_vec());
+        });
+        if let Ok(copied) = copied {
+            assert!(!report.is_sound() || copied.is_sound(), "{:?}", copied.problems);
+        }
+    }
     if !report.is_sound() {
         return;
     }

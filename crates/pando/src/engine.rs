@@ -43,6 +43,13 @@ pub(crate) trait Engine: Send + Sync {
     /// Walks all maps against the allocator.
     fn check(&self) -> Result<CheckReport, Error>;
 
+    /// Walks the map `name`, which is there, and lends the records of what is sound of it.
+    fn salvage(
+        &self,
+        name: &str,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error>;
+
     /// Closes cleanly. Dropping an engine closes it too, without a word about what went wrong.
     fn close(self: Box<Self>) -> Result<(), Error>;
 }

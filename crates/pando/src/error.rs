@@ -42,6 +42,12 @@ pub enum Error {
         /// Maps of which at least one handle is held.
         maps: usize,
     },
+    /// The pool was opened for salvage, so its maps are only copied out.
+    #[error(
+        "the pool was opened for salvage, which is for copying records out (Pool::salvage, or \
+         `pando --salvage dump`); load the copy into a new pool, or open this one without salvage"
+    )]
+    OpenForSalvage,
     /// The pool has no map of that name.
     #[error("the pool has no map {name:?}; {}", list_of_maps(present))]
     MapNotFound {

@@ -22,6 +22,8 @@ pub struct Pool {
 /// What the handles of one pool share.
 pub(crate) struct PoolShared {
     engine: Box<dyn Engine>,
+    /// Whether it was opened to be copied out and no more.
+    is_salvaged: bool,
     /// The maps of which a handle is held, so that all handles of a map share one index.
     open_maps: Mutex<HashMap<String, Weak<MapShared>>>,
 }
@@ -51,7 +53,7 @@ impl Pool {
     /// ```
     pub fn create(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
         options.checked()?;
-        Ok(Self::from_engine(engine::create(path.as_ref(), options)?))
+        Ok(Self::from_engine(engine::create(path.as_ref(), options)?, false))
     }
 
     /// Opens the pool at `path`; what was in flight at a crash is settled before it returns.
@@ -77,7 +79,7 @@ impl Pool {
     /// ```
     pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
         options.checked()?;
-        Ok(Self::from_engine(engine::open(path.as_ref(), options)?))
+        Ok(Self::from_engine(engine::open(path.as_ref(), options)?, options.salvage))
     }
 
     /// Opens the pool at `path`, or creates it if there is no file.
@@ -104,12 +106,17 @@ impl Pool {
     /// ```
     pub fn volatile(options: &PoolOptions) -> Result<Self, Error> {
         options.checked()?;
-        Ok(Self::from_engine(engine::volatile(options)?))
+        Ok(Self::from_engine(engine::volatile(options)?, false))
     }
 
-    fn from_engine(engine: Box<dyn Engine>) -> Self {
+    fn from_engine(engine: Box<dyn Engine>, is_salvaged: bool) -> Self {
         let open_maps = Mutex::new(HashMap::new());
-        Self { shared: Arc::new(PoolShared { engine, open_maps }) }
+        Self { shared: Arc::new(PoolShared { engine, is_salvaged, open_maps }) }
+    }
+
+    /// A pool that was opened for salvage may be torn: its maps are not used, only copied out.
+    fn check_not_salvaged(&self) -> Result<(), Error> {
+        if self.shared.is_salvaged { Err(Error::OpenForSalvage) } else { Ok(()) }
     }
 
     /// The map `name`, whatever its options; created with the default ones if it is not there.
@@ -124,6 +131,7 @@ impl Pool {
     /// [`Error::MapKindDiffers`] or [`Error::MapOptionDiffers`] if it is there and was created
     /// with something else than what `options` sets.
     pub fn map_with(&self, name: &str, options: &MapOptions) -> Result<Map, Error> {
+        self.check_not_salvaged()?;
         let max_bytes = self.shared.engine.max_map_name_bytes();
         if name.is_empty() || name.len() > max_bytes {
             return Err(Error::MapName { name: name.to_owned(), max_bytes });
@@ -154,6 +162,7 @@ impl Pool {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn open_map(&self, name: &str) -> Result<Map, Error> {
+        self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
         match self.shared.engine.map_settings(name)? {
             Some(_) => self.open_known_map(&mut open_maps, name),
@@ -175,6 +184,7 @@ impl Pool {
     /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapNotFound`] if there is
     /// no such map.
     pub fn drop_map(&self, name: &str) -> Result<(), Error> {
+        self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
         if self.shared.engine.map_settings(name)?.is_none() {
             return Err(self.map_not_found(name)?);
@@ -185,6 +195,46 @@ impl Pool {
         }
         open_maps.remove(name);
         self.shared.engine.drop_map(name)
+    }
+
+    /// Lends every record of the map `name` that can be read to `visit`, key and value, and reports
+    /// what cannot: of a node in which something is wrong, no record is lent, and what lies beneath a
+    /// damaged inner node is not reached. Keys ascend as far as the map is sound. Bytes of a record
+    /// carry no checksum: a value that was torn where nothing else was is lent as it is.
+    ///
+    /// For pools opened with [`PoolOptions::salvage`], whose maps cannot be opened otherwise; to be
+    /// called while nobody writes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapNotFound`], with the names of the maps that are there. What is damaged is in the
+    /// report, and no error.
+    ///
+    /// ```
+    /// use pando::{Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("torn.pool");
+    /// let pool = Pool::create(&path, &PoolOptions::new())?;
+    /// pool.map("main")?.insert(b"key", b"value")?;
+    /// pool.close()?;
+    ///
+    /// let torn = Pool::open(&path, &PoolOptions::new().salvage(true))?;
+    /// let mut copied = Vec::new();
+    /// let report = torn.salvage("main", |key, value| copied.push((key.to_vec(), value.to_vec())))?;
+    /// assert!(report.is_sound());
+    /// assert_eq!(copied, [(b"key".to_vec(), b"value".to_vec())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn salvage(
+        &self,
+        name: &str,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error> {
+        match self.shared.engine.map_settings(name)? {
+            Some(_) => self.shared.engine.salvage(name, &mut visit),
+            None => Err(self.map_not_found(name)?),
+        }
     }
 
     /// The pool's figures. The cost is linear in the number of leaves of its maps.

@@ -214,3 +214,51 @@ fn a_typed_map_meets_foreign_keys_with_an_error() {
     assert_eq!(outcomes.len(), 3);
     assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(Error::Key(_)))));
 }
+
+/// Zeroes every `step`-th page of a closed pool's file behind its head, from page `from` on.
+fn zero_pages(path: &std::path::Path, from: usize, step: usize) {
+    let mut content = std::fs::read(path).unwrap();
+    let pages = content.len() / 4096;
+    for page in (from..pages).step_by(step) {
+        content[page * 4096..(page + 1) * 4096].fill(0);
+    }
+    std::fs::write(path, content).unwrap();
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_pool_is_copied_out_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = PoolOptions::new().max_bytes(16 << 20);
+    let key = |number: u64| format!("key {number:06}").into_bytes();
+    let (mut lost, mut kept) = (0, 0);
+    for (from, step) in [(300, 97), (301, 31), (310, 7), (333, 1_000)] {
+        let path = folder.path().join(format!("{from}"));
+        let pool = Pool::create(&path, &options).unwrap();
+        let map = pool.map("main").unwrap();
+        for number in 1..=30_000 {
+            map.insert(&key(number), &number.to_le_bytes()).unwrap();
+        }
+        drop(map);
+        pool.close().unwrap();
+        let bytes = std::fs::metadata(&path).unwrap().len() as usize;
+        assert!(bytes / 4096 > from, "the pool has pages to lose: {}", bytes / 4096);
+        zero_pages(&path, from, step);
+
+        let torn = Pool::open(&path, &PoolOptions::new().salvage(true)).unwrap();
+        assert!(matches!(torn.open_map("main"), Err(Error::OpenForSalvage)));
+        assert!(matches!(torn.map("new"), Err(Error::OpenForSalvage)));
+        assert!(matches!(torn.drop_map("main"), Err(Error::OpenForSalvage)));
+        assert!(matches!(torn.salvage("other", |_, _| ()), Err(Error::MapNotFound { .. })));
+        let mut copied: Vec<Vec<u8>> = Vec::new();
+        let report = torn.salvage("main", |key, _| copied.push(key.to_vec())).unwrap();
+        assert!(copied.is_sorted_by(|left, right| left < right), "no key twice, all in order");
+        let genuine = |found: &Vec<u8>| (1..=30_000).any(|number| key(number) == *found);
+        assert!(copied.iter().step_by(101).all(genuine));
+        assert!(copied.iter().all(|key| key.starts_with(b"key ")), "none was invented");
+        assert_eq!(report.is_sound(), copied.len() == 30_000, "{} copied", copied.len());
+        assert!(!torn.check().unwrap().is_sound() || report.is_sound());
+        lost += 30_000 - copied.len();
+        kept += copied.len();
+    }
+    assert!(lost > 1_000 && kept > 50_000, "{lost} lost, {kept} kept");
+}

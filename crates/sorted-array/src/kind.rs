@@ -40,7 +40,10 @@ impl IndexKind for SortedArrays {
         SortedArray { pmwcas, root_off }
     }
 
-    fn audit<D: Domain>(index: &SortedArray<D>) -> Result<Audit, Error> {
+    fn walk<D: Domain>(
+        index: &SortedArray<D>,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Audit, Error> {
         let guard = index.pin()?;
         let off = index.pmwcas.read(&guard, index.root_off);
         let mut audit = Audit::default();
@@ -60,7 +63,9 @@ impl IndexKind for SortedArrays {
         let block = array.copy();
         match Array::<D>::decode(&block) {
             Ok(records) => {
-                if !records.is_sorted_by(|left, right| left.0 < right.0) {
+                if records.is_sorted_by(|left, right| left.0 < right.0) {
+                    records.iter().for_each(|(key, value)| visit(key, value));
+                } else {
                     audit.problem(ProblemClass::Order, off, "the keys do not ascend");
                 }
                 audit.stat = Stat {

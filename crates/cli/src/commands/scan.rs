@@ -2,8 +2,10 @@
 
 use std::ops::Bound;
 
-use pando::{KeyRange, Map, Order};
+use indicatif::HumanCount;
+use pando::{KeyRange, Map, Order, Pool};
 
+use super::check::problem_text;
 use crate::arguments::{DumpArguments, PoolArguments, ScanArguments};
 use crate::failure::Failure;
 use crate::format::Format;
@@ -21,12 +23,41 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
 }
 
 /// Prints all records.
-pub fn dump(pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
-    let pool = pool.open(false)?;
+pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
+    let pool = arguments_of_pool.open(false)?;
+    if arguments_of_pool.salvage {
+        return salvage(pool, arguments);
+    }
     let map = pool.open_map(&arguments.map.name)?;
     print(&map, KeyRange::all(), Order::Ascending, u64::MAX, arguments.format)?;
     drop(map);
     Ok(pool.close()?)
+}
+
+/// Prints all records that can be read, and tells on standard error what cannot.
+fn salvage(pool: Pool, arguments: &DumpArguments) -> Result<(), Failure> {
+    let mut output = Output::new();
+    let (mut line, mut printed, mut copied) = (Vec::new(), Ok(()), 0_u64);
+    let report = pool.salvage(&arguments.map.name, |key, value| {
+        if printed.is_ok() {
+            line.clear();
+            arguments.format.append(key, value, &mut line);
+            printed = output.bytes(&line);
+            copied += 1;
+        }
+    })?;
+    pool.close()?;
+    printed?;
+    output.flush()?;
+    for problem in &report.problems {
+        eprintln!("{}", problem_text(problem));
+    }
+    eprintln!(
+        "{} records copied; {} problems, whose records are not among them",
+        HumanCount(copied),
+        HumanCount(report.problems.len() as u64)
+    );
+    report.gravest().map_or(Ok(()), |class| Err(Failure::Unsound(class)))
 }
 
 fn range(arguments: &ScanArguments) -> Result<KeyRange, Failure> {

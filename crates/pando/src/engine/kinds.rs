@@ -43,8 +43,13 @@ pub(super) trait Kind<D: Domain> {
         entry: &MapEntry,
     ) -> Result<Arc<dyn RangeIndex>, MapError>;
 
-    /// Walks a map.
-    fn audit(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<Audit, Error>;
+    /// Walks a map, and lends the records of what is sound of it.
+    fn walk(
+        &self,
+        pmwcas: &Arc<Pmwcas<D>>,
+        entry: &MapEntry,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Audit, Error>;
 
     /// Drops a map.
     fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error>;
@@ -124,9 +129,14 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         Ok(Arc::new(pmwcas.open_entry::<K>(entry)?))
     }
 
-    fn audit(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<Audit, Error> {
+    fn walk(
+        &self,
+        pmwcas: &Arc<Pmwcas<D>>,
+        entry: &MapEntry,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Audit, Error> {
         let index = pmwcas.open_entry::<K>(entry).map_err(super::pooled::map_error)?;
-        Ok(K::audit(&index)?)
+        Ok(K::walk(&index, visit)?)
     }
 
     fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error> {

@@ -195,7 +195,7 @@ impl<D: Domain> Engine for Pooled<D> {
         for entry in self.entries()? {
             if let Some(header) = &entry.header {
                 let kind = kind_of(header)?;
-                let audit = kind.audit(&self.pmwcas, &entry)?;
+                let audit = kind.walk(&self.pmwcas, &entry, &mut |_, _| ())?;
                 let settings =
                     Settings::decode(kind.settings(), header.options).map_err(storage)?;
                 maps.push(audit::map_stat(&header.name, kind.name(), &settings, audit.stat));
@@ -211,13 +211,25 @@ impl<D: Domain> Engine for Pooled<D> {
         for entry in self.entries()? {
             match &entry.header {
                 Some(header) => {
-                    let audit = kind_of(header)?.audit(&self.pmwcas, &entry)?;
+                    let audit = kind_of(header)?.walk(&self.pmwcas, &entry, &mut |_, _| ())?;
                     check.map(&entry, &header.name, audit);
                 }
                 None => check.damaged_map(&entry),
             }
         }
         Ok(check.finish(self.pmwcas.pool()))
+    }
+
+    fn salvage(
+        &self,
+        name: &str,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error> {
+        let (entry, header) = self.entry(&self.pin()?, name)?;
+        let audit = kind_of(&header)?.walk(&self.pmwcas, &entry, visit)?;
+        let mut check = audit::Check::default();
+        check.map(&entry, name, audit);
+        Ok(check.of_maps_alone())
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

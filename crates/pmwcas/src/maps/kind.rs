@@ -49,9 +49,19 @@ pub trait IndexKind: Sized + 'static {
         settings: &Settings,
     ) -> Self::Index<D>;
 
-    /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Believes
-    /// nothing that a block says before it was found to lie in the block.
-    fn audit<D: Domain>(index: &Self::Index<D>) -> Result<Audit, Error>;
+    /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Lends the
+    /// records of every node in which nothing is wrong to `visit`, key and value, so that of a damaged
+    /// pool all can be copied out that can be read. Believes nothing that a block says before it was
+    /// found to lie in the block.
+    fn walk<D: Domain>(
+        index: &Self::Index<D>,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Audit, Error>;
+
+    /// As [`walk`](Self::walk), for what it finds alone.
+    fn audit<D: Domain>(index: &Self::Index<D>) -> Result<Audit, Error> {
+        Self::walk(index, &mut |_, _| ())
+    }
 
     /// Removes all records and then the map `entry`, which is the index's, from the catalog, by
     /// [`Pmwcas::drop_map`]. No other handle or cursor is used meanwhile, or afterwards. When it
