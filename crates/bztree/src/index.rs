@@ -84,6 +84,8 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.write(key, new, Intent::Exchange { expected }).map(|_| ())
     }
 
+    // Inlined, so that who knows the type of the tree knows that of the cursor.
+    #[inline]
     fn scan<'index>(
         &'index self,
         range: KeyRange,
