@@ -32,13 +32,14 @@
 //!
 //! `crates/models/src/epoch.rs` tries each of these orderings, and each weaker one.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::EPOCH_OFF;
-use crate::participant::Thrift;
+use crate::participant::{ENDED, Thrift};
 use crate::pool::Pool;
 
 /// How far the epoch must have risen since a block was unlinked before it is reused.
@@ -86,14 +87,15 @@ impl<D: Domain> Pool<D> {
         Ok(Guard { pool: self, slot, not_send: PhantomData })
     }
 
-    /// Raises the epoch if every pinned participant has seen the current one; the epoch then.
+    /// Raises the epoch if every pinned participant has seen the current one; the epoch then. The
+    /// calling thread is pinned: it may come to words in blocks, by what others have left.
     pub(crate) fn try_advance(&self) -> u64 {
         let global = self.word(EPOCH_OFF);
         let epoch = global.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         for slot in 0..self.participants_high() {
             let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
-            if pinned != 0 && pinned != epoch {
+            if pinned != 0 && pinned != epoch && self.is_claimed(slot) {
                 return epoch;
             }
             let left = self.slot_left(slot).load(Ordering::Acquire);
@@ -200,19 +202,26 @@ impl<'pool, D: Domain> Guard<'pool, D> {
 
     #[inline]
     pub(crate) fn with_thrift<R>(&self, thrift: Thrift, work: impl FnOnce() -> R) -> R {
+        /// Gives the thread back what it had, also if `work` unwinds.
+        struct Restore<'pool>(&'pool Cell<Thrift>, Thrift);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
         let own = &self.pool.local(self.slot).thrift;
-        let before = own.replace(thrift);
-        let result = work();
-        own.set(before);
-        result
+        let _restore = Restore(own, own.replace(thrift));
+        work()
     }
 
     pub(crate) fn thrift(&self) -> Thrift {
         self.pool.local(self.slot).thrift.get()
     }
 
-    /// Gives back for reuse what nobody can look at any more.
+    /// Gives back for reuse what nobody can look at any more, also what threads that have ended
+    /// unlinked.
     pub fn collect(&self) {
+        self.pool.take_over(self);
         let epoch = self.pool.try_advance();
         for _ in 0..COLLECT_AT_MOST {
             let ripe = {
@@ -229,6 +238,13 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         }
     }
 
+    /// The last guard of a thread that has given back all other slots gives this one back.
+    #[cold]
+    fn end_late(&self) {
+        self.pool.slot_epoch(self.slot).store_transient(0);
+        self.pool.slots.give_back(self.slot);
+    }
+
     /// Blocks that this participant unlinked and that still wait for their epoch.
     pub fn waiting(&self) -> usize {
         self.pool.local(self.slot).limbo.borrow().len()
@@ -239,9 +255,12 @@ impl<D: Domain> Drop for Guard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
         let pins = &self.pool.local(self.slot).pins;
-        pins.set(pins.get() - 1);
-        if pins.get() == 0 {
+        let held = pins.get() - 1;
+        pins.set(held);
+        if held == 0 {
             self.pool.slot_epoch(self.slot).store_transient(0);
+        } else if held == ENDED {
+            self.end_late();
         }
     }
 }

@@ -128,6 +128,15 @@ pub enum Error {
         layout::PARTICIPANT_COUNT
     )]
     NoParticipantSlot,
+    /// A thread that ends, and has given its participant slots back, used a pool.
+    #[error("the thread is ending and has given its participant slots back; use the pool earlier")]
+    ThreadEnds,
+    /// A child that was forked used the pool of its parent.
+    #[error("{}: the pool was opened before this process was forked; it stays its parent's, so close it there and open it here", .0.display())]
+    Forked(PathBuf),
+    /// The pool was to be closed while another handle of it is held.
+    #[error("{}: the pool is not closed yet: another handle of it is held; it closes with the last", .0.display())]
+    HandleHeld(PathBuf),
     /// A block was freed that is not allocated, or that was never given out.
     #[error("offset {off:#x} was freed, but {reason}; nothing was changed")]
     BadFree {

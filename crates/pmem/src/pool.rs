@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use crate::alloc::Cache;
 #[cfg(feature = "testing")]
@@ -30,10 +30,9 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::{
     CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES,
-    PARTICIPANT_COUNT,
 };
 use crate::medium::{self, Guarantee, Medium};
-use crate::participant::Local;
+use crate::participant::{Local, Locals, Slots};
 use crate::prefetch;
 use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
@@ -84,8 +83,9 @@ pub struct Pool<D: Domain> {
     /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
     left: AtomicBool,
     uid: u64,
-    this: Weak<Self>,
-    locals: Box<[OnceLock<Box<Local>>]>,
+    /// The same as in `slots`, at hand.
+    locals: Locals,
+    pub(crate) slots: Arc<Slots<D>>,
     pub(crate) cache: Cache,
     /// Does what threads have left to be done before the epoch is raised.
     pub(crate) left_work: OnceLock<fn(&Self, u64)>,
@@ -319,7 +319,8 @@ impl<D: Domain> Pool<D> {
         was_clean: bool,
     ) -> Result<Arc<Self>> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
-        Ok(Arc::new_cyclic(|this| Self {
+        let slots = Arc::new(Slots::new(mapping.clone(), incarnation));
+        Ok(Arc::new(Self {
             mapping,
             file,
             path: path.to_path_buf(),
@@ -331,8 +332,8 @@ impl<D: Domain> Pool<D> {
             left: AtomicBool::new(false),
             // Relaxed: only the number's being new matters.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
-            this: this.clone(),
-            locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
+            locals: slots.locals(),
+            slots,
             cache,
             left_work: OnceLock::new(),
             domain: PhantomData,
@@ -547,11 +548,6 @@ impl<D: Domain> Pool<D> {
         self.locals[slot].get_or_init(Box::default)
     }
 
-    /// The pool's handle again, for threads that keep one weakly.
-    pub(crate) fn weak(&self) -> Weak<Self> {
-        self.this.clone()
-    }
-
     pub(crate) fn uid(&self) -> u64 {
         self.uid
     }
@@ -596,22 +592,24 @@ impl<D: Domain> Pool<D> {
         superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
     }
 
-    /// Closes the pool, if this is its last handle: synced, and marked as closed in order. The
-    /// drop of the last handle does the same, but cannot say what went wrong.
+    /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise
+    /// it is an error, and the last handle closes it. The drop of the last handle does the same, but
+    /// cannot say what went wrong.
     pub fn close(self: Arc<Self>) -> Result<()> {
-        match Arc::into_inner(self) {
-            Some(pool) => {
-                let closed = pool.mark_closed();
-                pool.left.store(true, Ordering::Release);
-                closed
-            }
-            None => Ok(()),
-        }
+        let path = self.path.clone();
+        let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
+        let closed = pool.mark_closed();
+        pool.left.store(true, Ordering::Release);
+        closed
     }
 
     fn mark_closed(&self) -> Result<()> {
         if self.file.is_none() {
             return Ok(());
+        }
+        // A forked child has the pool in its memory, but not open.
+        if !self.slots.process().is_this() {
+            return Err(Error::Forked(self.path.clone()));
         }
         // Behind the page cache the flag must not reach the disk before the data; if a sync
         // fails the pool stays marked as in use, which is true.
@@ -631,10 +629,9 @@ impl<D: Domain> Pool<D> {
 
 impl<D: Domain> Drop for Pool<D> {
     fn drop(&mut self) {
-        // A forked child has the pool in its memory, but not open.
-        let ours = self.file.as_ref().is_none_or(LockedFile::is_ours);
-        if ours && !self.left.load(Ordering::Acquire) {
-            // A drop cannot report; a pool that could not be synced stays marked as in use.
+        if !self.left.load(Ordering::Acquire) {
+            // A drop cannot report; a pool that could not be synced stays marked as in use, and so does
+            // one that is a forked child's parent's.
             let _ = self.mark_closed();
         }
     }

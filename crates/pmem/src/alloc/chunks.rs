@@ -124,8 +124,9 @@ impl<D: Domain> Pool<D> {
         }
         let extended = self.claim_beyond_frontier(guard, chunks);
         let Err(error) = extended else { return extended };
-        // The last resort: whatever is free anywhere, also what only now comes out of limbo, and
-        // soon the empty slabs that this thread kept for sizes that it does not ask for now.
+        // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
+        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
+        // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
         self.let_go_of_empty_slabs(guard);
         for _ in 0..3 {
             guard.collect();
@@ -191,7 +192,8 @@ impl<D: Domain> Pool<D> {
                 // `flush_extent`.
                 match self.claim_exactly(first, chunks) {
                     Ok(()) => return Ok(first),
-                    // Someone searched below the new frontier and was faster.
+                    // Someone searched below the new frontier and was faster. What is left of these
+                    // chunks is free, and found as all that is.
                     Err(_) => continue,
                 }
             }
