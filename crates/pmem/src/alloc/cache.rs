@@ -12,6 +12,9 @@
 //! and that is looked at again afterwards: if it was dissolved in between, it becomes no slab before the
 //! claimer has let go of it and of its epoch. So who makes a slab of a chunk always finds it unclaimed.
 //!
+//! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a claim
+//! of a block is a CAS, whoever does it. They then make the table's word durable themselves.
+//!
 //! Slabs of earlier incarnations are unknown at first. A cursor passes once over the chunks that
 //! were there at opening, a few at each shortage; it lists the slabs with room that it finds, and
 //! dissolves the empty ones.

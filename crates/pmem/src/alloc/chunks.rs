@@ -41,7 +41,7 @@ pub(crate) enum Chunk {
 
 /// Chunks that frugal threads leave, in reach of the pool, for those who give room back: merging two
 /// nodes needs a block for the third before it frees the two.
-const RELIEF_CHUNKS: u64 = 2;
+pub(crate) const RELIEF_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 

@@ -23,7 +23,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::chunks::Chunk;
+use super::chunks::{Chunk, RELIEF_CHUNKS};
 use super::{CLASS_BYTES, CLASS_COUNT};
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -185,6 +185,41 @@ impl<D: Domain> Pool<D> {
                 own.set_current(larger, self.find_slab(guard, larger)?);
             }
         })
+    }
+
+    /// A block of `class`, or else of the next larger one, from a slab from which another thread
+    /// allocates, and its length. Frugal threads leave what was given for relief.
+    #[cold]
+    pub(crate) fn reserve_in_others(
+        &self,
+        guard: &Guard<'_, D>,
+        class: usize,
+    ) -> Option<(u64, u64)> {
+        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
+        let end = self.frontier().min(self.geometry().max_chunks - spare);
+        let mut larger: Option<(usize, u64)> = None;
+        let take = |chunk: u64, of: usize| {
+            let block = self.take_block(chunk, of, 0)?;
+            // Its maker may not have come to it: nobody but this thread sees to it that what lies in
+            // the block will be found.
+            self.chunk_word(chunk).flush();
+            D::fence();
+            Some((self.block_off(chunk, of, block), CLASS_BYTES[of]))
+        };
+        for chunk in (0..end).filter(|&chunk| self.cache.is_current(chunk)) {
+            match self.chunk(chunk) {
+                Chunk::Slab { class: of } if of == class => {
+                    if let Some(taken) = take(chunk, of) {
+                        return Some(taken);
+                    }
+                }
+                Chunk::Slab { class: of } if of > class && self.has_room(chunk, of) => {
+                    larger = larger.filter(|&(best, _)| best <= of).or(Some((of, chunk)));
+                }
+                _ => {}
+            }
+        }
+        larger.and_then(|(of, chunk)| take(chunk, of))
     }
 
     /// Takes a free block of the slab, if it is one of `class` and has one.

@@ -71,6 +71,37 @@ fn slabs_of_ended_threads_serve_others() {
     assert!(spans >= 20, "{spans}; {:?}", pool.usage());
 }
 
+/// Each of them keeps a slab of 64 KiB of which it uses nothing.
+#[test]
+fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
+    use pando_pmem::counting::{Counting, measure};
+    let folder = folder();
+    let pool = create::<Counting>(&folder.path().join("pool"), 4);
+    drop(pool.pin().unwrap());
+    let count = pool.geometry().max_chunks as usize;
+    let all = Barrier::new(count + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                assert!(pool.pin().unwrap().reserve(64).is_ok());
+                all.wait();
+                all.wait();
+            });
+        }
+        all.wait();
+        assert_eq!(pool.usage().slab_chunks, count as u64);
+        let guard = pool.pin().unwrap();
+        let (block, counts) = measure(|| guard.reserve(64).map(|block| block.activate(root(0))));
+        block.unwrap();
+        // The slab's maker is not known to have made the table's word durable.
+        assert!(counts.flushes > 4, "{counts:?}");
+        assert!(guard.reserve(1).is_ok());
+        assert!(guard.reserve(65).is_err(), "there are only slabs of blocks of 64 bytes");
+        all.wait();
+    });
+    free(&pool, 0);
+}
+
 /// One gives the last block of a slab back and is about to dissolve it: nobody begins to allocate from
 /// it, or it would go on to do so in the chunk's next life, before the table says durably what it is.
 #[test]
