@@ -85,7 +85,8 @@ impl PoolOptions {
     }
 
     /// Whether a pool may be opened that would otherwise be refused because a power cut may have
-    /// torn it: what can be read of it is then to be copied out. False by default.
+    /// torn it: what can be read of it is then to be copied out. It stays one that is refused
+    /// otherwise, however it is closed. False by default.
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
         self

@@ -81,13 +81,13 @@ pub enum Error {
         /// Length of the pool.
         expected_bytes: u64,
     },
-    /// The pool lost power, or the machine did, while it was open on a medium that only survives
-    /// the death of a process.
-    #[error("{}: the pool was open when the machine went down, and its medium ({medium}) keeps no order of writes across that; restore a copy, or open it for salvage", path.display())]
+    /// The machine went down, or may have, for all that the system tells of its boots, while the pool was
+    /// open in a way that only survives the death of a process.
+    #[error("{}: the pool was open when the machine went down, and what was written ({medium}) kept no order across that; restore a copy, or open it for salvage", path.display())]
     NotTrusted {
         /// The file.
         path: PathBuf,
-        /// The medium on which it lies.
+        /// The medium on which it lies now.
         medium: String,
     },
     /// An option is out of its range.

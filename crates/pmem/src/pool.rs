@@ -7,14 +7,25 @@
 //! * **Create** builds the whole file under a temporary name and links it to its own only when it
 //!   is complete, so a crash leaves *absent*, at worst with a stray temporary file.
 //! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte
-//!   store of the state (incarnation raised, clean flag off). A crash before that store leaves
-//!   *closed*, after it *in use*. Behind the page cache the store is synced when the pool was
-//!   *closed*, so that no later write can reach the disk before it. A pool that was *in use* is
-//!   on disk as such already, and opens without a sync.
-//! * **Close** (the drop of the last handle) syncs the data, sets the clean flag, syncs it.
+//!   store of the state (incarnation raised, clean flag off, and what a write survives from now on). A
+//!   crash before that store leaves what was there, after it *in use*.
+//! * **Close** (the drop of the last handle) sets the clean flag.
 //!
-//! An unclean pool under another boot id is refused unless its medium survives the machine: the
-//! page cache wrote back in any order.
+//! # What is trusted
+//!
+//! An unclean pool under another boot id is refused, unless what was written in its last incarnation
+//! survives power loss: the page cache wrote back in any order, and so did the processor's caches, if
+//! nobody wrote back their lines, whatever the medium. What is found now does not count: a domain can be
+//! chosen, and a file system mounted in another way. So
+//!
+//! * where a write does not survive power loss, the state is synced when the one before would be
+//!   trusted, so that no later write can reach the medium before it; and the data is synced before the
+//!   clean flag, and the flag after it;
+//! * where it does, what an incarnation whose writes do not has left in caches is synced before the
+//!   state says so.
+//!
+//! A pool that is opened for salvage keeps its boot id, and is never closed in order: it is no more to be
+//! trusted than before.
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
@@ -34,7 +45,7 @@ use crate::layout::{
 use crate::medium::{self, Guarantee, Medium};
 use crate::participant::{Local, Locals, Slots};
 use crate::prefetch;
-use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
+use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 use crate::word::{Word, Words};
 use crate::write_back::LINE_BYTES;
@@ -65,7 +76,8 @@ impl Default for CreateOptions {
 /// How an existing pool is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenPool {
-    /// Open a pool that is not trusted after the machine went down, to rescue what is there.
+    /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is not
+    /// trusted afterwards either.
     pub salvage: bool,
 }
 
@@ -80,6 +92,10 @@ pub struct Pool<D: Domain> {
     pool_id: u128,
     incarnation: u32,
     was_clean: bool,
+    /// What the state says of writes.
+    survives_power: bool,
+    /// Open for salvage, so never to be marked as closed in order.
+    salvaged: bool,
     /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
     left: AtomicBool,
     uid: u64,
@@ -150,6 +166,7 @@ impl<D: Domain> Pool<D> {
                 max_bytes: geometry.max_bytes,
                 incarnation: 1,
                 clean: false,
+                survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
                 size_bytes,
                 boot_id,
             };
@@ -158,7 +175,7 @@ impl<D: Domain> Pool<D> {
                 .map_err(|source| not_allocated(path, 0, size_bytes, source))?;
             let written = file.write_all_at(&block.encode(), 0);
             written.map_err(io_error(path, "write the superblock"))?;
-            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
                 .map_err(io_error(path, "map the file"))?;
             if !matches!(medium, Medium::MemoryFile(_)) {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
@@ -186,9 +203,9 @@ impl<D: Domain> Pool<D> {
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool = Self::assemble(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
+        let pool = Self::assembled(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
         pool.start_epochs();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Opens the pool in the file `path`.
@@ -225,16 +242,13 @@ impl<D: Domain> Pool<D> {
         }
         let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
         let boot_id = medium::boot_id();
-        if !block.clean
-            && !medium.survives_machine()
-            && block.boot_id != boot_id
-            && !options.salvage
-        {
+        let is_trusted = block.clean || block.survives_power || block.boot_id.is_same(boot_id);
+        if !is_trusted && !options.salvage {
             return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
-        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
             .map_err(io_error(path, "map the file"))?;
-        Self::open_mapped(mapping, Some(file), path, medium, &block, boot_id)
+        Self::open_mapped(mapping, Some(file), path, medium, &block, is_trusted)
     }
 
     /// Opens the pool that lies in `mapping` and that `block`, its superblock, describes.
@@ -244,7 +258,7 @@ impl<D: Domain> Pool<D> {
         path: &Path,
         medium: Medium,
         block: &Superblock,
-        boot_id: BootId,
+        is_trusted: bool,
     ) -> Result<Arc<Self>> {
         let geometry = Geometry::new(block.max_bytes);
         let Some(incarnation) = block.incarnation.checked_add(1) else {
@@ -256,12 +270,20 @@ impl<D: Domain> Pool<D> {
             });
         };
         let (id, clean) = (block.pool_id, block.clean);
-        let pool = Self::assemble(mapping, file, path, geometry, medium, id, incarnation, clean)?;
-        pool.enter_use(boot_id, block.boot_id)?;
+        let mut pool =
+            Self::assembled(mapping, file, path, geometry, medium, id, incarnation, clean)?;
+        if !is_trusted {
+            pool.salvaged = true;
+            pool.survives_power = false;
+        }
+        // If that fails, the pool is left as it was found, not closed.
+        pool.left = AtomicBool::new(true);
+        pool.enter_use(block)?;
+        pool.left = AtomicBool::new(false);
         pool.start_epochs();
         pool.recover_frontier();
         pool.recover_activations();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Creates a pool on anonymous memory; it ends with its last handle.
@@ -273,10 +295,10 @@ impl<D: Domain> Pool<D> {
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool = Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
+        let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.start_epochs();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Creates a pool that fills `arena`, where nothing is in use.
@@ -288,14 +310,15 @@ impl<D: Domain> Pool<D> {
             max_bytes: geometry.max_bytes,
             incarnation: 1,
             clean: false,
+            survives_power: false,
             size_bytes: geometry.chunk_off(1),
             boot_id: medium::boot_id(),
         };
         arena.write(0, &block.encode());
         let (path, medium) = (Path::new("(arena)"), Medium::Anonymous);
-        let pool = Self::assemble(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
+        let pool = Self::assembled(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
         pool.start_epochs();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Opens the pool in `arena` as if the process that used it had died: nobody may use it now.
@@ -303,12 +326,11 @@ impl<D: Domain> Pool<D> {
     pub fn open_in(arena: &Arena) -> Result<Arc<Self>> {
         let path = Path::new("(arena)");
         let block = Superblock::decode(path, &arena.read(0, SUPERBLOCK_BYTES))?;
-        let boot_id = medium::boot_id();
-        Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, boot_id)
+        Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, true)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one private constructor of all three doors")]
-    fn assemble(
+    fn assembled(
         mapping: Mapping,
         file: Option<LockedFile>,
         path: &Path,
@@ -317,10 +339,10 @@ impl<D: Domain> Pool<D> {
         pool_id: u128,
         incarnation: u32,
         was_clean: bool,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Self> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
         let slots = Arc::new(Slots::new(mapping.clone(), incarnation));
-        Ok(Arc::new(Self {
+        Ok(Self {
             mapping,
             file,
             path: path.to_path_buf(),
@@ -329,6 +351,8 @@ impl<D: Domain> Pool<D> {
             pool_id,
             incarnation,
             was_clean,
+            survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
+            salvaged: false,
             left: AtomicBool::new(false),
             // Relaxed: only the number's being new matters.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
@@ -337,12 +361,17 @@ impl<D: Domain> Pool<D> {
             cache,
             left_work: OnceLock::new(),
             domain: PhantomData,
-        }))
+        })
     }
 
-    /// Marks the pool as in use under this boot: after this, a crash is told from a clean close.
-    fn enter_use(&self, boot_id: BootId, found: BootId) -> Result<()> {
-        if boot_id != found {
+    /// Marks the pool, which `found` describes, as in use under this boot: after this, a crash is told
+    /// from a clean close.
+    fn enter_use(&self, found: &Superblock) -> Result<()> {
+        if self.survives_power && !found.survives_power {
+            self.sync_data()?;
+        }
+        let boot_id = medium::boot_id();
+        if boot_id != found.boot_id && !self.salvaged {
             for (index, word) in superblock::boot_words(boot_id).into_iter().enumerate() {
                 self.word(superblock::BOOT_OFF + index as u64 * 8).store(word, Ordering::Release);
             }
@@ -350,15 +379,16 @@ impl<D: Domain> Pool<D> {
             D::fence();
         }
         self.store_state(false);
-        if self.was_clean {
-            self.sync_page_cache()?;
+        if (found.clean || found.survives_power) && !self.survives_power {
+            self.sync_data()?;
         }
         Ok(())
     }
 
     fn store_state(&self, clean: bool) {
+        let word = superblock::state_word(self.incarnation, clean, self.survives_power);
         let state = self.word(superblock::STATE_OFF);
-        state.store(superblock::state_word(self.incarnation, clean), Ordering::Release);
+        state.store(word, Ordering::Release);
         state.flush();
         D::fence();
     }
@@ -374,9 +404,10 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    fn sync_page_cache(&self) -> Result<()> {
-        match (&self.file, self.medium) {
-            (Some(file), Medium::PageCache(_)) => {
+    /// Makes all that was written durable, wherever it still is.
+    fn sync_data(&self) -> Result<()> {
+        match &self.file {
+            Some(file) if self.medium.outlives_machine() => {
                 file.sync_data().map_err(io_error(&self.path, "sync the file"))
             }
             _ => Ok(()),
@@ -611,13 +642,17 @@ impl<D: Domain> Pool<D> {
         if !self.slots.process().is_this() {
             return Err(Error::Forked(self.path.clone()));
         }
-        // Behind the page cache the flag must not reach the disk before the data; if a sync
-        // fails the pool stays marked as in use, which is true.
-        self.sync_page_cache()?;
+        if self.salvaged {
+            return Ok(());
+        }
+        // The flag must not reach the medium before the data; if a sync fails the pool stays marked as
+        // in use, which is true.
+        let sync = || if self.survives_power { Ok(()) } else { self.sync_data() };
+        sync()?;
         // The participants stay on record: a callback that still waited for its epoch stands in
         // the descriptors of one of them.
         self.store_state(true);
-        self.sync_page_cache()
+        sync()
     }
 
     /// Drops the handle as a crash would: the pool stays marked as in use.
