@@ -29,7 +29,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,6 +54,8 @@ use crate::write_back::LINE_BYTES;
 const LOCK_OFF: u64 = 1 << 62;
 /// Processes that a pool will be shared by; today one process takes them all.
 const LOCK_BYTES: u64 = 64;
+/// What a file's length on its file system is counted in, on every file system.
+const BLOCK_BYTES: u64 = 512;
 
 /// How a pool is created.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +105,8 @@ pub struct Pool<D: Domain> {
     locals: Locals,
     pub(crate) slots: Arc<Slots<D>>,
     pub(crate) cache: Cache,
+    /// Whether someone has said that it recovers what lies in the pool.
+    recovery_begun: AtomicBool,
     /// Does what threads have left to be done before the epoch is raised.
     pub(crate) left_work: OnceLock<fn(&Self, u64)>,
     domain: PhantomData<D>,
@@ -209,6 +213,10 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Opens the pool in the file `path`.
+    ///
+    /// What is recovered here is the allocator's own. If operations of `pando-pmwcas` may be in it, they
+    /// are recovered next, before anything is allocated: until then, blocks that they have begun to give
+    /// away count as free.
     pub fn open(path: &Path, options: &OpenPool) -> Result<Arc<Self>> {
         let file =
             OpenOptions::new().read(true).write(true).open(path).map_err(|source| match source
@@ -245,6 +253,15 @@ impl<D: Domain> Pool<D> {
         let is_trusted = block.clean || block.survives_power || block.boot_id.is_same(boot_id);
         if !is_trusted && !options.salvage {
             return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
+        }
+        // A copy may have holes where there were zeros. Room is made for all that is written to, so that
+        // no store finds the file system full.
+        let (chunks_off, size_bytes) = (geometry.chunks_off, block.size_bytes);
+        let allocated_bytes = table_end(&geometry, size_bytes) + (size_bytes - chunks_off);
+        if metadata.blocks() * BLOCK_BYTES < allocated_bytes {
+            sys::allocate(&file, 0, CHUNK_TABLE_OFF)
+                .map_err(|source| not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
+            extend(path, &file, &geometry, chunks_off, size_bytes)?;
         }
         let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
             .map_err(io_error(path, "map the file"))?;
@@ -359,6 +376,7 @@ impl<D: Domain> Pool<D> {
             locals: slots.locals(),
             slots,
             cache,
+            recovery_begun: AtomicBool::new(false),
             left_work: OnceLock::new(),
             domain: PhantomData,
         })
@@ -623,6 +641,12 @@ impl<D: Domain> Pool<D> {
         superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
     }
 
+    /// To be asked once by who recovers, in this incarnation, what an earlier one has left in
+    /// descriptors: false if another has asked already, and may be using them.
+    pub fn begin_recovery(&self) -> bool {
+        !self.recovery_begun.swap(true, Ordering::AcqRel)
+    }
+
     /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise
     /// it is an error, and the last handle closes it. The drop of the last handle does the same, but
     /// cannot say what went wrong.
@@ -680,12 +704,15 @@ fn not_allocated(path: &Path, from_bytes: u64, to_bytes: u64, source: std::io::E
     }
 }
 
+/// Where the part of the chunk table ends that a pool of `size_bytes` has, in whole pages.
+fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
+    let chunks = (size_bytes - geometry.chunks_off) / CHUNK_BYTES;
+    geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
+}
+
 /// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.
 fn extend(path: &Path, file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
-    let table_end = |bytes: u64| {
-        let chunks = (bytes - geometry.chunks_off) / CHUNK_BYTES;
-        geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
-    };
+    let table_end = |bytes| table_end(geometry, bytes);
     // The page that holds the end of the last step's part is there already.
     let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
     sys::allocate(file, table_from, table_end(to).max(table_from))

@@ -59,16 +59,20 @@ fn slabs_of_ended_threads_serve_others() {
             });
         }
     });
-    let used = pool.usage().chunks;
+    let used = pool.usage().unwrap().chunks;
     let guard = pool.pin().unwrap();
     let blocks: Vec<_> = (0..20_000).map(|_| guard.reserve(64).unwrap()).collect();
-    assert_eq!(pool.usage().chunks, used, "chunks were taken though ended threads kept slabs");
+    assert_eq!(
+        pool.usage().unwrap().chunks,
+        used,
+        "chunks were taken though ended threads kept slabs"
+    );
     drop(blocks);
     drop(guard);
     (0..count).for_each(|index| free(&pool, index));
     collect_often(&pool);
     let spans = room(&pool, 131_072);
-    assert!(spans >= 20, "{spans}; {:?}", pool.usage());
+    assert!(spans >= 20, "{spans}; {:?}", pool.usage().unwrap());
 }
 
 /// Each of them keeps a slab of 64 KiB of which it uses nothing.
@@ -89,7 +93,7 @@ fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
             });
         }
         all.wait();
-        let slabs = pool.usage().slab_chunks;
+        let slabs = pool.usage().unwrap().slab_chunks;
         let guard = pool.pin().unwrap();
         let (block, counts) = measure(|| guard.reserve(64).map(|block| block.activate(root(0))));
         let others = [1, 65].map(|bytes| guard.reserve(bytes).is_ok());
@@ -139,9 +143,9 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
         dissolves.join().unwrap();
         assert_ne!(chunk(other), chunk(first));
     });
-    assert_eq!(pool.usage().slab_chunks, 2);
+    assert_eq!(pool.usage().unwrap().slab_chunks, 2);
     collect_often(&pool);
-    assert_eq!(pool.usage().free_chunks, 1);
+    assert_eq!(pool.usage().unwrap().free_chunks, 1);
 }
 
 /// Stops, when it is told to, before its next store to a pool.
