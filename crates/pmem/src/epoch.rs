@@ -27,7 +27,7 @@
 //! written before the unpin, and read behind the epoch, which is loaded acquire.
 //!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
-//! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. No descriptor
+//! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds it back. No descriptor
 //! of pando-pmwcas waits for an epoch.
 //!
 //! `crates/models/src/epoch.rs` tries each of these orderings, and each weaker one.
@@ -69,7 +69,8 @@ pub struct Guard<'pool, D: Domain> {
 pub struct Participant {
     /// Its slot in the pool's table.
     pub slot: usize,
-    /// How many epochs ago it pinned; `None` if it is not pinned.
+    /// How many epochs ago it pinned; `None` if it is not pinned. At most 1, since the epoch does not
+    /// rise further until it unpins: one that has stopped for ever looks as one that is about to go on.
     pub pinned_for_epochs: Option<u64>,
 }
 

@@ -15,6 +15,10 @@
 //! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a claim
 //! of a block is a CAS, whoever does it. They then make the table's word durable themselves.
 //!
+//! A thread that stops for ever with a slab in its hands leaves it on no stack, and one that stops while it
+//! takes a chunk off a stack may have many in its hands. A second cursor goes round the chunks, some at
+//! each time that a pool is full, and lists again what it finds so.
+//!
 //! Slabs of earlier incarnations are unknown at first. A cursor passes once over the chunks that
 //! were there at opening, a few at each shortage; it lists the slabs with room that it finds, and
 //! dissolves the empty ones.
@@ -33,6 +37,8 @@ use crate::word::barrier_after_swap;
 
 /// Chunks that one shortage looks at before it takes a fresh chunk.
 const DISCOVER_AT_ONCE: u64 = 8;
+/// Chunks that are looked at again when the pool is full.
+const ASTRAY_AT_ONCE: u64 = 64;
 /// Words of the chunk table that one shortage looks at before the pool is extended.
 const SURVEY_AT_ONCE: u64 = 512;
 
@@ -56,6 +62,7 @@ pub(crate) struct Cache {
     listed_class: Zeroed<AtomicU8>,
     discovered: AtomicU64,
     surveyed: AtomicU64,
+    astray: AtomicU64,
     freed: AtomicU64,
     search: AtomicU64,
 }
@@ -122,6 +129,7 @@ impl Cache {
             listed_class: Zeroed::new(geometry.max_chunks)?,
             discovered: AtomicU64::new(0),
             surveyed: AtomicU64::new(0),
+            astray: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: AtomicU64::new(0),
         })
@@ -295,6 +303,28 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn discover_all(&self, guard: &Guard<'_, D>) {
         while self.cache.discovered.load(Ordering::Relaxed) < self.frontier() {
             self.discover(guard, CLASS_COUNT);
+        }
+    }
+
+    /// Lists again, or dissolves, what is nobody's and on no stack though it has room, among the next few
+    /// chunks.
+    pub(crate) fn find_astray(&self, guard: &Guard<'_, D>) {
+        let frontier = self.frontier();
+        for _ in 0..ASTRAY_AT_ONCE.min(frontier) {
+            let chunk = self.cache.astray.fetch_add(1, Ordering::Relaxed) % frontier;
+            if self.cache.states[chunk as usize].load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            match self.chunk(chunk) {
+                Chunk::Slab { class } if self.has_room(chunk, class) => {
+                    if self.is_empty(chunk, class) {
+                        self.dissolve_or_list(guard, chunk, class);
+                    } else {
+                        self.cache.list(chunk, class);
+                    }
+                }
+                _ => {}
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a thread that ends leaves: its slot, its guards, blocks that wait, slabs that it allocated from.
 
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, OnceLock};
 
@@ -10,7 +10,7 @@ use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
 use pando_pmem::testing::{CutShort, Paused, never_stop, pause_after};
 use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Volatile};
 
-use crate::common::{create, folder, free, give, open, options, room, root};
+use crate::common::{create, folder, free, give, named, open, options, room, root};
 
 fn collect_often<D: Domain>(pool: &Pool<D>) {
     for _ in 0..20 {
@@ -51,13 +51,16 @@ fn slabs_of_ended_threads_serve_others() {
     let count = 50;
     let all = Barrier::new(count as usize);
     std::thread::scope(|scope| {
-        for index in 0..count {
+        let gives = |index| {
             let (pool, all) = (&pool, &all);
             scope.spawn(move || {
                 give(pool, index, 64, index as u8);
                 all.wait();
-            });
-        }
+            })
+        };
+        // A thread has given back what it had when it is joined, not already when a scope ends.
+        let threads: Vec<_> = (0..count).map(gives).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     let used = pool.usage().unwrap().chunks;
     let guard = pool.pin().unwrap();
@@ -295,4 +298,95 @@ fn what_a_thread_may_take_of_the_last_chunks_ends_with_its_work_also_if_that_unw
     // A frugal thread leaves two chunks.
     let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(65_536).ok()).collect();
     assert_eq!(blocks.len() as u64, pool.geometry().max_chunks);
+}
+
+/// Stops a thread before a chosen load of a chosen word.
+#[derive(Clone, Copy, Debug, Default)]
+struct HaltingAtLoad;
+
+static WORD: AtomicUsize = AtomicUsize::new(0);
+static LOADS: AtomicU8 = AtomicU8::new(RUN);
+
+thread_local! {
+    /// Loads of the word that this thread makes before it stops.
+    static LOADS_LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+impl Domain for HaltingAtLoad {
+    const KIND: DomainKind = DomainKind::Process;
+    const WRITE_BACK: bool = false;
+
+    unsafe fn write_back(_: *const u8) {}
+
+    fn fence() {}
+
+    fn observe_load(address: usize, _: usize) {
+        let Some(left) = LOADS_LEFT.get() else { return };
+        if address == WORD.load(Ordering::SeqCst) {
+            LOADS_LEFT.set(left.checked_sub(1));
+            if left == 0 {
+                LOADS.store(HALTED, Ordering::SeqCst);
+                while LOADS.load(Ordering::SeqCst) != GO_ON {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// One readies a chunk for another size, and takes it off its old stack for that, with all that lies
+/// above. Wherever it stops, the room of these slabs serves others.
+#[test]
+fn slabs_that_a_stopped_thread_has_in_its_hands_are_found_again() {
+    const BYTES: u64 = 32_000;
+    for loads in 0.. {
+        let pool = Pool::<HaltingAtLoad>::anonymous(&options(1)).unwrap();
+        let chunk = |index| pool.geometry().chunk_of(named(&pool, index)).unwrap();
+        (0..6).for_each(|index| drop(give(&pool, index, BYTES, 1)));
+        let (emptied, above) = (chunk(0), chunk(2));
+        assert!(emptied == chunk(1) && above == chunk(3) && emptied != above);
+        for index in [0, 2, 1] {
+            free(&pool, index);
+            collect_often(&pool);
+        }
+        let word_off = pool.geometry().chunk_word_off(above);
+        // SAFETY: only the address is used.
+        let word = unsafe { pool.bytes(word_off, 8) }.as_ptr() as usize;
+        WORD.store(word, Ordering::SeqCst);
+        LOADS.store(RUN, Ordering::SeqCst);
+        let (found, halted) = std::thread::scope(|scope| {
+            let pool = &pool;
+            let takes = scope.spawn(move || {
+                LOADS_LEFT.set(Some(loads));
+                let guard = pool.pin().unwrap();
+                let reserved = guard.reserve(16_000).is_ok();
+                LOADS_LEFT.set(None);
+                let done =
+                    LOADS.compare_exchange(RUN, ARMED, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+                while done && LOADS.load(Ordering::SeqCst) != GO_ON {
+                    std::thread::yield_now();
+                }
+                reserved
+            });
+            while LOADS.load(Ordering::SeqCst) == RUN {
+                std::thread::yield_now();
+            }
+            let halted = LOADS.load(Ordering::SeqCst) == HALTED;
+            let found = {
+                let guard = pool.pin().unwrap();
+                let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(BYTES).ok()).collect();
+                blocks.len() as u64
+            };
+            LOADS.store(GO_ON, Ordering::SeqCst);
+            takes.join().unwrap();
+            (found, halted)
+        });
+        // All but the thread's chunk, what `above` still holds, and the full one.
+        let least = 2 * (pool.geometry().max_chunks - 3) + 1;
+        assert!(found >= least, "stopped before load {loads}: {found} of {least}");
+        if !halted {
+            assert!(loads > 0);
+            break;
+        }
+    }
 }
