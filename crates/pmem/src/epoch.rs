@@ -132,7 +132,8 @@ impl<D: Domain> Pool<D> {
         (0..self.participants_high())
             .map(|slot| {
                 let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
-                let pinned_for_epochs = (pinned != 0).then(|| epoch.saturating_sub(pinned));
+                let is_pinned = pinned != 0 && self.is_claimed(slot);
+                let pinned_for_epochs = is_pinned.then(|| epoch.saturating_sub(pinned));
                 Participant { slot, pinned_for_epochs }
             })
             .collect()

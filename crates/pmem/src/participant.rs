@@ -28,8 +28,8 @@
 //! next holder goes on with it, or else whoever collects, or finds no room, takes it over
 //! ([`Pool::take_over`]).
 //!
-//! A child that is forked has the claims of the thread that forked, but not the pool: it gives nothing
-//! back, and is refused a guard.
+//! A child that is forked has the claims of the thread that forked, but not the pool's file: it gives
+//! nothing back, and is refused a guard. (Anonymous memory it has as its own.)
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -100,19 +100,20 @@ pub(crate) struct Slots<D> {
     mapping: Mapping,
     locals: Locals,
     incarnation: u32,
-    process: Process,
+    /// The process that has opened the pool, if a child that is forked from it has no pool of its own.
+    process: Option<Process>,
     /// One bit a slot: it was given back, and what its thread kept is there. A bit may stand too long.
     kept: [AtomicU64; PARTICIPANT_COUNT / 64],
     domain: PhantomData<D>,
 }
 
 impl<D: Domain> Slots<D> {
-    pub fn new(mapping: Mapping, incarnation: u32) -> Self {
+    pub fn new(mapping: Mapping, incarnation: u32, is_file: bool) -> Self {
         Self {
             mapping,
             locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
             incarnation,
-            process: Process::this(),
+            process: is_file.then(Process::this),
             kept: [const { AtomicU64::new(0) }; PARTICIPANT_COUNT / 64],
             domain: PhantomData,
         }
@@ -122,9 +123,9 @@ impl<D: Domain> Slots<D> {
         Arc::clone(&self.locals)
     }
 
-    /// The process that has opened the pool.
-    pub fn process(&self) -> Process {
-        self.process
+    /// Whether the calling process has opened the pool.
+    pub fn is_ours(&self) -> bool {
+        self.process.is_none_or(Process::is_this)
     }
 
     fn state(&self, slot: usize) -> Word<'_, D> {
@@ -165,20 +166,19 @@ impl<D: Domain> Slots<D> {
 
 trait EndOfThread {
     fn thread_ends(&self, slot: usize);
-    fn process(&self) -> Process;
 }
 
 impl<D: Domain> EndOfThread for Slots<D> {
     fn thread_ends(&self, slot: usize) {
+        // A forked child has a copy of the claim, but the slot is its parent's.
+        if !self.is_ours() {
+            return;
+        }
         let pins = &self.locals[slot].get_or_init(Box::default).pins;
         match pins.get() {
             0 => self.give_back(slot),
             held => pins.set(held | ENDED),
         }
-    }
-
-    fn process(&self) -> Process {
-        self.process
     }
 }
 
@@ -198,8 +198,7 @@ struct Claims {
 impl Drop for Claims {
     fn drop(&mut self) {
         for claim in self.all.get_mut() {
-            // A forked child has a copy of the claim, but the slot is its parent's.
-            if let Some(slots) = claim.slots.upgrade().filter(|slots| slots.process().is_this()) {
+            if let Some(slots) = claim.slots.upgrade() {
                 slots.thread_ends(claim.slot);
             }
         }
@@ -276,7 +275,7 @@ impl<D: Domain> Pool<D> {
 
     #[cold]
     fn find_or_claim(&self, claims: &Claims) -> Result<usize> {
-        if self.slots.process.has_forked() {
+        if self.slots.process.is_some_and(Process::has_forked) {
             return Err(Error::Forked(self.path().to_path_buf()));
         }
         let found = claims
@@ -336,7 +335,7 @@ impl<D: Domain> Pool<D> {
         // Relaxed: a hint; the claim orders what is kept.
         let bits = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let any = self.slots.kept.iter().any(|word| bits(word) != 0);
-        any && (0..self.participants_high())
+        any && (0..PARTICIPANT_COUNT)
             .filter(|&slot| {
                 let (kept, bit) = self.slots.kept(slot);
                 bits(kept) & bit != 0 && self.take_over_slot(guard, slot)

@@ -358,7 +358,7 @@ impl<D: Domain> Pool<D> {
         was_clean: bool,
     ) -> Result<Self> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
-        let slots = Arc::new(Slots::new(mapping.clone(), incarnation));
+        let slots = Arc::new(Slots::new(mapping.clone(), incarnation, file.is_some()));
         Ok(Self {
             mapping,
             file,
@@ -663,7 +663,7 @@ impl<D: Domain> Pool<D> {
             return Ok(());
         }
         // A forked child has the pool in its memory, but not open.
-        if !self.slots.process().is_this() {
+        if !self.slots.is_ours() {
             return Err(Error::Forked(self.path.clone()));
         }
         if self.salvaged {

@@ -35,7 +35,8 @@ unsafe impl Sync for Mapping {}
 struct Region {
     base: *mut u8,
     bytes: usize,
-    process: Process,
+    /// The only process that has the range, if a child that is forked does not inherit it.
+    process: Option<Process>,
 }
 
 // SAFETY: names a range that any thread may unmap; nothing is accessed by it.
@@ -60,7 +61,8 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = base.cast();
-        let region = Region { base, bytes, process: Process::this() };
+        let process = (descriptor >= 0).then(Process::this);
+        let region = Region { base, bytes, process };
         Ok(Self { base, bytes, _region: Arc::new(region) })
     }
 
@@ -105,8 +107,8 @@ impl Mapping {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // In a forked child the range may not be there, and something else in its place.
-        if !self.process.is_this() {
+        // Elsewhere there may be something else in its place.
+        if !self.process.is_none_or(Process::is_this) {
             return;
         }
         // SAFETY: the range was mapped by `map`, and every reference into it borrows from an

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
-use pando_pmem::{Error, Pool, Process};
+use pando_pmem::{Error, Pool, Process, Volatile};
 
-use crate::common::{create, folder, give, named, open};
+use crate::common::{create, folder, free, give, named, open, options};
 
 /// Runs `work` in a forked child, which then ends as a program does that returns from `main` if
 /// `in_order`, or else at once; its exit status, or minus the signal that ended it.
@@ -87,6 +87,20 @@ fn a_forked_child_neither_closes_nor_uses_its_parents_pool() {
     ));
     drop(pool);
     assert!(open::<Process>(&path).was_clean());
+}
+
+#[test]
+fn a_forked_child_has_anonymous_memory_as_its_own() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    give(&pool, 0, 1000, 7);
+    let status = in_child(true, || {
+        free(&pool, 0);
+        give(&pool, 1, 1000, 7);
+        i32::from(named(&pool, 0) != 0)
+    });
+    assert_eq!(status, 0);
+    assert_ne!(named(&pool, 0), 0);
+    assert_eq!((named(&pool, 1), pool.participants_claimed()), (0, 1));
 }
 
 /// What a thread was about to do when it forked, its copy in the child cannot do.

@@ -342,7 +342,9 @@ fn slabs_that_a_stopped_thread_has_in_its_hands_are_found_again() {
     for loads in 0.. {
         let pool = Pool::<HaltingAtLoad>::anonymous(&options(1)).unwrap();
         let chunk = |index| pool.geometry().chunk_of(named(&pool, index)).unwrap();
-        (0..6).for_each(|index| drop(give(&pool, index, BYTES, 1)));
+        for index in 0..6 {
+            give(&pool, index, BYTES, 1);
+        }
         let (emptied, above) = (chunk(0), chunk(2));
         assert!(emptied == chunk(1) && above == chunk(3) && emptied != above);
         for index in [0, 2, 1] {
