@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `epoch` | `pando-pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
 //! | `slot` | `pando-pmem/src/participant.rs`: `claim_slot`, `give_back` |
-//! | `slab` | `pando-pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `retire_current` |
+//! | `slab` | `pando-pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `retire_current`, `claim_slab`, `dissolve_or_list` |
 //! | `direct` | `pando-pmwcas/src/direct.rs`, `execute.rs`: a PMwCAS, who interrupts it, readers |
 //! | `pmwcas` | `pando-pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's, its helpers and readers |
 //! | `late` | `pando-pmwcas/src/rdcss.rs`: a helper that stops behind an operation that is over |

@@ -9,6 +9,9 @@
 //! slab is current (`release_in_slab`, then `list`); one that finds no room and lets go of the slab
 //! (`retire_current`), unless there is room after all. Each writes its word and then looks at the
 //! other's. If both could miss the other's write, the slab would be lost to allocation.
+//!
+//! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve it,
+//! is the same claim (`claim_slab`).
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -34,6 +37,9 @@ struct Code {
     fenced: [bool; 2],
     /// `retire_current` looks for room after it has let go.
     looks_again: bool,
+    /// Who dissolves a slab has claimed it, and `claim_slab` looks once more what it has.
+    dissolves_its_own: bool,
+    looks_what_it_has: bool,
 }
 
 const AS_WRITTEN: Code = Code {
@@ -42,13 +48,20 @@ const AS_WRITTEN: Code = Code {
     claim_load: Acquire,
     fenced: [true, true],
     looks_again: true,
+    dissolves_its_own: true,
+    looks_what_it_has: true,
 };
+
+/// What the chunk table says.
+const SLAB: u64 = 2;
+const CLAIMED: u64 = 1;
 
 /// A slab of two blocks.
 struct Slab {
     code: Code,
     taken: Atomic,
     state: Atomic,
+    table: Atomic,
     blocks: [UnsafeCell<u64>; 2],
 }
 
@@ -63,6 +76,7 @@ impl Slab {
             code,
             taken: Atomic::new(taken),
             state: Atomic::new(state),
+            table: Atomic::new(SLAB),
             blocks: [UnsafeCell::new(0), UnsafeCell::new(0)],
         })
     }
@@ -123,6 +137,59 @@ impl Slab {
         }
         if self.code.looks_again && !self.taken.load(Acquire) & 0b11 != 0 {
             self.list();
+        }
+    }
+}
+
+impl Slab {
+    /// `claim_slab`.
+    fn claim(&self) -> bool {
+        if self.table.load(Acquire) != SLAB || self.state.fetch_or(CURRENT, AcqRel) & CURRENT != 0 {
+            return false;
+        }
+        if !self.code.looks_what_it_has || self.table.load(Acquire) == SLAB {
+            return true;
+        }
+        self.state.fetch_and(!CURRENT, AcqRel);
+        false
+    }
+
+    /// `dissolve_slab`; the blocks are one word here.
+    fn dissolve(&self) -> bool {
+        let found = self.taken.load(Acquire);
+        if found != 0 || self.taken.compare_exchange(found, 0b11, SeqCst, Acquire).is_err() {
+            return false;
+        }
+        self.table.store(CLAIMED, Release);
+        if self.code.dissolves_its_own {
+            self.state.fetch_and(!CURRENT, AcqRel);
+        }
+        true
+    }
+
+    /// The second half of `release_in_slab`, with all that follows (`dissolve_or_list`,
+    /// `retire_current`).
+    fn dissolve_or_list_unless_current(&self) {
+        fence(SeqCst);
+        if self.state.load(Acquire) & CURRENT != 0 {
+            return;
+        }
+        if self.taken.load(Acquire) != 0 {
+            return self.list();
+        }
+        if self.code.dissolves_its_own && !self.claim() {
+            return;
+        }
+        while !self.dissolve() {
+            self.state.fetch_and(!CURRENT, AcqRel);
+            fence(SeqCst);
+            let taken = self.taken.load(Acquire);
+            if self.table.load(Acquire) != SLAB || taken == 0b11 {
+                return;
+            }
+            if taken != 0 || !self.claim() {
+                return self.list();
+            }
         }
     }
 }
@@ -210,4 +277,64 @@ fn who_lets_go_looks_behind_a_full_barrier() {
 #[should_panic]
 fn who_lets_go_looks_again() {
     let_go(Code { looks_again: false, ..AS_WRITTEN });
+}
+
+/// One thread gives the last block of a listed slab back while another takes the slab for its own.
+fn dissolve(code: Code) {
+    explore(None, move || {
+        let slab = Slab::new(code, 0b01, LISTED);
+        let releaser = thread::spawn({
+            let slab = slab.clone();
+            move || {
+                slab.give_back(0);
+                slab.dissolve_or_list_unless_current();
+            }
+        });
+        // `find_slab`, after a pop.
+        slab.state.fetch_and(!LISTED, AcqRel);
+        let has_it = slab.claim();
+        releaser.join().unwrap();
+        let is_slab = slab.table.load(Acquire) == SLAB;
+        if has_it {
+            assert!(is_slab, "a thread has a slab that has dissolved");
+        } else {
+            assert!(!is_slab || slab.state.load(Acquire) & LISTED != 0, "an empty slab is lost");
+        }
+    });
+}
+
+#[test]
+fn a_slab_that_someone_has_does_not_dissolve() {
+    dissolve(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn who_dissolves_a_slab_must_have_it() {
+    dissolve(Code { dissolves_its_own: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn who_claims_a_slab_looks_what_it_has() {
+    dissolve(Code { looks_what_it_has: false, ..AS_WRITTEN });
+}
+
+/// Two threads give the two blocks of a slab back that is nobody's.
+#[test]
+fn an_empty_slab_is_not_lost() {
+    explore(Some(2), move || {
+        let slab = Slab::new(AS_WRITTEN, 0b11, 0);
+        let threads = [0, 1].map(|block| {
+            let slab = slab.clone();
+            thread::spawn(move || {
+                slab.give_back(block);
+                slab.dissolve_or_list_unless_current();
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let is_slab = slab.table.load(Acquire) == SLAB;
+        assert!(!is_slab || slab.state.load(Acquire) & LISTED != 0, "an empty slab is lost");
+        assert_eq!(slab.state.load(Acquire) & CURRENT, 0);
+    });
 }

@@ -1,6 +1,6 @@
 //! The hand-over of a participant slot from thread to thread (`pando-pmem/src/participant.rs`):
 //! what a slot's holder caches in process memory (`Local`) is plain memory, and whoever claims the
-//! slot next finds it as it was left.
+//! slot next, for a life or to take that over (`take_over_slot`), finds it as it was left.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -40,7 +40,7 @@ impl Slot {
 
     /// `give_back`.
     fn give_back(&self, order: Ordering) {
-        self.state.store(FREE, order);
+        self.state.compare_exchange(CLAIMED, FREE, order, Relaxed).unwrap();
     }
 
     fn use_local(&self) {
@@ -75,7 +75,7 @@ fn hand_over(claim: fn(&Slot) -> bool, release: Ordering) {
 
 #[test]
 fn a_slot_has_one_holder_who_finds_what_the_last_one_left() {
-    hand_over(Slot::claim, Release);
+    hand_over(Slot::claim, SeqCst);
 }
 
 #[test]
@@ -87,5 +87,5 @@ fn giving_back_must_release() {
 #[test]
 #[should_panic]
 fn claiming_must_be_one_step() {
-    hand_over(Slot::claim_unchecked, Release);
+    hand_over(Slot::claim_unchecked, SeqCst);
 }

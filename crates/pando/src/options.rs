@@ -86,7 +86,8 @@ impl PoolOptions {
 
     /// Whether a pool may be opened that would otherwise be refused because a power cut may have
     /// torn it. Its maps cannot be used then, only copied out by
-    /// [`Pool::salvage`](crate::Pool::salvage); load the copy into a new pool. False by default.
+    /// [`Pool::salvage`](crate::Pool::salvage); load the copy into a new pool. It stays one that is
+    /// refused otherwise, however it is closed. False by default.
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
         self

@@ -1,7 +1,6 @@
 //! Memory in which tests lay out a pool byte by byte, open it, and lay out the next.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys::Mapping;
@@ -9,12 +8,12 @@ use crate::sys::Mapping;
 /// Memory for one pool at a time, by [`Pool::create_in`](crate::Pool::create_in) and
 /// [`Pool::open_in`](crate::Pool::open_in). Read and written by whole words.
 #[derive(Debug)]
-pub struct Arena(Arc<Mapping>);
+pub struct Arena(Mapping);
 
 impl Arena {
     /// `bytes` bytes, all zero; what a pool of that largest size takes.
     pub fn new(bytes: u64) -> io::Result<Self> {
-        Ok(Self(Arc::new(Mapping::anonymous(bytes)?)))
+        Ok(Self(Mapping::anonymous(bytes)?))
     }
 
     /// Length in bytes.
@@ -29,7 +28,7 @@ impl Arena {
     }
 
     pub(crate) fn mapping(&self) -> Mapping {
-        Mapping::share(&self.0)
+        self.0.clone()
     }
 
     fn words(&self) -> &[AtomicU64] {

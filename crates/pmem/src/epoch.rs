@@ -27,18 +27,19 @@
 //! written before the unpin, and read behind the epoch, which is loaded acquire.
 //!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
-//! they go on, the pool grows, and [`Pool::participants`] shows who holds it back. Of the descriptors
-//! of pando-pmwcas only those of operations with callbacks wait for an epoch.
+//! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds it
+//! back. Of the descriptors of pando-pmwcas only those of operations with callbacks wait for an epoch.
 //!
 //! `crates/models/src/epoch.rs` tries each of these orderings, and each weaker one.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::EPOCH_OFF;
-use crate::participant::Thrift;
+use crate::participant::{ENDED, Thrift};
 use crate::pool::Pool;
 
 /// How far the epoch must have risen since a block was unlinked before it is reused.
@@ -68,7 +69,8 @@ pub struct Guard<'pool, D: Domain> {
 pub struct Participant {
     /// Its slot in the pool's table.
     pub slot: usize,
-    /// How many epochs ago it pinned; `None` if it is not pinned.
+    /// How many epochs ago it pinned; `None` if it is not pinned. At most 1, since the epoch does not
+    /// rise further until it unpins: one that has stopped for ever looks as one that is about to go on.
     pub pinned_for_epochs: Option<u64>,
 }
 
@@ -86,14 +88,15 @@ impl<D: Domain> Pool<D> {
         Ok(Guard { pool: self, slot, not_send: PhantomData })
     }
 
-    /// Raises the epoch if every pinned participant has seen the current one; the epoch then.
+    /// Raises the epoch if every pinned participant has seen the current one; the epoch then. The
+    /// calling thread is pinned: it may come to words in blocks, by what others have left.
     pub(crate) fn try_advance(&self) -> u64 {
         let global = self.word(EPOCH_OFF);
         let epoch = global.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         for slot in 0..self.participants_high() {
             let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
-            if pinned != 0 && pinned != epoch {
+            if pinned != 0 && pinned != epoch && self.is_claimed(slot) {
                 return epoch;
             }
             let left = self.slot_left(slot).load(Ordering::Acquire);
@@ -129,7 +132,8 @@ impl<D: Domain> Pool<D> {
         (0..self.participants_high())
             .map(|slot| {
                 let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
-                let pinned_for_epochs = (pinned != 0).then(|| epoch.saturating_sub(pinned));
+                let is_pinned = pinned != 0 && self.is_claimed(slot);
+                let pinned_for_epochs = is_pinned.then(|| epoch.saturating_sub(pinned));
                 Participant { slot, pinned_for_epochs }
             })
             .collect()
@@ -208,19 +212,26 @@ impl<'pool, D: Domain> Guard<'pool, D> {
 
     #[inline]
     pub(crate) fn with_thrift<R>(&self, thrift: Thrift, work: impl FnOnce() -> R) -> R {
+        /// Gives the thread back what it had, also if `work` unwinds.
+        struct Restore<'pool>(&'pool Cell<Thrift>, Thrift);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
         let own = &self.pool.local(self.slot).thrift;
-        let before = own.replace(thrift);
-        let result = work();
-        own.set(before);
-        result
+        let _restore = Restore(own, own.replace(thrift));
+        work()
     }
 
     pub(crate) fn thrift(&self) -> Thrift {
         self.pool.local(self.slot).thrift.get()
     }
 
-    /// Gives back for reuse what nobody can look at any more.
+    /// Gives back for reuse what nobody can look at any more, also what threads that have ended
+    /// unlinked.
     pub fn collect(&self) {
+        self.pool.take_over(self);
         let epoch = self.pool.try_advance();
         for _ in 0..COLLECT_AT_MOST {
             let ripe = {
@@ -237,6 +248,13 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         }
     }
 
+    /// The last guard of a thread that has given back all other slots gives this one back.
+    #[cold]
+    fn end_late(&self) {
+        self.pool.slot_epoch(self.slot).store_transient(0);
+        self.pool.slots.give_back(self.slot);
+    }
+
     /// Blocks that this participant unlinked and that still wait for their epoch.
     pub fn waiting(&self) -> usize {
         self.pool.local(self.slot).limbo.borrow().len()
@@ -247,9 +265,12 @@ impl<D: Domain> Drop for Guard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
         let pins = &self.pool.local(self.slot).pins;
-        pins.set(pins.get() - 1);
-        if pins.get() == 0 {
+        let held = pins.get() - 1;
+        pins.set(held);
+        if held == 0 {
             self.pool.slot_epoch(self.slot).store_transient(0);
+        } else if held == ENDED {
+            self.end_late();
         }
     }
 }

@@ -81,13 +81,13 @@ pub enum Error {
         /// Length of the pool.
         expected_bytes: u64,
     },
-    /// The pool lost power, or the machine did, while it was open on a medium that only survives
-    /// the death of a process.
-    #[error("{}: the pool was open when the machine went down, and its medium ({medium}) keeps no order of writes across that; restore a copy, or open it for salvage", path.display())]
+    /// The machine went down, or may have, for all that the system tells of its boots, while the pool was
+    /// open in a way that only survives the death of a process.
+    #[error("{}: the pool was open when the machine went down, and what was written ({medium}) kept no order across that; restore a copy, or open it for salvage", path.display())]
     NotTrusted {
         /// The file.
         path: PathBuf,
-        /// The medium on which it lies.
+        /// The medium on which it lies now.
         medium: String,
     },
     /// An option is out of its range.
@@ -128,6 +128,15 @@ pub enum Error {
         layout::PARTICIPANT_COUNT
     )]
     NoParticipantSlot,
+    /// A thread that ends, and has given its participant slots back, used a pool.
+    #[error("the thread is ending and has given its participant slots back; use the pool earlier")]
+    ThreadEnds,
+    /// A child that was forked used the pool of its parent.
+    #[error("{}: the pool was opened before this process was forked; it stays its parent's, so close it there and open it here", .0.display())]
+    Forked(PathBuf),
+    /// The pool was to be closed while another handle of it is held.
+    #[error("{}: the pool is not closed yet: another handle of it is held; it closes with the last", .0.display())]
+    HandleHeld(PathBuf),
     /// A block was freed that is not allocated, or that was never given out.
     #[error("offset {off:#x} was freed, but {reason}; nothing was changed")]
     BadFree {

@@ -12,7 +12,8 @@ use crate::sys;
 pub enum Medium {
     /// Anonymous memory of this process.
     Anonymous,
-    /// A file in memory: tmpfs, ramfs or hugetlbfs, by name.
+    /// A file in memory: tmpfs, by name. (Of ramfs and hugetlbfs no room can be allocated ahead, or
+    /// nothing written but through a mapping, so they can hold no pool.)
     MemoryFile(&'static str),
     /// A file behind the page cache of the file system named.
     PageCache(&'static str),
@@ -78,9 +79,14 @@ impl Medium {
         }
     }
 
-    /// Whether the medium keeps what was written when the machine goes down at any instant.
-    pub fn survives_machine(self) -> bool {
+    /// Whether write-backs reach the medium past the page cache.
+    pub fn is_dax(self) -> bool {
         matches!(self, Self::Dax { .. })
+    }
+
+    /// Whether what was written may be there, in part, after the machine went down.
+    pub fn outlives_machine(self) -> bool {
+        matches!(self, Self::Dax { .. } | Self::PageCache(_))
     }
 }
 
@@ -114,7 +120,8 @@ fn caches_are_durable() -> bool {
     regions.peek().is_some() && regions.all(|domain| domain.trim() == "cpu_cache")
 }
 
-/// The boot id of the running system; zero where the system has none, so that it never differs.
+/// The boot id of the running system; zero, which is no boot's, where it is not to be had: then
+/// nobody can tell whether the machine went down meanwhile.
 pub fn boot_id() -> BootId {
     let mut text = [0; 64];
     let Ok(mut file) = File::open("/proc/sys/kernel/random/boot_id") else {

@@ -7,21 +7,32 @@
 //! * **Create** builds the whole file under a temporary name and links it to its own only when it
 //!   is complete, so a crash leaves *absent*, at worst with a stray temporary file.
 //! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte
-//!   store of the state (incarnation raised, clean flag off). A crash before that store leaves
-//!   *closed*, after it *in use*. Behind the page cache the store is synced when the pool was
-//!   *closed*, so that no later write can reach the disk before it. A pool that was *in use* is
-//!   on disk as such already, and opens without a sync.
-//! * **Close** (the drop of the last handle) syncs the data, sets the clean flag, syncs it.
+//!   store of the state (incarnation raised, clean flag off, and what a write survives from now on). A
+//!   crash before that store leaves what was there, after it *in use*.
+//! * **Close** (the drop of the last handle) sets the clean flag.
 //!
-//! An unclean pool under another boot id is refused unless its medium survives the machine: the
-//! page cache wrote back in any order.
+//! # What is trusted
+//!
+//! An unclean pool under another boot id is refused, unless what was written in its last incarnation
+//! survives power loss: the page cache wrote back in any order, and so did the processor's caches, if
+//! nobody wrote back their lines, whatever the medium. What is found now does not count: a domain can be
+//! chosen, and a file system mounted in another way. So
+//!
+//! * where a write does not survive power loss, the state is synced when the one before would be
+//!   trusted, so that no later write can reach the medium before it; and the data is synced before the
+//!   clean flag, and the flag after it;
+//! * where it does, what an incarnation whose writes do not has left in caches is synced before the
+//!   state says so.
+//!
+//! A pool that is opened for salvage keeps its boot id, and is never closed in order: it is no more to be
+//! trusted than before.
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use crate::alloc::Cache;
 #[cfg(feature = "testing")]
@@ -30,12 +41,11 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::{
     CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES,
-    PARTICIPANT_COUNT,
 };
 use crate::medium::{self, Guarantee, Medium};
-use crate::participant::Local;
+use crate::participant::{Local, Locals, Slots};
 use crate::prefetch;
-use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
+use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 use crate::word::{Word, Words};
 use crate::write_back::LINE_BYTES;
@@ -44,6 +54,8 @@ use crate::write_back::LINE_BYTES;
 const LOCK_OFF: u64 = 1 << 62;
 /// Processes that a pool will be shared by; today one process takes them all.
 const LOCK_BYTES: u64 = 64;
+/// What a file's length on its file system is counted in, on every file system.
+const BLOCK_BYTES: u64 = 512;
 
 /// How a pool is created.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +78,8 @@ impl Default for CreateOptions {
 /// How an existing pool is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenPool {
-    /// Open a pool that is not trusted after the machine went down, to rescue what is there.
+    /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is not
+    /// trusted afterwards either.
     pub salvage: bool,
 }
 
@@ -81,12 +94,19 @@ pub struct Pool<D: Domain> {
     pool_id: u128,
     incarnation: u32,
     was_clean: bool,
+    /// What the state says of writes.
+    survives_power: bool,
+    /// Open for salvage, so never to be marked as closed in order.
+    salvaged: bool,
     /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
     left: AtomicBool,
     uid: u64,
-    this: Weak<Self>,
-    locals: Box<[OnceLock<Box<Local>>]>,
+    /// The same as in `slots`, at hand.
+    locals: Locals,
+    pub(crate) slots: Arc<Slots<D>>,
     pub(crate) cache: Cache,
+    /// Whether someone has said that it recovers what lies in the pool.
+    recovery_begun: AtomicBool,
     /// Does what threads have left to be done before the epoch is raised.
     pub(crate) left_work: OnceLock<fn(&Self, u64)>,
     domain: PhantomData<D>,
@@ -150,6 +170,7 @@ impl<D: Domain> Pool<D> {
                 max_bytes: geometry.max_bytes,
                 incarnation: 1,
                 clean: false,
+                survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
                 size_bytes,
                 boot_id,
             };
@@ -158,7 +179,7 @@ impl<D: Domain> Pool<D> {
                 .map_err(|source| not_allocated(path, 0, size_bytes, source))?;
             let written = file.write_all_at(&block.encode(), 0);
             written.map_err(io_error(path, "write the superblock"))?;
-            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
                 .map_err(io_error(path, "map the file"))?;
             if !matches!(medium, Medium::MemoryFile(_)) {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
@@ -186,12 +207,16 @@ impl<D: Domain> Pool<D> {
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool = Self::assemble(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
+        let pool = Self::assembled(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
         pool.start_epochs();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Opens the pool in the file `path`.
+    ///
+    /// What is recovered here is the allocator's own. If operations of `pando-pmwcas` may be in it, they
+    /// are recovered next, before anything is allocated: until then, blocks that they have begun to give
+    /// away count as free.
     pub fn open(path: &Path, options: &OpenPool) -> Result<Arc<Self>> {
         let file =
             OpenOptions::new().read(true).write(true).open(path).map_err(|source| match source
@@ -225,16 +250,22 @@ impl<D: Domain> Pool<D> {
         }
         let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
         let boot_id = medium::boot_id();
-        if !block.clean
-            && !medium.survives_machine()
-            && block.boot_id != boot_id
-            && !options.salvage
-        {
+        let is_trusted = block.clean || block.survives_power || block.boot_id.is_same(boot_id);
+        if !is_trusted && !options.salvage {
             return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
-        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.survives_machine())
+        // A copy may have holes where there were zeros. Room is made for all that is written to, so that
+        // no store finds the file system full.
+        let (chunks_off, size_bytes) = (geometry.chunks_off, block.size_bytes);
+        let allocated_bytes = table_end(&geometry, size_bytes) + (size_bytes - chunks_off);
+        if metadata.blocks() * BLOCK_BYTES < allocated_bytes {
+            sys::allocate(&file, 0, CHUNK_TABLE_OFF)
+                .map_err(|source| not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
+            extend(path, &file, &geometry, chunks_off, size_bytes)?;
+        }
+        let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
             .map_err(io_error(path, "map the file"))?;
-        Self::open_mapped(mapping, Some(file), path, medium, &block, boot_id)
+        Self::open_mapped(mapping, Some(file), path, medium, &block, is_trusted)
     }
 
     /// Opens the pool that lies in `mapping` and that `block`, its superblock, describes.
@@ -244,7 +275,7 @@ impl<D: Domain> Pool<D> {
         path: &Path,
         medium: Medium,
         block: &Superblock,
-        boot_id: BootId,
+        is_trusted: bool,
     ) -> Result<Arc<Self>> {
         let geometry = Geometry::new(block.max_bytes);
         let Some(incarnation) = block.incarnation.checked_add(1) else {
@@ -256,12 +287,20 @@ impl<D: Domain> Pool<D> {
             });
         };
         let (id, clean) = (block.pool_id, block.clean);
-        let pool = Self::assemble(mapping, file, path, geometry, medium, id, incarnation, clean)?;
-        pool.enter_use(boot_id, block.boot_id)?;
+        let mut pool =
+            Self::assembled(mapping, file, path, geometry, medium, id, incarnation, clean)?;
+        if !is_trusted {
+            pool.salvaged = true;
+            pool.survives_power = false;
+        }
+        // If that fails, the pool is left as it was found, not closed.
+        pool.left = AtomicBool::new(true);
+        pool.enter_use(block)?;
+        pool.left = AtomicBool::new(false);
         pool.start_epochs();
         pool.recover_frontier();
         pool.recover_activations();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Creates a pool on anonymous memory; it ends with its last handle.
@@ -273,10 +312,10 @@ impl<D: Domain> Pool<D> {
         if options.huge_pages {
             mapping.advise_huge_pages();
         }
-        let pool = Self::assemble(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
+        let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.start_epochs();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Creates a pool that fills `arena`, where nothing is in use.
@@ -288,14 +327,15 @@ impl<D: Domain> Pool<D> {
             max_bytes: geometry.max_bytes,
             incarnation: 1,
             clean: false,
+            survives_power: false,
             size_bytes: geometry.chunk_off(1),
             boot_id: medium::boot_id(),
         };
         arena.write(0, &block.encode());
         let (path, medium) = (Path::new("(arena)"), Medium::Anonymous);
-        let pool = Self::assemble(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
+        let pool = Self::assembled(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
         pool.start_epochs();
-        Ok(pool)
+        Ok(Arc::new(pool))
     }
 
     /// Opens the pool in `arena` as if the process that used it had died: nobody may use it now.
@@ -303,12 +343,11 @@ impl<D: Domain> Pool<D> {
     pub fn open_in(arena: &Arena) -> Result<Arc<Self>> {
         let path = Path::new("(arena)");
         let block = Superblock::decode(path, &arena.read(0, SUPERBLOCK_BYTES))?;
-        let boot_id = medium::boot_id();
-        Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, boot_id)
+        Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, true)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one private constructor of all three doors")]
-    fn assemble(
+    fn assembled(
         mapping: Mapping,
         file: Option<LockedFile>,
         path: &Path,
@@ -317,9 +356,10 @@ impl<D: Domain> Pool<D> {
         pool_id: u128,
         incarnation: u32,
         was_clean: bool,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Self> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
-        Ok(Arc::new_cyclic(|this| Self {
+        let slots = Arc::new(Slots::new(mapping.clone(), incarnation, file.is_some()));
+        Ok(Self {
             mapping,
             file,
             path: path.to_path_buf(),
@@ -328,20 +368,28 @@ impl<D: Domain> Pool<D> {
             pool_id,
             incarnation,
             was_clean,
+            survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
+            salvaged: false,
             left: AtomicBool::new(false),
             // Relaxed: only the number's being new matters.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
-            this: this.clone(),
-            locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
+            locals: slots.locals(),
+            slots,
             cache,
+            recovery_begun: AtomicBool::new(false),
             left_work: OnceLock::new(),
             domain: PhantomData,
-        }))
+        })
     }
 
-    /// Marks the pool as in use under this boot: after this, a crash is told from a clean close.
-    fn enter_use(&self, boot_id: BootId, found: BootId) -> Result<()> {
-        if boot_id != found {
+    /// Marks the pool, which `found` describes, as in use under this boot: after this, a crash is told
+    /// from a clean close.
+    fn enter_use(&self, found: &Superblock) -> Result<()> {
+        if self.survives_power && !found.survives_power {
+            self.sync_data()?;
+        }
+        let boot_id = medium::boot_id();
+        if boot_id != found.boot_id && !self.salvaged {
             for (index, word) in superblock::boot_words(boot_id).into_iter().enumerate() {
                 self.word(superblock::BOOT_OFF + index as u64 * 8).store(word, Ordering::Release);
             }
@@ -349,15 +397,16 @@ impl<D: Domain> Pool<D> {
             D::fence();
         }
         self.store_state(false);
-        if self.was_clean {
-            self.sync_page_cache()?;
+        if (found.clean || found.survives_power) && !self.survives_power {
+            self.sync_data()?;
         }
         Ok(())
     }
 
     fn store_state(&self, clean: bool) {
+        let word = superblock::state_word(self.incarnation, clean, self.survives_power);
         let state = self.word(superblock::STATE_OFF);
-        state.store(superblock::state_word(self.incarnation, clean), Ordering::Release);
+        state.store(word, Ordering::Release);
         state.flush();
         D::fence();
     }
@@ -373,9 +422,10 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    fn sync_page_cache(&self) -> Result<()> {
-        match (&self.file, self.medium) {
-            (Some(file), Medium::PageCache(_)) => {
+    /// Makes all that was written durable, wherever it still is.
+    fn sync_data(&self) -> Result<()> {
+        match &self.file {
+            Some(file) if self.medium.outlives_machine() => {
                 file.sync_data().map_err(io_error(&self.path, "sync the file"))
             }
             _ => Ok(()),
@@ -547,11 +597,6 @@ impl<D: Domain> Pool<D> {
         self.locals[slot].get_or_init(Box::default)
     }
 
-    /// The pool's handle again, for threads that keep one weakly.
-    pub(crate) fn weak(&self) -> Weak<Self> {
-        self.this.clone()
-    }
-
     pub(crate) fn uid(&self) -> u64 {
         self.uid
     }
@@ -596,30 +641,42 @@ impl<D: Domain> Pool<D> {
         superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
     }
 
-    /// Closes the pool, if this is its last handle: synced, and marked as closed in order. The
-    /// drop of the last handle does the same, but cannot say what went wrong.
+    /// To be asked once by who recovers, in this incarnation, what an earlier one has left in
+    /// descriptors: false if another has asked already, and may be using them.
+    pub fn begin_recovery(&self) -> bool {
+        !self.recovery_begun.swap(true, Ordering::AcqRel)
+    }
+
+    /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise
+    /// it is an error, and the last handle closes it. The drop of the last handle does the same, but
+    /// cannot say what went wrong.
     pub fn close(self: Arc<Self>) -> Result<()> {
-        match Arc::into_inner(self) {
-            Some(pool) => {
-                let closed = pool.mark_closed();
-                pool.left.store(true, Ordering::Release);
-                closed
-            }
-            None => Ok(()),
-        }
+        let path = self.path.clone();
+        let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
+        let closed = pool.mark_closed();
+        pool.left.store(true, Ordering::Release);
+        closed
     }
 
     fn mark_closed(&self) -> Result<()> {
         if self.file.is_none() {
             return Ok(());
         }
-        // Behind the page cache the flag must not reach the disk before the data; if a sync
-        // fails the pool stays marked as in use, which is true.
-        self.sync_page_cache()?;
+        // A forked child has the pool in its memory, but not open.
+        if !self.slots.is_ours() {
+            return Err(Error::Forked(self.path.clone()));
+        }
+        if self.salvaged {
+            return Ok(());
+        }
+        // The flag must not reach the medium before the data; if a sync fails the pool stays marked as
+        // in use, which is true.
+        let sync = || if self.survives_power { Ok(()) } else { self.sync_data() };
+        sync()?;
         // The participants stay on record: a callback that still waited for its epoch stands in
         // the descriptors of one of them.
         self.store_state(true);
-        self.sync_page_cache()
+        sync()
     }
 
     /// Drops the handle as a crash would: the pool stays marked as in use.
@@ -631,10 +688,9 @@ impl<D: Domain> Pool<D> {
 
 impl<D: Domain> Drop for Pool<D> {
     fn drop(&mut self) {
-        // A forked child has the pool in its memory, but not open.
-        let ours = self.file.as_ref().is_none_or(LockedFile::is_ours);
-        if ours && !self.left.load(Ordering::Acquire) {
-            // A drop cannot report; a pool that could not be synced stays marked as in use.
+        if !self.left.load(Ordering::Acquire) {
+            // A drop cannot report; a pool that could not be synced stays marked as in use, and so does
+            // one that is a forked child's parent's.
             let _ = self.mark_closed();
         }
     }
@@ -648,12 +704,15 @@ fn not_allocated(path: &Path, from_bytes: u64, to_bytes: u64, source: std::io::E
     }
 }
 
+/// Where the part of the chunk table ends that a pool of `size_bytes` has, in whole pages.
+fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
+    let chunks = (size_bytes - geometry.chunks_off) / CHUNK_BYTES;
+    geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
+}
+
 /// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.
 fn extend(path: &Path, file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
-    let table_end = |bytes: u64| {
-        let chunks = (bytes - geometry.chunks_off) / CHUNK_BYTES;
-        geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
-    };
+    let table_end = |bytes| table_end(geometry, bytes);
     // The page that holds the end of the last step's part is there already.
     let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
     sys::allocate(file, table_from, table_end(to).max(table_from))

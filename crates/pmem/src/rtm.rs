@@ -5,20 +5,39 @@
 //! So every user needs another way to its end, after a bounded number of attempts. A write-back
 //! aborts a transaction, too, so nothing in one is durable until it is written back behind it.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The processor took back what the section did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
+/// 0 until the processor was asked; then [`NO`] or [`YES`]. Nobody waits for another's answer: who sees 0
+/// asks too. Relaxed suffices: the answer is all there is to it.
+static FOUND: AtomicU8 = AtomicU8::new(0);
+const NO: u8 = 1;
+const YES: u8 = 2;
+
 /// Whether the processor has RTM, and lets transactions commit; many have it switched off, so that
 /// each aborts. Tried once in a process.
+#[inline]
 pub fn is_available() -> bool {
+    match FOUND.load(Ordering::Relaxed) {
+        0 => ask(),
+        found => found == YES,
+    }
+}
+
+#[cold]
+fn ask() -> bool {
     /// How often it is tried.
     const ATTEMPTS: usize = 64;
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE
-        .get_or_init(|| imp::is_supported() && (0..ATTEMPTS).any(|_| imp::attempt(|| ()).is_ok()))
+    let available = imp::is_supported() && (0..ATTEMPTS).any(|_| imp::attempt(|| ()).is_ok());
+    let answer = if available { YES } else { NO };
+    // Chance may answer two threads differently; the first answer stands.
+    match FOUND.compare_exchange(0, answer, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => available,
+        Err(found) => found == YES,
+    }
 }
 
 /// Runs `work` in a transaction. If it is aborted, nothing that it wrote was ever there.

@@ -12,8 +12,10 @@
 //!   them all, with itself taken as zero.
 //! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
 //!   torn. Each carries the low 16 bits of the CRC-32 of its other 48 bits in its top 16, so that
-//!   a flipped bit is told from a value. `state` is the incarnation (32 bits) and the clean flag
-//!   (bit 32); `size` is the number of bytes that the file has for certain, in pages.
+//!   a flipped bit is told from a value. `state` is the incarnation (32 bits), the clean flag (bit 32),
+//!   and whether what is written in that incarnation survives power loss (bit 33), by the domain in which
+//!   it is written and the medium on which it is; `size` is the number of bytes that the file has for
+//!   certain, in pages.
 //! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
 //!   `state` says that the pool is in use, the boot id is not looked at.
 
@@ -27,7 +29,7 @@ use crate::layout::{
 /// The first eight bytes of every pool.
 pub const MAGIC: [u8; 8] = *b"PANDOaSp";
 /// The version of the format that this library writes, and the latest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
@@ -41,6 +43,7 @@ pub const SIZE_OFF: u64 = 3976;
 pub const BOOT_OFF: u64 = 3984;
 const MUTABLE_END: usize = 4008;
 const CLEAN_BIT: u64 = 1 << 32;
+const SURVIVES_POWER_BIT: u64 = 1 << 33;
 const PAYLOAD_MASK: u64 = (1 << 48) - 1;
 
 const _: () = {
@@ -48,9 +51,16 @@ const _: () = {
     assert!(BOOT_OFF + 24 == MUTABLE_END as u64);
 };
 
-/// The boot id of the running system, or zero where there is none.
+/// The boot id of a system; zero where it is not known, which is no boot's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BootId(pub u128);
+
+impl BootId {
+    /// Whether both are for certain of one boot.
+    pub fn is_same(self, other: Self) -> bool {
+        self == other && self != Self::default()
+    }
+}
 
 /// The decoded superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +73,8 @@ pub struct Superblock {
     pub incarnation: u32,
     /// Whether the pool was closed in order.
     pub clean: bool,
+    /// Whether what is written in this incarnation survives power loss.
+    pub survives_power: bool,
     /// Bytes that the file has for certain.
     pub size_bytes: u64,
     /// The boot under which the pool was opened last.
@@ -78,9 +90,11 @@ fn payload_check(payload: u64) -> u64 {
     u64::from(crc32fast::hash(&payload.to_le_bytes()[..6]) & 0xFFFF)
 }
 
-/// The word that holds `incarnation` and the clean flag.
-pub fn state_word(incarnation: u32, clean: bool) -> u64 {
-    seal(u64::from(incarnation) | if clean { CLEAN_BIT } else { 0 })
+/// The word that holds `incarnation`, the clean flag, and whether what is written survives power loss.
+pub fn state_word(incarnation: u32, clean: bool, survives_power: bool) -> u64 {
+    let clean = if clean { CLEAN_BIT } else { 0 };
+    let survives_power = if survives_power { SURVIVES_POWER_BIT } else { 0 };
+    seal(u64::from(incarnation) | clean | survives_power)
 }
 
 /// The word that holds the size of the pool.
@@ -127,7 +141,7 @@ impl Superblock {
         block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
         let [boot_0, boot_1, boot_2] = boot_words(self.boot_id);
         let mutable = [
-            state_word(self.incarnation, self.clean),
+            state_word(self.incarnation, self.clean, self.survives_power),
             size_word(self.size_bytes),
             boot_0,
             boot_1,
@@ -231,12 +245,12 @@ impl Superblock {
                 allowed: "0".into(),
             });
         }
-        if state & !(CLEAN_BIT | u64::from(u32::MAX)) != 0 {
+        if state & !(SURVIVES_POWER_BIT | CLEAN_BIT | u64::from(u32::MAX)) != 0 {
             return Err(Error::BadField {
                 path: path(),
                 field: "the state",
                 found: state,
-                allowed: "an incarnation and a clean flag".into(),
+                allowed: "an incarnation and two flags".into(),
             });
         }
         let mut pool_id = [0; 16];
@@ -246,6 +260,7 @@ impl Superblock {
             max_bytes,
             incarnation: state as u32,
             clean: state & CLEAN_BIT != 0,
+            survives_power: state & SURVIVES_POWER_BIT != 0,
             size_bytes: pages * PAGE_BYTES,
             boot_id: BootId(boot_id),
         })
@@ -262,6 +277,7 @@ mod tests {
             max_bytes: 1 << 30,
             incarnation: 7,
             clean: true,
+            survives_power: true,
             size_bytes: 1 << 20,
             boot_id: BootId(0xfedc_ba98_7654_3210_0123_4567_89ab_cdef),
         }
@@ -273,7 +289,7 @@ mod tests {
         let block = example().encode();
         assert_eq!(crc32fast::hash(&block), GOLDEN, "the format of the superblock changed");
     }
-    const GOLDEN: u32 = 1_054_073_979;
+    const GOLDEN: u32 = 2_947_769_435;
 
     #[test]
     fn decodes_what_it_encodes() {

@@ -6,21 +6,22 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
-/// A mapping of a file, or of anonymous memory, unmapped on drop.
+/// A mapping of a file, or of anonymous memory, unmapped when the last of its clones is dropped.
 ///
 /// The whole range that the pool may grow to is reserved once. Of a file, only what was
-/// allocated by [`allocate`] is ever touched, so no access faults.
-#[derive(Debug)]
+/// allocated by [`allocate`] is ever touched, so no access faults; offsets come from words that the
+/// pool's own code has written, and one that rotted may name a place beyond, where a file faults.
+#[derive(Clone, Debug)]
 pub struct Mapping {
     base: *mut u8,
     bytes: usize,
-    /// Whose memory it is, if not this object's.
-    owner: Option<Arc<Mapping>>,
+    /// Keeps the range mapped.
+    _region: Arc<Region>,
 }
 
 // SAFETY: the mapping is plain memory; every access to it goes through atomics or through blocks
@@ -28,6 +29,20 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send.
 unsafe impl Sync for Mapping {}
+
+/// A mapped range.
+#[derive(Debug)]
+struct Region {
+    base: *mut u8,
+    bytes: usize,
+    /// The only process that has the range, if a child that is forked does not inherit it.
+    process: Option<Process>,
+}
+
+// SAFETY: names a range that any thread may unmap; nothing is accessed by it.
+unsafe impl Send for Region {}
+// SAFETY: as for Send.
+unsafe impl Sync for Region {}
 
 impl Mapping {
     fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Self> {
@@ -45,7 +60,10 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { base: base.cast(), bytes, owner: None })
+        let base = base.cast();
+        let process = (descriptor >= 0).then(Process::this);
+        let region = Region { base, bytes, process };
+        Ok(Self { base, bytes, _region: Arc::new(region) })
     }
 
     /// Reserves `bytes` of zeroed anonymous memory.
@@ -54,16 +72,17 @@ impl Mapping {
     }
 
     /// Maps `file`, shared; `sync` asks for a mapping whose write-backs are durable (DAX).
+    ///
+    /// A forked child does not inherit it: what is left in the child of a thread that was in the
+    /// middle of its work must not go on with it in the pool of its parent.
     pub fn shared(file: &File, bytes: u64, sync: bool) -> io::Result<Self> {
         let flags =
             if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
-        Self::map(usize_of(bytes)?, flags, file.as_raw_fd())
-    }
-
-    /// The same memory again, kept as long as either is.
-    #[cfg(feature = "testing")]
-    pub fn share(owner: &Arc<Self>) -> Self {
-        Self { base: owner.base, bytes: owner.bytes, owner: Some(Arc::clone(owner)) }
+        let mapping = Self::map(usize_of(bytes)?, flags, file.as_raw_fd())?;
+        // SAFETY: advice on a mapping that was just made; it changes what a fork copies, and no
+        // content.
+        check(unsafe { libc::madvise(mapping.base.cast(), mapping.bytes, libc::MADV_DONTFORK) })?;
+        Ok(mapping)
     }
 
     /// The first byte.
@@ -80,20 +99,68 @@ impl Mapping {
 
     /// Asks for huge pages behind the whole range, where the system allows it.
     pub fn advise_huge_pages(&self) {
-        // SAFETY: advice on a mapping that this object owns changes no content. A refusal leaves
+        // SAFETY: advice on a mapping that this object keeps changes no content. A refusal leaves
         // small pages, which is no error.
         unsafe { libc::madvise(self.base.cast(), self.bytes, libc::MADV_HUGEPAGE) };
     }
 }
 
-impl Drop for Mapping {
+impl Drop for Region {
     fn drop(&mut self) {
-        if self.owner.is_some() {
+        // Elsewhere there may be something else in its place.
+        if !self.process.is_none_or(Process::is_this) {
             return;
         }
-        // SAFETY: the range was mapped by `map`, and every reference into it borrows from the
-        // pool that owns this object.
+        // SAFETY: the range was mapped by `map`, and every reference into it borrows from an
+        // object that holds a clone of the mapping.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// A process, told from the children that are forked from it.
+///
+/// By its id and by a count of forks: process ids repeat in other namespaces, and the count does not
+/// rise in a child that was made past the C library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    id: u32,
+    forks: u32,
+}
+
+/// How many forks lie between this process and the one that asked first.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Whether the count has been hooked into `fork`.
+static COUNTS_FORKS: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn count_fork() {
+    // Relaxed: the child has one thread.
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    crate::participant::forget_forked();
+}
+
+impl Process {
+    /// The calling process.
+    pub fn this() -> Self {
+        // Relaxed: if two threads hook it at once, each fork counts twice, which is as good.
+        if !COUNTS_FORKS.load(Ordering::Relaxed) {
+            // SAFETY: the function may run in a child with one thread: it adds to an atomic and sets
+            // a cell of the thread. A refusal, for want of memory, leaves the process id.
+            unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+            COUNTS_FORKS.store(true, Ordering::Relaxed);
+        }
+        Self { id: std::process::id(), forks: FORKS.load(Ordering::Relaxed) }
+    }
+
+    /// Whether the calling process was forked from it; past the C library, unnoticed.
+    pub fn has_forked(self) -> bool {
+        // Relaxed: as in `is_this`.
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is the calling process.
+    pub fn is_this(self) -> bool {
+        // Relaxed: written in a child before it does anything else.
+        self.forks == FORKS.load(Ordering::Relaxed) && self.id == std::process::id()
     }
 }
 
@@ -172,39 +239,36 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     }
 }
 
-/// A file, and an exclusive open-file-description lock on part of it. The kernel drops the lock
-/// when the process dies; the drop of this object releases it by name, because closing the file
-/// is not enough while a child forked by this process has its descriptors too, not yet replaced
-/// by another program.
+/// A file, and an exclusive open-file-description lock on part of it. The drop of this object
+/// releases it by name, because closing the file is not enough while a child forked by this process
+/// has its descriptors too, not yet replaced by another program. When the process dies, the kernel
+/// drops the lock with the last such descriptor: so a killed process's file stays locked while a
+/// forked child of it lives.
 #[derive(Debug)]
 pub struct LockedFile {
     file: File,
     from: u64,
     bytes: u64,
-    process: u32,
+    process: Process,
 }
 
 impl LockedFile {
     /// Locks `bytes` bytes of `file` from `from`; none if another holds part of them.
     pub fn lock(file: File, from: u64, bytes: u64) -> io::Result<Option<Self>> {
         match lock_request(&file, libc::F_WRLCK, from, bytes) {
-            Ok(()) => Ok(Some(Self { file, from, bytes, process: std::process::id() })),
+            Ok(()) => Ok(Some(Self { file, from, bytes, process: Process::this() })),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
-
-    /// Whether this process took the lock; a child that was forked from it did not.
-    pub fn is_ours(&self) -> bool {
-        self.process == std::process::id()
-    }
 }
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        if self.is_ours() {
+        // A child that was forked did not take it.
+        if self.process.is_this() {
             // A refusal leaves the lock to the closing of the file.
             let _ = lock_request(&self.file, libc::F_UNLCK, self.from, self.bytes);
         }

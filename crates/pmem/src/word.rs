@@ -83,8 +83,9 @@ impl<'pool, D: Domain> Word<'pool, D> {
     #[inline(always)]
     pub(crate) fn store_transient_fenced(self, value: u64) {
         if D::admit_transient_store(self.address()) {
-            // Relaxed: the barrier orders it.
-            self.word.swap(value, Ordering::Relaxed);
+            // The barrier orders it. (A relaxed exchange whose result nobody uses is, to a compiler, a
+            // store, and then `barrier_after_swap` would stand behind no swap.)
+            self.word.swap(value, Ordering::AcqRel);
             barrier_after_swap();
         }
     }

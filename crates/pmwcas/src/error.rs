@@ -7,6 +7,9 @@ use crate::word::MAX_VALUE;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The pool's operations were recovered before, and new ones may be under way.
+    #[error("PMwCAS was begun on this opening of the pool already; share what that returned")]
+    BegunBefore,
     /// The address is in the descriptor already.
     #[error("the word at {off:#x} is in the descriptor already; each address may stand once")]
     DuplicateAddress {

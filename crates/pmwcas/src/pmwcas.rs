@@ -45,11 +45,18 @@ unsafe impl Sync for Participant {}
 impl<D: Domain> Pmwcas<D> {
     /// Recovers the operations that a crash cut short, and readies the pool for new ones.
     ///
+    /// Before that, nothing may be allocated in the pool: recovery takes back what operations had begun to
+    /// give away. And it is done once in each opening of a pool, or it is an error: a second recovery would
+    /// undo what is under way.
+    ///
     /// `callbacks` is the table to which descriptors refer by index: at each opening the same
     /// functions at the same places.
     pub fn open(pool: Arc<Pool<D>>, callbacks: &[Finalize<D>]) -> Result<Self> {
         if callbacks.len() > MAX_CALLBACKS {
             return Err(Error::NoSuchCallback { found: callbacks.len(), known: MAX_CALLBACKS });
+        }
+        if !pool.begin_recovery() {
+            return Err(Error::BegunBefore);
         }
         let mut pmwcas = Self {
             pool,

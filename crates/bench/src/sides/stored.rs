@@ -128,7 +128,7 @@ impl<K: IndexKind, D: Domain> Side for Stored<K, D> {
 
     /// The chunks ever used, free ones included, their part of the table, and the fixed part.
     fn footprint_bytes(&self) -> Option<u64> {
-        let chunks = self.pmwcas.pool().usage().chunks;
+        let chunks = self.pmwcas.pool().usage().ok()?.chunks;
         Some(CHUNK_TABLE_OFF + chunks * (CHUNK_WORD_BYTES + CHUNK_BYTES))
     }
 

@@ -120,12 +120,15 @@ pub fn check<D: Domain>(planted: &Planted<D>) {
         }
     }
     let mut leaked = Vec::new();
-    planted.pool.visit_active(&mut |block| {
-        if !reached.remove(&block.off) {
-            leaked.push(block);
-        }
-        ControlFlow::Continue(())
-    });
+    planted
+        .pool
+        .visit_active(&mut |block| {
+            if !reached.remove(&block.off) {
+                leaked.push(block);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
     assert_eq!(leaked, [], "allocated, but not reached");
     assert!(reached.is_empty(), "reached, but not allocated: {reached:x?}");
 }

@@ -158,10 +158,11 @@ pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Resu
         return Err(format!("the block at {:#x} is reached twice", pair[0]));
     }
     let mut active = Vec::new();
-    pool.visit_active(&mut |block| {
+    let visited = pool.visit_active(&mut |block| {
         active.push(block.off);
         std::ops::ControlFlow::Continue(())
     });
+    visited.map_err(|error| error.to_string())?;
     active.sort_unstable();
     if let Some(off) = active.iter().find(|off| reached.binary_search(off).is_err()) {
         return Err(format!("the block at {off:#x} is given out and not reached: a leak"));

@@ -18,12 +18,12 @@ pub(super) fn pool_stat<D: Domain>(
     pool: &Pool<D>,
     recovery: RecoveryStat,
     maps: Vec<MapStat>,
-) -> PoolStat {
-    let usage = pool.usage();
+) -> pando_pmem::Result<PoolStat> {
+    let usage = pool.usage()?;
     let lag = |participant: pando_pmem::Participant| participant.pinned_for_epochs;
     let retired_bytes = usage.claimed_chunks * CHUNK_BYTES;
     let used_bytes = usage.active_bytes;
-    PoolStat {
+    Ok(PoolStat {
         path: (pool.medium() != pando_pmem::Medium::Anonymous).then(|| pool.path().to_owned()),
         domain: D::KIND.name().to_owned(),
         medium: pool.medium().to_string(),
@@ -44,7 +44,7 @@ pub(super) fn pool_stat<D: Domain>(
             used_blocks: usage.active_blocks,
         },
         maps,
-    }
+    })
 }
 
 /// The figures of a map.
@@ -112,7 +112,7 @@ impl Check {
     }
 
     /// Compares what was reached with what is given out.
-    pub(super) fn finish<D: Domain>(mut self, pool: &Pool<D>) -> CheckReport {
+    pub(super) fn finish<D: Domain>(mut self, pool: &Pool<D>) -> pando_pmem::Result<CheckReport> {
         let mut reached = std::mem::take(&mut self.reached);
         reached.sort_unstable();
         for pair in reached.windows(2).filter(|pair| pair[0].off == pair[1].off) {
@@ -141,10 +141,10 @@ impl Check {
                 }
             }
             ControlFlow::Continue(())
-        });
+        })?;
         next.for_each(|block| self.reached_but_free(block));
         self.report.reached_blocks = reached.len() as u64;
-        self.report
+        Ok(self.report)
     }
 
     fn reached_but_free(&mut self, block: &Block) {

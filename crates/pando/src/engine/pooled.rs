@@ -203,7 +203,7 @@ impl<D: Domain> Engine for Pooled<D> {
         }
         maps.sort_by(|left, right| left.name.cmp(&right.name));
         let recovery = self.recovery.clone();
-        Ok(audit::pool_stat(self.pmwcas.pool(), recovery, maps))
+        audit::pool_stat(self.pmwcas.pool(), recovery, maps).map_err(pool_error)
     }
 
     fn check(&self) -> Result<CheckReport, Error> {
@@ -217,7 +217,7 @@ impl<D: Domain> Engine for Pooled<D> {
                 None => check.damaged_map(&entry),
             }
         }
-        Ok(check.finish(self.pmwcas.pool()))
+        check.finish(self.pmwcas.pool()).map_err(pool_error)
     }
 
     fn salvage(

@@ -37,14 +37,18 @@ const STANDING: u64 = 1;
 impl<D: Domain> Reservation<'_, '_, D> {
     /// Makes the block the property of the word at `word_off`, which holds zero and which nobody
     /// else writes meanwhile. On return both are durable. The block's content must be durable.
+    ///
+    /// # Panics
+    ///
+    /// If there is no word at `word_off`; then the block is free again.
     pub fn activate(mut self, word_off: u64) {
         let (pool, slot) = (self.guard.pool(), self.guard.slot());
+        let word = pool.word(word_off);
         pool.write_log(slot, self.off, word_off);
         self.kept = true;
         pool.activate_logged(self.off);
         // The bit first: recovery keeps a block that the word names, whatever the bit says.
         D::fence();
-        let word = pool.word(word_off);
         word.store(self.off, Ordering::Release);
         word.flush();
         D::fence();
@@ -65,9 +69,16 @@ impl<D: Domain> Guard<'_, D> {
         word.store(0, Ordering::Release);
         word.flush();
         D::fence();
-        pool.deactivate(off)?;
+        let deactivated = pool.deactivate(off);
+        if deactivated.is_err() {
+            // Another word names the block too, and its owner was faster. Nothing is changed; above all
+            // the log goes: the block may soon be another's.
+            word.store(off, Ordering::Release);
+            word.flush();
+        }
         D::fence();
         pool.clear_log(self.slot());
+        deactivated?;
         self.defer_reuse(off);
         Ok(())
     }

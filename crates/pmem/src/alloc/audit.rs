@@ -40,8 +40,10 @@ pub struct Usage {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Calls `visit` for every active block in the order of offsets, until it says to stop.
-    pub fn visit_active(&self, visit: &mut dyn FnMut(Block) -> ControlFlow<()>) {
+    /// Calls `visit` for every active block in the order of offsets, until it says to stop. The thread
+    /// is pinned meanwhile: what it has seen to be a slab stays one.
+    pub fn visit_active(&self, visit: &mut dyn FnMut(Block) -> ControlFlow<()>) -> Result<()> {
+        let _guard = self.pin()?;
         let mut chunk = 0;
         while chunk < self.frontier() {
             let mut next = chunk + 1;
@@ -51,7 +53,7 @@ impl<D: Domain> Pool<D> {
                         if self.is_active(&Place { chunk, class, block }) {
                             let off = self.block_off(chunk, class, block);
                             if visit(Block { off, bytes: CLASS_BYTES[class] }).is_break() {
-                                return;
+                                return Ok(());
                             }
                         }
                     }
@@ -59,7 +61,7 @@ impl<D: Domain> Pool<D> {
                 Chunk::Head { chunks } => {
                     let off = self.geometry().chunk_off(chunk);
                     if visit(Block { off, bytes: chunks * CHUNK_BYTES }).is_break() {
-                        return;
+                        return Ok(());
                     }
                     next = chunk + chunks;
                 }
@@ -67,6 +69,7 @@ impl<D: Domain> Pool<D> {
             }
             chunk = next;
         }
+        Ok(())
     }
 
     /// Bytes of the active block at `off`, if one begins there.
@@ -101,7 +104,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// How the chunks are used, found by a pass over the chunk table and the slabs.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> Result<Usage> {
         let mut usage = Usage { chunks: self.frontier(), ..Usage::default() };
         for chunk in 0..usage.chunks {
             match self.chunk(chunk) {
@@ -115,7 +118,7 @@ impl<D: Domain> Pool<D> {
             usage.active_blocks += 1;
             usage.active_bytes += block.bytes;
             ControlFlow::Continue(())
-        });
-        usage
+        })?;
+        Ok(usage)
     }
 }

@@ -1,10 +1,23 @@
 //! What the allocator keeps in process memory: which slabs have room. Losing it costs nothing.
 //!
 //! Each size class has a stack of slabs with room (Treiber's, with a counter against ABA). A slab
-//! is *current* (one participant allocates from it), *listed* (on a stack) or neither; when it is
-//! neither and a block of it is given back, it is listed. A listed slab may be dissolved, so
-//! whoever pops a chunk looks what it is now; and before a chunk becomes a slab again, it is
-//! taken off the stack on which it may still stand, so that no chunk stands on two.
+//! is *current*, *listed* (on a stack) or neither; when it is neither and a block of it is given back,
+//! it is listed. A listed slab may be dissolved, so whoever pops a chunk looks what it is now; and
+//! before a chunk becomes a slab again, it is taken off the stack on which it may still stand, so that
+//! no chunk stands on two.
+//!
+//! *Current* is a claim that one thread has: to allocate from the slab, or to dissolve it. So a slab
+//! does not dissolve while it is someone's, and nobody but its maker has it before the chunk table says
+//! durably that it is a slab. It is claimed of a chunk that the claimer, pinned, has seen to be a slab,
+//! and that is looked at again afterwards: if it was dissolved in between, it becomes no slab before the
+//! claimer has let go of it and of its epoch. So who makes a slab of a chunk always finds it unclaimed.
+//!
+//! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a claim
+//! of a block is a CAS, whoever does it. They then make the table's word durable themselves.
+//!
+//! A thread that stops for ever with a slab in its hands leaves it on no stack, and one that stops while it
+//! takes a chunk off a stack may have many in its hands. A second cursor goes round the chunks, some at
+//! each time that a pool is full, and lists again what it finds so.
 //!
 //! Slabs of earlier incarnations are unknown at first. A cursor passes once over the chunks that
 //! were there at opening, a few at each shortage; it lists the slabs with room that it finds, and
@@ -17,22 +30,31 @@ use super::chunks::Chunk;
 use super::{CLASS_COUNT, slab};
 use crate::domain::Domain;
 use crate::epoch::Guard;
-use crate::layout::Geometry;
+use crate::layout::{CHUNK_BYTES, Geometry, MAX_POOL_BYTES};
 use crate::pool::Pool;
 use crate::sys::Zeroed;
 use crate::word::barrier_after_swap;
 
 /// Chunks that one shortage looks at before it takes a fresh chunk.
 const DISCOVER_AT_ONCE: u64 = 8;
+/// Chunks that are looked at again when the pool is full.
+const ASTRAY_AT_ONCE: u64 = 64;
 /// Words of the chunk table that one shortage looks at before the pool is extended.
 const SURVEY_AT_ONCE: u64 = 512;
 
 const CURRENT: u8 = 1;
 const LISTED: u8 = 2;
 
+/// Bits of a stack's word that name a chunk; the others count, so that a thread that has slept through a
+/// whole round of the counter, and then finds the same chunk on top, need not be thought of.
+const TOP_BITS: u32 = 29;
+const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
+
+const _: () = assert!(MAX_POOL_BYTES / CHUNK_BYTES <= TOP_MASK);
+
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// Lower half: chunk index plus one, zero if empty; upper half: counter.
+    /// Lower 29 bits: chunk index plus one, zero if empty; above: counter.
     stacks: [AtomicU64; CLASS_COUNT],
     next: Zeroed<AtomicU32>,
     states: Zeroed<AtomicU8>,
@@ -40,6 +62,7 @@ pub(crate) struct Cache {
     listed_class: Zeroed<AtomicU8>,
     discovered: AtomicU64,
     surveyed: AtomicU64,
+    astray: AtomicU64,
     freed: AtomicU64,
     search: AtomicU64,
 }
@@ -74,6 +97,20 @@ impl SlabCache {
         self.current[class].set(u64::MAX);
     }
 
+    pub fn is_any_current(&self) -> bool {
+        (0..CLASS_COUNT).any(|class| self.current(class).is_some())
+    }
+
+    /// All current slabs, by class; then there are none.
+    pub fn take(&self) -> Vec<(usize, u64)> {
+        let take = |class| {
+            let current = self.current(class);
+            self.clear(class);
+            current.map(|chunk| (class, chunk))
+        };
+        (0..CLASS_COUNT).filter_map(take).collect()
+    }
+
     pub fn hint(&self, class: usize) -> u64 {
         self.hints[class].get()
     }
@@ -92,6 +129,7 @@ impl Cache {
             listed_class: Zeroed::new(geometry.max_chunks)?,
             discovered: AtomicU64::new(0),
             surveyed: AtomicU64::new(0),
+            astray: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: AtomicU64::new(0),
         })
@@ -128,8 +166,9 @@ impl Cache {
         self.states[chunk as usize].load(Ordering::Acquire) & CURRENT != 0
     }
 
-    pub fn set_current(&self, chunk: u64) {
-        self.states[chunk as usize].fetch_or(CURRENT, Ordering::AcqRel);
+    /// Claims the chunk; false if another has it.
+    pub fn claim_current(&self, chunk: u64) -> bool {
+        self.states[chunk as usize].fetch_or(CURRENT, Ordering::AcqRel) & CURRENT == 0
     }
 
     pub fn clear_current(&self, chunk: u64) {
@@ -142,7 +181,8 @@ impl Cache {
         if state.compare_exchange(0, LISTED, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
-        // Relaxed: published by the push (release), read after a pop (acquire).
+        // Relaxed: read by `unlist`, which comes after the grace of the slab that this thread, pinned,
+        // has seen in the chunk.
         self.listed_class[chunk as usize].store(class as u8, Ordering::Relaxed);
         self.push(chunk, class);
     }
@@ -152,8 +192,8 @@ impl Cache {
         let mut head = stack.load(Ordering::Acquire);
         loop {
             // Relaxed: published by the CAS below (release), read by `pop` (acquire).
-            self.next[chunk as usize].store(head as u32, Ordering::Relaxed);
-            let pushed = ((head >> 32) + 1) << 32 | (chunk + 1);
+            self.next[chunk as usize].store((head & TOP_MASK) as u32, Ordering::Relaxed);
+            let pushed = counted(head) | (chunk + 1);
             match stack.compare_exchange(head, pushed, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(other) => head = other,
@@ -165,10 +205,10 @@ impl Cache {
         let stack = &self.stacks[class];
         let mut head = stack.load(Ordering::Acquire);
         loop {
-            let chunk = u64::from(head as u32).checked_sub(1)?;
+            let chunk = (head & TOP_MASK).checked_sub(1)?;
             // If the slab was popped meanwhile, this is stale, and the CAS fails on the counter.
             let next = self.next[chunk as usize].load(Ordering::Relaxed);
-            let popped = ((head >> 32) + 1) << 32 | u64::from(next);
+            let popped = counted(head) | u64::from(next);
             match stack.compare_exchange(head, popped, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(chunk),
                 Err(other) => head = other,
@@ -177,13 +217,17 @@ impl Cache {
     }
 }
 
+/// The counter of a stack's word, one on.
+fn counted(head: u64) -> u64 {
+    (head & !TOP_MASK).wrapping_add(1 << TOP_BITS)
+}
+
 impl<D: Domain> Pool<D> {
     /// A slab of `class` with room, now this participant's.
     pub(crate) fn find_slab(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
         loop {
             while let Some(chunk) = self.pop_listed(class) {
-                if self.chunk(chunk) == (Chunk::Slab { class }) && !self.cache.is_current(chunk) {
-                    self.cache.set_current(chunk);
+                if self.claim_slab(chunk, class) {
                     return Some(chunk);
                 }
             }
@@ -193,8 +237,24 @@ impl<D: Domain> Pool<D> {
         }
     }
 
+    /// Claims a slab of `class`; false if the chunk is none any more, or another has it.
+    fn claim_slab(&self, chunk: u64, class: usize) -> bool {
+        let is_slab = || self.chunk(chunk) == Chunk::Slab { class };
+        if !is_slab() || !self.cache.claim_current(chunk) {
+            return false;
+        }
+        if is_slab() {
+            return true;
+        }
+        // Dissolved meanwhile.
+        self.cache.clear_current(chunk);
+        false
+    }
+
     fn pop_listed(&self, class: usize) -> Option<u64> {
         let chunk = self.cache.pop(class)?;
+        // However late this comes, it takes away what this pop is about: nobody lists the chunk again
+        // before.
         self.cache.states[chunk as usize].fetch_and(!LISTED, Ordering::AcqRel);
         Some(chunk)
     }
@@ -246,6 +306,28 @@ impl<D: Domain> Pool<D> {
         }
     }
 
+    /// Lists again, or dissolves, what is nobody's and on no stack though it has room, among the next few
+    /// chunks.
+    pub(crate) fn find_astray(&self, guard: &Guard<'_, D>) {
+        let frontier = self.frontier();
+        for _ in 0..ASTRAY_AT_ONCE.min(frontier) {
+            let chunk = self.cache.astray.fetch_add(1, Ordering::Relaxed) % frontier;
+            if self.cache.states[chunk as usize].load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            match self.chunk(chunk) {
+                Chunk::Slab { class } if self.has_room(chunk, class) => {
+                    if self.is_empty(chunk, class) {
+                        self.dissolve_or_list(guard, chunk, class);
+                    } else {
+                        self.cache.list(chunk, class);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Looks at the next few chunks of earlier incarnations; whether a slab of `wanted` with room
     /// was among them. Empty slabs of other classes dissolve.
     fn discover(&self, guard: &Guard<'_, D>, wanted: usize) -> bool {
@@ -261,10 +343,9 @@ impl<D: Domain> Pool<D> {
             }
             match self.chunk(chunk) {
                 Chunk::Slab { class } if self.has_room(chunk, class) => {
-                    let useless = class != wanted
-                        && !self.cache.is_current(chunk)
-                        && self.is_empty(chunk, class);
-                    if !(useless && self.dissolve_slab(guard, chunk, class)) {
+                    if class != wanted && self.is_empty(chunk, class) {
+                        self.dissolve_or_list(guard, chunk, class);
+                    } else {
                         self.cache.list(chunk, class);
                         listed |= class == wanted;
                     }
@@ -275,14 +356,33 @@ impl<D: Domain> Pool<D> {
         listed
     }
 
-    /// Lets go of a participant's slab that had no room.
-    pub(crate) fn retire_current(&self, chunk: u64, class: usize) {
-        self.cache.clear_current(chunk);
-        barrier_after_swap();
-        // A block may have come back between the last look and the store. Who gives it back later
-        // sees that the slab is nobody's (`release_in_slab`).
-        if self.chunk(chunk) == (Chunk::Slab { class }) && self.has_room(chunk, class) {
-            self.cache.list(chunk, class);
+    /// Dissolves a slab in which nothing is taken, or else lists it, if it is nobody's. Whose it is sees
+    /// to it later.
+    pub(crate) fn dissolve_or_list(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) {
+        if self.claim_slab(chunk, class) && !self.dissolve_slab(guard, chunk, class) {
+            self.retire_current(guard, chunk, class);
+        }
+    }
+
+    /// Lets go of a slab that is this thread's.
+    pub(crate) fn retire_current(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) {
+        loop {
+            self.cache.clear_current(chunk);
+            barrier_after_swap();
+            // A block may have come back between the last look and the store. Who gives it back later
+            // sees that the slab is nobody's (`release_in_slab`). The language asks for the barrier:
+            // acquire alone lets both miss the other (`crates/models/src/slab.rs`).
+            if self.chunk(chunk) != (Chunk::Slab { class }) || !self.has_room(chunk, class) {
+                return;
+            }
+            // Who gave the last block back may have met this thread's claim.
+            if !self.is_empty(chunk, class) || !self.claim_slab(chunk, class) {
+                self.cache.list(chunk, class);
+                return;
+            }
+            if self.dissolve_slab(guard, chunk, class) {
+                return;
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) enum Chunk {
 
 /// Chunks that frugal threads leave, in reach of the pool, for those who give room back: merging two
 /// nodes needs a block for the third before it frees the two.
-const RELIEF_CHUNKS: u64 = 2;
+pub(crate) const RELIEF_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 
@@ -81,6 +81,8 @@ impl<D: Domain> Pool<D> {
     /// What chunk `index` is; a word that cannot have been written counts as a body, which
     /// nothing touches.
     pub(crate) fn chunk(&self, index: u64) -> Chunk {
+        // Acquire: who sees a slab sees its header (`set_chunk`, release); who sees a free chunk has what
+        // its last owner did behind it (the same, or the CAS of a claim).
         let word = self.chunk_word(index).load(Ordering::Acquire);
         decode(word, self.incarnation()).unwrap_or(Chunk::Body)
     }
@@ -93,6 +95,7 @@ impl<D: Domain> Pool<D> {
 
     /// Chunks that were ever used.
     pub(crate) fn frontier(&self) -> u64 {
+        // Acquire: the file reaches as far, since who raised the frontier had extended it before.
         self.word(FRONTIER_OFF).load(Ordering::Acquire).min(self.geometry().max_chunks)
     }
 
@@ -124,9 +127,11 @@ impl<D: Domain> Pool<D> {
         }
         let extended = self.claim_beyond_frontier(guard, chunks);
         let Err(error) = extended else { return extended };
-        // The last resort: whatever is free anywhere, also what only now comes out of limbo, and
-        // soon the empty slabs that this thread kept for sizes that it does not ask for now.
+        // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
+        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
+        // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
         self.let_go_of_empty_slabs(guard);
+        self.find_astray(guard);
         for _ in 0..3 {
             guard.collect();
         }
@@ -191,7 +196,8 @@ impl<D: Domain> Pool<D> {
                 // `flush_extent`.
                 match self.claim_exactly(first, chunks) {
                     Ok(()) => return Ok(first),
-                    // Someone searched below the new frontier and was faster.
+                    // Someone searched below the new frontier and was faster. What is left of these
+                    // chunks is free, and found as all that is.
                     Err(_) => continue,
                 }
             }

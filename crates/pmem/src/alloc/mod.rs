@@ -114,8 +114,13 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         let (off, bytes) = match class_of(bytes) {
             Some(class) => match self.pool().reserve_in_slab(self, class) {
                 Ok(off) => (off, CLASS_BYTES[class]),
-                // Where no chunk is left for this size, a larger block will do.
-                Err(error) => match self.pool().reserve_in_larger(self, class) {
+                // Where no chunk is left for this size, a larger block will do, or one of a slab that
+                // another thread keeps for itself.
+                Err(error) => match self
+                    .pool()
+                    .reserve_in_larger(self, class)
+                    .or_else(|| self.pool().reserve_in_others(self, class))
+                {
                     Some(found) => found,
                     None if self.thrift() == Thrift::Relief => {
                         // What is kept for relief goes to blocks that serve any node.

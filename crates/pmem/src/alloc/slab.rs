@@ -12,16 +12,18 @@
 //!   incarnation counts as a copy of the active bits. A block may be taken if its bit is clear.
 //!
 //! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the
-//! block's taken bit is set in a word of this incarnation. So between reading a word with a clear
-//! taken bit and a successful CAS on it, the block was never given out.
+//! block's taken bit is set in a word of this incarnation. So when a CAS succeeds that found the taken
+//! bit clear in such a word, the block is nobody's, though it may have been given out and have come
+//! back since it was read. A word of an earlier incarnation never comes back once it was replaced, so
+//! the active bits that stand for its taken bits have not changed since either.
 //!
-//! A chunk stops being a slab only after one thread has taken all its blocks; then the table's
-//! word changes, and the chunk waits for its epoch, so that a thread that saw it as a slab still
-//! finds these words when it looks.
+//! A chunk stops being a slab only after one thread, which has claimed it (cache.rs), has taken all its
+//! blocks; then the table's word changes, and the chunk waits for its epoch, so that a thread that saw
+//! it as a slab still finds these words when it looks.
 
 use std::sync::atomic::Ordering;
 
-use super::chunks::Chunk;
+use super::chunks::{Chunk, RELIEF_CHUNKS};
 use super::{CLASS_BYTES, CLASS_COUNT};
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -145,9 +147,13 @@ impl<D: Domain> Pool<D> {
                     return Ok(self.block_off(chunk, class, block));
                 }
                 own.clear(class);
-                self.retire_current(chunk, class);
+                self.retire_current(guard, chunk, class);
             }
-            let chunk = match self.find_slab(guard, class) {
+            let found = self.find_slab(guard, class).or_else(|| {
+                // Threads that have ended may have kept some.
+                self.take_over(guard).then(|| self.find_slab(guard, class)).flatten()
+            });
+            let chunk = match found {
                 Some(chunk) => chunk,
                 None => match self.new_slab(guard, class) {
                     Ok(chunk) => chunk,
@@ -174,11 +180,46 @@ impl<D: Domain> Pool<D> {
                         return Some((self.block_off(chunk, larger, block), CLASS_BYTES[larger]));
                     }
                     own.clear(larger);
-                    self.retire_current(chunk, larger);
+                    self.retire_current(guard, chunk, larger);
                 }
                 own.set_current(larger, self.find_slab(guard, larger)?);
             }
         })
+    }
+
+    /// A block of `class`, or else of the next larger one, from a slab from which another thread
+    /// allocates, and its length. Frugal threads leave what was given for relief.
+    #[cold]
+    pub(crate) fn reserve_in_others(
+        &self,
+        guard: &Guard<'_, D>,
+        class: usize,
+    ) -> Option<(u64, u64)> {
+        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
+        let end = self.frontier().min(self.geometry().max_chunks - spare);
+        let mut larger: Option<(usize, u64)> = None;
+        let take = |chunk: u64, of: usize| {
+            let block = self.take_block(chunk, of, 0)?;
+            // Its maker may not have come to it: nobody but this thread sees to it that what lies in
+            // the block will be found.
+            self.chunk_word(chunk).flush();
+            D::fence();
+            Some((self.block_off(chunk, of, block), CLASS_BYTES[of]))
+        };
+        for chunk in (0..end).filter(|&chunk| self.cache.is_current(chunk)) {
+            match self.chunk(chunk) {
+                Chunk::Slab { class: of } if of == class => {
+                    if let Some(taken) = take(chunk, of) {
+                        return Some(taken);
+                    }
+                }
+                Chunk::Slab { class: of } if of > class && self.has_room(chunk, of) => {
+                    larger = larger.filter(|&(best, _)| best <= of).or(Some((of, chunk)));
+                }
+                _ => {}
+            }
+        }
+        larger.and_then(|(of, chunk)| take(chunk, of))
     }
 
     /// Takes a free block of the slab, if it is one of `class` and has one.
@@ -230,7 +271,8 @@ impl<D: Domain> Pool<D> {
         self.flush_extent();
         D::fence();
         self.unlist(chunk);
-        self.cache.set_current(chunk);
+        let claimed = self.cache.claim_current(chunk);
+        debug_assert!(claimed, "chunk {chunk} is claimed before it is a slab");
         self.set_chunk(chunk, Chunk::Slab { class });
         D::fence();
         Ok(chunk)
@@ -292,23 +334,24 @@ impl<D: Domain> Pool<D> {
         if self.cache.is_current(place.chunk) {
             return;
         }
-        if left == 0 && self.dissolve_slab(guard, place.chunk, place.class) {
-            return;
+        if left == 0 && self.is_empty(place.chunk, place.class) {
+            self.dissolve_or_list(guard, place.chunk, place.class);
+        } else {
+            self.cache.list(place.chunk, place.class);
         }
-        self.cache.list(place.chunk, place.class);
     }
 
-    /// Dissolves the slabs that hold nothing and that only this thread, or nobody yet, allocates
-    /// from.
+    /// Dissolves the slabs that hold nothing and that are this thread's, those of threads that have
+    /// ended, or nobody's yet.
     pub(crate) fn let_go_of_empty_slabs(&self, guard: &Guard<'_, D>) {
         let own = &self.local(guard.slot()).slabs;
+        self.take_over(guard);
         for class in 0..CLASS_COUNT {
             let Some(chunk) = own.current(class) else { continue };
-            if self.chunk(chunk) == (Chunk::Slab { class }) && self.is_empty(chunk, class) {
+            if self.is_empty(chunk, class) {
                 own.clear(class);
-                self.cache.clear_current(chunk);
                 if !self.dissolve_slab(guard, chunk, class) {
-                    self.cache.list(chunk, class);
+                    self.retire_current(guard, chunk, class);
                 }
             }
         }
@@ -331,7 +374,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Turns an empty slab into free chunks, if no block of it is taken.
+    /// Turns a slab that this thread has claimed into a free chunk, nobody's, if no block of it is
+    /// taken; otherwise it stays the thread's.
     pub(crate) fn dissolve_slab(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) -> bool {
         let words = blocks_of(class).div_ceil(32);
         if !self.is_empty(chunk, class) {
@@ -354,6 +398,8 @@ impl<D: Domain> Pool<D> {
         }
         self.set_chunk(chunk, Chunk::Claimed { chunks: 1 });
         D::fence();
+        // Before this thread leaves its epoch: who makes a slab of the chunk finds it unclaimed.
+        self.cache.clear_current(chunk);
         // Not collected now: this may be called from a collection.
         guard.push_limbo(self.geometry().chunk_off(chunk));
         true

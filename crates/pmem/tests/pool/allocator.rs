@@ -1,5 +1,7 @@
 //! The three stages of the allocator, one at a time: who owns a block when, and what is refused.
 
+use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
+use pando_pmem::testing::{CutShort, never_stop, pause_after};
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
 
 use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
@@ -224,4 +226,50 @@ fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
     assert_eq!(room(&pool, 16_000), 0);
     free(&pool, 31);
     assert_eq!(room(&pool, 16_000), 1, "the room is there and nobody finds it");
+}
+
+/// Two words name one block, as a bug of an index might make them, and both are freed at once.
+#[test]
+fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::channel;
+    let pool = Pool::<CutShort>::anonymous(&options(1)).unwrap();
+    let off = give(&pool, 0, 1000, 1);
+    pool.word(root(1)).store(off, Ordering::Release);
+    let (tell, paused) = channel();
+    let (go_on, wait) = channel();
+    std::thread::scope(|scope| {
+        let pool = &pool;
+        let frees = scope.spawn(move || {
+            let guard = pool.pin().unwrap();
+            // Behind the three words of the log.
+            pause_after(3, tell, wait);
+            let freed = guard.free(root(1));
+            never_stop();
+            (guard.slot() as u64, freed)
+        });
+        let stopped = !paused.recv().unwrap();
+        free(pool, 0);
+        go_on.send(()).unwrap();
+        let (slot, freed) = frees.join().unwrap();
+        assert!(stopped && matches!(freed, Err(Error::BadFree { off: at, .. }) if at == off));
+        assert_eq!((named(pool, 0), named(pool, 1)), (0, off));
+        let log = pool.word(PARTICIPANTS_OFF + slot * PARTICIPANT_BYTES + 64);
+        assert_eq!(log.load(Ordering::Acquire), 0, "a log that names what may be another's");
+    });
+}
+
+#[test]
+fn a_block_cannot_be_activated_where_no_word_is() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let before = room(&pool, 1000);
+    let guard = pool.pin().unwrap();
+    for word_off in [root(0) + 4, 1 << 47, u64::MAX] {
+        let block = guard.reserve(1000).unwrap();
+        let activate = std::panic::AssertUnwindSafe(|| block.activate(word_off));
+        assert!(std::panic::catch_unwind(activate).is_err());
+        assert_eq!(active(&pool), []);
+    }
+    drop(guard);
+    assert_eq!(room(&pool, 1000), before);
 }

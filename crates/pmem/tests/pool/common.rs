@@ -43,7 +43,8 @@ pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<Block> {
     pool.visit_active(&mut |block| {
         blocks.push(block);
         ControlFlow::Continue(())
-    });
+    })
+    .unwrap();
     blocks
 }
 

@@ -145,3 +145,28 @@ fn the_slots_of_participants_run_out_and_come_back_when_a_thread_ends() {
     let again = std::thread::scope(|scope| scope.spawn(|| pool.pin().is_ok()).join().unwrap());
     assert!(again);
 }
+
+/// As copies are that leave out zeros: a store into a hole would find the file system full, and kill.
+#[test]
+fn a_copy_with_holes_has_its_room_again_when_it_is_opened() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    let folder = folder();
+    let (path, copied) = (folder.path().join("pool"), folder.path().join("copy"));
+    let pool = create::<Process>(&path, 64);
+    give(&pool, 0, 100_000, 1);
+    give(&pool, 1, 500_000, 0);
+    drop(pool);
+    let content = fs::read(&path).unwrap();
+    let copy = fs::File::create(&copied).unwrap();
+    copy.set_len(content.len() as u64).unwrap();
+    for (index, page) in content.chunks(4096).enumerate() {
+        if page.iter().any(|&byte| byte != 0) {
+            copy.write_all_at(page, index as u64 * 4096).unwrap();
+        }
+    }
+    let blocks = |path| fs::metadata(path).unwrap().blocks();
+    assert!(blocks(&copied) < blocks(&path));
+    let pool = open::<Process>(&copied);
+    assert!(blocks(&copied) >= blocks(&path));
+    assert!(holds(&pool, crate::common::named(&pool, 0), 100_000, 1));
+}

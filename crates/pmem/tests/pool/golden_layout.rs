@@ -25,6 +25,8 @@ fn golden_participant_slot() {
     let off = give(&pool, 0, 64, 1);
     let log: Vec<u64> = [64, 72, 80].iter().map(|at| word(&pool, 8192 + at)).collect();
     assert_eq!(log, [0, off, root(0)], "the log's kind, block and word");
+    std::thread::scope(|scope| scope.spawn(|| drop(pool.pin())).join().unwrap());
+    assert_eq!(word(&pool, 8192 + 128), 1 << 32, "given back in incarnation 1");
 }
 
 #[test]

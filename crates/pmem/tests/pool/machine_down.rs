@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pando_pmem::superblock::{self, BootId};
-use pando_pmem::{Error, OpenPool, Pool, Process};
+use pando_pmem::{Adr, Error, OpenPool, Pool, Process};
 
 use crate::common::{active, create, folder, give, open};
 
@@ -35,12 +35,72 @@ fn an_unclean_pool_of_another_boot_is_not_trusted_but_salvaged() {
     assert!(matches!(error, Error::NotTrusted { .. }), "{error}");
     assert!(error.to_string().contains("salvage"), "{error}");
     assert!(std::fs::read(&path).unwrap() == before);
-    let pool = Pool::<Process>::open(&path, &OpenPool { salvage: true }).unwrap();
+    let salvage = || Pool::<Process>::open(&path, &OpenPool { salvage: true }).unwrap();
+    let pool = salvage();
     assert!(!pool.was_clean());
     assert_eq!(active(&pool).len(), 1);
-    drop(pool);
-    // Closed in order, it is trusted again.
+    // However that ends, what is in the pool is no more to be trusted than before.
+    pool.abandon();
+    let is_refused = || {
+        let opened = Pool::<Process>::open(&path, &OpenPool::default());
+        matches!(opened, Err(Error::NotTrusted { .. }))
+    };
+    assert!(is_refused());
+    salvage().close().unwrap();
+    assert!(is_refused());
+    drop(salvage());
+    assert!(is_refused());
+}
+
+#[test]
+fn salvage_of_a_pool_that_is_trusted_changes_nothing_of_that() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    create::<Process>(&path, 1).abandon();
+    Pool::<Process>::open(&path, &OpenPool { salvage: true }).unwrap().close().unwrap();
+    boot_another(&path);
     assert!(open::<Process>(&path).was_clean());
+}
+
+/// By the domain and the medium of then, which the superblock names, not by those of now.
+#[test]
+fn an_unclean_pool_of_another_boot_is_trusted_if_its_writes_survived_power_loss() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let survives = || {
+        let block = std::fs::read(&path).unwrap();
+        superblock::Superblock::decode(&path, &block[..superblock::SUPERBLOCK_BYTES]).unwrap()
+    };
+    for (survives_power, trusted) in [(true, true), (false, false)] {
+        create::<Adr>(&path, 1).abandon();
+        assert!(!survives().survives_power, "this is no persistent memory");
+        write_words(
+            &path,
+            superblock::STATE_OFF,
+            &[superblock::state_word(1, false, survives_power)],
+        );
+        boot_another(&path);
+        let opened = Pool::<Adr>::open(&path, &OpenPool::default());
+        assert_eq!(opened.is_ok(), trusted, "{opened:?}");
+        // From now on they do not.
+        if let Ok(pool) = opened {
+            assert!(!survives().survives_power);
+            pool.abandon();
+            boot_another(&path);
+            assert!(Pool::<Adr>::open(&path, &OpenPool::default()).is_err());
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn an_unclean_pool_of_an_unknown_boot_is_not_trusted() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    create::<Process>(&path, 1).abandon();
+    write_words(&path, superblock::BOOT_OFF, &superblock::boot_words(BootId(0)));
+    assert!(Pool::<Process>::open(&path, &OpenPool::default()).is_err());
+    assert!(!BootId(0).is_same(BootId(0)) && BootId(1).is_same(BootId(1)));
 }
 
 #[test]
@@ -71,7 +131,7 @@ fn the_incarnation_does_not_wrap() {
     let folder = folder();
     let path = folder.path().join("pool");
     drop(create::<Process>(&path, 1));
-    write_words(&path, superblock::STATE_OFF, &[superblock::state_word(u32::MAX - 1, true)]);
+    write_words(&path, superblock::STATE_OFF, &[superblock::state_word(u32::MAX - 1, true, false)]);
     assert_eq!(open::<Process>(&path).incarnation(), u32::MAX);
     let before = std::fs::read(&path).unwrap();
     let error = Pool::<Process>::open(&path, &OpenPool::default()).unwrap_err();

@@ -9,5 +9,7 @@ mod bad_input;
 mod common;
 mod epochs;
 mod exhaustion;
+mod forks;
 mod golden_layout;
 mod machine_down;
+mod thread_ends;

@@ -175,3 +175,12 @@ fn a_callback_that_is_not_in_the_table_is_refused() {
     let error = pmwcas.allocate_with_callback(&guard, 0).unwrap_err();
     assert!(matches!(error, Error::NoSuchCallback { found: 0, known: 0 }), "{error}");
 }
+
+#[test]
+fn operations_are_begun_once_in_each_opening_of_a_pool() {
+    let pmwcas = in_memory::<Volatile>(1, &[]);
+    assert!(change(&pmwcas, &[(0, 0, 1)]));
+    let pool = std::sync::Arc::into_inner(pmwcas).unwrap().into_pool();
+    let again = pando_pmwcas::Pmwcas::open(pool, &[]);
+    assert!(matches!(again, Err(Error::BegunBefore)));
+}

@@ -107,7 +107,7 @@ pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<u64> {
     pool.visit_active(&mut |block| {
         blocks.push(block.off);
         ControlFlow::Continue(())
-    });
+    }).unwrap();
     blocks
 }
 

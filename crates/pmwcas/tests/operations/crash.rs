@@ -85,7 +85,7 @@ fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, told: &str) -> b
     named.extend((owned != 0).then_some(owned));
     named.sort_unstable();
     assert_eq!(active(pool), named, "{told}: allocated against named");
-    assert_eq!(pool.usage().claimed_chunks, 0, "{told}: chunks that nobody owns");
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{told}: chunks that nobody owns");
     assert_eq!(room(pool, BYTES), most - named.len(), "{told}: room");
     new
 }

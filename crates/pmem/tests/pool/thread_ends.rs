@@ -1,0 +1,394 @@
+//! What a thread that ends leaves: its slot, its guards, blocks that wait, slabs that it allocated from.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, OnceLock};
+
+use pando_pmem::layout::{EPOCH_OFF, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
+use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
+use pando_pmem::testing::{CutShort, Paused, never_stop, pause_after};
+use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Volatile};
+
+use crate::common::{create, folder, free, give, named, open, options, room, root};
+
+fn collect_often<D: Domain>(pool: &Pool<D>) {
+    for _ in 0..20 {
+        pool.pin().unwrap().collect();
+    }
+}
+
+/// Fewer than a thread gathers before it looks, and all that the pool has room for.
+#[test]
+fn blocks_that_an_ended_thread_freed_serve_others() {
+    let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
+    // A slot that is not the next thread's.
+    drop(pool.pin().unwrap());
+    std::thread::scope(|scope| {
+        let frees = scope.spawn(|| {
+            let guard = pool.pin().unwrap();
+            let mut count = 0;
+            while let Ok(block) = guard.reserve(131_072) {
+                block.activate(root(count));
+                count += 1;
+            }
+            (0..count).for_each(|index| guard.free(root(index)).unwrap());
+            assert!(guard.waiting() as u64 >= count);
+        });
+        frees.join().unwrap();
+    });
+    collect_often(&pool);
+    assert_eq!(pool.pin().unwrap().waiting(), 0);
+    assert!(pool.pin().unwrap().reserve(131_072).is_ok());
+    assert_eq!(pool.participants_claimed(), 1);
+}
+
+/// Threads in slots of their own, each with one small block.
+#[test]
+fn slabs_of_ended_threads_serve_others() {
+    let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
+    drop(pool.pin().unwrap());
+    let count = 50;
+    let all = Barrier::new(count as usize);
+    std::thread::scope(|scope| {
+        let gives = |index| {
+            let (pool, all) = (&pool, &all);
+            scope.spawn(move || {
+                give(pool, index, 64, index as u8);
+                all.wait();
+            })
+        };
+        // A thread has given back what it had when it is joined, not already when a scope ends.
+        let threads: Vec<_> = (0..count).map(gives).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let used = pool.usage().unwrap().chunks;
+    let guard = pool.pin().unwrap();
+    let blocks: Vec<_> = (0..20_000).map(|_| guard.reserve(64).unwrap()).collect();
+    assert_eq!(
+        pool.usage().unwrap().chunks,
+        used,
+        "chunks were taken though ended threads kept slabs"
+    );
+    drop(blocks);
+    drop(guard);
+    (0..count).for_each(|index| free(&pool, index));
+    collect_often(&pool);
+    let spans = room(&pool, 131_072);
+    assert!(spans >= 20, "{spans}; {:?}", pool.usage().unwrap());
+}
+
+/// Each of them keeps a slab of 64 KiB of which it uses nothing.
+#[test]
+fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
+    use pando_pmem::counting::{Counting, measure};
+    let folder = folder();
+    let pool = create::<Counting>(&folder.path().join("pool"), 4);
+    drop(pool.pin().unwrap());
+    let count = pool.geometry().max_chunks as usize;
+    let all = Barrier::new(count + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                assert!(pool.pin().unwrap().reserve(64).is_ok());
+                all.wait();
+                all.wait();
+            });
+        }
+        all.wait();
+        let slabs = pool.usage().unwrap().slab_chunks;
+        let guard = pool.pin().unwrap();
+        let (block, counts) = measure(|| guard.reserve(64).map(|block| block.activate(root(0))));
+        let others = [1, 65].map(|bytes| guard.reserve(bytes).is_ok());
+        all.wait();
+        assert_eq!(slabs, count as u64);
+        block.unwrap();
+        // The slab's maker is not known to have made the table's word durable.
+        assert!(counts.flushes > 4, "{counts:?}");
+        assert_eq!(others, [true, false], "there are only slabs of blocks of 64 bytes");
+    });
+    free(&pool, 0);
+}
+
+/// One gives the last block of a slab back and is about to dissolve it: nobody begins to allocate from
+/// it, or it would go on to do so in the chunk's next life, before the table says durably what it is.
+#[test]
+fn a_slab_that_is_being_dissolved_is_nobodys() {
+    let pool = Pool::<CutShort>::anonymous(&options(64)).unwrap();
+    const BYTES: u64 = 32_000;
+    let chunk = |off| pool.geometry().chunk_of(off).unwrap();
+    let first = give(&pool, 0, BYTES, 1);
+    {
+        let guard = pool.pin().unwrap();
+        // The slab of `first` is full, then another's is current, and then the first is listed.
+        let second = guard.reserve(BYTES).unwrap();
+        assert_eq!(chunk(first), chunk(second.off()));
+        for index in 1..3 {
+            guard.reserve(BYTES).unwrap().activate(root(index));
+        }
+    }
+    let (tell, paused) = channel();
+    let (go_on, wait) = channel();
+    std::thread::scope(|scope| {
+        let pool = &pool;
+        let dissolves = scope.spawn(move || {
+            let guard = pool.pin().unwrap();
+            pool.word(root(0)).store(0, Ordering::Release);
+            pool.deactivate(first).unwrap();
+            // Behind the write that says that the block is free.
+            pause_after(1, tell, wait);
+            pool.reuse(&guard, first);
+            never_stop();
+        });
+        assert!(!paused.recv().unwrap());
+        let other = give(pool, 3, BYTES, 3);
+        go_on.send(()).unwrap();
+        dissolves.join().unwrap();
+        assert_ne!(chunk(other), chunk(first));
+    });
+    assert_eq!(pool.usage().unwrap().slab_chunks, 2);
+    collect_often(&pool);
+    assert_eq!(pool.usage().unwrap().free_chunks, 1);
+}
+
+/// Stops, when it is told to, before its next store to a pool.
+#[derive(Clone, Copy, Debug, Default)]
+struct Halting;
+
+static HALT: AtomicU8 = AtomicU8::new(RUN);
+const RUN: u8 = 0;
+const ARMED: u8 = 1;
+const HALTED: u8 = 2;
+const GO_ON: u8 = 3;
+
+impl Domain for Halting {
+    const KIND: DomainKind = DomainKind::Process;
+    const WRITE_BACK: bool = false;
+
+    unsafe fn write_back(_: *const u8) {}
+
+    fn fence() {}
+
+    fn admit_store(_: usize, _: usize) -> bool {
+        let order = Ordering::SeqCst;
+        if HALT.compare_exchange(ARMED, HALTED, order, order).is_ok() {
+            while HALT.load(order) != GO_ON {
+                std::thread::yield_now();
+            }
+        }
+        true
+    }
+}
+
+/// What a thread does when it ends is over before it ends, but not before `scope` knows of it.
+#[test]
+fn closing_closes_though_a_thread_is_just_ending() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = create::<Halting>(&path, 4);
+    let ends = std::thread::spawn({
+        let pool = Arc::clone(&pool);
+        move || {
+            drop(pool.pin().unwrap());
+            drop(pool);
+            HALT.store(ARMED, Ordering::SeqCst);
+        }
+    });
+    while HALT.load(Ordering::SeqCst) != HALTED {
+        std::thread::yield_now();
+    }
+    pool.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(Superblock::decode(&path, &bytes[..SUPERBLOCK_BYTES]).unwrap().clean);
+    // The slot is another's when the thread gives it back.
+    let pool = open::<Halting>(&path);
+    let guard = pool.pin().unwrap();
+    HALT.store(GO_ON, Ordering::SeqCst);
+    ends.join().unwrap();
+    assert_eq!(pool.participants_claimed(), 1);
+    assert_eq!(pool.participants()[guard.slot()].pinned_for_epochs, Some(0));
+}
+
+#[test]
+fn closing_with_another_handle_held_is_an_error() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let other = Arc::clone(&pool);
+    assert!(matches!(pool.close(), Err(Error::HandleHeld(_))));
+    other.close().unwrap();
+}
+
+static POOL: OnceLock<Arc<Pool<Volatile>>> = OnceLock::new();
+
+thread_local! {
+    static KEPT: RefCell<Option<Guard<'static, Volatile>>> = const { RefCell::new(None) };
+}
+
+/// A thread's destructors run from the last to the first that was needed.
+#[test]
+fn a_guard_that_outlives_its_threads_claim_pins_until_it_goes() {
+    let pool = POOL.get_or_init(|| Pool::anonymous(&options(4)).unwrap());
+    let keep = || {
+        KEPT.with(|kept| {
+            let mut kept = kept.borrow_mut();
+            assert!(kept.is_none());
+            *kept = Some(pool.pin().unwrap());
+        });
+    };
+    for _ in 0..2 {
+        std::thread::spawn(keep).join().unwrap();
+        assert_eq!(pool.participants_claimed(), 0);
+        assert_eq!(pool.participants()[0].pinned_for_epochs, None);
+    }
+    let guard = pool.pin().unwrap();
+    assert_eq!(pool.participants()[guard.slot()].pinned_for_epochs, Some(0));
+}
+
+#[test]
+fn a_thread_that_has_given_its_slots_back_gets_no_other() {
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let refused = POOL_OF_LATE.get().unwrap().pin().map(drop);
+            assert!(matches!(refused, Err(Error::ThreadEnds)), "{refused:?}");
+        }
+    }
+    static POOL_OF_LATE: OnceLock<Arc<Pool<Volatile>>> = OnceLock::new();
+    thread_local! {
+        static LATE: Late = const { Late };
+    }
+    let pool = POOL_OF_LATE.get_or_init(|| Pool::anonymous(&options(4)).unwrap());
+    let ends = std::thread::spawn(|| {
+        LATE.with(|_| ());
+        drop(pool.pin().unwrap());
+    });
+    ends.join().unwrap();
+}
+
+/// The medium may have kept an epoch of a slot that no recovery looked at.
+#[test]
+fn a_thread_that_stops_while_it_claims_a_slot_holds_nothing_back() {
+    let folder = folder();
+    let pool = create::<CutShort>(&folder.path().join("pool"), 4);
+    let off = give(&pool, 0, 1000, 1);
+    pool.word(PARTICIPANTS_OFF + 128 + 8).store(57, Ordering::Release);
+    let stops = Paused::start(1, {
+        let pool = pool.clone();
+        move || drop(pool.pin().unwrap())
+    });
+    assert!(!stops.is_done());
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(pool.pin().unwrap())).join().unwrap();
+    });
+    assert_eq!(pool.word(PARTICIPANTS_HIGH_OFF).load(Ordering::Acquire), 3);
+    free(&pool, 0);
+    let before = pool.word(EPOCH_OFF).load(Ordering::Acquire);
+    collect_often(&pool);
+    assert!(pool.word(EPOCH_OFF).load(Ordering::Acquire) > before + 3);
+    assert_eq!((pool.pin().unwrap().waiting(), pool.active_block(off)), (0, None));
+    stops.resume();
+    assert_eq!(pool.participants()[1].pinned_for_epochs, None);
+}
+
+#[test]
+fn what_a_thread_may_take_of_the_last_chunks_ends_with_its_work_also_if_that_unwinds() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let guard = pool.pin().unwrap();
+    let unwinds = || guard.frugal(|| std::panic::resume_unwind(Box::new(())));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(unwinds)).is_err());
+    // A frugal thread leaves two chunks.
+    let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(65_536).ok()).collect();
+    assert_eq!(blocks.len() as u64, pool.geometry().max_chunks);
+}
+
+/// Stops a thread before a chosen load of a chosen word.
+#[derive(Clone, Copy, Debug, Default)]
+struct HaltingAtLoad;
+
+static WORD: AtomicUsize = AtomicUsize::new(0);
+static LOADS: AtomicU8 = AtomicU8::new(RUN);
+
+thread_local! {
+    /// Loads of the word that this thread makes before it stops.
+    static LOADS_LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+impl Domain for HaltingAtLoad {
+    const KIND: DomainKind = DomainKind::Process;
+    const WRITE_BACK: bool = false;
+
+    unsafe fn write_back(_: *const u8) {}
+
+    fn fence() {}
+
+    fn observe_load(address: usize, _: usize) {
+        let Some(left) = LOADS_LEFT.get() else { return };
+        if address == WORD.load(Ordering::SeqCst) {
+            LOADS_LEFT.set(left.checked_sub(1));
+            if left == 0 {
+                LOADS.store(HALTED, Ordering::SeqCst);
+                while LOADS.load(Ordering::SeqCst) != GO_ON {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// One readies a chunk for another size, and takes it off its old stack for that, with all that lies
+/// above. Wherever it stops, the room of these slabs serves others.
+#[test]
+fn slabs_that_a_stopped_thread_has_in_its_hands_are_found_again() {
+    const BYTES: u64 = 32_000;
+    for loads in 0.. {
+        let pool = Pool::<HaltingAtLoad>::anonymous(&options(1)).unwrap();
+        let chunk = |index| pool.geometry().chunk_of(named(&pool, index)).unwrap();
+        for index in 0..6 {
+            give(&pool, index, BYTES, 1);
+        }
+        let (emptied, above) = (chunk(0), chunk(2));
+        assert!(emptied == chunk(1) && above == chunk(3) && emptied != above);
+        for index in [0, 2, 1] {
+            free(&pool, index);
+            collect_often(&pool);
+        }
+        let word_off = pool.geometry().chunk_word_off(above);
+        // SAFETY: only the address is used.
+        let word = unsafe { pool.bytes(word_off, 8) }.as_ptr() as usize;
+        WORD.store(word, Ordering::SeqCst);
+        LOADS.store(RUN, Ordering::SeqCst);
+        let (found, halted) = std::thread::scope(|scope| {
+            let pool = &pool;
+            let takes = scope.spawn(move || {
+                LOADS_LEFT.set(Some(loads));
+                let guard = pool.pin().unwrap();
+                let reserved = guard.reserve(16_000).is_ok();
+                LOADS_LEFT.set(None);
+                let done =
+                    LOADS.compare_exchange(RUN, ARMED, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+                while done && LOADS.load(Ordering::SeqCst) != GO_ON {
+                    std::thread::yield_now();
+                }
+                reserved
+            });
+            while LOADS.load(Ordering::SeqCst) == RUN {
+                std::thread::yield_now();
+            }
+            let halted = LOADS.load(Ordering::SeqCst) == HALTED;
+            let found = {
+                let guard = pool.pin().unwrap();
+                let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(BYTES).ok()).collect();
+                blocks.len() as u64
+            };
+            LOADS.store(GO_ON, Ordering::SeqCst);
+            takes.join().unwrap();
+            (found, halted)
+        });
+        // All but the thread's chunk, what `above` still holds, and the full one.
+        let least = 2 * (pool.geometry().max_chunks - 3) + 1;
+        assert!(found >= least, "stopped before load {loads}: {found} of {least}");
+        if !halted {
+            assert!(loads > 0);
+            break;
+        }
+    }
+}
