@@ -15,8 +15,9 @@ use common::watchdog::{seed, within_bounds};
 use common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::Process;
 use pando_pmem::testing::Random;
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::{Process, Volatile};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -224,4 +225,37 @@ fn threads_in_a_full_pool_lose_nothing() {
 fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
     fill_pools_of_many_sizes(shapes()[0], Expect::Room);
     fill_pools_of_many_sizes(shapes()[1], Expect::Room);
+}
+
+/// The value's block is asked for before a slot is claimed: else each refusal would cost the leaf a
+/// slot, and small records that still fit would be refused too.
+#[test]
+fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
+    let planted = common::anonymous::<Volatile>(Options::default());
+    planted.tree.insert(b"there", b"short").expect("room");
+    refuse(Resource::Block, 0, u64::MAX, || {
+        for turn in 0..100 {
+            let long = vec![turn; 5_000];
+            assert!(planted.tree.insert(b"new", &long).is_err());
+            assert!(planted.tree.update(b"there", &long).is_err());
+        }
+        for small in [b"a", b"b", b"c"] {
+            planted.tree.insert(small, b"fits").expect("the leaf has slots and bytes");
+        }
+    });
+    assert_eq!(planted.tree.len().expect("counts"), 4);
+    check(&planted);
+}
+
+/// What a long value has left waits for an epoch like everything else; many of them must not wait for
+/// as many frees as short ones may.
+#[test]
+fn long_values_that_were_replaced_make_room_for_the_next() {
+    let folder = folder();
+    let planted = create::<Process>(&folder.path().join("pool"), 16 << 20, Options::default());
+    for turn in 0..200_u64 {
+        let value = vec![turn as u8; 1 << 20];
+        planted.tree.upsert(b"one", &value).unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+    }
+    check(&planted);
 }

@@ -38,7 +38,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::domain::Domain;
 use crate::error::Result;
-use crate::layout::EPOCH_OFF;
+use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
 use crate::participant::{ENDED, Thrift};
 use crate::pool::Pool;
 
@@ -86,6 +86,15 @@ impl<D: Domain> Pool<D> {
         }
         pins.set(pins.get() + 1);
         Ok(Guard { pool: self, slot, not_send: PhantomData })
+    }
+
+    /// Gives back for reuse what this thread has unlinked, if nobody else is pinned; for a caller
+    /// without a guard, who was told that the pool is full.
+    pub fn reclaim(&self) -> Result<()> {
+        for _ in 0..=GRACE_EPOCHS {
+            self.pin()?.collect();
+        }
+        Ok(())
     }
 
     /// Raises the epoch if every pinned participant has seen the current one; the epoch then. The
@@ -172,7 +181,9 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
     /// been deactivated, durably, and be unreachable.
     pub fn defer_reuse(&self, off: u64) {
-        if self.push_limbo(off).is_multiple_of(COLLECT_EVERY) {
+        let waiting = self.push_limbo(off);
+        // Large blocks begin where chunks do, and no others: a few of them are a pool full.
+        if waiting.is_multiple_of(COLLECT_EVERY) || off.is_multiple_of(CHUNK_BYTES) {
             self.collect();
         }
     }

@@ -54,7 +54,12 @@ impl<D: Domain> SortedArray<D> {
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
     ) -> Result<bool, Error> {
         check_key(key)?;
+        let mut is_full = false;
         loop {
+            if is_full {
+                // What earlier writes have replaced may be all that is in the way.
+                self.pmwcas.pool().reclaim().map_err(storage)?;
+            }
             let guard = self.pin()?;
             let (old, array) = self.array(&guard);
             let block = array.copy();
@@ -68,8 +73,11 @@ impl<D: Domain> SortedArray<D> {
                 (Err(place), Some(value)) => records.insert(place, (key, value)),
                 (Err(_), None) => return Ok(false),
             }
-            if self.replace(&guard, old, &crate::array::encode(&records))? {
-                return Ok(found.is_ok());
+            match self.replace(&guard, old, &crate::array::encode(&records)) {
+                Ok(true) => return Ok(found.is_ok()),
+                Ok(false) => {}
+                Err(_) if !is_full && guard.waiting() > 0 => is_full = true,
+                Err(error) => return Err(error),
             }
         }
     }
