@@ -6,7 +6,7 @@ use pando::{KeyRange, Map, Order};
 
 use crate::arguments::{DumpArguments, PoolArguments, ScanArguments};
 use crate::failure::Failure;
-use crate::format::Format;
+use crate::format::OutputFormat;
 use crate::output::Output;
 use crate::pool_access::argument_bytes;
 
@@ -15,14 +15,14 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
     let range = range(arguments)?;
     let order = if arguments.reverse { Order::Descending } else { Order::Ascending };
     let limit = arguments.limit.unwrap_or(u64::MAX);
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     print(&pool.open_map(&arguments.map.name)?, range, order, limit, arguments.format)?;
     Ok(pool.close()?)
 }
 
 /// Prints all records.
 pub fn dump(pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     let map = pool.open_map(&arguments.map.name)?;
     print(&map, KeyRange::all(), Order::Ascending, u64::MAX, arguments.format)?;
     drop(map);
@@ -49,7 +49,7 @@ fn print(
     range: KeyRange,
     order: Order,
     limit: u64,
-    format: Format,
+    format: OutputFormat,
 ) -> Result<(), Failure> {
     let mut output = Output::new();
     let mut scan = map.scan(range, order)?;
