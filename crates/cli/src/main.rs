@@ -49,12 +49,16 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Scan(scan) => commands::scan::scan(pool, scan),
         Command::Dump(dump) => commands::scan::dump(pool, dump),
         Command::Drop(drop) => commands::maps::drop(pool, drop),
-        Command::Kinds(kinds) => commands::maps::kinds(kinds),
+        Command::Kinds(kinds) => {
+            pool.refuse_for("kinds")?;
+            commands::maps::kinds(kinds)
+        }
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),
         Command::Tour(tour) => tour::run(pool, tour),
         #[cfg(feature = "bench")]
         Command::Bench(bench) => {
+            pool.refuse_for("bench")?;
             pando_bench::commands::run(bench, &["bench"]).map_err(Failure::Bench)
         }
         Command::TourWriter(writer) => tour::writer::run(pool, writer),

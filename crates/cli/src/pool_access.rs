@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use pando::{Error, Map, MapOptions, Pool, PoolOptions};
+use pando::{DomainChoice, Error, Map, MapOptions, Pool, PoolOptions};
 
 use crate::arguments::{CreateArguments, MapArgument, PoolArguments};
 use crate::failure::Failure;
@@ -22,6 +22,16 @@ impl PoolArguments {
     /// The options to create or open the pool with.
     pub fn options(&self) -> PoolOptions {
         PoolOptions::new().domain(self.domain).salvage(self.salvage)
+    }
+
+    /// Refuses what says how to open a pool, for a `command` that opens none.
+    pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
+        if self.path.is_none() && self.domain == DomainChoice::Auto && !self.salvage {
+            return Ok(());
+        }
+        Err(Failure::Input(format!(
+            "{command} opens no pool of yours; leave out --pool, --domain and --salvage"
+        )))
     }
 
     /// Opens the pool.

@@ -181,6 +181,8 @@ fn kinds_are_listed_with_what_can_be_set() {
     let told = folder.ok(&["kinds"]);
     assert!(told.starts_with("bztree (the default): "), "{told}");
     assert!(told.contains("--set leaf_bytes=2048"), "{told}");
+    let refused = folder.fails(2, &["kinds", "--pool", "any.pool"]);
+    assert!(refused.contains("leave out --pool"), "{refused}");
     let json: serde_json::Value = serde_json::from_str(&folder.ok(&["kinds", "--json"])).unwrap();
     assert_eq!(json[0]["name"], "bztree");
 }
