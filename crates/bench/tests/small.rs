@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Plant, Planted, entrant, reference, small_plan};
+use common::{Plant, Planted, Reference, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::{Error, Fault};
@@ -31,7 +31,7 @@ fn all_sides(shape: Shape) -> Vec<Entrant> {
         name: entry.name.to_owned(),
         build: sides::builder(entry.name.parse().unwrap(), shape, &options),
     });
-    named.chain([entrant("reference", || Indexed::new(reference()))]).collect()
+    named.chain([entrant("reference", || Indexed::new(Reference::default()))]).collect()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn sides_that_only_ascend_run_the_other_mixes() {
 fn every_choice_of_keys_runs() {
     for keys in ["zipfian:0.5", "zipfian:1.2", "monotonic", "latest"] {
         let plan = Plan { keys: Some(keys.parse().unwrap()), ..small_plan() };
-        let sides = [entrant("reference", || Indexed::new(reference()))];
+        let sides = [entrant("reference", || Indexed::new(Reference::default()))];
         let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
         assert!(rows.iter().all(|row| row.keys == keys), "{keys}");
     }
@@ -166,7 +166,7 @@ fn json_lines_carry_every_field() {
 fn caught(plant: Plant, mixes: &[Mix]) -> Fault {
     let plan = Plan { mixes: mixes.to_vec(), ..small_plan() };
     let sides = [
-        entrant("right", || Indexed::new(reference())),
+        entrant("right", || Indexed::new(Reference::default())),
         entrant("planted", move || Planted::new(plant)),
     ];
     match compare::run(&plan, &sides, &ProgressBar::hidden()) {
@@ -264,7 +264,7 @@ fn impossible_plans_are_refused() {
 
 #[test]
 fn costs_are_counted() {
-    let costs = costs::count("bztree", &reference(), 500, 100).unwrap();
+    let costs = costs::count("bztree", &Reference::default(), 500, 100).unwrap();
     assert_eq!(costs.len(), 4);
     // The reference writes into no pool.
     assert!(costs.iter().all(|cost| cost.flushes.mean == 0.0 && cost.lines_read.mean == 0.0));

@@ -15,13 +15,8 @@ use pando_bench::keys::number_of;
 use pando_bench::mix::Mix;
 use pando_bench::side::{Refusal, Shape, Side};
 use pando_bench::sides::btreemap::LockedIntegers;
-use pando_index::conformance::Reference;
-use pando_index::{Limits, Order};
-
-/// The index that is right by inspection, of the records that the sides take.
-pub fn reference() -> Reference {
-    Reference::with_limits(Limits { max_key_bytes: 8, max_value_bytes: 8 })
-}
+use pando_index::Order;
+pub use pando_index::conformance::Reference;
 
 /// What a planted side does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
