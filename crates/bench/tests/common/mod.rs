@@ -16,7 +16,6 @@ use pando_bench::mix::Mix;
 use pando_bench::side::{Refusal, Shape, Side};
 use pando_bench::sides::btreemap::LockedIntegers;
 use pando_index::Order;
-pub use pando_index::conformance::Reference;
 
 /// What a planted side does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
