@@ -29,6 +29,7 @@ pub struct Subject {
 
 /// A ratio with its spread over the rounds.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "an object, as bench --json writes it")]
 pub struct Ratio {
     #[serde(flatten)]
     subject: Subject,

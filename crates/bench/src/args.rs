@@ -9,8 +9,8 @@ use crate::chooser::KeyChoice;
 use crate::error::Error;
 use crate::mix::Mix;
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
-use crate::sides::SideName;
 use crate::sides::ours::{Ours, ours_called};
+use crate::sides::{SideName, memory_folder};
 
 /// Arguments of the benchmarks: those of a comparison, or another command.
 #[derive(Args, Debug)]
@@ -27,8 +27,6 @@ pub struct BenchArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compare sides, interleaved round by round: the same without this word
-    Run(RunArgs),
     /// Count flushes, fences and lines an operation, beside the published figures
     Costs(CostsArgs),
     /// Time an opening after kill -9, up to the first successful get
@@ -55,7 +53,7 @@ pub enum Command {
     RecoveryChild(ChildArgs),
 }
 
-/// Arguments of `run`.
+/// Arguments of a comparison.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Sides to compare; all are loaded at once [default: BzTree and its peers, in memory and
@@ -109,7 +107,7 @@ pub struct RunArgs {
     #[arg(long, default_value = "1")]
     pub seed: u64,
     /// Folder for the pools of durable sides
-    #[arg(long, default_value = "/dev/shm")]
+    #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// How slow the sides are whose medium is emulated.
     #[command(flatten)]
@@ -180,7 +178,7 @@ pub struct RecoveryArgs {
     #[arg(long, value_parser = count, default_value = "21")]
     pub cycles: u64,
     /// Folder for the pool
-    #[arg(long, default_value = "/dev/shm")]
+    #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// Seed of the keys and of the moments of the kills
     #[arg(long, default_value = "1")]
@@ -206,7 +204,7 @@ pub struct SpaceArgs {
     #[arg(long, value_parser = value_bytes, default_value = "8")]
     pub value_bytes: usize,
     /// Folder for the pools of durable sides
-    #[arg(long, default_value = "/dev/shm")]
+    #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
@@ -361,15 +359,11 @@ mod tests {
     fn a_comparison_needs_no_word_of_its_own() {
         let words = "--sides btreemap,skiplist --mix read,50/50 --records 10M \
                      --threads 1,2 --rounds 5 --seconds 1 --keys zipfian:0.99 --base skiplist";
-        for prefix in ["", "run "] {
-            let args = parsed(&format!("{prefix}{words}")).unwrap();
-            let run = match args.command {
-                Some(Command::Run(run)) => run,
-                _ => args.run,
-            };
-            assert_eq!((run.records, run.mix.len()), (Some(10_000_000), 2), "{prefix}");
-            assert_eq!(run.threads, Some(vec![1, 2]));
-        }
+        let run = parsed(words).unwrap().run;
+        assert_eq!((run.records, run.mix.len()), (Some(10_000_000), 2));
+        assert_eq!(run.threads, Some(vec![1, 2]));
+        let run = parsed("--time-limit 1.5 --sample-every 1 --huge-pages").unwrap().run;
+        assert_eq!((run.time_limit, run.sample_every, run.huge_pages), (Some(1.5), 1, true));
         assert!(parsed("").unwrap().run.sides.is_none());
     }
 

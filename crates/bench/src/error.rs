@@ -137,7 +137,7 @@ pub enum Error {
         records: u64,
     },
     /// A file could not be written or read.
-    #[error("{path}: {source}")]
+    #[error("cannot read or write {path}: {source}")]
     File {
         /// Which file.
         path: PathBuf,

@@ -35,7 +35,7 @@
 //! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 
-pub mod agree;
+mod agree;
 pub mod args;
 pub mod chooser;
 pub mod commands;
@@ -43,24 +43,24 @@ pub mod compare;
 pub mod conditions;
 pub mod costs;
 pub mod error;
-pub mod figures;
+mod figures;
 pub mod keys;
-pub mod machine;
+mod machine;
 pub mod mix;
-pub mod pace;
+mod pace;
 pub mod page;
 pub mod papers;
-pub mod profile;
+mod profile;
 pub mod record;
 pub mod recovery;
 pub mod replay;
 pub mod report;
-pub mod rng;
+mod rng;
 pub mod side;
 pub mod sides;
 pub mod slice;
 pub mod space;
-pub mod table;
+mod table;
 pub mod traces;
 pub mod verify;
-pub mod worker;
+mod worker;

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Plant, Planted, Reference, entrant, small_plan};
+use common::{Plant, Planted, entrant, small_plan};
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::{Error, Fault};
@@ -18,6 +18,7 @@ use pando_bench::sides::index::Indexed;
 use pando_bench::sides::ours::{OURS, ours_called};
 use pando_bench::sides::{self, BuildOptions, SideEntry};
 use pando_bench::{costs, report, space, verify};
+use pando_index::conformance::Reference;
 
 /// The sides that can be built by name and take part in every mix, and the reference index behind
 /// the adapter. Those that wait for a medium are left to the test of the peers.

@@ -51,13 +51,13 @@ pub(crate) static SETTINGS: [Setting; 6] = [
     },
     Setting {
         name: "free_bytes",
-        what: "room in a new leaf for inserts and updates; at most half of leaf_bytes",
+        what: "room in a new leaf for inserts and updates; at most half of leaf_bytes, and that if it is not set and half is less",
         default: 384,
         allowed: Allowed::Number(32..=32_768),
     },
     Setting {
         name: "merge_bytes",
-        what: "a leaf with fewer live bytes is merged with a neighbour that has room; at most half of leaf_bytes",
+        what: "a leaf with fewer live bytes is merged with a neighbour that has room; at most half of leaf_bytes, and that if it is not set and half is less",
         default: 768,
         allowed: Allowed::Number(0..=32_768),
     },
@@ -75,12 +75,18 @@ pub(crate) static SETTINGS: [Setting; 6] = [
     },
 ];
 
+/// The most that `free_bytes` and `merge_bytes` can be.
+fn half_a_leaf(settings: &Settings) -> u32 {
+    settings.value("leaf_bytes") / 2
+}
+
 /// Whether `settings`, each in its own range, go together.
 pub(crate) fn check(settings: &Settings) -> Result<(), BadSetting> {
-    let half = settings.value("leaf_bytes") / 2;
+    let half = half_a_leaf(settings);
     for name in ["free_bytes", "merge_bytes"] {
         let found = settings.value(name);
-        if found > half {
+        // A default says as much as "half a leaf" where it is more: nobody has set it.
+        if found > half && found != Settings::new(&SETTINGS).value(name) {
             return Err(BadSetting {
                 setting: name.to_owned(),
                 found: found.to_string(),
@@ -114,11 +120,12 @@ impl Options {
 
 impl From<&Settings> for Options {
     fn from(settings: &Settings) -> Self {
+        let half = half_a_leaf(settings);
         Self {
             leaf_bytes: settings.value("leaf_bytes"),
             inner_bytes: settings.value("inner_bytes"),
-            free_bytes: settings.value("free_bytes"),
-            merge_bytes: settings.value("merge_bytes"),
+            free_bytes: settings.value("free_bytes").min(half),
+            merge_bytes: settings.value("merge_bytes").min(half),
             inline_bytes: settings.value("inline_bytes"),
             value_mode: match settings.value("value_mode") {
                 0 => ValueMode::Inline,
@@ -139,6 +146,18 @@ mod tests {
         assert_eq!(Options::from(&settings), Options::default());
         let pointers = Options { value_mode: ValueMode::Pointer, ..Options::default() };
         assert_eq!(Options::from(&pointers.settings().unwrap()), pointers);
+    }
+
+    #[test]
+    fn a_leaf_may_be_small_and_nothing_else_be_set() {
+        for leaf_bytes in [256, 512, 1000, 2048] {
+            let mut settings = Settings::new(&SETTINGS);
+            settings.set("leaf_bytes", &leaf_bytes.to_string()).unwrap();
+            check(&settings).unwrap();
+            let options = Options::from(&settings);
+            assert_eq!(options.free_bytes, 384.min(leaf_bytes / 2));
+            assert_eq!(options.merge_bytes, 768.min(leaf_bytes / 2));
+        }
     }
 
     #[test]

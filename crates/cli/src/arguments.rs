@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pando::DomainChoice;
 
 use crate::failure::EXIT_CODES;
-use crate::format::Format;
+use crate::format::{Format, OutputFormat};
+use crate::quantity::size_bytes;
 
 /// Ordered maps that many threads write at once and that survive `kill -9`.
 #[derive(Debug, Parser)]
@@ -26,26 +29,11 @@ pub struct PoolArguments {
     #[arg(long = "pool", value_name = "PATH", global = true)]
     pub path: Option<PathBuf>,
     /// The persistence domain
-    #[arg(long, value_enum, default_value_t = Domain::Auto, global = true)]
-    pub domain: Domain,
+    #[arg(long, default_value_t, value_parser = domain(), global = true)]
+    pub domain: DomainChoice,
     /// Open a pool that a power cut may have torn, to copy out what can be read
     #[arg(long, global = true)]
     pub salvage: bool,
-}
-
-/// A persistence domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Domain {
-    /// The strongest that the medium really gives
-    Auto,
-    /// Nothing is written back
-    Volatile,
-    /// Survives the death of any process
-    Process,
-    /// Ordered stores, for media whose platform flushes caches at a power cut
-    Eadr,
-    /// Lines are written back and fenced
-    Adr,
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,6 +50,10 @@ pub enum Command {
     Scan(ScanArguments),
     /// Print all records, in a form that `load` reads
     Dump(DumpArguments),
+    /// Drop a map with all its records, without asking
+    Drop(DropArguments),
+    /// Print the kinds of index that a map can be, and what can be set of each
+    Kinds(KindsArguments),
     /// Print what the pool lies on, what it guarantees, and its figures
     Stat(StatArguments),
     /// Walk all maps and compare them with what the allocator gave out
@@ -84,6 +76,23 @@ pub struct MapArgument {
     pub name: String,
 }
 
+/// What is made if it is not there.
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    /// Create the pool if it is not there
+    #[arg(long)]
+    pub create: bool,
+    /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
+    #[arg(long, value_name = "BYTES", requires = "create", value_parser = size_bytes)]
+    pub max_bytes: Option<u64>,
+    /// Which kind of index a map is that is created; `pando kinds` tells about them
+    #[arg(long, value_name = "NAME", value_parser = kind())]
+    pub kind: Option<String>,
+    /// What is set of a map that is created; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
+}
+
 /// What to do at a line that cannot be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnError {
@@ -103,7 +112,7 @@ pub struct LoadArguments {
     /// How the file is written [default: by the file's extension; tsv for standard input]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Threads that write at once
+    /// Threads that write at once; at most 120, since a pool takes 128 threads in all
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = writers())]
     pub writers: u16,
     /// What to do at a line that cannot be loaded
@@ -112,9 +121,8 @@ pub struct LoadArguments {
     /// Refuse a key that is there already instead of replacing its value
     #[arg(long)]
     pub insert: bool,
-    /// Create the pool if it is not there
-    #[arg(long)]
-    pub create: bool,
+    #[command(flatten)]
+    pub create: CreateArguments,
     /// Longest line that is read; it has to fit memory
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_line_bytes: usize,
@@ -144,9 +152,24 @@ pub struct PutArguments {
     /// Refuse a key that is there already instead of replacing its value
     #[arg(long)]
     pub insert: bool,
-    /// Create the pool if it is not there
+    #[command(flatten)]
+    pub create: CreateArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct DropArguments {
+    /// The map's name
+    #[arg(value_name = "MAP")]
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct KindsArguments {
+    /// As JSON
     #[arg(long)]
-    pub create: bool,
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -178,8 +201,8 @@ pub struct ScanArguments {
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// How records are written
-    #[arg(long, value_enum, default_value_t = Format::Tsv)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
+    pub format: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -188,8 +211,8 @@ pub struct DumpArguments {
     #[command(flatten)]
     pub map: MapArgument,
     /// How records are written
-    #[arg(long, value_enum, default_value_t = Format::Tsv)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
+    pub format: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -218,7 +241,7 @@ pub struct TourArguments {
     /// A file of one's own: .tsv and .jsonl are read as load does, of any other each line is a
     /// record [default: text that every Debian machine has]
     pub file: Option<PathBuf>,
-    /// Threads that write at once
+    /// Threads that write at once; at most 120, since a pool takes 128 threads in all
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = writers())]
     pub writers: u16,
     /// How many records to make of Debian's text; not used with a file of one's own
@@ -246,7 +269,30 @@ pub struct TourWriterArguments {
 }
 
 fn writers() -> clap::builder::RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..=256)
+    clap::value_parser!(u16).range(1..=120)
+}
+
+fn domain() -> impl TypedValueParser<Value = DomainChoice> {
+    let help = |choice| match choice {
+        DomainChoice::Auto => "the strongest that the medium really gives",
+        DomainChoice::Volatile => "nothing is written back",
+        DomainChoice::Process => "survives the death of any process",
+        DomainChoice::Eadr => {
+            "ordered stores, for media whose platform flushes caches at a power cut"
+        }
+        _ => "lines are written back and fenced",
+    };
+    let value = |choice: DomainChoice| PossibleValue::new(choice.name()).help(help(choice));
+    PossibleValuesParser::new(DomainChoice::ALL.map(value)).try_map(|name| name.parse())
+}
+
+fn kind() -> PossibleValuesParser {
+    PossibleValuesParser::new(pando::kinds().iter().map(|kind| kind.name))
+}
+
+fn setting(text: &str) -> Result<(String, String), &'static str> {
+    let parts = text.split_once('=').ok_or("not NAME=VALUE; such as leaf_bytes=4096")?;
+    Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 
 #[cfg(test)]

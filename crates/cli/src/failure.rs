@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use indicatif::BinaryBytes;
 use pando::ProblemClass;
 
 /// The exit codes, as `--help` shows them.
@@ -34,10 +35,10 @@ pub enum Failure {
     #[error("{0}")]
     Input(String),
     /// The pool refused.
-    #[error("{0}")]
+    #[error("{}", told(.0))]
     Pool(#[from] pando::Error),
     /// The pool refused a record of an input.
-    #[error("{place}: {source}")]
+    #[error("{place}: {}", told(source))]
     At {
         /// File and line.
         place: String,
@@ -81,7 +82,15 @@ impl Failure {
         match self {
             Self::BrokenPipe => 0,
             Self::NotFound(_) | Self::Pool(pando::Error::MapNotFound { .. }) => 1,
-            Self::Input(_) | Self::Pool(pando::Error::MapName { .. }) => 2,
+            Self::Input(_) => 2,
+            Self::Pool(
+                pando::Error::MapName { .. }
+                | pando::Error::KeyTooLong { .. }
+                | pando::Error::ValueTooLong { .. }
+                | pando::Error::Option { .. }
+                | pando::Error::MapKindDiffers { .. }
+                | pando::Error::MapOptionDiffers { .. },
+            ) => 2,
             Self::Pool(_) | Self::At { .. } | Self::System { .. } => 3,
             Self::Unsound(ProblemClass::Leaked) => 4,
             Self::Unsound(ProblemClass::Count) => 5,
@@ -93,5 +102,38 @@ impl Failure {
             #[cfg(feature = "bench")]
             Self::Bench(_) => 11,
         }
+    }
+}
+
+/// What the pool answered, with the way out that the command has.
+fn told(error: &pando::Error) -> String {
+    use pando::Error;
+    match error {
+        Error::PoolNotFound { path } => format!(
+            "there is no pool at {}; name another by --pool or PANDO_POOL, or let load or put create \
+             it by --create",
+            path.display()
+        ),
+        Error::PoolExists { path } => {
+            format!("{} is there already; name another path", path.display())
+        }
+        Error::NotTrusted { path, medium } => format!(
+            "{} was open when the machine went down, and its medium ({medium}) keeps no order of \
+             writes across that; restore a copy, or dump what can be read of its maps with --salvage \
+             and load that into a new pool",
+            path.display()
+        ),
+        Error::PoolFull { max_bytes } => format!(
+            "the pool is full: it may not grow beyond {}; delete records, or dump its maps and load \
+             them into a pool that is created with a larger --max-bytes",
+            BinaryBytes(*max_bytes)
+        ),
+        Error::TooManyThreads { max_threads } => format!(
+            "{max_threads} threads use the pool, as many as can at once; take fewer --writers"
+        ),
+        Error::TooManyMaps { max_maps } => {
+            format!("the pool holds {max_maps} maps, as many as it can; drop one by `pando drop`")
+        }
+        other => other.to_string(),
     }
 }

@@ -11,6 +11,7 @@ mod failure;
 mod output;
 mod pool_access;
 mod progress;
+mod quantity;
 mod random;
 mod tour;
 mod workers;
@@ -47,11 +48,17 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Del(del) => commands::point::del(pool, del),
         Command::Scan(scan) => commands::scan::scan(pool, scan),
         Command::Dump(dump) => commands::scan::dump(pool, dump),
+        Command::Drop(drop) => commands::maps::drop(pool, drop),
+        Command::Kinds(kinds) => {
+            pool.refuse_for("kinds")?;
+            commands::maps::kinds(kinds)
+        }
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),
         Command::Tour(tour) => tour::run(pool, tour),
         #[cfg(feature = "bench")]
         Command::Bench(bench) => {
+            pool.refuse_for("bench")?;
             pando_bench::commands::run(bench, &["bench"]).map_err(Failure::Bench)
         }
         Command::TourWriter(writer) => tour::writer::run(pool, writer),

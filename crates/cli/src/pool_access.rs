@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use pando::{DomainChoice, Pool, PoolOptions};
+use pando::{DomainChoice, Error, Map, MapOptions, Pool, PoolOptions};
 
-use crate::arguments::{Domain, PoolArguments};
+use crate::arguments::{CreateArguments, MapArgument, PoolArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 
@@ -21,24 +21,63 @@ impl PoolArguments {
 
     /// The options to create or open the pool with.
     pub fn options(&self) -> PoolOptions {
-        let domain = match self.domain {
-            Domain::Auto => DomainChoice::Auto,
-            Domain::Volatile => DomainChoice::Volatile,
-            Domain::Process => DomainChoice::Process,
-            Domain::Eadr => DomainChoice::Eadr,
-            Domain::Adr => DomainChoice::Adr,
-        };
-        PoolOptions::new().domain(domain).salvage(self.salvage)
+        PoolOptions::new().domain(self.domain).salvage(self.salvage)
     }
 
-    /// Opens the pool; creates it first if `create` says so and it is not there.
-    pub fn open(&self, create: bool) -> Result<Pool, Failure> {
-        let path = self.path_or_default();
-        if create {
-            return Ok(Pool::open_or_create(path, &self.options())?);
+    /// Refuses what says how to open a pool, for a `command` that opens none.
+    pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
+        if self.path.is_none() && self.domain == DomainChoice::Auto && !self.salvage {
+            return Ok(());
         }
-        Ok(Pool::open(path, &self.options())?)
+        Err(Failure::Input(format!(
+            "{command} opens no pool of yours; leave out --pool, --domain and --salvage"
+        )))
     }
+
+    /// Opens the pool.
+    pub fn open(&self) -> Result<Pool, Failure> {
+        Ok(Pool::open(self.path_or_default(), &self.options())?)
+    }
+
+    /// Opens the pool, or creates it if it is not there and `create` says so.
+    pub fn open_or_create(&self, create: &CreateArguments) -> Result<Pool, Failure> {
+        if !create.create {
+            return self.open();
+        }
+        let mut options = self.options();
+        if let Some(max_bytes) = create.max_bytes {
+            options = options.max_bytes(max_bytes);
+        }
+        Ok(Pool::open_or_create(self.path_or_default(), &options)?)
+    }
+}
+
+/// The map to write to; created, and that said, if it is not there.
+pub fn open_or_create_map(
+    pool: &Pool,
+    map: &MapArgument,
+    create: &CreateArguments,
+) -> Result<Map, Failure> {
+    let is_new = match pool.open_map(&map.name) {
+        Err(Error::MapNotFound { .. }) => true,
+        opened => {
+            opened?;
+            false
+        }
+    };
+    let mut options = MapOptions::new();
+    if let Some(kind) = &create.kind {
+        options = options.kind(kind);
+    }
+    for (name, value) in &create.settings {
+        options = options.set(name, value);
+    }
+    let opened = pool.map_with(&map.name, &options)?;
+    if is_new && !create.create {
+        // Perhaps a slip of the pen, in a pool that was there.
+        eprintln!("pando: created the map {:?}", map.name);
+    }
+    Ok(opened)
 }
 
 /// The bytes of a key or a value that was given, escaped, on the command line.

@@ -19,6 +19,9 @@ fn tsv_and_json_lines_are_told_by_their_extension() {
 
     folder.write("three.csv", "a,1\n");
     let unknown = folder.fails(2, &["load", "three.csv"]);
+    assert!(unknown.contains("CSV is not read") && unknown.contains("--format"), "{unknown}");
+    folder.write("four.txt", "a,1\n");
+    let unknown = folder.fails(2, &["load", "four.txt"]);
     assert!(unknown.contains("--format"), "{unknown}");
 }
 
@@ -52,7 +55,7 @@ fn a_malformed_line_is_named_and_skipped_if_asked() {
     let ran = folder.run(&["load", "bad.jsonl", "--create", "--on-error", "skip"]);
     assert_eq!(ran.code, Some(0), "{}", ran.errors);
     assert!(ran.errors.contains("skipped bad.jsonl:2: "), "{}", ran.errors);
-    assert!(ran.output.contains("1 lines skipped"), "{}", ran.output);
+    assert!(ran.output.contains("1 line skipped"), "{}", ran.output);
     assert_eq!(folder.ok(&["scan"]), "a\t1\nc\t3\n");
 }
 
@@ -73,7 +76,10 @@ fn inserting_refuses_a_key_that_is_there() {
     let folder = Folder::with_records("b\told\n");
     folder.write("more.tsv", "a\t1\nb\t2\nc\t3\n");
     let refused = folder.fails(2, &["load", "more.tsv", "--insert"]);
-    assert!(refused.contains("more.tsv:2: the key is already there"), "{refused}");
+    assert!(
+        refused.contains("more.tsv:2: the key is already there; leave out --insert"),
+        "{refused}"
+    );
     assert_eq!(folder.ok(&["get", "b"]), "old\n");
     assert_eq!(folder.ok(&["get", "a"]), "1\n");
     folder.run(&["del", "a", "c"]);
@@ -118,11 +124,67 @@ fn what_is_missing_is_said_before_anything_is_made() {
     folder.write("one.tsv", "a\t1\n");
     let no_pool = folder.fails(3, &["load", "one.tsv"]);
     assert!(no_pool.contains("there is no pool at pando.pool"), "{no_pool}");
+    assert!(no_pool.contains("--create") && !no_pool.contains("Pool::"), "{no_pool}");
     let no_file = folder.fails(3, &["load", "none.tsv", "--create"]);
     assert!(no_file.contains("cannot open none.tsv"), "{no_file}");
     folder.fails(2, &["load", ".", "--create", "--format", "tsv"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--writers", "0"]);
+    folder.fails(2, &["load", "one.tsv", "--create", "--writers", "121"]);
+    folder.fails(2, &["load", "one.tsv", "--create", "--kind", "oak"]);
+    folder.fails(2, &["load", "one.tsv", "--create", "--set", "leaf_bytes"]);
+    folder.fails(2, &["load", "one.tsv", "--max-bytes", "1G"]);
+    let no_folder = folder.fails(3, &["load", "one.tsv", "--create", "--pool", "none/a.pool"]);
+    assert!(no_folder.contains("the folder none is not there"), "{no_folder}");
     assert!(!folder.path("pando.pool").exists());
+}
+
+#[test]
+fn a_load_can_have_as_many_writers_as_it_says() {
+    let folder = Folder::new();
+    let tsv: String = (0..5000).map(|line| format!("{line}\tx\n")).collect();
+    folder.write("many.tsv", tsv);
+    let told = folder.ok(&["load", "many.tsv", "--create", "--writers", "120"]);
+    assert!(told.starts_with("loaded 5,000 records"), "{told}");
+}
+
+#[test]
+fn pools_and_maps_are_created_as_asked() {
+    let folder = Folder::new();
+    folder.ok(&["put", "a", "1", "--create", "--max-bytes", "2M", "--set", "leaf_bytes=512"]);
+    let ran = folder.run(&["put", "a", "1", "--map", "b", "--set=value_mode=pointer"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert!(ran.errors.contains("created the map \"b\""), "{}", ran.errors);
+    let stat: serde_json::Value = serde_json::from_str(&folder.ok(&["stat", "--json"])).unwrap();
+    assert_eq!(stat["max_bytes"], 2 << 20);
+    assert_eq!(stat["maps"][1]["settings"]["leaf_bytes"], "512");
+    assert_eq!(stat["maps"][0]["settings"]["value_mode"], "pointer");
+    let differs = folder.fails(2, &["put", "a", "1", "--map", "b", "--set=value_mode=inline"]);
+    assert!(differs.contains("value_mode pointer, not inline"), "{differs}");
+
+    folder.write(
+        "much.tsv",
+        (0..5000).map(|line| format!("{line}\t{line:01000}\n")).collect::<String>(),
+    );
+    let full = folder.fails(3, &["load", "much.tsv"]);
+    assert!(full.contains("may not grow beyond 2.00 MiB"), "{full}");
+    assert!(full.contains("--max-bytes"), "{full}");
+
+    folder.ok(&["drop", "main"]);
+    let gone = folder.fails(1, &["drop", "main"]);
+    assert!(gone.contains("no map \"main\"; it has \"b\""), "{gone}");
+    assert!(folder.ok(&["check"]).starts_with("sound: 1 map, "));
+}
+
+#[test]
+fn kinds_are_listed_with_what_can_be_set() {
+    let folder = Folder::new();
+    let told = folder.ok(&["kinds"]);
+    assert!(told.starts_with("bztree (the default): "), "{told}");
+    assert!(told.contains("--set leaf_bytes=2048"), "{told}");
+    let refused = folder.fails(2, &["kinds", "--pool", "any.pool"]);
+    assert!(refused.contains("leave out --pool"), "{refused}");
+    let json: serde_json::Value = serde_json::from_str(&folder.ok(&["kinds", "--json"])).unwrap();
+    assert_eq!(json[0]["name"], "bztree");
 }
 
 #[test]

@@ -16,13 +16,17 @@ fn what_is_put_is_got_and_deleted() {
     folder.ok(&["put", "oak", "Quercus", "--map", "others"]);
     folder.fails(1, &["get", "oak"]);
     let there = folder.fails(2, &["put", "aspen", "again", "--insert"]);
-    assert!(there.contains("aspen is already there"), "{there}");
+    assert!(there.contains("\"aspen\" is already there"), "{there}");
 
     let missing = folder.fails(1, &["del", "nobody", "aspen"]);
-    assert!(missing.contains("nobody"), "{missing}");
+    assert!(missing.contains("\"nobody\""), "{missing}");
+    let empty = folder.fails(1, &["get", ""]);
+    assert!(empty.contains("no key \"\""), "{empty}");
+    let too_long = folder.fails(2, &["put", &"k".repeat(40_000), ""]);
+    assert!(too_long.contains("longer than the 32768"), "{too_long}");
     folder.fails(1, &["get", "aspen"]);
     let no_map = folder.fails(1, &["get", "x", "--map", "nowhere"]);
-    assert!(no_map.contains("it has main, others"), "{no_map}");
+    assert!(no_map.contains("it has \"main\", \"others\""), "{no_map}");
 }
 
 #[test]
@@ -78,6 +82,26 @@ fn a_dump_loads_to_the_same_map() {
 }
 
 #[test]
+fn nothing_is_written_in_a_form_that_does_not_load_back() {
+    let folder = Folder::with_records("a\t1\n");
+    for command in ["dump", "scan"] {
+        let refused = folder.fails(2, &[command, "--format", "raw-tsv"]);
+        assert!(refused.contains("json-lines"), "{refused}");
+    }
+}
+
+#[test]
+fn a_map_is_listed_in_one_line_whatever_its_name() {
+    let folder = Folder::with_records("a\t1\n");
+    folder.ok(&["put", "a", "1", "--map", "two\nlines"]);
+    let told = folder.ok(&["stat"]);
+    assert!(
+        told.contains("  \"two\\nlines\"  bztree, 1 record in 1 leaf and 0 inner nodes"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_reader_that_stops_reading_is_no_error() {
     let tsv: String = (0..50_000).map(|number| format!("{number:06}\tvalue\n")).collect();
     let folder = Folder::with_records(&tsv);
@@ -109,7 +133,7 @@ fn stat_and_check_tell_about_the_pool() {
     assert_eq!(json["maps"][0]["records"], 2);
     assert!(json["recovery"]["duration_ns"].is_u64());
 
-    assert!(folder.ok(&["check"]).starts_with("sound: 1 maps"));
+    assert!(folder.ok(&["check"]).starts_with("sound: 1 map, "));
     let json: serde_json::Value = serde_json::from_str(&folder.ok(&["check", "--json"])).unwrap();
     assert_eq!(json["problems"].as_array().map(Vec::len), Some(0));
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
+use crate::kill::fresh_seed;
 use crate::lab::director::{Orders, direct};
 use crate::progress;
 use crate::subjects::Subject;
@@ -72,8 +73,7 @@ impl Selection {
 
     /// The seed of all runs.
     pub fn seed(&self) -> u64 {
-        let drawn = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
-        self.seed.unwrap_or_else(drawn)
+        self.seed.unwrap_or_else(fresh_seed)
     }
 }
 

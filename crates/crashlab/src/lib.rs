@@ -2,14 +2,14 @@
 //!
 //! Each verb of the command has a module of its own, with its arguments and what it does.
 
-pub mod campaign;
+mod campaign;
 pub mod explore;
-pub mod failure;
+mod failure;
 pub mod kill;
-pub mod lab;
+mod lab;
 pub mod mutate;
 pub mod powercut;
-pub mod progress;
+mod progress;
 pub mod schedule;
-pub mod subjects;
-pub mod trial;
+mod subjects;
+mod trial;

@@ -48,3 +48,24 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_switch_is_read() {
+        for words in [
+            "explore --minutes 0.1 --images 3 --index pmwcas --scenario swap --domain adr --seed 1 --jobs 1",
+            "schedule --replay 7",
+            "mutate --only planted --bug dirty-read",
+            "kill --count 1 --seed 2 --writers 3 --dir /tmp",
+            "powercut --cycles 1 --persistence mem-ctrl --seed 2 --keep",
+        ] {
+            let words = ["pando-crashlab"].into_iter().chain(words.split(' '));
+            if let Err(refused) = Cli::try_parse_from(words) {
+                panic!("{refused}");
+            }
+        }
+    }
+}

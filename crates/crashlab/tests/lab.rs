@@ -27,7 +27,7 @@ fn a_slice_of_every_schedule() {
 
 #[test]
 fn a_borrowed_descriptor_is_on_record() {
-    // Once it was not, if its owner had not yet made its slot known to a recovery.
+    // Also if its owner has not yet made its slot known to a recovery.
     let trial = ["--index", "pmwcas", "--scenario", "borrowed-descriptors", "--domain", "adr"];
     run(&[&["explore", "--minutes", "0.15"][..], &trial[..]].concat());
 }

@@ -166,11 +166,7 @@ impl Subject {
     fn is_done<T>(outcome: Result<T, Error>) -> Option<T> {
         match outcome {
             Ok(done) => Some(done),
-            Err(Error::Storage(cause)) => {
-                let message = cause.to_string();
-                assert!(message.starts_with("the pool is full"), "{message}");
-                None
-            }
+            Err(Error::PoolFull { .. }) => None,
             Err(error) => panic!("{error}"),
         }
     }

@@ -11,12 +11,10 @@ pub enum Error {
     #[error("the key is not there; use insert or upsert to add it")]
     KeyNotFound,
     /// A compare-exchange found another value than the expected one.
-    #[error("the value is not the expected one")]
+    #[error("the value is not the expected one; read it again and decide anew")]
     ValueMismatch,
     /// The key is longer than the index takes.
-    #[error(
-        "a key of {found_bytes} bytes is longer than the {max_bytes} bytes that this index takes"
-    )]
+    #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that keys may have")]
     KeyTooLong {
         /// Length of the key that was given.
         found_bytes: usize,
@@ -25,7 +23,7 @@ pub enum Error {
     },
     /// The value is longer than the index takes.
     #[error(
-        "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that this index takes"
+        "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that values may have"
     )]
     ValueTooLong {
         /// Length of the value that was given.
@@ -35,6 +33,6 @@ pub enum Error {
     },
     /// The pool beneath could not serve the operation: it is full, out of descriptors or
     /// participants, or its file system refused to grow the file.
-    #[error("{0}")]
-    Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(transparent)]
+    Storage(Box<dyn std::error::Error + Send + Sync>),
 }

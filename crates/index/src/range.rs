@@ -11,7 +11,16 @@ pub enum Order {
     Descending,
 }
 
-/// A range of keys; each end is included, excluded, or open.
+/// A range of keys; each end is included, excluded, or open. If the lower end lies above the upper one,
+/// no key lies in it.
+///
+/// ```
+/// use pando_index::KeyRange;
+///
+/// assert!(KeyRange::between(b"a", b"c").contains(b"b"));
+/// assert!(KeyRange::prefix(b"as").contains(b"aspen"));
+/// assert!(!KeyRange::between(b"c", b"a").contains(b"b"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The lower end.

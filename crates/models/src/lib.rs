@@ -4,12 +4,12 @@
 //!
 //! | module | models |
 //! | --- | --- |
-//! | `epoch` | `pando-pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
-//! | `slot` | `pando-pmem/src/participant.rs`: `claim_slot`, `give_back` |
-//! | `slab` | `pando-pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `retire_current`, `claim_slab`, `dissolve_or_list` |
-//! | `direct` | `pando-pmwcas/src/direct.rs`, `execute.rs`: a PMwCAS, who interrupts it, readers |
-//! | `pmwcas` | `pando-pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's, its helpers and readers |
-//! | `late` | `pando-pmwcas/src/rdcss.rs`: a helper that stops behind an operation that is over |
+//! | `epoch` | `pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
+//! | `slot` | `pmem/src/participant.rs`: `claim_slot`, `give_back` |
+//! | `slab` | `pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `retire_current`, `claim_slab`, `dissolve_or_list` |
+//! | `direct` | `pmwcas/src/direct.rs`, `execute.rs`: a PMwCAS, who interrupts it, readers |
+//! | `pmwcas` | `pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's, its helpers and readers |
+//! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops behind an operation that is over |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and leaves out
 //! all else. Each has planted faults, an ordering weaker or a look left out, that it must refuse:

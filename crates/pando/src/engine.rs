@@ -8,14 +8,13 @@ mod audit;
 mod kinds;
 mod pooled;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
 use pando_pmwcas::maps::Settings;
 
 use crate::report::{CheckReport, MapInfo, PoolStat};
-use crate::{Error, MapOptions, PoolOptions};
+use crate::{Error, MapOptions};
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
 pub(crate) trait Engine: Send + Sync {
@@ -55,18 +54,4 @@ pub(crate) trait Engine: Send + Sync {
 }
 
 pub(crate) use kinds::described as described_kinds;
-
-/// Creates a pool in a new file at `path`.
-pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    pooled::create(path, options)
-}
-
-/// Opens the pool at `path`.
-pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    pooled::open(path, options)
-}
-
-/// A pool on anonymous memory.
-pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    pooled::volatile(options)
-}
+pub(crate) use pooled::{create, open, volatile};

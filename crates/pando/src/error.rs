@@ -2,9 +2,14 @@
 
 use std::path::PathBuf;
 
-use pando_pmwcas::maps::BadSetting;
+use pando_pmem::catalog::MAX_NAME_BYTES;
+use pando_pmem::layout::{CATALOG_SLOTS, PARTICIPANT_COUNT};
+use pando_pmwcas::maps::{BadSetting, MapError};
 
 use crate::key::KeyError;
+
+/// An error of what stands below the face.
+type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an operation did not take place. Nothing has changed, unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +19,12 @@ pub enum Error {
     #[error("there is no pool at {}; create one with Pool::create or check the path", path.display())]
     PoolNotFound {
         /// Where the pool was looked for.
+        path: PathBuf,
+    },
+    /// The folder in which a pool was to be created is not there.
+    #[error("the folder {} is not there; create it first, or choose another path", path.display())]
+    FolderNotFound {
+        /// The folder.
         path: PathBuf,
     },
     /// There is a file already where a pool was to be created.
@@ -30,6 +41,103 @@ pub enum Error {
     PoolBusy {
         /// The pool's path.
         path: PathBuf,
+    },
+    /// The file may not be written, which a pool needs even to be read.
+    #[error(
+        "{} may not be written, which a pool needs even to be read; give write permission, or copy \
+         it to where it may be written",
+        path.display()
+    )]
+    PoolNotWritable {
+        /// The pool's path.
+        path: PathBuf,
+    },
+    /// The file is not a pool, and never was.
+    #[error("{}", not_a_pool(path, found))]
+    NotAPool {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes; none if the file is empty.
+        found: Vec<u8>,
+    },
+    /// The pool was written by a later version.
+    #[error(
+        "{} has format version {found}, and this version of Pando reads up to {supported}; use a \
+         newer one",
+        path.display()
+    )]
+    NewerPool {
+        /// The pool's path.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The latest format version that is read.
+        supported: u32,
+    },
+    /// The pool was open when the machine went down, on a medium that keeps no order of writes
+    /// across that.
+    #[error(
+        "{} was open when the machine went down, and its medium ({medium}) keeps no order of writes \
+         across that; restore a copy, or open it for salvage and copy out what can be read",
+        path.display()
+    )]
+    NotTrusted {
+        /// The pool's path.
+        path: PathBuf,
+        /// What it lies on.
+        medium: String,
+    },
+    /// The pool, or something in it, is damaged or cut off: the text says what, where, and what to
+    /// do.
+    #[error(transparent)]
+    Damaged(Source),
+    /// The pool has grown as far as it may. Removing records still works, and makes room.
+    #[error(
+        "the pool is full: it may not grow beyond {max_bytes} bytes; remove records, or copy them \
+         into a pool with a larger max_bytes"
+    )]
+    PoolFull {
+        /// How far it may grow, in bytes.
+        max_bytes: u64,
+    },
+    /// The file system has no room for the pool to grow. Removing records still works.
+    #[error(
+        "the file system is full: the pool could not grow from {from_bytes} to {to_bytes} bytes \
+         ({cause}); make room and try again, or remove records"
+    )]
+    FileSystemFull {
+        /// Size of the pool in bytes.
+        from_bytes: u64,
+        /// Size that it was to have, in bytes.
+        to_bytes: u64,
+        /// What the operating system answered.
+        cause: std::io::Error,
+    },
+    /// As many threads use the pool as can: one that has used it counts until it ends.
+    #[error(
+        "{max_threads} threads use the pool, as many as can at once, and one that has used it \
+         counts until it ends; let one end, or let fewer use it"
+    )]
+    TooManyThreads {
+        /// How many threads can use a pool.
+        max_threads: usize,
+    },
+    /// The pool holds as many maps as it can.
+    #[error("the pool holds {max_maps} maps, as many as it can; drop one first")]
+    TooManyMaps {
+        /// How many maps a pool can hold.
+        max_maps: usize,
+    },
+    /// The map is of a kind that this version, or this build, does not know.
+    #[error(
+        "the map {name:?} is of kind {kind}, which this version does not know; use a newer one, or \
+         one that was built with that kind"
+    )]
+    UnknownKind {
+        /// The map's name.
+        name: String,
+        /// The number of its kind.
+        kind: u64,
     },
     /// Handles of the pool are still held, so it was not closed; it closes with the last of them.
     #[error(
@@ -117,7 +225,7 @@ pub enum Error {
     #[error("the value is not the expected one; read it again and decide anew")]
     ValueMismatch,
     /// The key is longer than the map takes.
-    #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that the map takes")]
+    #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that keys may have")]
     KeyTooLong {
         /// Length of the key that was given.
         found_bytes: usize,
@@ -126,7 +234,7 @@ pub enum Error {
     },
     /// The value is longer than the map takes.
     #[error(
-        "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that the map takes"
+        "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that values may have"
     )]
     ValueTooLong {
         /// Length of the value that was given.
@@ -138,19 +246,82 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The operating system refused something.
-    #[error("cannot {action} {}: {source}", path.display())]
+    // The text has it all, so that a line of a log does, and so it is not a source besides.
+    #[error("cannot {action}: {}: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, such as "create the file" or "map the file".
         action: &'static str,
         /// On which file.
         path: PathBuf,
         /// What the operating system answered.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
-    /// The pool beneath could not serve the operation, or its file is not a pool that this
-    /// version can open; the source says which.
-    #[error("{0}")]
-    Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What stands below could not serve the operation, for a reason that no other variant has.
+    #[error(transparent)]
+    Storage(Source),
+}
+
+impl Error {
+    /// The pool's answer.
+    pub(crate) fn of_pool(error: pando_pmem::Error) -> Self {
+        use pando_pmem::Error as Pool;
+        match error {
+            Pool::Exists(path) => Self::PoolExists { path },
+            Pool::AlreadyOpen(path) => Self::PoolBusy { path },
+            Pool::ReadOnly(path) => Self::PoolNotWritable { path },
+            Pool::NotAPool { path, found, .. } => Self::NotAPool { path, found },
+            Pool::NewerVersion { path, found, supported } => {
+                Self::NewerPool { path, found, supported }
+            }
+            Pool::NotTrusted { path, medium } => Self::NotTrusted { path, medium },
+            error @ (Pool::DamagedSuperblock { .. }
+            | Pool::BadField { .. }
+            | Pool::Truncated { .. }) => Self::Damaged(error.into()),
+            Pool::PoolFull { max_bytes, .. } => Self::PoolFull { max_bytes },
+            Pool::FileSystemFull { from_bytes, to_bytes, source } => {
+                Self::FileSystemFull { from_bytes, to_bytes, cause: source }
+            }
+            Pool::NoParticipantSlot => Self::TooManyThreads { max_threads: PARTICIPANT_COUNT },
+            Pool::Io { path, action, source } => Self::Io { action, path, cause: source },
+            Pool::BadOption { option, found, allowed } => {
+                Self::Option { option: option.to_owned(), found: found.to_string(), allowed }
+            }
+            other => Self::Storage(other.into()),
+        }
+    }
+
+    /// The catalog's answer.
+    pub(crate) fn of_map(error: MapError) -> Self {
+        match error {
+            MapError::Setting(refused) => refused.into(),
+            MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
+            MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
+            MapError::Damaged { .. } => Self::Damaged(error.into()),
+            MapError::Pmwcas(error) => Self::of_pmwcas(error),
+            other => Self::Storage(other.into()),
+        }
+    }
+
+    /// The answer of PMwCAS.
+    pub(crate) fn of_pmwcas(error: pando_pmwcas::Error) -> Self {
+        match error {
+            pando_pmwcas::Error::Pool(error) => Self::of_pool(error),
+            other => Self::Storage(other.into()),
+        }
+    }
+
+    /// The answer of something below an index, which hands on what it does not know.
+    fn of_source(source: Source) -> Self {
+        let source = match source.downcast().map(|error| Self::of_pool(*error)) {
+            Ok(error) => return error,
+            Err(source) => source,
+        };
+        let source = match source.downcast().map(|error| Self::of_pmwcas(*error)) {
+            Ok(error) => return error,
+            Err(source) => source,
+        };
+        source.downcast().map_or_else(Self::Storage, |error| Self::of_map(*error))
+    }
 }
 
 impl From<BadSetting> for Error {
@@ -172,16 +343,106 @@ impl From<pando_index::Error> for Error {
             Index::ValueTooLong { found_bytes, max_bytes } => {
                 Self::ValueTooLong { found_bytes, max_bytes }
             }
-            Index::Storage(source) => Self::Storage(source),
+            Index::Storage(source) => Self::of_source(source),
             other => Self::Storage(Box::new(other)),
         }
     }
 }
 
+/// How many names a message lists.
+const LISTED_MAPS: usize = 10;
+
 fn list_of_maps(present: &[String]) -> String {
     if present.is_empty() {
-        "it has no maps at all".to_owned()
-    } else {
-        format!("it has {}", present.join(", "))
+        return "it has no maps at all".to_owned();
+    }
+    let listed = &present[..present.len().min(LISTED_MAPS)];
+    let names: Vec<_> = listed.iter().map(|name| format!("{name:?}")).collect();
+    match present.len() - listed.len() {
+        0 => format!("it has {}", names.join(", ")),
+        more => format!("it has {} and {more} more", names.join(", ")),
+    }
+}
+
+fn not_a_pool(path: &std::path::Path, found: &[u8]) -> String {
+    let path = path.display();
+    if found.is_empty() {
+        return format!(
+            "{path} is empty, and no pool; remove it and create the pool, or choose another path"
+        );
+    }
+    format!("{path} is no pool: it begins with \"{}\"; check the path", found.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an index hands on.
+    fn handed_on(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        pando_index::Error::Storage(Box::new(error)).into()
+    }
+
+    fn full() -> pando_pmem::Error {
+        pando_pmem::Error::PoolFull { requested_bytes: 65_536, max_bytes: 1 << 20 }
+    }
+
+    #[test]
+    fn an_error_is_the_same_through_whatever_layers_it_comes() {
+        let is_full = |error| matches!(error, Error::PoolFull { max_bytes: 0x10_0000 });
+        assert!(is_full(Error::of_pool(full())));
+        assert!(is_full(handed_on(full())));
+        assert!(is_full(handed_on(pando_pmwcas::Error::from(full()))));
+        assert!(is_full(handed_on(MapError::from(full()))));
+        let none_left = handed_on(pando_pmem::Error::NoParticipantSlot);
+        assert!(matches!(none_left, Error::TooManyThreads { max_threads: 128 }), "{none_left}");
+        let other = handed_on(std::fmt::Error);
+        assert!(matches!(other, Error::Storage(_)), "{other}");
+    }
+
+    #[test]
+    fn a_chain_tells_nothing_twice() {
+        let io = || std::io::Error::other("the disk is gone");
+        for error in [
+            handed_on(pando_pmwcas::Error::TooManyWords),
+            Error::of_pool(pando_pmem::Error::Truncated {
+                path: "grove.pool".into(),
+                found_bytes: 1,
+                expected_bytes: 2,
+            }),
+            Error::Io { action: "map the file", path: "grove.pool".into(), cause: io() },
+            Error::FileSystemFull { from_bytes: 1, to_bytes: 2, cause: io() },
+        ] {
+            let mut chain = vec![error.to_string()];
+            let mut next = std::error::Error::source(&error);
+            while let Some(source) = next {
+                chain.push(source.to_string());
+                next = source.source();
+            }
+            let told_before = |at: usize| chain[..at].iter().any(|told| told.contains(&chain[at]));
+            assert!((1..chain.len()).all(|at| !told_before(at)), "{chain:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_index_says_is_said_in_the_same_words() {
+        use pando_index::Error as Index;
+        for error in [
+            Index::KeyExists,
+            Index::KeyNotFound,
+            Index::ValueMismatch,
+            Index::KeyTooLong { found_bytes: 2, max_bytes: 1 },
+            Index::ValueTooLong { found_bytes: 2, max_bytes: 1 },
+        ] {
+            let told = error.to_string();
+            assert_eq!(Error::from(error).to_string(), told);
+        }
+    }
+
+    #[test]
+    fn many_maps_are_not_all_listed() {
+        let names: Vec<_> = (0..12).map(|number| format!("map\n{number}")).collect();
+        let told = Error::MapNotFound { name: "oak".into(), present: names }.to_string();
+        assert!(told.contains(r#""map\n9" and 2 more"#), "{told}");
     }
 }

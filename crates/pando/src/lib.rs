@@ -1,11 +1,11 @@
 //! Ordered key-value maps that many threads write at once without a lock, that a `kill -9` at any
-//! instruction neither corrupts nor blocks, and that are open again in microseconds whatever
-//! their size.
+//! instruction neither corrupts nor blocks, and that are open again in a fraction of a millisecond (on
+//! tmpfs; a disk takes its sync besides) whatever their size.
 //!
 //! This crate is the face of the library. It stands on `pando-pmem` (the pool), `pando-pmwcas`
 //! (multi-word compare-and-swap) and the crates of the indexes, and picks among persistence
 //! domains and kinds of index at run time, so that a program names neither in its types. The
-//! `pando` command stands on this crate alone.
+//! `pando` command, but for its `bench`, stands on this crate alone.
 //!
 //! A [`Pool`] is one file, or anonymous memory. It holds named [`Map`]s from byte strings to byte
 //! strings, ordered bytewise. [`TypedMap`] puts keys of Rust's own types on top, in an encoding
@@ -14,8 +14,9 @@
 //! ```
 //! use pando::{Pool, PoolOptions};
 //!
-//! let folder = tempfile::tempdir()?;
-//! let pool = Pool::open_or_create(folder.path().join("grove.pool"), &PoolOptions::new())?;
+//! # let folder = tempfile::tempdir()?;
+//! # std::env::set_current_dir(&folder)?;
+//! let pool = Pool::open_or_create("grove.pool", &PoolOptions::new())?;
 //! let trees = pool.map("trees")?;
 //!
 //! trees.insert(b"aspen", b"Populus tremuloides")?;
@@ -35,7 +36,9 @@
 //!   pool's persistence domain survives: [`Pool::stat`] says what that is on the medium found.
 //! * A scan is a sequence of snapshots, one a leaf: its keys strictly ascend (or descend), a
 //!   record that was there throughout appears, and one that was never there does not.
-//! * No operation waits for another thread.
+//! * No operation on a map waits for another thread. Opening, creating and dropping maps, and closing
+//!   the pool, wait for each other.
+//! * [`Pool`] lists the limits, and what a program must not do (fork, copy, truncate).
 //! * Every failure is a value of [`Error`] with what was found, what is allowed and what to do
 //!   next. Nothing panics on input.
 
@@ -56,8 +59,8 @@ pub use options::{DomainChoice, MapOptions, PoolOptions};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, KindInfo, MapInfo, MapStat, ParticipantStat, PoolStat, Problem,
-    ProblemClass, RecoveryStat, SettingInfo, kinds,
+    AllocatorStat, CheckReport, KindInfo, MapFigures, MapInfo, MapStat, ParticipantStat, PoolStat,
+    Problem, ProblemClass, RecoveryStat, SettingInfo, kinds,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use typed::{TypedMap, TypedScan};

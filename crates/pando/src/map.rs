@@ -11,7 +11,9 @@ use crate::{Error, TypedMap};
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
-/// A `Map` is a handle: clones share the map, and any number of threads may use any of them.
+/// A `Map` is a handle: clones share the map, and threads may use any of them, up to 128 that are alive
+/// ([`Pool`](crate::Pool) has the limits). Beyond, every call, reads too, is
+/// [`Error::TooManyThreads`].
 /// Keys are ordered bytewise, as unsigned bytes, a proper prefix before what extends it. What
 /// returns `Ok` is durable, as far as the pool's persistence domain goes, when it returns; what
 /// returns `Err` has changed nothing.
@@ -44,11 +46,24 @@ impl Map {
     }
 
     /// The map's name in its pool.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert_eq!(pool.map("trees")?.name(), "trees");
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// The longest key and value that the map takes.
+    /// The longest key and value that the map takes: 32 KiB and 1 GiB for a `bztree`.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let limits = pool.map("trees")?.limits();
+    /// assert_eq!((limits.max_key_bytes, limits.max_value_bytes), (32 << 10, 1 << 30));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn limits(&self) -> Limits {
         self.index().limits()
     }
@@ -58,8 +73,8 @@ impl Map {
     /// # Errors
     ///
     /// [`Error::KeyExists`] if the key is there; [`Error::KeyTooLong`] and
-    /// [`Error::ValueTooLong`] past the map's [`limits`](Self::limits); [`Error::Storage`] if
-    /// the pool cannot take it.
+    /// [`Error::ValueTooLong`] past the map's [`limits`](Self::limits); [`Error::PoolFull`] and
+    /// [`Error::FileSystemFull`] if there is no room; [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -92,6 +107,10 @@ impl Map {
 
     /// Adds the record, or replaces its value if the key is there, and says which of the two.
     ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), but for [`Error::KeyExists`].
+    ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// use pando::Upserted;
@@ -106,6 +125,10 @@ impl Map {
     }
 
     /// The value of `key`, copied, or `None` if the key is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`] for a key that the map could not hold; [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -123,6 +146,10 @@ impl Map {
     /// as many calls of [`get`](Self::get), since their waits for memory overlap; each key is read for
     /// itself, not all at one moment.
     ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), for the first key that has one.
+    ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// let map = pool.map("trees")?;
@@ -138,6 +165,20 @@ impl Map {
 
     /// As [`get_many`](Self::get_many), but lends each value to `visit`, with the index of its key.
     /// Space is not reclaimed in the pool while `visit` runs, so it should be short.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get); any number of the keys may have been visited before.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"Populus tremuloides")?;
+    /// let mut bytes = 0;
+    /// map.read_many(&[b"aspen", b"beech"], |_, value| bytes += value.map_or(0, <[u8]>::len))?;
+    /// assert_eq!(bytes, 19);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn read_many(
         &self,
         keys: &[&[u8]],
@@ -149,6 +190,10 @@ impl Map {
     /// Lends the value of `key` to `visit`, without a copy, and returns what `visit` returns, or
     /// `None` if the key is not there. Space is not reclaimed in the pool while `visit` runs, so
     /// it should be short.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -172,7 +217,12 @@ impl Map {
         Ok(answer)
     }
 
-    /// Removes a record and returns true, or returns false if the key is not there.
+    /// Removes a record and returns true, or returns false if the key is not there. Works in a full pool
+    /// too.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -207,7 +257,12 @@ impl Map {
     }
 
     /// The records of `range` in `order`. The scan is a sequence of snapshots, one a leaf, and
-    /// not a snapshot of the whole range; it may be kept for as long as one likes.
+    /// not a snapshot of the whole range; it may be kept for as long as one likes. A range whose ends
+    /// lie the wrong way round is empty, and no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`]; also in the place of a record, after which the scan has ended.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -230,6 +285,10 @@ impl Map {
 
     /// The records whose keys begin with `prefix`, in `order`.
     ///
+    /// # Errors
+    ///
+    /// As [`scan`](Self::scan).
+    ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// let map = pool.map("paths")?;
@@ -245,6 +304,10 @@ impl Map {
     /// The number of records: exact while nobody writes, approximate under concurrent writes.
     /// The cost is linear in the number of leaves.
     ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`].
+    ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// let map = pool.map("trees")?;
@@ -257,6 +320,16 @@ impl Map {
     }
 
     /// Whether there is no record.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`].
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert!(pool.map("trees")?.is_empty()?);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn is_empty(&self) -> Result<bool, Error> {
         Ok(self.index().is_empty()?)
     }

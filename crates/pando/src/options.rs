@@ -1,13 +1,15 @@
 //! Options of pools and maps, with the defaults a user would keep.
 
 use std::fmt;
+use std::str::FromStr;
 
 use pando_pmwcas::maps::Settings;
 use serde::Serialize;
 
 use crate::Error;
 
-/// Which persistence domain a pool runs in.
+/// Which persistence domain a pool runs in: what a write does so that it survives, and what it then
+/// survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -16,28 +18,53 @@ pub enum DomainChoice {
     /// on any other file, `Volatile` on anonymous memory.
     #[default]
     Auto,
-    /// Nothing is written back: the contents end with the process.
+    /// Nothing is written back, and nothing is promised. On anonymous memory the contents end with
+    /// the process. On a file they do not: the file is changed all the same, and what a killed
+    /// process, or a machine that went down, leaves of it is open.
     Volatile,
     /// What has returned survives the death of any process, not a power cut.
     Process,
-    /// The caches belong to the domain: stores are ordered, never written back.
+    /// The platform writes its caches back when power is lost: stores are ordered, never written
+    /// back.
     Eadr,
     /// Stores are written back to the medium line by line and fenced.
     Adr,
-    /// As `Adr` in its work, counting flushes, fences and lines. For experiments.
-    Counting,
 }
 
-impl fmt::Display for DomainChoice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
+impl DomainChoice {
+    /// Its name, as it is parsed.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Auto => "auto",
             Self::Volatile => "volatile",
             Self::Process => "process",
             Self::Eadr => "eadr",
             Self::Adr => "adr",
-            Self::Counting => "counting",
+        }
+    }
+
+    /// Every choice.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Volatile, Self::Process, Self::Eadr, Self::Adr];
+}
+
+/// By its name.
+impl FromStr for DomainChoice {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let named = Self::ALL.into_iter().find(|choice| choice.name() == name);
+        named.ok_or_else(|| Error::Option {
+            option: "the persistence domain".to_owned(),
+            found: name.to_owned(),
+            allowed: Self::ALL.map(Self::name).join(" or "),
         })
+    }
+}
+
+/// Its name, as it is parsed.
+impl fmt::Display for DomainChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
     }
 }
 
@@ -59,7 +86,8 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// The defaults: the domain found from the medium, a small file that grows as it fills.
+    /// The defaults: the domain found from the medium, a file that is small at first (9.3 MiB, of
+    /// which 8.3 MiB are the pool's own tables) and grows as it fills.
     pub fn new() -> Self {
         Self::default()
     }
@@ -72,13 +100,17 @@ impl PoolOptions {
         self
     }
 
-    /// The size in bytes up to which the pool may grow. It costs addresses, not memory.
+    /// The size in bytes up to which a new pool may grow: 1 MiB to 16 TiB, 64 GiB by default. It is
+    /// fixed when the pool is created, and **ignored when a pool that is there is opened**. It costs
+    /// addresses of the process, not memory; where addresses are limited (`ulimit -v`), create the
+    /// pool with less.
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = Some(max_bytes);
         self
     }
 
-    /// The size in bytes with which a new pool begins; it grows from there on demand.
+    /// The size in bytes with which a new pool begins, beside its own tables; it grows from there on
+    /// demand. At most `max_bytes`, 1 MiB by default; ignored when a pool that is there is opened.
     pub fn initial_bytes(mut self, initial_bytes: u64) -> Self {
         self.initial_bytes = Some(initial_bytes);
         self
@@ -92,24 +124,24 @@ impl PoolOptions {
         self.salvage = salvage;
         self
     }
-
-    pub(crate) fn checked(&self) -> Result<(), Error> {
-        if let (Some(initial_bytes), Some(max_bytes)) = (self.initial_bytes, self.max_bytes)
-            && initial_bytes > max_bytes
-        {
-            return Err(Error::Option {
-                option: "initial_bytes".to_owned(),
-                found: initial_bytes.to_string(),
-                allowed: format!("at most max_bytes, which is {max_bytes}"),
-            });
-        }
-        Ok(())
-    }
 }
 
 /// How a map is created: which kind of index it is, and what is set of it ([`kinds`](crate::kinds)
 /// lists both). A map keeps what it was created with: when a map that is there is opened, what is
 /// left out here is taken as found, and what is set has to agree.
+///
+/// The settings of a `bztree`, in bytes but for the last:
+///
+/// | setting | default | allowed | |
+/// | --- | --- | --- | --- |
+/// | `leaf_bytes` | 2048 | 256 to 65536 | a leaf that would take more is split |
+/// | `inner_bytes` | 4096 | 256 to 65536 | an inner node that would take more is split |
+/// | `free_bytes` | 384 | 32 to half of `leaf_bytes` | room in a new leaf for inserts and updates |
+/// | `merge_bytes` | 768 | 0 to half of `leaf_bytes` | a leaf with less is merged with a neighbour |
+/// | `inline_bytes` | 1024 | 0 to 16384 | a longer value has a block of its own |
+/// | `value_mode` | inline | inline, pointer | values in the leaf, or each in a block of its own |
+///
+/// Where `leaf_bytes` is so small that a default would be more than half of it, it is that half.
 ///
 /// ```
 /// use pando::{MapOptions, Pool, PoolOptions};

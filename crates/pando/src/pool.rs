@@ -14,6 +14,36 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 /// A `Pool` is a handle: clones share the pool, and so do the maps opened from it. It is closed
 /// cleanly when the last of them is dropped; [`Pool::close`] does so on the spot and reports what
 /// went wrong.
+///
+/// # Limits
+///
+/// | | |
+/// | --- | --- |
+/// | processes that have a pool open | 1 ([`Error::PoolBusy`]) |
+/// | threads that use it | 128 that are alive, reads counted ([`Error::TooManyThreads`]): a thread counts from its first call until it ends |
+/// | maps | 1,024 ([`Error::TooManyMaps`]), with names of 1 to 255 bytes |
+/// | keys | 32 KiB, of a `bztree` ([`Map::limits`]) |
+/// | values | 1 GiB, of a `bztree` |
+/// | size | 1 MiB to 16 TiB ([`PoolOptions::max_bytes`]) |
+///
+/// # What a program must not do
+///
+/// * **Use a pool after `fork`.** Parent and child would be two processes with one pool, which damage
+///   each other's work. After `fork` the child may only `exec`, or leave the pool and all maps alone and
+///   end by `_exit`; a daemon opens its pools after it has forked.
+/// * **Copy the file while a process has it open.** The copy may look sound and is not. Copy it after
+///   [`close`](Self::close), or copy the records out.
+/// * **Truncate the file while it is open.** Whoever then touches what is gone gets SIGBUS from the
+///   system.
+///
+/// # Words in its reports
+///
+/// * *Medium*: what the file lies on. *Domain*: see [`DomainChoice`](crate::DomainChoice).
+/// * *Incarnation*: how often the pool has been opened. What belongs to an earlier one, and was not
+///   settled, is settled by recovery when the pool is opened.
+/// * *Participant*: a thread that uses the pool, with one of its 128 slots.
+/// * *Epoch*: a counter of the pool. What was removed is used again when each participant that was at
+///   work has seen three later epochs, so one that stays within a call for long holds space back.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolShared>,
@@ -36,11 +66,15 @@ impl PoolShared {
 }
 
 impl Pool {
-    /// Creates a pool in a new file.
+    /// Creates a pool in a new file. If it is cut short, a file of the same name with `.new-` and a
+    /// number behind it may be left; it may be removed.
     ///
     /// # Errors
     ///
-    /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is.
+    /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is;
+    /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::Option`] for a size that is not
+    /// allowed; [`Error::Io`] for what else the system refuses: a folder that may not be written, too
+    /// few addresses for `max_bytes` ("map the file").
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -52,8 +86,8 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
-        options.checked()?;
-        Ok(Self::from_engine(engine::create(path.as_ref(), options)?, false))
+        let path = checked(path.as_ref())?;
+        Ok(Self::from_engine(engine::create(path, options)?, false))
     }
 
     /// Opens the pool at `path`; what was in flight at a crash is settled before it returns.
@@ -61,8 +95,9 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::PoolNotFound`] if there is no file, [`Error::PoolBusy`] if the pool is open
-    /// elsewhere, [`Error::Storage`] with its reason if the file is not a pool that this version
-    /// can open. The file stays as it is.
+    /// elsewhere, [`Error::PoolNotWritable`]; [`Error::NotAPool`], [`Error::NewerPool`],
+    /// [`Error::Damaged`] or [`Error::NotTrusted`] if the file is not a pool that this version can
+    /// open; [`Error::Io`] as in [`create`](Self::create). The file stays as it is.
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};
@@ -78,11 +113,28 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
-        options.checked()?;
-        Ok(Self::from_engine(engine::open(path.as_ref(), options)?, options.salvage))
+        let path = checked(path.as_ref())?;
+        Ok(Self::from_engine(engine::open(path, options)?, options.salvage))
     }
 
     /// Opens the pool at `path`, or creates it if there is no file.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open) and [`create`](Self::create).
+    ///
+    /// ```
+    /// use pando::{Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("grove.pool");
+    /// for times in 1..=2u8 {
+    ///     let pool = Pool::open_or_create(&path, &PoolOptions::new())?;
+    ///     pool.map("main")?.insert(&[times], b"")?;
+    ///     assert_eq!(pool.map("main")?.len()?, u64::from(times));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_or_create(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         match Self::open(path, options) {
@@ -97,6 +149,11 @@ impl Pool {
 
     /// A pool on anonymous memory, which ends with its last handle.
     ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] if the system has no memory, or
+    /// too few addresses for `max_bytes`.
+    ///
     /// ```
     /// use pando::{Pool, PoolOptions};
     ///
@@ -105,7 +162,6 @@ impl Pool {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn volatile(options: &PoolOptions) -> Result<Self, Error> {
-        options.checked()?;
         Ok(Self::from_engine(engine::volatile(options)?, false))
     }
 
@@ -120,6 +176,19 @@ impl Pool {
     }
 
     /// The map `name`, whatever its options; created with the default ones if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapName`], [`Error::UnknownKind`]; if it is to be created [`Error::TooManyMaps`],
+    /// [`Error::PoolFull`], [`Error::FileSystemFull`]; [`Error::TooManyThreads`], as any call.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let trees = pool.map("trees")?;
+    /// trees.insert(b"aspen", b"Populus tremuloides")?;
+    /// assert_eq!(pool.map("trees")?.len()?, 1);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn map(&self, name: &str) -> Result<Map, Error> {
         self.map_with(name, &MapOptions::new())
     }
@@ -129,7 +198,18 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::MapKindDiffers`] or [`Error::MapOptionDiffers`] if it is there and was created
-    /// with something else than what `options` sets.
+    /// with something else than what `options` sets; [`Error::Option`] for a kind or a setting that
+    /// there is not, or a value that is not allowed; otherwise as [`map`](Self::map).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// use pando::{Error, MapOptions};
+    ///
+    /// pool.map_with("wide", &MapOptions::new().set("leaf_bytes", 8192))?;
+    /// let differs = pool.map_with("wide", &MapOptions::new().set("leaf_bytes", 4096));
+    /// assert!(matches!(differs, Err(Error::MapOptionDiffers { .. })));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn map_with(&self, name: &str, options: &MapOptions) -> Result<Map, Error> {
         self.check_not_salvaged()?;
         let max_bytes = self.shared.engine.max_map_name_bytes();
@@ -148,7 +228,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`], with the names of the maps that are there.
+    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownKind`].
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -171,18 +251,44 @@ impl Pool {
     }
 
     /// The maps, ordered by name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`].
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?;
+    /// let maps = pool.maps()?;
+    /// assert_eq!((maps[0].name.as_str(), maps[0].kind.as_str()), ("trees", "bztree"));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let mut maps = self.shared.engine.maps()?;
         maps.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(maps)
     }
 
-    /// Removes the map `name` with all its records, and gives their space back to the pool.
+    /// Removes the map `name` with all its records, and gives their space back to the pool. Opening,
+    /// creating and dropping maps wait for each other, so they wait while a large one is dropped;
+    /// operations on maps that are open do not. After a crash the map may be there with fewer records.
     ///
     /// # Errors
     ///
     /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapNotFound`] if there is
-    /// no such map.
+    /// no such map, [`Error::UnknownKind`].
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// use pando::Error;
+    ///
+    /// let trees = pool.map("trees")?;
+    /// assert!(matches!(pool.drop_map("trees"), Err(Error::MapInUse { .. })));
+    /// drop(trees);
+    /// pool.drop_map("trees")?;
+    /// assert!(pool.maps()?.is_empty());
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn drop_map(&self, name: &str) -> Result<(), Error> {
         self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
@@ -237,7 +343,22 @@ impl Pool {
         }
     }
 
-    /// The pool's figures. The cost is linear in the number of leaves of its maps.
+    /// The pool's figures. The cost is linear in the number of leaves of its maps. A map that cannot
+    /// be read, since it is of a kind that this version does not know, is listed without figures.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`].
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?.insert(b"aspen", b"")?;
+    /// let stat = pool.stat()?;
+    /// assert!(stat.guarantee.starts_with("what has returned survives nothing"));
+    /// let figures = stat.maps[0].figures.as_ref().expect("of a kind that is known");
+    /// assert_eq!(figures.records, 1);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn stat(&self) -> Result<PoolStat, Error> {
         self.shared.engine.stat()
     }
@@ -246,6 +367,18 @@ impl Pool {
     /// called while nobody writes: what is in flight would look like a problem.
     ///
     /// A pool with problems is a report with [`CheckReport::problems`], not an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`].
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?.insert(b"aspen", b"")?;
+    /// let report = pool.check()?;
+    /// assert!(report.is_sound(), "{:?}", report.problems);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.shared.engine.check()
     }
@@ -255,7 +388,16 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held: the pool
-    /// then closes when the last of them is dropped.
+    /// then closes when the last of them is dropped. [`Error::Io`] if the file cannot be synced.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let trees = pool.map("trees")?;
+    /// trees.insert(b"aspen", b"")?;
+    /// drop(trees);
+    /// pool.close()?;
+    /// # Ok::<(), pando::Error>(())
+    /// ```
     pub fn close(self) -> Result<(), Error> {
         match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared.engine.close(),
@@ -286,6 +428,18 @@ impl Pool {
         let present = self.maps()?.into_iter().map(|map| map.name).collect();
         Ok(Error::MapNotFound { name: name.to_owned(), present })
     }
+}
+
+/// Refuses the empty path, of which the operating system says that it is not there.
+fn checked(path: &Path) -> Result<&Path, Error> {
+    if !path.as_os_str().is_empty() {
+        return Ok(path);
+    }
+    Err(Error::Option {
+        option: "the path of the pool".to_owned(),
+        found: "empty".to_owned(),
+        allowed: "the path of a file".to_owned(),
+    })
 }
 
 impl std::fmt::Debug for Pool {

@@ -75,7 +75,8 @@ pub fn kinds() -> Vec<KindInfo> {
 pub struct PoolStat {
     /// The pool's file; none for anonymous memory.
     pub path: Option<PathBuf>,
-    /// The persistence domain that the pool runs in.
+    /// The persistence domain that the pool runs in, by the name of a
+    /// [`DomainChoice`](crate::DomainChoice).
     pub domain: String,
     /// What the pool lies on, as found.
     pub medium: String,
@@ -143,10 +144,22 @@ pub struct AllocatorStat {
 pub struct MapStat {
     /// Its name.
     pub name: String,
-    /// Which kind of index it is.
-    pub kind: &'static str,
+    /// Which kind of index it is; one that this version does not know by its number.
+    pub kind: String,
     /// What is set of it, by name.
     pub settings: BTreeMap<&'static str, String>,
+    /// What was counted; none if the map cannot be read.
+    #[serde(flatten)]
+    pub figures: Option<MapFigures>,
+    /// Why the map cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passed_over: Option<String>,
+}
+
+/// What was counted of a map.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct MapFigures {
     /// Levels from the root to a leaf, both counted.
     pub height: u32,
     /// Inner nodes.

@@ -60,9 +60,147 @@ fn another_programs_file_is_refused_and_left_alone() {
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, b"remember the milk").unwrap();
     let refused = Pool::open(&path, &PoolOptions::new()).unwrap_err();
-    assert!(refused.to_string().contains("notes.txt"), "{refused}");
+    assert!(matches!(refused, Error::NotAPool { .. }), "{refused}");
+    let told = refused.to_string();
+    assert!(told.contains("notes.txt") && told.contains("\"remember\""), "{told}");
     assert!(Pool::open_or_create(&path, &PoolOptions::new()).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"remember the milk");
+}
+
+#[test]
+fn a_path_that_leads_nowhere_is_told_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = PoolOptions::new();
+    let inside = folder.path().join("missing").join("grove.pool");
+    for created in [Pool::create(&inside, &options), Pool::open_or_create(&inside, &options)] {
+        let refused = created.unwrap_err();
+        assert!(
+            matches!(&refused, Error::FolderNotFound { path } if path.ends_with("missing")),
+            "{refused}"
+        );
+    }
+    for named in [Pool::create("", &options), Pool::open_or_create("", &options)] {
+        let refused = named.unwrap_err();
+        assert!(matches!(refused, Error::Option { .. }), "{refused}");
+    }
+    let link = folder.path().join("link.pool");
+    std::os::unix::fs::symlink("nowhere.pool", &link).unwrap();
+    let refused = Pool::open(&link, &options).unwrap_err();
+    assert!(matches!(refused, Error::Io { .. }), "{refused}");
+
+    let empty = folder.path().join("empty.pool");
+    std::fs::write(&empty, b"").unwrap();
+    let refused = Pool::open_or_create(&empty, &options).unwrap_err();
+    assert!(matches!(&refused, Error::NotAPool { found, .. } if found.is_empty()));
+    assert!(refused.to_string().contains("remove it and create the pool"), "{refused}");
+}
+
+#[test]
+fn a_pool_that_is_cut_off_or_damaged_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pool");
+    Pool::create(&path, &PoolOptions::new()).unwrap().close().unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    let mut flipped = sound.clone();
+    flipped[16] ^= 1;
+    for damaged in [&sound[..sound.len() / 2], &flipped] {
+        std::fs::write(&path, damaged).unwrap();
+        let refused = Pool::open(&path, &PoolOptions::new()).unwrap_err();
+        assert!(matches!(refused, Error::Damaged(_)), "{refused}");
+        assert!(refused.to_string().contains("cut.pool"), "{refused}");
+    }
+}
+
+#[test]
+fn a_full_pool_says_so_and_takes_removes() {
+    let options = PoolOptions::new().max_bytes(1 << 20).initial_bytes(0);
+    let map = Pool::volatile(&options).unwrap().map("main").unwrap();
+    let full =
+        (0u32..).find_map(|number| map.insert(&number.to_be_bytes(), &[7; 1000]).err()).unwrap();
+    assert!(matches!(full, Error::PoolFull { max_bytes: 0x10_0000 }), "{full}");
+    assert!(map.remove(&0u32.to_be_bytes()).unwrap());
+}
+
+#[test]
+fn a_thread_too_many_is_told_how_many_there_can_be() {
+    let map = volatile().map("main").unwrap();
+    let used = std::sync::Barrier::new(128);
+    std::thread::scope(|scope| {
+        // This thread has a slot too.
+        for _ in 1..128 {
+            scope.spawn(|| {
+                map.upsert(b"key", b"value").unwrap();
+                used.wait();
+                used.wait();
+            });
+        }
+        used.wait();
+        let late = scope.spawn(|| map.get(b"key")).join();
+        used.wait();
+        let late = late.unwrap().unwrap_err();
+        assert!(matches!(late, Error::TooManyThreads { max_threads: 128 }), "{late}");
+    });
+    // Slots are free again.
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| map.get(b"key").unwrap()).join().unwrap();
+        assert_eq!(found.as_deref(), Some(&b"value"[..]));
+    });
+}
+
+#[test]
+fn a_map_too_many_is_refused() {
+    let pool = volatile();
+    for number in 0..1024 {
+        pool.map(&format!("map {number}")).unwrap();
+    }
+    let refused = pool.map("one more").unwrap_err();
+    assert!(matches!(refused, Error::TooManyMaps { max_maps: 1024 }), "{refused}");
+}
+
+#[test]
+fn a_domain_is_told_by_its_name() {
+    for domain in DomainChoice::ALL {
+        assert_eq!(domain.to_string().parse::<DomainChoice>().unwrap(), domain);
+    }
+    let unknown = "counting".parse::<DomainChoice>().unwrap_err();
+    assert!(unknown.to_string().contains("auto or volatile or process"), "{unknown}");
+}
+
+/// A pool with a sound map, and one of a kind that there is not.
+fn with_an_unknown_kind(path: &std::path::Path) {
+    use pando_pmem::catalog::MapHeader;
+    let pool = Pool::create(path, &PoolOptions::new()).unwrap();
+    pool.map("known").unwrap().insert(b"key", b"value").unwrap();
+    pool.close().unwrap();
+    let opened = pando_pmem::Pool::<pando_pmem::Adr>::open(path, &Default::default()).unwrap();
+    let pmwcas = pando_pmwcas::Pmwcas::open(opened, &[]).unwrap();
+    let guard = pmwcas.pool().pin().unwrap();
+    let header = MapHeader { name: "unknown".into(), kind: 999, options: [0; 4] };
+    pmwcas.find_or_create_map(&guard, &header, &|| guard.reserve(4096)).unwrap();
+}
+
+#[test]
+fn a_map_of_an_unknown_kind_leaves_the_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("newer.pool");
+    with_an_unknown_kind(&path);
+    let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
+    for refused in [pool.map("unknown").unwrap_err(), pool.drop_map("unknown").unwrap_err()] {
+        assert!(matches!(refused, Error::UnknownKind { kind: 999, .. }), "{refused}");
+    }
+    let known = pool.open_map("known").unwrap();
+    assert_eq!(known.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+
+    let stat = pool.stat().unwrap();
+    let [known, unknown] = &stat.maps[..] else { panic!("{stat:?}") };
+    assert_eq!(known.figures.as_ref().map(|figures| figures.records), Some(1));
+    assert_eq!((unknown.kind.as_str(), unknown.figures.is_none()), ("kind 999", true));
+    assert!(unknown.passed_over.as_ref().unwrap().contains("use a newer one"), "{stat:?}");
+
+    let report = pool.check().unwrap();
+    let [problem] = &report.problems[..] else { panic!("{report:?}") };
+    assert_eq!(problem.map.as_deref(), Some("unknown"));
+    assert_eq!((report.maps, report.records), (1, 1), "the other map was walked");
 }
 
 #[test]
@@ -79,7 +217,7 @@ fn maps_are_listed_dropped_and_missed() {
     drop(users);
     pool.drop_map("users").unwrap();
     let missing = pool.open_map("users").unwrap_err();
-    assert_eq!(missing.to_string(), "the pool has no map \"users\"; it has orders");
+    assert_eq!(missing.to_string(), "the pool has no map \"users\"; it has \"orders\"");
     assert!(matches!(pool.drop_map("users"), Err(Error::MapNotFound { .. })));
     assert_eq!(pool.map("users").unwrap().len().unwrap(), 0);
 }
@@ -196,7 +334,8 @@ fn a_pool_tells_what_it_is() {
     assert_eq!(stat.path.as_deref(), Some(path.as_path()));
     assert_eq!(stat.domain, "process");
     assert!(!stat.medium.is_empty() && !stat.guarantee.is_empty());
-    assert_eq!((stat.maps[0].name.as_str(), stat.maps[0].records), ("main", 1));
+    assert_eq!(stat.maps[0].name, "main");
+    assert_eq!(stat.maps[0].figures.as_ref().unwrap().records, 1);
     let report = pool.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!((report.maps, report.gravest()), (1, None));

@@ -56,7 +56,8 @@ fn the_face_opens_checks_and_drops_it() {
     let report = pool.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
     let stat = pool.stat().unwrap();
-    assert_eq!((stat.maps[0].kind, stat.maps[0].records), ("sorted-array", 2));
+    let records = stat.maps[0].figures.as_ref().map(|figures| figures.records);
+    assert_eq!((stat.maps[0].kind.as_str(), records), ("sorted-array", Some(2)));
     pool.drop_map("small").unwrap();
     let report = pool.check().unwrap();
     assert!(report.is_sound() && report.used_blocks == 0, "{report:?}");

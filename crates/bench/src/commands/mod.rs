@@ -30,7 +30,6 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
     match &args.command {
         None => comparison::compare_sides(&args.run),
-        Some(Command::Run(args)) => comparison::compare_sides(args),
         Some(Command::Costs(args)) => single::count_costs(args),
         Some(Command::Recovery(args)) => single::time_recovery(args, prefix),
         Some(Command::Space(args)) => single::measure_space(args),

@@ -16,7 +16,7 @@ use super::experiment::Settings;
 use super::{Error, catalogue};
 use crate::args::{DelayArgs, count};
 use crate::conditions::Conditions;
-use crate::sides::BuildOptions;
+use crate::sides::{BuildOptions, memory_folder};
 
 /// Arguments of `paper`.
 #[derive(Args, Debug)]
@@ -42,7 +42,7 @@ pub struct PaperArgs {
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Folder for pools in files
-    #[arg(long, default_value = "/dev/shm")]
+    #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// Write one JSON object a line to this file
     #[arg(long)]
@@ -81,7 +81,7 @@ pub struct PmwcasArgs {
     #[arg(long, default_value = "1")]
     pub seed: u64,
     /// Folder for the pools
-    #[arg(long, default_value = "/dev/shm")]
+    #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// Write one JSON object a line to this file
     #[arg(long)]

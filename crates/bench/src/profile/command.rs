@@ -39,7 +39,7 @@ pub struct ProfileArgs {
 #[derive(Args, Debug)]
 pub struct ProfileChildArgs {
     /// The domain
-    #[arg(long)]
+    #[arg(long, value_parser = ["volatile", "adr"])]
     pub profile_domain: String,
     /// Records filled first
     #[arg(long)]

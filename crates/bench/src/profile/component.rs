@@ -96,6 +96,7 @@ const RULES: &[Rule] = &[
     ("bztree/src/node.rs", &["value_of_block"], Some(Component::LeafSearch)),
     // `Context`, `Node`, and what both searches share.
     ("bztree/src/node.rs", &[], None),
+    ("bztree/src/slices.rs", &[], None),
     ("bztree/src/layout.rs", &[], None),
     ("bztree/src/meta.rs", &[], None),
     ("bztree/src/claim.rs", &[], None),

@@ -221,12 +221,16 @@ pub struct BuildOptions {
     pub delays: Delays,
 }
 
+/// The folder for pools if none is named: in memory, where the system has that.
+pub(crate) fn memory_folder() -> PathBuf {
+    let memory_files = PathBuf::from("/dev/shm");
+    if memory_files.is_dir() { memory_files } else { std::env::temp_dir() }
+}
+
 impl Default for BuildOptions {
     fn default() -> Self {
-        let memory_files = PathBuf::from("/dev/shm");
-        let pool_dir = if memory_files.is_dir() { memory_files } else { std::env::temp_dir() };
         Self {
-            pool_dir,
+            pool_dir: memory_folder(),
             max_pool_bytes: MOST_POOL_BYTES,
             huge_pages: false,
             settings: None,

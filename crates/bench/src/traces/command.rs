@@ -17,7 +17,7 @@ use crate::conditions::Conditions;
 use crate::record::Shape;
 use crate::report::{Spread, count as short};
 use crate::sides::ours::EMULATED;
-use crate::sides::{BuildError, BuildOptions, SideName, builder};
+use crate::sides::{BuildError, BuildOptions, SideName, builder, memory_folder};
 
 /// Arguments of `trace`.
 #[derive(Args, Debug)]
@@ -53,7 +53,7 @@ pub struct TraceArgs {
     #[arg(long, default_value = "1")]
     pub seed: u64,
     /// Folder for the pools of durable sides
-    #[arg(long, default_value = "/dev/shm")]
+    #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// How slow the sides are whose medium is emulated.
     #[command(flatten)]

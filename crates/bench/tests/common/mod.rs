@@ -4,10 +4,8 @@
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,100 +15,7 @@ use pando_bench::keys::number_of;
 use pando_bench::mix::Mix;
 use pando_bench::side::{Refusal, Shape, Side};
 use pando_bench::sides::btreemap::LockedIntegers;
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
-
-type Records = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// A `BTreeMap` under a lock that keeps the contract of an index.
-#[derive(Default)]
-pub struct Reference {
-    records: RwLock<Records>,
-}
-
-impl RangeIndex for Reference {
-    fn limits(&self) -> Limits {
-        Limits { max_key_bytes: 8, max_value_bytes: 8 }
-    }
-
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let mut records = self.records.write().unwrap();
-        if records.contains_key(key) {
-            return Err(Error::KeyExists);
-        }
-        records.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let mut records = self.records.write().unwrap();
-        *records.get_mut(key).ok_or(Error::KeyNotFound)? = value.to_vec();
-        Ok(())
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        match self.records.write().unwrap().insert(key.to_vec(), value.to_vec()) {
-            None => Ok(Upserted::Inserted),
-            Some(_) => Ok(Upserted::Updated),
-        }
-    }
-
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.records.read().unwrap().get(key).map(|value| visit(value)).is_some())
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.records.write().unwrap().remove(key).is_some())
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        match self.records.write().unwrap().get_mut(key) {
-            None => Err(Error::KeyNotFound),
-            Some(value) if value != expected => Err(Error::ValueMismatch),
-            Some(value) => {
-                *value = new.to_vec();
-                Ok(())
-            }
-        }
-    }
-
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(InOrder { index: self, range, order, current: None }))
-    }
-
-    fn len(&self) -> Result<u64, Error> {
-        Ok(self.records.read().unwrap().len() as u64)
-    }
-}
-
-struct InOrder<'index> {
-    index: &'index Reference,
-    range: KeyRange,
-    order: Order,
-    current: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Cursor for InOrder<'_> {
-    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if let Some((key, _)) = self.current.take() {
-            match self.order {
-                Order::Ascending => self.range.low = std::ops::Bound::Excluded(key),
-                Order::Descending => self.range.high = std::ops::Bound::Excluded(key),
-            }
-        }
-        let records = self.index.records.read().unwrap();
-        let mut rest = records.range((self.range.low.clone(), self.range.high.clone()));
-        let next = match self.order {
-            Order::Ascending => rest.next(),
-            Order::Descending => rest.next_back(),
-        };
-        self.current = next.map(|(key, value)| (key.clone(), value.clone()));
-        Ok(self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_slice())))
-    }
-}
+use pando_index::Order;
 
 /// What a planted side does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use crate::arguments::{CheckArguments, PoolArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 use crate::output::Output;
+use crate::quantity::counted;
 
 /// Prints what is wrong; the exit code tells the gravest class of it.
 pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failure> {
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     let report = pool.check()?;
     pool.close()?;
     let mut output = Output::new();
@@ -38,12 +39,12 @@ fn print(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
         output.line(problem_text(problem))?;
     }
     output.line(format_args!(
-        "{}: {} maps, {} nodes, {} records; {} blocks reached, {} given out",
+        "{}: {}, {}, {}; {} reached, {} given out",
         if report.is_sound() { "sound" } else { "NOT SOUND" },
-        HumanCount(report.maps),
-        HumanCount(report.nodes),
-        HumanCount(report.records),
-        HumanCount(report.reached_blocks),
+        counted(report.maps, "map"),
+        counted(report.nodes, "node"),
+        counted(report.records, "record"),
+        counted(report.reached_blocks, "block"),
         HumanCount(report.used_blocks),
     ))
 }

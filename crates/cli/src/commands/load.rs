@@ -19,7 +19,9 @@ use crate::failure::Failure;
 use crate::format::lines::Lines;
 use crate::format::{Format, Record};
 use crate::output::{Output, rate_text, time_text};
+use crate::pool_access::open_or_create_map;
 use crate::progress::Progress;
+use crate::quantity::counted;
 use crate::workers;
 
 const BATCH_RECORDS: usize = 128;
@@ -31,8 +33,8 @@ const REPORTED_LINES: u64 = 20;
 pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failure> {
     let Input { reader, name, total_bytes } = Input::open(&arguments.file)?;
     let format = format_of(arguments)?;
-    let pool = pool.open(arguments.create)?;
-    let map = pool.map(&arguments.map.name)?;
+    let pool = pool.open_or_create(&arguments.create)?;
+    let map = open_or_create_map(&pool, &arguments.map, &arguments.create)?;
     let progress = Progress::new("loaded", total_bytes);
     let load = Load::new(&map, arguments, name, &progress);
     let outcome = load.run(Lines::new(reader, arguments.max_line_bytes), format);
@@ -40,20 +42,20 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     let (inserted, updated) = (load.inserted.into_inner(), load.updated.into_inner());
     let skipped = load.skipped.into_inner();
     if skipped > REPORTED_LINES {
-        progress.note(&format!("pando: and {} lines more", HumanCount(skipped - REPORTED_LINES)));
+        progress.note(&format!("pando: and {} more", counted(skipped - REPORTED_LINES, "line")));
     }
     drop(progress);
     drop(map);
     pool.close()?;
     let mut output = Output::new();
     output.line(format_args!(
-        "loaded {} records ({} new, {} replaced) in {}, {} records/s; {} lines skipped",
-        HumanCount(inserted + updated),
+        "loaded {} ({} new, {} replaced) in {}, {} records/s; {} skipped",
+        counted(inserted + updated, "record"),
         HumanCount(inserted),
         HumanCount(updated),
         time_text(elapsed),
         rate_text(inserted + updated, elapsed),
-        HumanCount(skipped),
+        counted(skipped, "line"),
     ))?;
     output.flush()?;
     outcome
@@ -91,11 +93,18 @@ fn format_of(arguments: &LoadArguments) -> Result<Format, Failure> {
         .or(is_standard_input.then_some(Format::Tsv))
         .or_else(|| Format::of_extension(&arguments.file))
         .ok_or_else(|| {
-            Failure::Input(format!(
-                "the name of {} does not tell its format; known are .tsv, .json, .jsonl and \
-                 .ndjson: name the format by --format",
-                arguments.file.display()
-            ))
+            let file = arguments.file.display();
+            Failure::Input(if arguments.file.extension().is_some_and(|end| end == "csv") {
+                format!(
+                    "CSV is not read; turn {file} into TSV or JSON lines (or, if it is one of them, \
+                     name the format by --format)"
+                )
+            } else {
+                format!(
+                    "the name of {file} does not tell its format; known are .tsv, .json, .jsonl \
+                     and .ndjson: name the format by --format"
+                )
+            })
         })
 }
 
@@ -227,10 +236,15 @@ impl<'load> Load<'load> {
             match outcome {
                 Ok(Upserted::Inserted) => self.inserted.fetch_add(1, Ordering::Relaxed),
                 Ok(Upserted::Updated) => self.updated.fetch_add(1, Ordering::Relaxed),
+                Err(pando::Error::KeyExists) => {
+                    self.refuse(
+                        number,
+                        "the key is already there; leave out --insert to replace its value",
+                    );
+                    continue;
+                }
                 Err(
-                    error @ (pando::Error::KeyExists
-                    | pando::Error::KeyTooLong { .. }
-                    | pando::Error::ValueTooLong { .. }),
+                    error @ (pando::Error::KeyTooLong { .. } | pando::Error::ValueTooLong { .. }),
                 ) => {
                     self.refuse(number, &error.to_string());
                     continue;

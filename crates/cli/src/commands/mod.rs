@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod load;
+pub mod maps;
 pub mod point;
 pub mod scan;
 pub mod stat;

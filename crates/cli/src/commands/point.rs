@@ -6,12 +6,12 @@ use crate::arguments::{DelArguments, GetArguments, PoolArguments, PutArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 use crate::output::Output;
-use crate::pool_access::argument_bytes;
+use crate::pool_access::{argument_bytes, open_or_create_map};
 
 /// Prints the value of a key.
 pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure> {
     let key = argument_bytes("the key", &arguments.key)?;
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     let value = pool.open_map(&arguments.map.name)?.get(&key)?;
     pool.close()?;
     let value = value.ok_or_else(|| not_there(&key, &arguments.map.name))?;
@@ -40,14 +40,14 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
     } else {
         argument_bytes("the value", &arguments.value)?
     };
-    let pool = pool.open(arguments.create)?;
-    let map = pool.map(&arguments.map.name)?;
+    let pool = pool.open_or_create(&arguments.create)?;
+    let map = open_or_create_map(&pool, &arguments.map, &arguments.create)?;
     if arguments.insert {
         match map.insert(&key, &value) {
             Err(pando::Error::KeyExists) => {
                 let key = escape::escaped_text(&key);
                 return Err(Failure::Input(format!(
-                    "the key {key} is already there; leave out --insert to replace its value"
+                    "the key \"{key}\" is already there; leave out --insert to replace its value"
                 )));
             }
             outcome => outcome?,
@@ -63,7 +63,7 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
 pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure> {
     let keys = arguments.keys.iter().map(|key| argument_bytes("the key", key));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     let map = pool.open_map(&arguments.map.name)?;
     let mut missing = None;
     for key in &keys {
@@ -77,5 +77,5 @@ pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure
 }
 
 fn not_there(key: &[u8], map: &str) -> Failure {
-    Failure::NotFound(format!("the map {map:?} has no key {}", escape::escaped_text(key)))
+    Failure::NotFound(format!("the map {map:?} has no key \"{}\"", escape::escaped_text(key)))
 }

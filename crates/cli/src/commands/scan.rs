@@ -8,7 +8,7 @@ use pando::{KeyRange, Map, Order, Pool};
 use super::check::problem_text;
 use crate::arguments::{DumpArguments, PoolArguments, ScanArguments};
 use crate::failure::Failure;
-use crate::format::Format;
+use crate::format::OutputFormat;
 use crate::output::Output;
 use crate::pool_access::argument_bytes;
 
@@ -17,14 +17,14 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
     let range = range(arguments)?;
     let order = if arguments.reverse { Order::Descending } else { Order::Ascending };
     let limit = arguments.limit.unwrap_or(u64::MAX);
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     print(&pool.open_map(&arguments.map.name)?, range, order, limit, arguments.format)?;
     Ok(pool.close()?)
 }
 
 /// Prints all records.
 pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
-    let pool = arguments_of_pool.open(false)?;
+    let pool = arguments_of_pool.open()?;
     if arguments_of_pool.salvage {
         return salvage(pool, arguments);
     }
@@ -80,7 +80,7 @@ fn print(
     range: KeyRange,
     order: Order,
     limit: u64,
-    format: Format,
+    format: OutputFormat,
 ) -> Result<(), Failure> {
     let mut output = Output::new();
     let mut scan = map.scan(range, order)?;

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::BinaryBytes;
 use pando::{MapStat, PoolStat};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
 use crate::output::{Output, time_text};
+use crate::quantity::counted;
 
 /// Prints the figures.
 pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     let stat = pool.stat()?;
     pool.close()?;
     let mut output = Output::new();
@@ -44,20 +45,22 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     ))?;
     output.line(format_args!("incarnation   {}", stat.incarnation))?;
     output.line(format_args!(
-        "opened        {} in {}; {} operations completed, {} undone",
+        "opened        {} in {}; {} completed, {} undone",
         if recovery.was_clean { "after a clean close" } else { "after a crash, recovered" },
         time_text(Duration::from_nanos(recovery.duration_ns)),
-        recovery.rolled_forward,
+        counted(recovery.rolled_forward, "operation"),
         recovery.rolled_back
     ))?;
     output.line(format_args!(
-        "participants  {} of {}; the slowest lags {} epochs",
-        participants.in_use, participants.slots, participants.slowest_lag_epochs
+        "participants  {} of {}; the slowest lags {}",
+        participants.in_use,
+        participants.slots,
+        counted(participants.slowest_lag_epochs, "epoch")
     ))?;
     output.line(format_args!(
-        "allocator     {} in {} blocks; {} free, {} wait for readers",
+        "allocator     {} in {}; {} free, {} wait for readers",
         BinaryBytes(allocator.used_bytes),
-        HumanCount(allocator.used_blocks),
+        counted(allocator.used_blocks, "block"),
         BinaryBytes(allocator.free_bytes),
         BinaryBytes(allocator.retired_bytes)
     ))?;
@@ -66,16 +69,22 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
+    let MapStat { name, kind, .. } = map;
+    let Some(figures) = &map.figures else {
+        let reason = map.passed_over.as_deref().unwrap_or_default();
+        return output.line(format_args!("  {name:?}  {kind}, passed over: {reason}"));
+    };
     output.line(format_args!(
-        "  {}  {}, {} records in {} leaves and {} inner nodes, height {}, \
-         leaves {:.0} % full, {:.1} bytes a record",
-        map.name,
-        map.kind,
-        HumanCount(map.records),
-        HumanCount(map.leaves),
-        HumanCount(map.inner_nodes),
-        map.height,
-        map.leaf_fill * 100.0,
-        map.bytes_a_record
+        "  {name:?}  {kind}, {} in {} and {}, height {}, leaves {:.0} % full, {:.1} bytes a record",
+        counted(figures.records, "record"),
+        if figures.leaves == 1 {
+            "1 leaf".to_owned()
+        } else {
+            format!("{} leaves", figures.leaves)
+        },
+        counted(figures.inner_nodes, "inner node"),
+        figures.height,
+        figures.leaf_fill * 100.0,
+        figures.bytes_a_record
     ))
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::{LineError, Record, escape};
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with key and value")]
 struct Read<'line> {
     key: Option<String>,
     key_hex: Option<String>,
@@ -33,7 +33,10 @@ struct Written<'record> {
 
 /// The record of a line.
 pub fn parse(line: &[u8]) -> Result<Record, LineError> {
-    let json_error = |error: serde_json::Error| LineError::Json(error.to_string());
+    // There is one line; which of the file it is says the caller.
+    let json_error = |error: serde_json::Error| {
+        LineError::Json(error.to_string().replace(" at line 1 column ", ", at byte "))
+    };
     let read: Read<'_> = serde_json::from_slice(line).map_err(json_error)?;
     let key = match (read.key, read.key_hex) {
         (Some(text), None) => text.into_bytes(),
@@ -106,6 +109,7 @@ mod tests {
         };
         named(b"{", "EOF");
         named(b"\xff", "not an object");
+        named(b"7", "expected an object with key and value, at byte 1");
         named(br#"{"key":"a"}"#, "neither; it needs either value or value_hex");
         named(br#"{"key":"a","key_hex":"61","value":""}"#, "both; it needs either key or key_hex");
         named(br#"{"key":"a","value":"b","extra":1}"#, "unknown field `extra`");

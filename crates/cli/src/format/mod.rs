@@ -22,8 +22,18 @@ use clap::ValueEnum;
 pub enum Format {
     /// Key TAB value, with \t \n \r \\ \xNN for what has no other form
     Tsv,
-    /// Key TAB value, bytes as they are; for load only
+    /// Key TAB value, bytes as they are
     RawTsv,
+    /// {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not text
+    #[value(alias = "json", alias = "jsonl")]
+    JsonLines,
+}
+
+/// How records are written; each is a [`Format`] that reads them back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// Key TAB value, with \t \n \r \\ \xNN for what has no other form
+    Tsv,
     /// {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not text
     #[value(alias = "json", alias = "jsonl")]
     JsonLines,
@@ -91,11 +101,21 @@ impl Format {
             Self::JsonLines => json_lines::parse(unix_line).map(Some),
         }
     }
+}
 
-    /// Appends a record as a line, with its line end. `RawTsv` is written as `Tsv`.
+impl OutputFormat {
+    /// The format that reads what is written.
+    pub fn read_by(self) -> Format {
+        match self {
+            Self::Tsv => Format::Tsv,
+            Self::JsonLines => Format::JsonLines,
+        }
+    }
+
+    /// Appends a record as a line, with its line end.
     pub fn append(self, key: &[u8], value: &[u8], line: &mut Vec<u8>) {
         match self {
-            Self::Tsv | Self::RawTsv => tsv::append(key, value, line),
+            Self::Tsv => tsv::append(key, value, line),
             Self::JsonLines => json_lines::append(key, value, line),
         }
         line.push(b'\n');
@@ -115,24 +135,24 @@ mod tests {
             key in vec(prop_oneof![Just(b'\\'), Just(b'\t'), Just(b'\n'), any::<u8>()], 0..20),
             value in vec(any::<u8>(), 0..20),
         ) {
-            for format in [Format::Tsv, Format::JsonLines] {
+            for format in [OutputFormat::Tsv, OutputFormat::JsonLines] {
                 let mut line = Vec::new();
                 format.append(&key, &value, &mut line);
                 let body = line.strip_suffix(b"\n").unwrap();
                 prop_assert!(!body.contains(&b'\n'));
                 let record = Some((key.clone(), value.clone()));
-                prop_assert_eq!(format.parse(body), Ok(record));
+                prop_assert_eq!(format.read_by().parse(body), Ok(record));
             }
         }
 
         #[test]
         fn text_is_written_and_read_back(key in ".*", value in ".*") {
-            for format in [Format::Tsv, Format::JsonLines] {
+            for format in [OutputFormat::Tsv, OutputFormat::JsonLines] {
                 let mut line = Vec::new();
                 format.append(key.as_bytes(), value.as_bytes(), &mut line);
                 line.pop();
                 let record = Some((key.clone().into_bytes(), value.clone().into_bytes()));
-                prop_assert_eq!(format.parse(&line), Ok(record));
+                prop_assert_eq!(format.read_by().parse(&line), Ok(record));
             }
         }
 

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-
 use super::writer::ACKNOWLEDGEMENT_BYTES;
 use crate::arguments::PoolArguments;
 use crate::failure::Failure;
@@ -83,12 +81,11 @@ impl Loader<'_> {
     fn start(&self) -> Result<Child, Failure> {
         let command = std::env::current_exe()
             .map_err(Failure::system("cannot find the file of this command"))?;
-        let domain = self.pool.domain.to_possible_value();
         Command::new(command)
             .arg("tour-writer")
             .arg("--pool")
             .arg(self.pool_path)
-            .args(domain.iter().flat_map(|domain| ["--domain", domain.get_name()]))
+            .args(["--domain", self.pool.domain.name()])
             .arg("--data")
             .arg(&self.data_path)
             .args(["--writers", &self.writers.to_string(), "--seed", &self.seed.to_string()])

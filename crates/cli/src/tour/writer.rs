@@ -18,7 +18,7 @@ pub const ACKNOWLEDGEMENT_BYTES: usize = 8;
 pub fn run(pool: &PoolArguments, arguments: &TourWriterArguments) -> Result<(), Failure> {
     let data = DataSet::read_from(&arguments.data)?;
     let order = random::order(data.len(), arguments.seed);
-    let pool = pool.open(false)?;
+    let pool = pool.open()?;
     let map = pool.open_map(super::MAP)?;
     // Unbuffered: what is acknowledged has to be in the pipe, not in this process.
     let pipe = io::stdout()

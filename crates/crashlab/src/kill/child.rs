@@ -99,7 +99,7 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     let begin = Instant::now();
     let (pool, created) = match open(&args.pool) {
         Ok(found) => found,
-        Err(error) if is_not_trusted(&error) => return Ok(voice.say(&Message::Refused)?),
+        Err(Error::NotTrusted { .. }) => return Ok(voice.say(&Message::Refused)?),
         Err(error) => return Err(error.into()),
     };
     look::first_get(&pool)?;
@@ -147,11 +147,6 @@ fn open(path: &Path) -> Result<(Pool, bool), Error> {
         Err(Error::PoolNotFound { .. }) => Ok((Pool::create(path, &options)?, true)),
         opened => Ok((opened?, false)),
     }
-}
-
-fn is_not_trusted(error: &Error) -> bool {
-    let Error::Storage(source) = error else { return false };
-    matches!(source.downcast_ref(), Some(pando_pmem::Error::NotTrusted { .. }))
 }
 
 fn opened(pool: &Pool, created: bool, first_get_ns: u64) -> Result<Opened, Error> {

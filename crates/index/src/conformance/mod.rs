@@ -2,17 +2,26 @@
 //!
 //! An index crate says how to make a fresh, empty index, and gets one named `#[test]` a case:
 //!
-//! ```ignore
-//! struct Fresh<D: Domain> { pool: Pool<D>, tree: BzTree<D> }
+//! ```
+//! use pando_index::RangeIndex;
+//! use pando_index::conformance::{Reference, Subject};
 //!
-//! impl<D: Domain> Subject for Fresh<D> {
-//!     fn index(&self) -> &dyn RangeIndex { &self.tree }
-//!     fn check(&self) { assert_eq!(self.tree.check(), Ok(())) } // invariants and leaks
+//! struct Fresh(Reference);
+//!
+//! impl Subject for Fresh {
+//!     fn index(&self) -> &dyn RangeIndex {
+//!         &self.0
+//!     }
+//!
+//!     // And `check`, where there are invariants and leaks to look for.
 //! }
 //!
-//! mod volatile { pando_index::conformance_suite!(super::Fresh::<Volatile>::new); }
-//! mod adr { pando_index::conformance_suite!(|| super::Fresh::<Adr>::with_page_bytes(1024)); }
+//! mod reference {
+//!     pando_index::conformance_suite!(|| super::Fresh(super::Reference::default()));
+//! }
 //! ```
+//!
+//! `crates/bztree/tests/conformance.rs` does so for each domain, with pages of several sizes.
 //!
 //! Make the pages small: the suite wants splits and merges, and gets few of them from pages that
 //! hold hundreds of records. A pool that can grow to 512 MiB is large enough for every case.
@@ -96,19 +105,12 @@ pub struct Case {
     run: fn(&mut Trial<'_>),
 }
 
-/// Every case, in the order in which [`run_all`] runs them: the simplest first.
+/// Every case, the simplest first.
 pub static CASES: &[Case] = crate::conformance_suite!(@list table ());
 
 /// Runs the case of that name; panics, as a test does, if the index fails it.
 pub fn run_case(name: &str, factory: &dyn Factory) {
     run(case_of_name(name), factory, true);
-}
-
-/// Runs every case, one after the other; panics at the first that the index fails.
-pub fn run_all(factory: &dyn Factory) {
-    for case in CASES {
-        run(case, factory, true);
-    }
 }
 
 /// Whether the index fails the case of that name. For planted bugs: it looks for no smaller

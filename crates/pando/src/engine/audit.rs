@@ -1,16 +1,18 @@
 //! What a pool and its maps tell, as reports of the face.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use pando_pmem::catalog::{HEADER_BYTES, MapEntry};
+use pando_pmem::catalog::{HEADER_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::{CHUNK_BYTES, PARTICIPANT_COUNT};
 use pando_pmem::{Block, Domain, Pool};
 use pando_pmwcas::maps::{self, Audit, Settings, Stat};
 
+use crate::Error;
 use crate::report::{
-    AllocatorStat, CheckReport, MapStat, ParticipantStat, PoolStat, Problem, ProblemClass,
-    RecoveryStat,
+    AllocatorStat, CheckReport, MapFigures, MapStat, ParticipantStat, PoolStat, Problem,
+    ProblemClass, RecoveryStat,
 };
 
 /// The figures of a pool.
@@ -48,22 +50,36 @@ pub(super) fn pool_stat<D: Domain>(
 }
 
 /// The figures of a map.
-pub(super) fn map_stat(name: &str, kind: &'static str, settings: &Settings, stat: Stat) -> MapStat {
+pub(super) fn map_stat(name: &str, kind: &str, settings: &Settings, stat: Stat) -> MapStat {
     let map_bytes = stat.leaf_bytes + stat.inner_bytes + stat.value_block_bytes;
     let part = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     MapStat {
         name: name.to_owned(),
-        kind,
+        kind: kind.to_owned(),
         settings: settings
             .iter()
             .map(|(setting, value)| (setting.name, setting.text(value)))
             .collect(),
-        height: u32::try_from(stat.height).unwrap_or(u32::MAX),
-        inner_nodes: stat.inner_nodes,
-        leaves: stat.leaves,
-        records: stat.records,
-        leaf_fill: part(stat.live_bytes, stat.leaf_bytes),
-        bytes_a_record: part(map_bytes, stat.records),
+        figures: Some(MapFigures {
+            height: u32::try_from(stat.height).unwrap_or(u32::MAX),
+            inner_nodes: stat.inner_nodes,
+            leaves: stat.leaves,
+            records: stat.records,
+            leaf_fill: part(stat.live_bytes, stat.leaf_bytes),
+            bytes_a_record: part(map_bytes, stat.records),
+        }),
+        passed_over: None,
+    }
+}
+
+/// A map that could not be walked.
+pub(super) fn map_passed_over(header: &MapHeader, kind: String, reason: &Error) -> MapStat {
+    MapStat {
+        name: header.name.clone(),
+        kind,
+        settings: BTreeMap::new(),
+        figures: None,
+        passed_over: Some(reason.to_string()),
     }
 }
 
@@ -83,6 +99,8 @@ fn class_of(class: maps::ProblemClass) -> ProblemClass {
 pub(super) struct Check {
     report: CheckReport,
     reached: Vec<Block>,
+    /// A map was passed over: its blocks, which nobody knows, would look like leaks.
+    has_passed_over: bool,
 }
 
 impl Check {
@@ -99,9 +117,21 @@ impl Check {
         self.reached.extend(audit.blocks);
     }
 
+    /// A map cannot be walked: of a kind that is not known, or damaged where it begins.
+    pub(super) fn map_passed_over(&mut self, entry: &MapEntry, name: &str, reason: &Error) {
+        self.has_passed_over = true;
+        let message = format!("passed over, and so leaks were not looked for: {reason}");
+        self.problem(ProblemClass::Unreadable, Some(name), message);
+        self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
+    }
+
     /// A slot of the catalog leads to something that is no map.
     pub(super) fn damaged_map(&mut self, entry: &MapEntry) {
-        let message = format!("the catalog names a map at {:#x}; it is damaged", entry.header_off);
+        self.has_passed_over = true;
+        let message = format!(
+            "the catalog names a map at {:#x}; it is damaged, and so leaks were not looked for",
+            entry.header_off
+        );
         self.problem(ProblemClass::Unreadable, None, message);
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
     }
@@ -134,6 +164,7 @@ impl Check {
                 Some(Ordering::Equal) => {
                     next.next();
                 }
+                _ if self.has_passed_over => {}
                 _ => {
                     let Block { off, bytes } = active;
                     let message = format!("nothing reaches the block of {bytes} bytes at {off:#x}");

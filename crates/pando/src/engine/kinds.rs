@@ -84,13 +84,9 @@ pub(super) fn kind_called<D: Domain>(name: Option<&str>) -> Result<&'static dyn 
 /// The kind of the map that `header` is of.
 pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind<D>, Error> {
     let known = kinds::<D>().iter().find(|kind| kind.number() == header.kind);
-    known.copied().ok_or_else(|| {
-        let MapHeader { name, kind, .. } = header;
-        let message = format!(
-            "the map {name:?} is of kind {kind}, which this version does not know; use a newer one"
-        );
-        Error::Storage(message.into())
-    })
+    known
+        .copied()
+        .ok_or_else(|| Error::UnknownKind { name: header.name.clone(), kind: header.kind })
 }
 
 struct Of<K>(PhantomData<K>);
@@ -135,12 +131,12 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         entry: &MapEntry,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error> {
-        let index = pmwcas.open_entry::<K>(entry).map_err(super::pooled::map_error)?;
+        let index = pmwcas.open_entry::<K>(entry).map_err(Error::of_map)?;
         Ok(K::walk(&index, visit)?)
     }
 
     fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error> {
-        let index = pmwcas.open_entry::<K>(entry).map_err(super::pooled::map_error)?;
+        let index = pmwcas.open_entry::<K>(entry).map_err(Error::of_map)?;
         Ok(K::drop_map(&index, entry)?)
     }
 }
@@ -164,6 +160,7 @@ mod tests {
         let refused = kind_called::<Volatile>(Some("oak")).err().expect("refused");
         assert!(refused.to_string().contains("bztree"), "{refused}");
         let header = MapHeader { name: "new".into(), kind: 999, options: [0; 4] };
-        assert!(kind_of::<Volatile>(&header).is_err());
+        let refused = kind_of::<Volatile>(&header).err();
+        assert!(matches!(refused, Some(Error::UnknownKind { kind: 999, .. })), "{refused:?}");
     }
 }

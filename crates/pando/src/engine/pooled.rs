@@ -1,52 +1,66 @@
 //! The engine on a pool of persistent memory, for one persistence domain.
 
 use std::fs::OpenOptions;
+use std::io::ErrorKind::NotFound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use pando_index::RangeIndex;
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
-use pando_pmem::counting::Counting;
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
-use pando_pmwcas::maps::{MapError, Settings};
+use pando_pmwcas::maps::{Audit, Settings};
 use pando_pmwcas::{Pmwcas, Recovered};
 
-use super::kinds::{kind_called, kind_of};
+use super::kinds::{Kind, kind_called, kind_of};
 use super::{Engine, audit};
 use crate::report::{CheckReport, MapInfo, PoolStat, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
-/// Creates a pool in a new file.
-pub(super) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    let domain = match named(options.domain) {
-        Some(domain) => domain,
-        None => {
-            // What the file will lie on is known when it is there. `Adr` is right on any medium.
-            let pool = pando_pmem::Pool::<Adr>::create(path, &create_options(options))
-                .map_err(pool_error)?;
-            let domain = pool.medium().domain();
-            drop(pool);
-            return open_in(domain, path, options);
+/// Calls the function in the domain that is known at run time only.
+macro_rules! in_domain {
+    ($domain:expr, $start:ident($($argument:expr),*)) => {
+        match $domain {
+            DomainKind::Volatile => $start::<Volatile>($($argument),*),
+            DomainKind::Process => $start::<Process>($($argument),*),
+            DomainKind::Eadr => $start::<Eadr>($($argument),*),
+            // What counts is for experiments: no choice and no medium leads to it.
+            DomainKind::Adr | DomainKind::Counting => $start::<Adr>($($argument),*),
         }
     };
+}
+
+/// Creates a pool in a new file.
+pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    let refused = |error| match Error::of_pool(error) {
+        // It is not the pool that was missing.
+        Error::Io { cause, .. } if cause.kind() == NotFound && !is_in_a_folder(path) => {
+            Error::FolderNotFound { path: folder_of(path).to_owned() }
+        }
+        other => other,
+    };
     let create_options = create_options(options);
-    fn start<D: Domain>(path: &Path, options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::create(path, options))
+    let Some(domain) = named(options.domain) else {
+        // What the file will lie on is known when it is there. `Adr` is right on any medium.
+        let pool = pando_pmem::Pool::<Adr>::create(path, &create_options).map_err(refused)?;
+        let domain = pool.medium().domain();
+        drop(pool);
+        return open_in(domain, path, options);
+    };
+    fn start<D: Domain>(
+        path: &Path,
+        options: &CreateOptions,
+        refused: impl Fn(pando_pmem::Error) -> Error,
+    ) -> Result<Box<dyn Engine>, Error> {
+        Pooled::start(|| pando_pmem::Pool::<D>::create(path, options).map_err(refused))
     }
-    match domain {
-        DomainKind::Volatile => start::<Volatile>(path, &create_options),
-        DomainKind::Process => start::<Process>(path, &create_options),
-        DomainKind::Eadr => start::<Eadr>(path, &create_options),
-        DomainKind::Adr => start::<Adr>(path, &create_options),
-        DomainKind::Counting => start::<Counting>(path, &create_options),
-    }
+    in_domain!(domain, start(path, &create_options, refused))
 }
 
 /// Opens a pool.
-pub(super) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     let domain = match named(options.domain) {
         Some(domain) => domain,
         // A file that cannot be looked at is refused with the reason by what opens it.
@@ -67,30 +81,39 @@ fn open_in(
 ) -> Result<Box<dyn Engine>, Error> {
     let options = OpenPool { salvage: options.salvage };
     fn start<D: Domain>(path: &Path, options: &OpenPool) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::open(path, options))
+        let refused = |error| match Error::of_pool(error) {
+            // A link that leads nowhere is there, and is told as what it is.
+            Error::Io { path, cause, .. }
+                if cause.kind() == NotFound && path.symlink_metadata().is_err() =>
+            {
+                Error::PoolNotFound { path }
+            }
+            other => other,
+        };
+        Pooled::start(|| pando_pmem::Pool::<D>::open(path, options).map_err(refused))
     }
-    match domain {
-        DomainKind::Volatile => start::<Volatile>(path, &options),
-        DomainKind::Process => start::<Process>(path, &options),
-        DomainKind::Eadr => start::<Eadr>(path, &options),
-        DomainKind::Adr => start::<Adr>(path, &options),
-        DomainKind::Counting => start::<Counting>(path, &options),
-    }
+    in_domain!(domain, start(path, &options))
 }
 
 /// A pool on anonymous memory.
-pub(super) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    let create_options = create_options(options);
+pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     fn start<D: Domain>(options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::anonymous(options))
+        Pooled::start(|| pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool))
     }
-    match named(options.domain).unwrap_or(DomainKind::Volatile) {
-        DomainKind::Volatile => start::<Volatile>(&create_options),
-        DomainKind::Process => start::<Process>(&create_options),
-        DomainKind::Eadr => start::<Eadr>(&create_options),
-        DomainKind::Adr => start::<Adr>(&create_options),
-        DomainKind::Counting => start::<Counting>(&create_options),
+    let domain = named(options.domain).unwrap_or(DomainKind::Volatile);
+    in_domain!(domain, start(&create_options(options)))
+}
+
+/// The folder that the file at `path` lies in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
     }
+}
+
+fn is_in_a_folder(path: &Path) -> bool {
+    folder_of(path).is_dir()
 }
 
 fn named(choice: DomainChoice) -> Option<DomainKind> {
@@ -100,7 +123,6 @@ fn named(choice: DomainChoice) -> Option<DomainKind> {
         DomainChoice::Process => Some(DomainKind::Process),
         DomainChoice::Eadr => Some(DomainKind::Eadr),
         DomainChoice::Adr => Some(DomainKind::Adr),
-        DomainChoice::Counting => Some(DomainKind::Counting),
     }
 }
 
@@ -120,12 +142,12 @@ struct Pooled<D: Domain> {
 
 impl<D: Domain> Pooled<D> {
     fn start(
-        open: impl FnOnce() -> pando_pmem::Result<Arc<pando_pmem::Pool<D>>>,
+        open: impl FnOnce() -> Result<Arc<pando_pmem::Pool<D>>, Error>,
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
-        let pool = open().map_err(pool_error)?;
+        let pool = open()?;
         let was_clean = pool.was_clean();
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).map_err(storage)?);
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).map_err(Error::of_pmwcas)?);
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let Recovered { rolled_forward, rolled_back, .. } = pmwcas.recovered();
         let recovery = RecoveryStat { was_clean, duration_ns, rolled_forward, rolled_back };
@@ -133,11 +155,22 @@ impl<D: Domain> Pooled<D> {
     }
 
     fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(pool_error)
+        self.pmwcas.pool().pin().map_err(Error::of_pool)
     }
 
     fn entries(&self) -> Result<Vec<MapEntry>, Error> {
         Ok(self.pmwcas.maps(&self.pin()?))
+    }
+
+    /// Walks a map: its kind, what it was created with, and what was found.
+    fn audit(
+        &self,
+        entry: &MapEntry,
+        header: &MapHeader,
+    ) -> Result<(&'static str, Settings, Audit), Error> {
+        let kind = kind_of::<D>(header)?;
+        let settings = settings_of(kind, header)?;
+        Ok((kind.name(), settings, kind.walk(&self.pmwcas, entry, &mut |_, _| ())?))
     }
 
     /// The map `name`, which the caller knows to be there.
@@ -150,6 +183,25 @@ impl<D: Domain> Pooled<D> {
     }
 }
 
+/// The name of the kind of a map, or its number if it is not known.
+fn kind_name<D: Domain>(header: &MapHeader) -> String {
+    kind_of::<D>(header)
+        .map_or_else(|_| format!("kind {}", header.kind), |kind| kind.name().to_owned())
+}
+
+/// What a map was created with.
+fn settings_of<D: Domain>(kind: &dyn Kind<D>, header: &MapHeader) -> Result<Settings, Error> {
+    Settings::decode(kind.settings(), header.options).map_err(|refused| {
+        let what = format!(
+            "the map {:?} was created with what no {} has ({refused}): it is damaged, or of a \
+             newer version",
+            header.name,
+            kind.name()
+        );
+        Error::Damaged(what.into())
+    })
+}
+
 impl<D: Domain> Engine for Pooled<D> {
     fn max_map_name_bytes(&self) -> usize {
         MAX_NAME_BYTES
@@ -160,28 +212,23 @@ impl<D: Domain> Engine for Pooled<D> {
         let entry = self.pmwcas.find_map(&guard, name);
         let Some(header) = entry.and_then(|entry| entry.header) else { return Ok(None) };
         let kind = kind_of::<D>(&header)?;
-        let settings = Settings::decode(kind.settings(), header.options).map_err(storage)?;
-        Ok(Some((kind.name(), settings)))
+        Ok(Some((kind.name(), settings_of(kind, &header)?)))
     }
 
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
         let kind = kind_called::<D>(options.kind.as_deref())?;
         let settings = options.applied_to(Settings::new(kind.settings()))?;
-        kind.create(&self.pmwcas, name, &settings).map_err(map_error)
+        kind.create(&self.pmwcas, name, &settings).map_err(Error::of_map)
     }
 
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
         let (entry, header) = self.entry(&self.pin()?, name)?;
-        kind_of(&header)?.open(&self.pmwcas, &entry).map_err(map_error)
+        kind_of(&header)?.open(&self.pmwcas, &entry).map_err(Error::of_map)
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let headers = self.entries()?.into_iter().filter_map(|entry| entry.header);
-        let info = |header: MapHeader| MapInfo {
-            kind: kind_of::<D>(&header)
-                .map_or_else(|_| format!("kind {}", header.kind), |kind| kind.name().to_owned()),
-            name: header.name,
-        };
+        let info = |header: MapHeader| MapInfo { kind: kind_name::<D>(&header), name: header.name };
         Ok(headers.map(info).collect())
     }
 
@@ -194,30 +241,32 @@ impl<D: Domain> Engine for Pooled<D> {
         let mut maps = Vec::new();
         for entry in self.entries()? {
             if let Some(header) = &entry.header {
-                let kind = kind_of(header)?;
-                let audit = kind.walk(&self.pmwcas, &entry, &mut |_, _| ())?;
-                let settings =
-                    Settings::decode(kind.settings(), header.options).map_err(storage)?;
-                maps.push(audit::map_stat(&header.name, kind.name(), &settings, audit.stat));
+                let audited = self.audit(&entry, header);
+                maps.push(match audited {
+                    Ok((kind, settings, audit)) => {
+                        audit::map_stat(&header.name, kind, &settings, audit.stat)
+                    }
+                    Err(error) => audit::map_passed_over(header, kind_name::<D>(header), &error),
+                });
             }
         }
         maps.sort_by(|left, right| left.name.cmp(&right.name));
         let recovery = self.recovery.clone();
-        audit::pool_stat(self.pmwcas.pool(), recovery, maps).map_err(pool_error)
+        audit::pool_stat(self.pmwcas.pool(), recovery, maps).map_err(Error::of_pool)
     }
 
     fn check(&self) -> Result<CheckReport, Error> {
         let mut check = audit::Check::default();
         for entry in self.entries()? {
             match &entry.header {
-                Some(header) => {
-                    let audit = kind_of(header)?.walk(&self.pmwcas, &entry, &mut |_, _| ())?;
-                    check.map(&entry, &header.name, audit);
-                }
+                Some(header) => match self.audit(&entry, header) {
+                    Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
+                    Err(error) => check.map_passed_over(&entry, &header.name, &error),
+                },
                 None => check.damaged_map(&entry),
             }
         }
-        check.finish(self.pmwcas.pool()).map_err(pool_error)
+        check.finish(self.pmwcas.pool()).map_err(Error::of_pool)
     }
 
     fn salvage(
@@ -235,36 +284,8 @@ impl<D: Domain> Engine for Pooled<D> {
     fn close(self: Box<Self>) -> Result<(), Error> {
         // Maps that are still open keep the pool open; it then closes with the last of them.
         match Arc::into_inner(self.pmwcas) {
-            Some(pmwcas) => pando_pmem::Pool::close(pmwcas.into_pool()).map_err(pool_error),
+            Some(pmwcas) => pando_pmem::Pool::close(pmwcas.into_pool()).map_err(Error::of_pool),
             None => Ok(()),
         }
-    }
-}
-
-fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Storage(Box::new(error))
-}
-
-fn pool_error(error: pando_pmem::Error) -> Error {
-    use pando_pmem::Error as Pool;
-    match error {
-        Pool::Exists(path) => Error::PoolExists { path },
-        Pool::AlreadyOpen(path) => Error::PoolBusy { path },
-        Pool::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            Error::PoolNotFound { path }
-        }
-        Pool::Io { path, action, source } => Error::Io { action, path, source },
-        Pool::BadOption { option, found, allowed } => {
-            Error::Option { option: option.to_owned(), found: found.to_string(), allowed }
-        }
-        other => storage(other),
-    }
-}
-
-pub(super) fn map_error(error: MapError) -> Error {
-    match error {
-        MapError::Setting(refused) => refused.into(),
-        MapError::BadName { found } => Error::MapName { name: found, max_bytes: MAX_NAME_BYTES },
-        other => storage(other),
     }
 }

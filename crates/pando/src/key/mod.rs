@@ -1,19 +1,6 @@
 //! Order-preserving encodings of keys.
 //!
-//! A pool orders keys bytewise. The encodings here make that the order of the Rust type:
-//! `a < b` exactly if the bytes of `a` come before those of `b`. They are part of what is on the
-//! medium, so they never change.
-//!
-//! | type | as a whole key | inside a tuple or `Option` |
-//! | --- | --- | --- |
-//! | `u8` to `u128` | big-endian | the same |
-//! | `i8` to `i128` | big-endian, sign bit flipped | the same |
-//! | `f32`, `f64` | big-endian, ordered as `total_cmp` | the same |
-//! | `bool`, `char` | one byte; four bytes, big-endian | the same |
-//! | `[u8; N]` | its bytes | the same |
-//! | `String`, `Vec<u8>` | its bytes | each 0x00 as 0x00 0xFF, then 0x00 0x00 |
-//! | tuples of 1 to 4 | their elements, one behind the other | the same |
-//! | `Option` | 0x00, or 0x01 and the element | the same |
+//! [`Key`] has the table of them, which is a promise about what is on the medium.
 
 mod element;
 mod error;
@@ -43,6 +30,28 @@ pub trait AsKey<K: ?Sized> {
 }
 
 /// A type of keys: encoded in an order that is its own, and decoded again.
+///
+/// A pool orders keys bytewise. The encodings make that the order of the Rust type: `a < b` exactly
+/// if the bytes of `a` come before those of `b`. They are part of what is on the medium, so they
+/// never change, and other programs (`pando get '\x00\x00\x00\x05'`) may rely on them:
+///
+/// | type | as a whole key | inside a tuple or `Option` |
+/// | --- | --- | --- |
+/// | `u8` to `u128` | big-endian | the same |
+/// | `i8` to `i128` | big-endian, sign bit flipped | the same |
+/// | `f32`, `f64` | big-endian; all bits flipped if it is negative, else the sign bit: the order of `total_cmp` | the same |
+/// | `bool`, `char` | one byte, 0 or 1; four bytes, big-endian | the same |
+/// | `[u8; N]` | its bytes | the same |
+/// | `String`, `Vec<u8>` | its bytes | each 0x00 as 0x00 0xFF, then 0x00 0x00 |
+/// | tuples of 1 to 4 | their elements, one behind the other | the same |
+/// | `Option` | 0x00, or 0x01 and the element | the same |
+///
+/// `-0.0` and `0.0` are two keys, as `total_cmp` has them. Longer tuples are tuples in tuples:
+/// `(a, (b, c))` has the bytes of `(a, b, c)`.
+///
+/// The pool does not know of which type a map's keys are: a map of `u64` opened as one of `i64` or,
+/// as far as the bytes are text, of `String` reads without an error. Only bytes that no key of the
+/// type has are one.
 ///
 /// A type of one's own is encoded by handing its fields, as a tuple, to the encodings there are:
 ///
