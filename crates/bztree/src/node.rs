@@ -191,27 +191,29 @@ pub(crate) fn search_numbers<D: Domain>(
         let key = words.load(first + index * stride, Ordering::Relaxed).swap_bytes();
         u64::from(if above { key <= number } else { key < number })
     };
-    // Quartering without a branch on the outcome: keys asked for at random have no pattern that a
-    // processor could predict, and the three loads of a step wait for their lines together.
-    let quarter = |low: &mut u64, size: &mut u64| {
-        let quarter = *size / 4;
-        let pivot = *low + quarter - 1;
-        let steps =
-            goes_right(pivot) + goes_right(pivot + quarter) + goes_right(pivot + 2 * quarter);
-        *low += steps * quarter;
-        // The last part has what the division left over. Others take keys of the next part with
-        // them, which are above: no harm.
-        *size -= 3 * quarter;
-    };
     let (mut low, mut size) = (0, count);
     while size > 16 {
-        quarter(&mut low, &mut size);
+        (low, size) = quartered(low, size, goes_right);
     }
     narrowed(low);
     while size >= 4 {
-        quarter(&mut low, &mut size);
+        (low, size) = quartered(low, size, goes_right);
     }
     (0..size).fold(low, |position, index| position + goes_right(low + index))
+}
+
+/// One step of a search among `size` keys from `low`: the quarter in which it goes on.
+///
+/// Without a branch on the outcome: keys asked for at random have no pattern that a processor could
+/// predict, and the three loads of a step wait for their lines together.
+#[inline(always)]
+fn quartered(low: u64, size: u64, goes_right: impl Fn(u64) -> u64) -> (u64, u64) {
+    let quarter = size / 4;
+    let pivot = low + quarter - 1;
+    let steps = goes_right(pivot) + goes_right(pivot + quarter) + goes_right(pivot + 2 * quarter);
+    // The last part has what the division left over. Others take keys of the next part with them,
+    // which are above: no harm.
+    (low + steps * quarter, size - 3 * quarter)
 }
 
 /// The first index in `range` that does not go right, or its end; none that does comes behind one that

@@ -111,6 +111,8 @@ impl<D: Domain> Pmwcas<D> {
     /// not, reads as [`MAX_VALUE`](crate::MAX_VALUE), and is never changed.
     #[inline(always)]
     pub fn read(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
+        // Acquire: with the swap, by whomever, that put the value there. What its writer did before it
+        // gave the value to an operation is seen, also if a third thread completed that.
         let value = self.pool.word(off).load(Ordering::Acquire);
         if value & CONTROL_BITS == 0 { value } else { self.read_settled(guard, off) }
     }
