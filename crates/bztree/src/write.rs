@@ -208,7 +208,6 @@ impl<D: Domain> BzTree<D> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
-        let mut block = None;
         loop {
             let look = leaf.look(context, probe, None);
             if look.closing.is_some() {
@@ -245,15 +244,20 @@ impl<D: Domain> BzTree<D> {
                     pointer,
                 )),
             };
-            if pointer && block.is_none() {
+            if pointer {
                 // Before the claim: what a full pool refuses is to leave no slot behind.
-                block = Some(build::value(context, value).map_err(storage)?);
+                let block = Some(build::value(context, value).map_err(storage)?);
+                if !leaf.claim(context, claim.slot, claim.reserved) {
+                    continue;
+                }
+                Self::write_record(context, &leaf, &claim, probe.bytes, value);
+                return self.settle_in_doubt(context, leaf, &claim, probe, value, block, intent);
             }
             if !leaf.claim(context, claim.slot, claim.reserved) {
                 continue;
             }
             Self::write_record(context, &leaf, &claim, probe.bytes, value);
-            return self.settle(context, leaf, &claim, &look, probe, value, block, intent);
+            return self.settle(context, leaf, &claim, &look, probe, value, intent);
         }
     }
 
@@ -292,7 +296,6 @@ impl<D: Domain> BzTree<D> {
         first_look: &Look,
         probe: Probe<'_>,
         value: &[u8],
-        block: Option<Reservation<'_, '_, D>>,
         intent: Intent<'_>,
     ) -> Result<Attempt, Error> {
         let old = first_look.visible();
@@ -312,7 +315,7 @@ impl<D: Domain> BzTree<D> {
                 Err(_) => Attempt::Again,
             });
         }
-        self.settle_in_doubt(context, leaf, claim, probe, value, block, intent)
+        self.settle_in_doubt(context, leaf, claim, probe, value, None, intent)
     }
 
     /// As `settle`, with earlier slots in doubt, or values in blocks of their own. `block` holds the

@@ -114,7 +114,7 @@ fn a_pool_does_not_grow_with_the_number_of_restarts() {
                 Op::Remove(key).run(&planted.tree);
             }
         }
-        chunks.push(planted.pool.usage().unwrap().chunks);
+        chunks.push(planted.pool.usage().expect("a slot").chunks);
         abandon(planted);
     }
     println!(

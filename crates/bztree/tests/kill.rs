@@ -241,7 +241,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         back += recovered.rolled_back;
         records = found;
         if round % 50 == 49 {
-            println!("after {} kills: {:?}", round + 1, planted.pool.usage().unwrap());
+            println!("after {} kills: {:?}", round + 1, planted.pool.usage().expect("a slot"));
         }
         if random.below(2) == 0 {
             abandon(planted);

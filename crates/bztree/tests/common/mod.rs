@@ -128,7 +128,7 @@ pub fn check<D: Domain>(planted: &Planted<D>) {
             }
             ControlFlow::Continue(())
         })
-        .unwrap();
+        .expect("a slot");
     assert_eq!(leaked, [], "allocated, but not reached");
     assert!(reached.is_empty(), "reached, but not allocated: {reached:x?}");
 }
