@@ -162,7 +162,11 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let (leaf, fence) = self.tree.find_fenced(context, probe, side);
         let is_beyond = match self.order {
             Order::Ascending => fence.high.is_none_or(|high| *high > *key),
-            Order::Descending => fence.low.is_none_or(|low| *low < *key),
+            // The leaf that holds the key may begin with it; the next one then is the one before.
+            Order::Descending => {
+                let holds = side == Side::Holding;
+                fence.low.is_none_or(|low| *low < *key || (holds && *low == *key))
+            }
         };
         // Else a damaged tree would be walked in circles.
         if probe.is_some() && !is_beyond {

@@ -12,7 +12,7 @@ use common::watchdog::within_bounds;
 use common::{check, dump, plant, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::{Arena, CutShort, Lines, Paused, written_back};
+use pando_pmem::testing::{Arena, CutShort, Lines, Paused, count_writes, written_back};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -95,12 +95,19 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         for number in 1..=5 {
             planted.tree.insert(&key(number), &key(100 + number)).expect("there is room");
         }
+        // Behind what a thread's first use of the pool writes, which a get shows.
+        let its = planted.clone();
+        let first_use = std::thread::spawn(move || count_writes(|| its.tree.get(&key(1))).1);
+        let first_use = first_use.join().expect("a get");
         let update = |writes, value: u64| {
             let its = planted.clone();
-            Paused::start(writes, move || its.tree.update(&key(1), &key(value)).is_ok())
+            Paused::start(first_use + writes, move || {
+                let _ = its.tree.get(&key(1));
+                its.tree.update(&key(1), &key(value)).is_ok()
+            })
         };
-        // It has claimed its slot, and no more.
-        let first = update(3, 7);
+        // It has pinned and claimed its slot, and no more.
+        let first = update(2, 7);
         assert!(!first.is_done(), "it pauses");
         let second = update(writes, 9);
         if second.is_done() {
