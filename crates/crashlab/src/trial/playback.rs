@@ -128,7 +128,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
                 continue;
             }
             if crashes.until.is_some_and(|until| Instant::now() >= until) {
-                break;
+                continue;
             }
             tally.cuts += 1;
             let cut = playback.recovering.unwrap_or(index as u64 + 1);
