@@ -79,7 +79,7 @@ const RULES: &[Rule] = &[
     ("pmem/src/epoch.rs", &["pool", "slot"], None),
     ("pmem/src/epoch.rs", &[], Some(Component::Epochs)),
     ("pmem/src/participant.rs", &[], Some(Component::Epochs)),
-    ("pmem/src/pool.rs", &["store_bytes"], Some(Component::Copying)),
+    ("pmem/src/pool/mod.rs", &["store_bytes"], Some(Component::Copying)),
     ("pmem/src/", &[], None),
     (
         "bztree/src/tree.rs",

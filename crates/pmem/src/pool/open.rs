@@ -1,4 +1,4 @@
-//! A pool: one mapping, its superblock, and the access to what lies in it.
+//! How a pool comes to be, is opened, trusted and closed.
 //!
 //! # Opening
 //!
@@ -34,21 +34,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::{Pool, io_error, room};
 use crate::alloc::Cache;
 #[cfg(feature = "testing")]
 use crate::arena::Arena;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::{
-    CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES,
+    CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES,
 };
 use crate::medium::{self, Guarantee, Medium};
-use crate::participant::{Local, Locals, Slots};
-use crate::prefetch;
+use crate::participant::Slots;
 use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
-use crate::word::{Word, Words};
-use crate::write_back::LINE_BYTES;
 
 /// First byte of the range of locks, far behind any data: one byte a process.
 const LOCK_OFF: u64 = 1 << 62;
@@ -56,6 +54,9 @@ const LOCK_OFF: u64 = 1 << 62;
 const LOCK_BYTES: u64 = 64;
 /// What a file's length on its file system is counted in, on every file system.
 const BLOCK_BYTES: u64 = 512;
+
+/// Tells the pools that one process opens from each other, for the caches of its threads.
+static NEXT_UID: AtomicU64 = AtomicU64::new(1);
 
 /// How a pool is created.
 #[derive(Clone, Copy, Debug)]
@@ -81,43 +82,6 @@ pub struct OpenPool {
     /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is not
     /// trusted afterwards either.
     pub salvage: bool,
-}
-
-/// A memory-mapped pool under the persistence domain `D`.
-#[derive(Debug)]
-pub struct Pool<D: Domain> {
-    mapping: Mapping,
-    file: Option<LockedFile>,
-    path: PathBuf,
-    geometry: Geometry,
-    medium: Medium,
-    pool_id: u128,
-    incarnation: u32,
-    was_clean: bool,
-    /// What the state says of writes.
-    survives_power: bool,
-    /// Open for salvage, so never to be marked as closed in order.
-    salvaged: bool,
-    /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
-    left: AtomicBool,
-    uid: u64,
-    /// The same as in `slots`, at hand.
-    locals: Locals,
-    pub(crate) slots: Arc<Slots<D>>,
-    pub(crate) cache: Cache,
-    /// Whether someone has said that it recovers what lies in the pool.
-    recovery_begun: AtomicBool,
-    /// Does what threads have left to be done before the epoch is raised.
-    pub(crate) left_work: OnceLock<fn(&Self, u64)>,
-    domain: PhantomData<D>,
-}
-
-/// Tells the pools that one process opens from each other, for the caches of its threads.
-static NEXT_UID: AtomicU64 = AtomicU64::new(1);
-
-fn io_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    let path = path.to_path_buf();
-    move |source| Error::Io { path, action, source }
 }
 
 fn checked_sizes(options: &CreateOptions) -> Result<(Geometry, u64)> {
@@ -174,9 +138,9 @@ impl<D: Domain> Pool<D> {
                 size_bytes,
                 boot_id,
             };
-            extend(path, &file, &geometry, geometry.chunks_off, size_bytes)?;
+            room::extend(path, &file, &geometry, geometry.chunks_off, size_bytes)?;
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
-                .map_err(|source| not_allocated(path, 0, size_bytes, source))?;
+                .map_err(|source| room::not_allocated(path, 0, size_bytes, source))?;
             let written = file.write_all_at(&block.encode(), 0);
             written.map_err(io_error(path, "write the superblock"))?;
             let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
@@ -257,11 +221,11 @@ impl<D: Domain> Pool<D> {
         // A copy may have holes where there were zeros. Room is made for all that is written to, so that
         // no store finds the file system full.
         let (chunks_off, size_bytes) = (geometry.chunks_off, block.size_bytes);
-        let allocated_bytes = table_end(&geometry, size_bytes) + (size_bytes - chunks_off);
+        let allocated_bytes = room::table_end(&geometry, size_bytes) + (size_bytes - chunks_off);
         if metadata.blocks() * BLOCK_BYTES < allocated_bytes {
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
-                .map_err(|source| not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
-            extend(path, &file, &geometry, chunks_off, size_bytes)?;
+                .map_err(|source| room::not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
+            room::extend(path, &file, &geometry, chunks_off, size_bytes)?;
         }
         let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
             .map_err(io_error(path, "map the file"))?;
@@ -411,240 +375,12 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// Makes the file's length durable where its content is: a power cut must not leave a
-    /// superblock that is ahead of its file.
-    fn sync_length(&self) -> Result<()> {
-        match (&self.file, self.medium) {
-            (Some(file), Medium::Dax { .. }) => {
-                file.sync_data().map_err(io_error(&self.path, "sync the file"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes all that was written durable, wherever it still is.
-    fn sync_data(&self) -> Result<()> {
-        match &self.file {
-            Some(file) if self.medium.outlives_machine() => {
-                file.sync_data().map_err(io_error(&self.path, "sync the file"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The threads of earlier incarnations are dead, and hold back no epoch any more.
     fn start_epochs(&self) {
         for slot in 0..self.participants_high() {
             self.slot_epoch(slot).store(0, Ordering::Release);
         }
         self.word(EPOCH_OFF).store(1, Ordering::Release);
-    }
-
-    /// The word at `off`, which must be a multiple of 8 within the pool.
-    #[inline(always)]
-    pub fn word(&self, off: u64) -> Word<'_, D> {
-        let address = self.address(off, 8);
-        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
-        // SAFETY: the address is in the mapping and aligned; words are only accessed atomically,
-        // and the mapping lives as long as the pool.
-        Word::new(unsafe { AtomicU64::from_ptr(address.cast()) })
-    }
-
-    /// The `count` words from `off`, which must be a multiple of 8, all within the pool.
-    #[inline(always)]
-    pub fn words(&self, off: u64, count: u64) -> Words<'_, D> {
-        let address = self.address(off, count * 8);
-        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
-        // SAFETY: in the mapping and aligned; words are only accessed atomically, and the mapping
-        // lives as long as the pool.
-        Words::new(unsafe { std::slice::from_raw_parts(address.cast(), count as usize) })
-    }
-
-    #[inline(always)]
-    fn address(&self, off: u64, bytes: u64) -> *mut u8 {
-        assert!(
-            off <= self.mapping.bytes() && bytes <= self.mapping.bytes() - off,
-            "offset {off:#x} lies outside the pool"
-        );
-        // SAFETY: just checked to lie in the mapping.
-        unsafe { self.mapping.base().add(off as usize) }
-    }
-
-    /// `bytes` bytes at `off`.
-    ///
-    /// # Safety
-    /// The range lies in memory that was allocated from this pool, nobody writes into it while
-    /// the slice lives, and it is not freed meanwhile (the caller holds a [`Guard`](crate::Guard)
-    /// since it found the block reachable).
-    #[inline(always)]
-    pub unsafe fn bytes(&self, off: u64, bytes: u64) -> &[u8] {
-        let address = self.address(off, bytes);
-        D::observe_load(address as usize, bytes as usize);
-        // SAFETY: in the mapping; the caller vouches for the rest.
-        unsafe { std::slice::from_raw_parts(address, bytes as usize) }
-    }
-
-    /// `bytes` bytes at `off`, to be written.
-    ///
-    /// # Safety
-    /// The range lies in memory that the caller alone can see.
-    #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
-    pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {
-        let address = self.address(off, bytes);
-        if !D::admit_exclusive_store(address as usize, bytes as usize) {
-            return None;
-        }
-        // SAFETY: in the mapping; the caller vouches that nobody else sees it.
-        Some(unsafe { std::slice::from_raw_parts_mut(address, bytes as usize) })
-    }
-
-    /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words are
-    /// of different moments, and each is whole. The range must lie in the pool, as it does in a block
-    /// that was found reachable while a [`Guard`](crate::Guard) was held.
-    pub fn load_bytes(&self, off: u64, bytes: u64) -> Vec<u8> {
-        let (skipped, first) = (off % 8, off / 8 * 8);
-        let count = (skipped + bytes).div_ceil(8);
-        let words = self.words(first, count);
-        let mut found = Vec::with_capacity((bytes + 16) as usize);
-        for index in 0..count {
-            // Relaxed: who published the place did so by a release that the caller has acquired.
-            found.extend_from_slice(&words.load(index, Ordering::Relaxed).to_le_bytes());
-        }
-        found.truncate((skipped + bytes) as usize);
-        found.drain(..skipped as usize);
-        found
-    }
-
-    /// Copies `source` to `off`, a multiple of 8, by words; the last word is padded with zeros.
-    ///
-    /// For a place in a shared block that the caller has claimed and nobody reads yet. Word by
-    /// word, so that even a reader that comes too early is no data race.
-    #[inline]
-    pub fn store_bytes(&self, off: u64, source: &[u8]) {
-        let (words, rest) = source.as_chunks::<8>();
-        let mut at = off;
-        for word in words {
-            // Relaxed: whoever publishes the place does so by a later release.
-            self.word(at).store(u64::from_le_bytes(*word), Ordering::Relaxed);
-            at += 8;
-        }
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            self.word(at).store(u64::from_le_bytes(last), Ordering::Relaxed);
-        }
-    }
-
-    /// Starts the write-back of every line of the range.
-    #[inline]
-    #[track_caller]
-    pub fn flush(&self, off: u64, bytes: u64) {
-        if !D::WRITE_BACK || bytes == 0 {
-            return;
-        }
-        let mut at = off / LINE_BYTES * LINE_BYTES;
-        while at < off + bytes {
-            let address = self.address(at, 1);
-            // SAFETY: `address` checked that it is mapped.
-            unsafe { D::write_back(address) };
-            at += LINE_BYTES;
-        }
-    }
-
-    /// Asks for the line at `off` ahead of its use; any offset will do.
-    #[inline(always)]
-    pub fn prefetch(&self, off: u64) {
-        prefetch::for_read(self.mapping.base().wrapping_add(off as usize));
-    }
-
-    /// Makes sure that the file reaches to `to_bytes`.
-    ///
-    /// Several threads may do it at once: allocating twice is harmless, and the size only rises.
-    pub(crate) fn grow(&self, to_bytes: u64) -> Result<()> {
-        let size = self.word(superblock::SIZE_OFF);
-        loop {
-            let found = size.load(Ordering::Acquire);
-            let from_bytes = superblock::size_of_word(found);
-            if from_bytes >= to_bytes {
-                return Ok(());
-            }
-            // A sixteenth at a time: few calls, and little room that stays unused.
-            let step = (from_bytes - self.geometry.chunks_off) / 16;
-            let generous = (to_bytes + step.clamp(CHUNK_BYTES, 256 << 20))
-                .min(self.geometry.chunk_off(self.geometry.max_chunks))
-                / CHUNK_BYTES
-                * CHUNK_BYTES;
-            let mut target = generous.max(to_bytes);
-            if let Some(file) = &self.file
-                && let Err(error) = extend(&self.path, file, &self.geometry, from_bytes, target)
-            {
-                if target == to_bytes {
-                    return Err(error);
-                }
-                target = to_bytes;
-                extend(&self.path, file, &self.geometry, from_bytes, target)?;
-            }
-            self.sync_length()?;
-            // Durable before a chunk out there is activated: see `flush_extent`.
-            let _ = size.compare_exchange(found, superblock::size_word(target));
-        }
-    }
-
-    /// What the holder of `slot` keeps in process memory; only the holder may ask.
-    #[inline(always)]
-    pub(crate) fn local(&self, slot: usize) -> &Local {
-        self.locals[slot].get_or_init(Box::default)
-    }
-
-    pub(crate) fn uid(&self) -> u64 {
-        self.uid
-    }
-
-    /// Where things lie.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    /// The file, or a description of anonymous memory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What the pool lies on.
-    pub fn medium(&self) -> Medium {
-        self.medium
-    }
-
-    /// What a returned write survives.
-    pub fn guarantee(&self) -> Guarantee {
-        self.medium.guarantee(D::KIND)
-    }
-
-    /// Tells this pool from every other; zero on anonymous memory.
-    pub fn pool_id(&self) -> u128 {
-        self.pool_id
-    }
-
-    /// Raised by one whenever the pool is opened: tells what was begun before a crash.
-    pub fn incarnation(&self) -> u32 {
-        self.incarnation
-    }
-
-    /// Whether the pool was new, or had been closed in order, when it was opened.
-    pub fn was_clean(&self) -> bool {
-        self.was_clean
-    }
-
-    /// Bytes from the base to the end of the file.
-    pub fn size_bytes(&self) -> u64 {
-        superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
-    }
-
-    /// To be asked once by who recovers, in this incarnation, what an earlier one has left in
-    /// descriptors: false if another has asked already, and may be using them.
-    pub fn begin_recovery(&self) -> bool {
-        !self.recovery_begun.swap(true, Ordering::AcqRel)
     }
 
     /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise
@@ -694,30 +430,6 @@ impl<D: Domain> Drop for Pool<D> {
             let _ = self.mark_closed();
         }
     }
-}
-
-fn not_allocated(path: &Path, from_bytes: u64, to_bytes: u64, source: std::io::Error) -> Error {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    match source.kind() {
-        StorageFull | QuotaExceeded => Error::FileSystemFull { from_bytes, to_bytes, source },
-        _ => io_error(path, "allocate room in the file")(source),
-    }
-}
-
-/// Where the part of the chunk table ends that a pool of `size_bytes` has, in whole pages.
-fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
-    let chunks = (size_bytes - geometry.chunks_off) / CHUNK_BYTES;
-    geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
-}
-
-/// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.
-fn extend(path: &Path, file: &File, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
-    let table_end = |bytes| table_end(geometry, bytes);
-    // The page that holds the end of the last step's part is there already.
-    let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
-    sys::allocate(file, table_from, table_end(to).max(table_from))
-        .and_then(|()| sys::allocate(file, from, to))
-        .map_err(|source| not_allocated(path, from, to, source))
 }
 
 fn read_up_to(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {

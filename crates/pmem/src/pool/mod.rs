@@ -1,0 +1,235 @@
+//! A pool: one mapping, and the access to what lies in it.
+//!
+//! How it comes to be, is opened, trusted and closed is in [`open`]; the room that its file has, in
+//! [`room`].
+
+mod open;
+mod room;
+
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+pub use self::open::{CreateOptions, OpenPool};
+use crate::alloc::Cache;
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::layout::Geometry;
+use crate::medium::{Guarantee, Medium};
+use crate::participant::{Local, Locals, Slots};
+use crate::prefetch;
+use crate::superblock;
+use crate::sys::{LockedFile, Mapping};
+use crate::word::{Word, Words};
+use crate::write_back::LINE_BYTES;
+
+/// A memory-mapped pool under the persistence domain `D`.
+#[derive(Debug)]
+pub struct Pool<D: Domain> {
+    mapping: Mapping,
+    file: Option<LockedFile>,
+    path: PathBuf,
+    geometry: Geometry,
+    medium: Medium,
+    pool_id: u128,
+    incarnation: u32,
+    was_clean: bool,
+    /// What the state says of writes.
+    survives_power: bool,
+    /// Open for salvage, so never to be marked as closed in order.
+    salvaged: bool,
+    /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
+    left: AtomicBool,
+    uid: u64,
+    /// The same as in `slots`, at hand.
+    locals: Locals,
+    pub(crate) slots: Arc<Slots<D>>,
+    pub(crate) cache: Cache,
+    /// Whether someone has said that it recovers what lies in the pool.
+    recovery_begun: AtomicBool,
+    /// Does what threads have left to be done before the epoch is raised.
+    pub(crate) left_work: OnceLock<fn(&Self, u64)>,
+    domain: PhantomData<D>,
+}
+
+impl<D: Domain> Pool<D> {
+    /// The word at `off`, which must be a multiple of 8 within the pool.
+    #[inline(always)]
+    pub fn word(&self, off: u64) -> Word<'_, D> {
+        let address = self.address(off, 8);
+        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
+        // SAFETY: the address is in the mapping and aligned; words are only accessed atomically,
+        // and the mapping lives as long as the pool.
+        Word::new(unsafe { AtomicU64::from_ptr(address.cast()) })
+    }
+
+    /// The `count` words from `off`, which must be a multiple of 8, all within the pool.
+    #[inline(always)]
+    pub fn words(&self, off: u64, count: u64) -> Words<'_, D> {
+        let address = self.address(off, count * 8);
+        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
+        // SAFETY: in the mapping and aligned; words are only accessed atomically, and the mapping
+        // lives as long as the pool.
+        Words::new(unsafe { std::slice::from_raw_parts(address.cast(), count as usize) })
+    }
+
+    #[inline(always)]
+    fn address(&self, off: u64, bytes: u64) -> *mut u8 {
+        assert!(
+            off <= self.mapping.bytes() && bytes <= self.mapping.bytes() - off,
+            "offset {off:#x} lies outside the pool"
+        );
+        // SAFETY: just checked to lie in the mapping.
+        unsafe { self.mapping.base().add(off as usize) }
+    }
+
+    /// `bytes` bytes at `off`.
+    ///
+    /// # Safety
+    /// The range lies in memory that was allocated from this pool, nobody writes into it while
+    /// the slice lives, and it is not freed meanwhile (the caller holds a [`Guard`](crate::Guard)
+    /// since it found the block reachable).
+    #[inline(always)]
+    pub unsafe fn bytes(&self, off: u64, bytes: u64) -> &[u8] {
+        let address = self.address(off, bytes);
+        D::observe_load(address as usize, bytes as usize);
+        // SAFETY: in the mapping; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts(address, bytes as usize) }
+    }
+
+    /// `bytes` bytes at `off`, to be written.
+    ///
+    /// # Safety
+    /// The range lies in memory that the caller alone can see.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
+    pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {
+        let address = self.address(off, bytes);
+        if !D::admit_exclusive_store(address as usize, bytes as usize) {
+            return None;
+        }
+        // SAFETY: in the mapping; the caller vouches that nobody else sees it.
+        Some(unsafe { std::slice::from_raw_parts_mut(address, bytes as usize) })
+    }
+
+    /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words are
+    /// of different moments, and each is whole. The range must lie in the pool, as it does in a block
+    /// that was found reachable while a [`Guard`](crate::Guard) was held.
+    pub fn load_bytes(&self, off: u64, bytes: u64) -> Vec<u8> {
+        let (skipped, first) = (off % 8, off / 8 * 8);
+        let count = (skipped + bytes).div_ceil(8);
+        let words = self.words(first, count);
+        let mut found = Vec::with_capacity((bytes + 16) as usize);
+        for index in 0..count {
+            // Relaxed: who published the place did so by a release that the caller has acquired.
+            found.extend_from_slice(&words.load(index, Ordering::Relaxed).to_le_bytes());
+        }
+        found.truncate((skipped + bytes) as usize);
+        found.drain(..skipped as usize);
+        found
+    }
+
+    /// Copies `source` to `off`, a multiple of 8, by words; the last word is padded with zeros.
+    ///
+    /// For a place in a shared block that the caller has claimed and nobody reads yet. Word by
+    /// word, so that even a reader that comes too early is no data race.
+    #[inline]
+    pub fn store_bytes(&self, off: u64, source: &[u8]) {
+        let (words, rest) = source.as_chunks::<8>();
+        let mut at = off;
+        for word in words {
+            // Relaxed: whoever publishes the place does so by a later release.
+            self.word(at).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            at += 8;
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.word(at).store(u64::from_le_bytes(last), Ordering::Relaxed);
+        }
+    }
+
+    /// Starts the write-back of every line of the range.
+    #[inline]
+    #[track_caller]
+    pub fn flush(&self, off: u64, bytes: u64) {
+        if !D::WRITE_BACK || bytes == 0 {
+            return;
+        }
+        let mut at = off / LINE_BYTES * LINE_BYTES;
+        while at < off + bytes {
+            let address = self.address(at, 1);
+            // SAFETY: `address` checked that it is mapped.
+            unsafe { D::write_back(address) };
+            at += LINE_BYTES;
+        }
+    }
+
+    /// Asks for the line at `off` ahead of its use; any offset will do.
+    #[inline(always)]
+    pub fn prefetch(&self, off: u64) {
+        prefetch::for_read(self.mapping.base().wrapping_add(off as usize));
+    }
+
+    /// What the holder of `slot` keeps in process memory; only the holder may ask.
+    #[inline(always)]
+    pub(crate) fn local(&self, slot: usize) -> &Local {
+        self.locals[slot].get_or_init(Box::default)
+    }
+
+    pub(crate) fn uid(&self) -> u64 {
+        self.uid
+    }
+
+    /// Where things lie.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The file, or a description of anonymous memory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the pool lies on.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// What a returned write survives.
+    pub fn guarantee(&self) -> Guarantee {
+        self.medium.guarantee(D::KIND)
+    }
+
+    /// Tells this pool from every other; zero on anonymous memory.
+    pub fn pool_id(&self) -> u128 {
+        self.pool_id
+    }
+
+    /// Raised by one whenever the pool is opened: tells what was begun before a crash.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// Whether the pool was new, or had been closed in order, when it was opened.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Bytes from the base to the end of the file.
+    pub fn size_bytes(&self) -> u64 {
+        superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
+    }
+
+    /// To be asked once by who recovers, in this incarnation, what an earlier one has left in
+    /// descriptors: false if another has asked already, and may be using them.
+    pub fn begin_recovery(&self) -> bool {
+        !self.recovery_begun.swap(true, Ordering::AcqRel)
+    }
+}
+
+fn io_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Io { path, action, source }
+}
