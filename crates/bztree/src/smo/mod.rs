@@ -1,0 +1,255 @@
+//! Structure modifications: consolidation, split, merge, growth and collapse of the root (paper
+//! 4.3, 5).
+//!
+//! # Protocol
+//!
+//! A *leaf* is closed first (`claim.rs`); then its records are final, and whoever comes by may copy
+//! them. What replaces it is built from the copy and put in place by one PMwCAS, which takes the
+//! word that closed the leaf from *closed* to *replaced*; the first wins, the others look again.
+//! A crash between closing and installing leaves a closed leaf, or not even that; the next writer
+//! to come by replaces it. If there is no room to replace it, it is opened again, so that a full
+//! pool still takes deletes and what fits its leaves.
+//!
+//! An *inner node* changes in two ways: a child is replaced in place, which raises the version in
+//! its status; or the node is replaced, which freezes it. Both take its status as a word of the
+//! PMwCAS. So a copy of an inner node is exact if the status is, at installation, what it was
+//! before the copy was made. (The paper's status of an inner node has no version; there a child
+//! replaced between copy and installation would be lost.) An inner node is never found frozen
+//! and still in place: nobody has to help.
+//!
+//! | modification | words of the PMwCAS | blocks that hang on it |
+//! | --- | --- | --- |
+//! | consolidate leaf N under P | closing word of N, child of P: N to N', status of P: next version | N or N' |
+//! | split leaf N under P, P under G | closing word of N, status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
+//! | merge leaves L, N under P | the same, and that of L | P or P', L, N, M |
+//! | split inner P under G, G under H | status of P, of G: frozen, child of H: G to G', status of H: next | G or G', P, P', Q |
+//! | merge inner P, Q under G | status of P, Q, G: frozen, child of H: G to G', status of H: next | G or G', P, Q, M |
+//! | any of these at the root | the entry word instead of child and status | the same |
+//!
+//! Blocks hang on the operation by its entries' policies, so neither a failure nor a crash leaks
+//! one. When the root is left with one child, that child becomes the root in the same PMwCAS.
+//!
+//! A thread that finds its leaf in need does the modification first (paper 5.1), one step, and
+//! starts again from the root; a parent that is too large is split before its child.
+//!
+//! What begins a modification, and a leaf's replacement by one leaf, are here; splits in [`split`];
+//! merges, and the root's collapse, in [`merge`].
+
+mod merge;
+mod split;
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use self::merge::Partner;
+use crate::build::{self, Extent, Room, Wanted};
+use crate::candidate::LiveRecord;
+use crate::claim::Closing;
+use crate::install::{Outcome, Progress};
+use crate::layout::HEADER_BYTES;
+use crate::leaf::Leaf;
+use crate::node::{Context, Probe};
+use crate::tree::{BzTree, Path, storage};
+
+impl<D: Domain> BzTree<D> {
+    /// Makes room for the `wanted` records in the leaf of `probe`, if there is none. One step; the
+    /// caller starts again.
+    #[cold]
+    pub(crate) fn restructure(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        wanted: Wanted,
+    ) -> Result<(), Error> {
+        let path = self.find_path(context, probe);
+        let leaf = Leaf::new(path.leaf);
+        let look = leaf.look(context, probe, None);
+        if look.closing.is_none() {
+            if leaf.has_room(&look, wanted.record_bytes) {
+                return Ok(());
+            }
+            // Whether there is room for a copy is asked before the leaf is closed: what a full pool
+            // refuses, again and again, should leave no trace in it.
+            let live = leaf.estimate(context).live_bytes;
+            let least = HEADER_BYTES + self.room(wanted).least_bytes();
+            let copies = if self.is_to_split(live) { 2 } else { 1 };
+            // What was updated counts twice in the estimate.
+            let bytes = (least + live / copies).min(path.leaf.header.node_bytes).max(least);
+            let blocks = (0..copies).map(|_| context.guard.reserve(bytes).map_err(storage));
+            drop(blocks.collect::<Result<Vec<_>, Error>>()?);
+        }
+        self.rebuild(context, &path, wanted).map(|_| ())
+    }
+
+    /// Replaces the leaf of `probe`, if it is closed, or opens it. That there is no room to replace
+    /// it is none of the business of an operation that came by.
+    ///
+    /// It closes nothing. If it closed the leaf anew that another has opened meanwhile, or a
+    /// neighbour for a merge, two operations could keep each other out for ever.
+    #[cold]
+    pub(crate) fn settle_closed(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        wanted: Wanted,
+    ) {
+        let path = self.find_path(context, probe);
+        let leaf = Leaf::new(path.leaf);
+        let Some(closing) = leaf.look(context, probe, None).closing else { return };
+        // Who wants room for a record does not merge.
+        let wanted = Wanted { records: wanted.records.max(1), ..wanted };
+        if self.replace(context, &path, (&leaf, closing), wanted).is_err() {
+            closing.reopen(context);
+        }
+    }
+
+    /// Closes the leaf at the end of `path` and replaces it by one, by two, or together with a
+    /// neighbour by one, as its content wants. Opens it if there is no room for that.
+    pub(super) fn rebuild(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        wanted: Wanted,
+    ) -> Outcome {
+        let leaf = Leaf::new(path.leaf);
+        let closing = leaf.close(context);
+        self.replace(context, path, (&leaf, closing), wanted)
+            .inspect_err(|_| closing.reopen(context))
+    }
+
+    fn replace(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        leaf: (&Leaf, Closing),
+        wanted: Wanted,
+    ) -> Outcome {
+        let options = self.options();
+        let records = leaf.0.live_records(context);
+        let live = Extent::of(&records).bytes();
+        // A record that needs more than the usual room gets it, but is no reason to tear the
+        // others apart: when it is there, the split finds its place.
+        if self.is_to_split(live) && records.len() >= 2 {
+            return self.split_leaf(context, path, leaf.1, &records, wanted);
+        }
+        if (live == 0 || live < u64::from(options.merge_bytes))
+            && wanted.records == 0
+            && let Some(Partner { index, .. }) = self.partner(context, path, live)
+            && self.merge_leaves(context, path, leaf.1, &records, index)? == Progress::Changed
+        {
+            return Ok(Progress::Changed);
+        }
+        self.consolidate(context, path, leaf.1, &records, wanted)
+    }
+
+    /// Whether a leaf with so many bytes of live records is split.
+    fn is_to_split(&self, live: u64) -> bool {
+        let options = self.options();
+        HEADER_BYTES + live + u64::from(options.free_bytes) > u64::from(options.leaf_bytes)
+    }
+
+    pub(super) fn room(&self, wanted: Wanted) -> Room {
+        Room { free_bytes: u64::from(self.options().free_bytes), wanted }
+    }
+
+    fn consolidate(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        closing: Closing,
+        records: &[LiveRecord],
+        wanted: Wanted,
+    ) -> Outcome {
+        let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
+            return Ok(Progress::Nothing);
+        };
+        let copy = build::leaf(context, records, self.room(wanted)).map_err(storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            closing.seal(&mut operation)?;
+            let entry = self.hang(&mut operation, anchor, path.leaf.link)?;
+            Self::give(&mut operation, entry, copy);
+            Ok(())
+        })();
+        Self::run(operation, prepared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_index::RangeIndex;
+    use pando_pmem::testing::refusal::{Resource, refuse};
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::kind::BzTrees;
+    use crate::meta::Meta;
+    use crate::options::Options;
+
+    fn tree() -> BzTree<Volatile> {
+        let options = Options {
+            leaf_bytes: 512,
+            inner_bytes: 256,
+            free_bytes: 128,
+            merge_bytes: 128,
+            ..Options::default()
+        };
+        let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
+        let pool = Pool::anonymous(&create).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = options.settings().expect("options in range");
+        pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("the map")
+    }
+
+    /// Else two operations in a full pool could close each other's leaf, or the leaf that the other
+    /// has just opened, for ever.
+    #[test]
+    fn who_meets_a_closed_leaf_closes_nothing() {
+        let tree = tree();
+        let key = |number: u64| number.to_be_bytes();
+        let mut count = 0;
+        while tree.audit().expect("audits").stat.leaves < 2 {
+            tree.insert(&key(count), &[1; 8]).expect("room");
+            count += 1;
+        }
+        let guard = tree.pin().expect("a slot");
+        let context = tree.context(&guard);
+        let (first, last) = (key(0), key(count - 1));
+        let (small, other) = (Probe::new(&first), Probe::new(&last));
+        // One record is left of the first leaf, which is not merged for want of room.
+        let fence = |number: u64| tree.find_leaf(context, Probe::new(&key(number))).node.off;
+        let of_small = (1..count).filter(|&number| fence(number) == fence(0));
+        refuse(Resource::Block, 0, u64::MAX, || {
+            for number in of_small {
+                assert!(tree.remove(&key(number)).expect("removes are not refused"));
+            }
+        });
+        let (leaf, neighbour) = (tree.find_leaf(context, small), tree.find_leaf(context, other));
+        assert_ne!(leaf.node.off, neighbour.node.off);
+        let path = tree.find_path(context, small);
+        let live = leaf.estimate(context).live_bytes;
+        assert!(tree.partner(context, &path, live).is_some(), "it could be merged");
+        let slots = |leaf: &Leaf| -> Vec<Meta> {
+            (0..leaf.slots()).map(|slot| leaf.slot(context, slot)).collect()
+        };
+        let before = slots(&neighbour);
+        assert_eq!(before.last(), Some(&Meta::EMPTY), "the neighbour takes more");
+        leaf.close(context);
+        let closed = slots(&leaf);
+        refuse(Resource::Block, 0, u64::MAX, || {
+            tree.settle_closed(context, small, Wanted::NONE);
+        });
+        assert!(leaf.look(context, small, None).closing.is_none(), "it is open again");
+        assert_eq!(slots(&neighbour), before, "its neighbour was closed, too");
+        let changed = slots(&leaf).iter().zip(&closed).filter(|(now, then)| now != then).count();
+        assert!(changed <= 1, "{changed} slots were used up");
+        // With room it is replaced.
+        leaf.close(context);
+        tree.settle_closed(context, small, Wanted::NONE);
+        assert_ne!(tree.find_leaf(context, small).node.off, leaf.node.off);
+        assert_eq!(tree.get(&first).expect("a get"), Some(vec![1; 8]));
+    }
+}

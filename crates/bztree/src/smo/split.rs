@@ -1,0 +1,166 @@
+//! Splits: of a leaf, of an inner node, of the root.
+
+use pando_pmem::Domain;
+use pando_pmwcas::{Descriptor, Policy};
+
+use crate::build::{self, Extent, InnerContent, NewNode, Wanted};
+use crate::candidate::LiveRecord;
+use crate::claim::Closing;
+use crate::install::{Anchor, Gone, Outcome, Parent, Progress, Unprepared};
+use crate::layout::Link;
+use crate::node::Context;
+use crate::slices::alike_bytes;
+use crate::tree::{BzTree, Path, storage};
+
+/// The halves of a split and the separator between them.
+type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
+
+impl<D: Domain> BzTree<D> {
+    pub(super) fn split_leaf(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        closing: Closing,
+        records: &[LiveRecord],
+        wanted: Wanted,
+    ) -> Outcome {
+        let (left, right) = records.split_at(middle_of(records));
+        let (Some(last), Some(first)) = (left.last(), right.first()) else {
+            return Ok(Progress::Nothing);
+        };
+        let separator = separator_between(last.key(context), first.key(context));
+        let parent = match self.parent(context, path, path.height, path.leaf.link) {
+            Ok(parent) => parent,
+            Err(Gone) => return Ok(Progress::Nothing),
+        };
+        if let Some(parent) = &parent
+            && self.is_full(&parent.content, separator)
+        {
+            return self.split_inner(context, path, path.height - 1);
+        }
+        let room = self.room(wanted);
+        let left = build::leaf(context, left, room).map_err(storage)?;
+        let right_block = build::leaf(context, right, room).map_err(storage)?;
+        self.install_split(
+            context,
+            path,
+            path.height,
+            path.leaf.link,
+            parent,
+            (left, separator, right_block),
+            |operation| closing.seal(operation),
+        )
+    }
+
+    /// Splits the inner node at `level` of `path`, or first its parent if that is full.
+    fn split_inner(&self, context: Context<'_, '_, D>, path: &Path, level: usize) -> Outcome {
+        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
+        let subject = Self::read_parent(context, step);
+        if subject.status.is_frozen() || subject.content.children.len() < 2 {
+            return Ok(Progress::Nothing);
+        }
+        let parent = match self.parent(context, path, level, step.inner.node.link) {
+            Ok(parent) => parent,
+            Err(Gone) => return Ok(Progress::Nothing),
+        };
+        let (left, between, right) = subject.content.split();
+        if let Some(parent) = &parent
+            && self.is_full(&parent.content, between)
+        {
+            return self.split_inner(context, path, level - 1);
+        }
+        let left = left.build(context).map_err(storage)?;
+        let right = right.build(context).map_err(storage)?;
+        self.install_split(
+            context,
+            path,
+            level,
+            step.inner.node.link,
+            parent,
+            (left, between, right),
+            |operation| {
+                let status_off = step.inner.node.status_off();
+                operation.add_word(status_off, subject.status.0, subject.status.frozen().0)
+            },
+        )
+    }
+
+    /// Whether an inner node must be split before it takes another separator.
+    fn is_full(&self, content: &InnerContent<'_>, separator: &[u8]) -> bool {
+        content.children.len() >= 4
+            && content.bytes() + separator.len() as u64 + 16 > u64::from(self.options().inner_bytes)
+    }
+
+    /// Replaces the node `old` at `level` by two, under a new parent.
+    #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
+    fn install_split<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        path: &Path,
+        level: usize,
+        old: Link,
+        parent: Option<Parent<'op>>,
+        halves: Halves<'op, 'pool, D>,
+        seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+    ) -> Outcome {
+        let (left, between, right) = halves;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let prepared = (|| {
+            seal(&mut operation)?;
+            let Some(mut parent) = parent else {
+                // The root splits: a new root above the halves. The old root is freed as the old
+                // value of the entry word.
+                let content = InnerContent {
+                    children: vec![left.link, right.link],
+                    separators: vec![between],
+                };
+                let root = content.build(context)?;
+                let entry = self.hang(&mut operation, Anchor::Root, old)?;
+                Self::give(&mut operation, entry, root);
+                for half in [left, right] {
+                    let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
+                    Self::give(&mut operation, owned, half);
+                }
+                return Ok(());
+            };
+            parent.content.split_child(parent.child, left.link, between, right.link);
+            let block = parent.content.build(context)?;
+            let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.link) else {
+                return Err(Unprepared::Gone);
+            };
+            let status_off = parent.inner.node.status_off();
+            operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
+            let entry = self.hang(&mut operation, anchor, parent.inner.node.link)?;
+            Self::give(&mut operation, entry, block);
+            let owned = operation.own_block(old.0, Policy::FreeOne)?;
+            Self::give(&mut operation, owned, left);
+            let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
+            Self::give(&mut operation, owned, right);
+            Ok(())
+        })();
+        Self::run(operation, prepared)
+    }
+}
+
+/// The shortest key above `last` and not above `first`. Keys of eight bytes stay as they are, so that
+/// they are searched as numbers.
+fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
+    let shortest = first.get(..=alike_bytes(last, first)).unwrap_or(first);
+    if first.len() == 8 { first } else { shortest }
+}
+
+/// Where to split, so that both halves have about the same bytes and at least one record.
+fn middle_of(records: &[LiveRecord]) -> usize {
+    let extent = Extent::of(records);
+    let each = extent.metadata_bytes / records.len().max(1) as u64;
+    let half = extent.bytes() / 2;
+    let mut bytes = 0;
+    for (index, record) in records.iter().enumerate() {
+        bytes += record.meta.padded_bytes() + each;
+        if bytes >= half {
+            // The record that crosses the middle goes to the smaller side.
+            return (index + 1).clamp(1, records.len() - 1);
+        }
+    }
+    records.len() / 2
+}
