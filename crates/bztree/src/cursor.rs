@@ -16,7 +16,7 @@ use crate::candidate::Candidate;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Context, Probe, Side, compare_keys};
-use crate::tree::{BzTree, Damaged, storage};
+use crate::tree::{BzTree, Damaged};
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 12;
@@ -170,7 +170,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         };
         // Else a damaged tree would be walked in circles.
         if probe.is_some() && !is_beyond {
-            return Err(storage(Damaged { off: leaf.node.off }));
+            return Err(Error::storage(Damaged { off: leaf.node.off }));
         }
         let stop = self.copy_leaf(context, &leaf, probe);
         self.batch = self.batch.saturating_mul(2);

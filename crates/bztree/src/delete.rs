@@ -34,7 +34,7 @@ use crate::claim::abort;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Context, Probe};
-use crate::tree::{BzTree, storage};
+use crate::tree::BzTree;
 use crate::write::{Attempt, Claim, Intent, more_rooms};
 
 /// What a delete asks of the leaf that is to replace the one in which it found no slot.
@@ -143,7 +143,7 @@ impl<D: Domain> BzTree<D> {
         }
         let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
         leaf.secure_every_slot(context);
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             let gate = leaf.gate(context);
             let (off, bit) = leaf.dead_bit(old.index);
@@ -153,7 +153,7 @@ impl<D: Domain> BzTree<D> {
             Self::release_value(context, &leaf, Some(old), Intent::Delete, &mut operation)?;
             Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)
         })();
-        let done = prepared.map_err(storage)? && operation.execute();
+        let done = prepared.map_err(Error::storage)? && operation.execute();
         Ok(if done { Attempt::Done(Upserted::Updated) } else { Attempt::Again })
     }
 }

@@ -12,7 +12,7 @@ use pando_pmwcas::maps::MapError;
 
 use crate::leaf::Leaf;
 use crate::node::Probe;
-use crate::tree::{BzTree, storage};
+use crate::tree::BzTree;
 
 impl<D: Domain> BzTree<D> {
     /// Removes all records, and then the map `entry`, which is this tree's, from the catalog. No
@@ -37,7 +37,7 @@ impl<D: Domain> BzTree<D> {
             let seal = closing.words();
             match self.pmwcas().drop_map(&guard, entry, root.link.0, Some(seal)) {
                 Err(MapError::Busy) => {}
-                result => return result.map_err(storage),
+                result => return result.map_err(Error::storage),
             }
         }
     }

@@ -12,7 +12,7 @@ use pando_pmwcas::{Descriptor, Policy};
 use crate::build::{InnerContent, NewNode};
 use crate::layout::{InnerStatus, Link};
 use crate::node::{Context, Inner};
-use crate::tree::{BzTree, Path, Step, storage};
+use crate::tree::{BzTree, Path, Step};
 
 /// Where a node hangs: the word that names it, and the status that must not have changed.
 #[derive(Clone, Copy)]
@@ -143,7 +143,7 @@ impl<D: Domain> BzTree<D> {
                 Ok(if changed { Progress::Changed } else { Progress::Nothing })
             }
             Err(Unprepared::Gone) => Ok(Progress::Nothing),
-            Err(Unprepared::Failed(error)) => Err(storage(error)),
+            Err(Unprepared::Failed(error)) => Err(Error::storage(error)),
         }
     }
 }

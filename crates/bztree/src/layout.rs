@@ -41,6 +41,8 @@
 //! Links are what children and the entry word hold. The hint tells a descent which lines of a leaf
 //! to ask for before it has seen the leaf's header; it is never more than a hint.
 
+use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
+
 /// Bytes before the metadata or slots of a leaf and the children of an inner node.
 pub(crate) const HEADER_BYTES: u64 = 24;
 /// The status of an inner node, the gate of a leaf.
@@ -166,17 +168,17 @@ impl Hint {
 
 impl Link {
     pub fn new(off: u64, hint: Hint) -> Self {
-        Self(off | u64::from(hint.encode()) << 48)
+        Self(off | u64::from(hint.encode()) << HINT_SHIFT)
     }
 
     #[inline(always)]
     pub fn off(self) -> u64 {
-        self.0 & ((1 << 48) - 1)
+        self.0 & ((1 << HINT_SHIFT) - 1)
     }
 
     #[inline(always)]
     pub fn hint_bits(self) -> u16 {
-        (self.0 >> 48) as u16 & 0xFFF
+        (self.0 >> HINT_SHIFT) as u16 & MAX_HINT
     }
 
     #[inline(always)]

@@ -82,10 +82,6 @@ pub(crate) struct Damaged {
     pub off: u64,
 }
 
-pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Storage(Box::new(error))
-}
-
 impl<D: Domain> BzTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
@@ -120,7 +116,7 @@ impl<D: Domain> BzTree<D> {
 
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(storage)
+        self.pmwcas.pool().pin().map_err(Error::storage)
     }
 
     #[inline(always)]

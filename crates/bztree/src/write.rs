@@ -66,7 +66,7 @@ use crate::leaf::{Leaf, Look, Settled};
 use crate::meta::{Meta, padded};
 use crate::node::{Context, Probe, value_of_block};
 use crate::options::ValueMode;
-use crate::tree::{BzTree, storage};
+use crate::tree::BzTree;
 
 /// Slots that one settling aborts: a descriptor's words, less its own slot and the words of two
 /// values' blocks.
@@ -246,7 +246,7 @@ impl<D: Domain> BzTree<D> {
             };
             if pointer {
                 // Before the claim: what a full pool refuses is to leave no slot behind.
-                let block = Some(build::value(context, value).map_err(storage)?);
+                let block = Some(build::value(context, value).map_err(Error::storage)?);
                 if !leaf.claim(context, claim.slot, claim.reserved) {
                     continue;
                 }
@@ -360,7 +360,7 @@ impl<D: Domain> BzTree<D> {
                 .pmwcas
                 .allocate(context.guard)
                 .inspect_err(|_| abort(context, off, claim.reserved))
-                .map_err(storage)?;
+                .map_err(Error::storage)?;
             let prepared = (|| {
                 operation.add_word(off, claim.reserved.0, settled.0)?;
                 for (off, meta) in conflicts.iter() {
@@ -388,7 +388,7 @@ impl<D: Domain> BzTree<D> {
                 Err(error) => {
                     operation.discard();
                     abort(context, off, claim.reserved);
-                    return Err(storage(error));
+                    return Err(Error::storage(error));
                 }
             }
             if operation.execute() {
@@ -503,8 +503,8 @@ impl<D: Domain> BzTree<D> {
         {
             return Err(Error::ValueMismatch);
         }
-        let block = build::value(context, value).map_err(storage)?;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let block = build::value(context, value).map_err(Error::storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             if !Self::require_unchanged(context, leaf, look, old.index, &mut operation)? {
                 return Ok(false);
@@ -513,7 +513,7 @@ impl<D: Domain> BzTree<D> {
             operation.activate(entry, block);
             Ok::<_, pando_pmwcas::Error>(true)
         })();
-        let done = prepared.map_err(storage)? && operation.execute();
+        let done = prepared.map_err(Error::storage)? && operation.execute();
         Ok(done.then_some(Attempt::Done(Upserted::Updated)))
     }
 }

@@ -36,3 +36,10 @@ pub enum Error {
     #[error(transparent)]
     Storage(Box<dyn std::error::Error + Send + Sync>),
 }
+
+impl Error {
+    /// What the pool beneath refused with, as an error of the index.
+    pub fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Storage(Box::new(error))
+    }
+}

@@ -380,7 +380,7 @@ mod tests {
 
     /// What an index hands on.
     fn handed_on(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-        pando_index::Error::Storage(Box::new(error)).into()
+        pando_index::Error::storage(error).into()
     }
 
     fn full() -> pando_pmem::Error {

@@ -164,9 +164,20 @@ pub(crate) fn status_word<D: Domain>(pool: &Pool<D>, index: u64) -> Word<'_, D> 
     pool.word(descriptor_off(index))
 }
 
+/// A word of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Field {
+    /// Where the target is.
+    Address = 0,
+    /// What the target must hold.
+    Old = 1,
+    /// What it will hold.
+    New = 2,
+}
+
 #[inline(always)]
-fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: u64) -> Word<'_, D> {
-    pool.word(descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field * 8)
+fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: Field) -> Word<'_, D> {
+    pool.word(descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field as u64 * 8)
 }
 
 /// Reads a descriptor; `None` if what stands there cannot have been written.
@@ -185,9 +196,9 @@ pub(crate) fn content<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Content> 
     for entry in 0..count {
         let field = |field| entry_word(pool, index, entry, field).load(Ordering::Acquire);
         entries.list[entry] = WordEntry {
-            off: field(0),
-            old: field(1),
-            new: field(2),
+            off: field(Field::Address),
+            old: field(Field::Old),
+            new: field(Field::New),
             policy: Policy::decode((info >> (16 + 3 * entry)) & 7)?,
         };
     }
@@ -201,7 +212,7 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     #[inline(always)]
-    pub(crate) fn entry_word(&self, index: u64, entry: usize, field: u64) -> Word<'_, D> {
+    pub(crate) fn entry_word(&self, index: u64, entry: usize, field: Field) -> Word<'_, D> {
         entry_word(self.pool(), index, entry, field)
     }
 
@@ -214,9 +225,9 @@ impl<D: Domain> Pmwcas<D> {
     fn write_entry(&self, descriptor: u64, index: usize, entry: &WordEntry) {
         // Release, so that a helper of a former life that sees one of these also sees that the
         // status has moved on.
-        self.entry_word(descriptor, index, 0).store(entry.off, Ordering::Release);
-        self.entry_word(descriptor, index, 1).store(entry.old, Ordering::Release);
-        self.entry_word(descriptor, index, 2).store(entry.new, Ordering::Release);
+        self.entry_word(descriptor, index, Field::Address).store(entry.off, Ordering::Release);
+        self.entry_word(descriptor, index, Field::Old).store(entry.old, Ordering::Release);
+        self.entry_word(descriptor, index, Field::New).store(entry.new, Ordering::Release);
     }
 
     /// Writes the descriptor and puts it into `state`; durable after the next fence.

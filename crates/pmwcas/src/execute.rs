@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard};
 
-use crate::descriptor::{DESCRIPTOR_COUNT, Entries, MAX_WORDS, WordEntry, targets};
+use crate::descriptor::{DESCRIPTOR_COUNT, Entries, Field, MAX_WORDS, WordEntry, targets};
 use crate::direct::Direct;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
@@ -188,7 +188,7 @@ impl<D: Domain> Pmwcas<D> {
     pub(crate) fn value_under(&self, found: u64) -> Option<u64> {
         let (life, _, entry) = self.referred(found)?;
         let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
-        let (old, new) = (field(1), field(2));
+        let (old, new) = (field(Field::Old), field(Field::New));
         // Asked after the entry was read, so that this is of that life. Undecided now, it was when
         // the reference was seen; landed now, it was decided then or has been since.
         match self.status_of(life)?.state {
@@ -220,7 +220,7 @@ impl<D: Domain> Pmwcas<D> {
     /// again; until then a recovery knows it from there.
     fn complete_word(&self, off: u64, found: u64, life: Life, entry: usize) {
         let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
-        let (named, old, new) = (field(0), field(1), field(2));
+        let (named, old, new) = (field(Field::Address), field(Field::Old), field(Field::New));
         // After the entry was read, so that it is of that life.
         let Some(status) = self.status_of(life).filter(|_| named == off) else { return };
         let value = match status.state {

@@ -174,4 +174,4 @@ pub use execute::Algorithm;
 pub use finalize::{Finalization, Finalize, FinalizedWord, MAX_CALLBACKS, Policy};
 pub use pmwcas::Pmwcas;
 pub use recovery::Recovered;
-pub use word::{CONTROL_BITS, MAX_HINT, MAX_VALUE};
+pub use word::{CONTROL_BITS, HINT_SHIFT, MAX_HINT, MAX_VALUE};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Guard};
 
 use crate::descriptor::{
-    DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, MAX_WORDS, WordEntry, targets,
+    DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, Field, MAX_WORDS, WordEntry, targets,
 };
 use crate::pmwcas::Pmwcas;
 use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
@@ -163,9 +163,9 @@ impl<D: Domain> Pmwcas<D> {
         // The status first: who read the record's old life sees that it is over. Release, and
         // acquire at the reader, as in `publish`.
         status.store(next.encode(), Ordering::Release);
-        self.entry_word(index, 0, 0).store(target.off, Ordering::Release);
-        self.entry_word(index, 0, 1).store(target.old, Ordering::Release);
-        self.entry_word(index, 0, 2).store(reference, Ordering::Release);
+        self.entry_word(index, 0, Field::Address).store(target.off, Ordering::Release);
+        self.entry_word(index, 0, Field::Old).store(target.old, Ordering::Release);
+        self.entry_word(index, 0, Field::New).store(reference, Ordering::Release);
         status.flush();
         D::fence();
         Life { index, sequence: next.sequence }.conditional(0)
@@ -175,7 +175,7 @@ impl<D: Domain> Pmwcas<D> {
     /// bytes, which recovery must not mistake for this install.
     fn close_record(&self, guard: &Guard<'_, D>) {
         let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
-        let off = self.entry_word(index, 0, 0);
+        let off = self.entry_word(index, 0, Field::Address);
         off.store(0, Ordering::Release);
         off.flush();
         D::fence();
@@ -189,8 +189,8 @@ impl<D: Domain> Pmwcas<D> {
         if record.index >= DESCRIPTOR_COUNT || entry >= MAX_WORDS {
             return;
         }
-        let old = self.entry_word(record.index, entry, 1).load(Ordering::Acquire);
-        let named = self.entry_word(record.index, entry, 2).load(Ordering::Acquire);
+        let old = self.entry_word(record.index, entry, Field::Old).load(Ordering::Acquire);
+        let named = self.entry_word(record.index, entry, Field::New).load(Ordering::Acquire);
         // After the loads: if the record still is in that life, they are of that life. If not,
         // its installer has seen the word without this conditional reference.
         let Some(status) = self.status_of(record) else { return };

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, layout};
 
-use crate::descriptor::{Content, DESCRIPTORS_PER_PARTITION, WordEntry, targets};
+use crate::descriptor::{Content, DESCRIPTORS_PER_PARTITION, Field, WordEntry, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{DIRTY, Life, State, Status};
 
@@ -82,7 +82,7 @@ impl<D: Domain> Pmwcas<D> {
         let life = Life { index, sequence: status.sequence };
         if status.state == State::Helping {
             let field = |field| self.entry_word(index, 0, field).load(Ordering::Acquire);
-            self.restore_word(field(0), life.conditional(0), field(1));
+            self.restore_word(field(Field::Address), life.conditional(0), field(Field::Old));
             return;
         }
         if !status.state.is_executing() {

@@ -28,16 +28,12 @@ struct ArrayTooLong {
     found_bytes: u64,
 }
 
-pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Storage(Box::new(error))
-}
-
 /// What a write makes of the value that it finds: another value, or none.
 type Change<'new> = Option<&'new [u8]>;
 
 impl<D: Domain> SortedArray<D> {
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(storage)
+        self.pmwcas.pool().pin().map_err(Error::storage)
     }
 
     /// The array at this moment.
@@ -58,7 +54,7 @@ impl<D: Domain> SortedArray<D> {
         loop {
             if is_full {
                 // What earlier writes have replaced may be all that is in the way.
-                self.pmwcas.pool().reclaim().map_err(storage)?;
+                self.pmwcas.pool().reclaim().map_err(Error::storage)?;
             }
             let guard = self.pin()?;
             let (old, array) = self.array(&guard);
@@ -86,13 +82,14 @@ impl<D: Domain> SortedArray<D> {
     fn replace(&self, guard: &Guard<'_, D>, old: u64, content: &[u8]) -> Result<bool, Error> {
         let bytes = content.len() as u64;
         if bytes > MAX_ARRAY_BYTES {
-            return Err(storage(ArrayTooLong { found_bytes: bytes }));
+            return Err(Error::storage(ArrayTooLong { found_bytes: bytes }));
         }
-        let mut block = guard.reserve(bytes).map_err(storage)?;
+        let mut block = guard.reserve(bytes).map_err(Error::storage)?;
         block.write(0, content);
         block.flush(0, bytes);
-        let mut operation = self.pmwcas.allocate(guard).map_err(storage)?;
-        let root = operation.reserve_entry(self.root_off, old, Policy::FreeOne).map_err(storage)?;
+        let mut operation = self.pmwcas.allocate(guard).map_err(Error::storage)?;
+        let root =
+            operation.reserve_entry(self.root_off, old, Policy::FreeOne).map_err(Error::storage)?;
         operation.activate(root, block);
         Ok(operation.execute())
     }

@@ -9,7 +9,7 @@ use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, IndexKind, MapError, ProblemClass, Setting, Settings, Stat};
 
 use crate::array::{self, Array, HEADER_BYTES};
-use crate::index::{SortedArray, storage};
+use crate::index::SortedArray;
 
 /// Sorted arrays.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ impl IndexKind for SortedArrays {
             let array = index.pmwcas.read(&guard, index.root_off);
             match index.pmwcas.drop_map(&guard, entry, array, None) {
                 Err(MapError::Busy) => {}
-                result => return result.map_err(storage),
+                result => return result.map_err(Error::storage),
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
 use crate::node::{Context, Inner, Probe};
-use crate::tree::{BzTree, Path, Step, storage};
+use crate::tree::{BzTree, Path, Step};
 
 /// A neighbour to be merged with: its index in the parent, and what both would take as one.
 pub(super) struct Partner {
@@ -129,7 +129,7 @@ impl<D: Domain> BzTree<D> {
         }
         let merged = build::leaf(context, &all, self.room(Wanted::NONE))
             .inspect_err(|_| other.reopen(context))
-            .map_err(storage)?;
+            .map_err(Error::storage)?;
         let left = parent.child.min(partner);
         parent.content.merge_children(left, merged.link);
         self.install_merge(
@@ -160,7 +160,7 @@ impl<D: Domain> BzTree<D> {
         old: [Link; 2],
         seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             seal(&mut operation)?;
             let parent_off = parent.inner.node.link;
@@ -244,7 +244,7 @@ impl<D: Domain> BzTree<D> {
             } else {
                 subject.content.join(between, other.content)
             };
-            let merged = joined.build(context).map_err(storage)?;
+            let merged = joined.build(context).map_err(Error::storage)?;
             parent.content.merge_children(left, merged.link);
             let old = [link, inner.node.link];
             return self.install_merge(context, path, level, parent, merged, old, |operation| {
@@ -260,7 +260,7 @@ impl<D: Domain> BzTree<D> {
     /// Makes the root's only child the root.
     fn collapse_root(&self, context: Context<'_, '_, D>, root: &Parent<'_>) -> Outcome {
         let link = root.inner.node.link;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             let status_off = root.inner.node.status_off();
             operation.add_word(status_off, root.status.0, root.status.frozen().0)?;

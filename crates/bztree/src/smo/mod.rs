@@ -49,7 +49,7 @@ use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
 use crate::node::{Context, Probe};
-use crate::tree::{BzTree, Path, storage};
+use crate::tree::{BzTree, Path};
 
 impl<D: Domain> BzTree<D> {
     /// Makes room for the `wanted` records in the leaf of `probe`, if there is none. One step; the
@@ -75,7 +75,7 @@ impl<D: Domain> BzTree<D> {
             let copies = if self.is_to_split(live) { 2 } else { 1 };
             // What was updated counts twice in the estimate.
             let bytes = (least + live / copies).min(path.leaf.header.node_bytes).max(least);
-            let blocks = (0..copies).map(|_| context.guard.reserve(bytes).map_err(storage));
+            let blocks = (0..copies).map(|_| context.guard.reserve(bytes).map_err(Error::storage));
             drop(blocks.collect::<Result<Vec<_>, Error>>()?);
         }
         self.rebuild(context, &path, wanted).map(|_| ())
@@ -163,8 +163,8 @@ impl<D: Domain> BzTree<D> {
         let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Nothing);
         };
-        let copy = build::leaf(context, records, self.room(wanted)).map_err(storage)?;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let copy = build::leaf(context, records, self.room(wanted)).map_err(Error::storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             closing.seal(&mut operation)?;
             let entry = self.hang(&mut operation, anchor, path.leaf.link)?;

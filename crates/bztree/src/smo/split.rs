@@ -1,5 +1,6 @@
 //! Splits: of a leaf, of an inner node, of the root.
 
+use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
@@ -10,7 +11,7 @@ use crate::install::{Anchor, Gone, Outcome, Parent, Progress, Unprepared};
 use crate::layout::Link;
 use crate::node::Context;
 use crate::slices::alike_bytes;
-use crate::tree::{BzTree, Path, storage};
+use crate::tree::{BzTree, Path};
 
 /// The halves of a split and the separator between them.
 type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
@@ -39,8 +40,8 @@ impl<D: Domain> BzTree<D> {
             return self.split_inner(context, path, path.height - 1);
         }
         let room = self.room(wanted);
-        let left = build::leaf(context, left, room).map_err(storage)?;
-        let right_block = build::leaf(context, right, room).map_err(storage)?;
+        let left = build::leaf(context, left, room).map_err(Error::storage)?;
+        let right_block = build::leaf(context, right, room).map_err(Error::storage)?;
         self.install_split(
             context,
             path,
@@ -69,8 +70,8 @@ impl<D: Domain> BzTree<D> {
         {
             return self.split_inner(context, path, level - 1);
         }
-        let left = left.build(context).map_err(storage)?;
-        let right = right.build(context).map_err(storage)?;
+        let left = left.build(context).map_err(Error::storage)?;
+        let right = right.build(context).map_err(Error::storage)?;
         self.install_split(
             context,
             path,
@@ -104,7 +105,7 @@ impl<D: Domain> BzTree<D> {
         seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         let (left, between, right) = halves;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             seal(&mut operation)?;
             let Some(mut parent) = parent else {
