@@ -9,7 +9,7 @@
 //! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
 //! * `tree.rs`: the descent. `cursor.rs`: scans. `many.rs`: gets of many keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing. `write.rs`: inserts and updates;
-//!   `delete.rs`: deletes. `smo.rs`: consolidation, split, merge; `install.rs`: how that is put in
+//!   `delete.rs`: deletes. `smo/`: consolidation, split, merge; `install.rs`: how that is put in
 //!   place. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end
 //!   of a tree. `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
 //!
