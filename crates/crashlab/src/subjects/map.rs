@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pando_index::conformance::history::{self, Answer, Operation, State};
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
-use pando_pmem::testing::refusal::may_refuse;
+use pando_pmem::testing::refusal::{Resource, may_refuse, refuse};
 use pando_pmem::testing::{Arena, Random};
 use pando_pmem::{Domain, Pool, Volatile};
 use pando_pmwcas::Pmwcas;
@@ -423,6 +423,29 @@ fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
+/// One thread writes a key, once or twice, and one or two others do nothing but read it.
+fn reads<I: Indexed>() -> Setup<Map<I>> {
+    Setup {
+        prepare: growth()[..24].to_vec(),
+        cram: Vec::new(),
+        programs: Box::new(|random| {
+            let number = random.below(64) as usize;
+            let write = |stamp, random: &mut Random| match random.below(4) {
+                0 => Op::Key(number, Operation::Insert(stamp)),
+                1 => Op::Key(number, Operation::Update(stamp)),
+                2 => Op::Key(number, Operation::Upsert(stamp)),
+                _ => Op::Key(number, Operation::Remove),
+            };
+            let count = 1 + random.below(2);
+            let mut programs = vec![(0..count).map(|step| write(1_000 + step, random)).collect()];
+            for _ in 0..1 + random.below(2) {
+                programs.push(vec![Op::Key(number, Operation::Read); 1 + random.below(2) as usize]);
+            }
+            programs
+        }),
+    }
+}
+
 /// One thread does `first`, others random things near it.
 fn around<I: Indexed>(
     prepare: Vec<Op>,
@@ -449,29 +472,61 @@ fn around<I: Indexed>(
     }
 }
 
-/// Nodes without room around one place, in a pool without any; there two or three threads mostly
-/// remove keys.
-fn without_room<I: Indexed>() -> Setup<Map<I>> {
-    const CENTER: usize = 104;
-    let upsert = |number| Op::Key(number, Operation::Upsert(0));
-    // In the middle as many as leave a leaf of a BzTree one slot.
-    let cram = [(CENTER - 6, 12), (CENTER, 4), (CENTER + 10, 12)];
+/// The place around which nodes have no room, in a pool without any.
+const CENTER: usize = 104;
+
+/// Nodes without room around one place, in a pool without any; there two or three threads work,
+/// and `one` makes their operations, given the number of a key there that all threads share.
+fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map<I>> {
+    // All that it takes to the left and to the right, and in the middle all but one.
+    let cram = [(CENTER - 6, 0), (CENTER + 10, 0), (CENTER, 1)];
     Setup {
         prepare: growth(),
-        cram: cram.into_iter().flat_map(|(number, times)| vec![upsert(number); times]).collect(),
+        cram: crammed::<I>(&cram),
         programs: Box::new(move |random| {
+            let shared = there(random);
             let program = |task: u64, random: &mut Random| {
-                let one = |step, random: &mut Random| match random.below(4) {
-                    0 => near(CENTER, 1_000 * task + step, random),
-                    _ => {
-                        let number = CENTER - 6 + 2 * random.below(8) as usize;
-                        Op::Key(number, Operation::Remove)
-                    }
-                };
-                (0..1 + random.below(4)).map(|step| one(step, random)).collect()
+                let count = 1 + random.below(4);
+                (0..count).map(|step| one(shared, 1_000 * task + step, random)).collect()
             };
             (1..=2 + random.below(2)).map(|task| program(task, random)).collect()
         }),
+    }
+}
+
+/// Upserts of each key in its turn, as many as a pool without any room takes, less so many.
+fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
+    let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
+    let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
+    let open = <Map<I> as Subject>::open(pool).expect("an index");
+    growth().iter().for_each(|op| drop(open.perform(op)));
+    let fill = |&(number, less): &(usize, usize)| {
+        let upsert = Operation::Upsert(0);
+        let times = (0..).take_while(|_| open.on_key(&key(number), upsert).is_ok()).count();
+        vec![Op::Key(number, upsert); times.saturating_sub(less)]
+    };
+    refuse(Resource::Block, 0, u64::MAX, || wanted.iter().flat_map(fill).collect()).0
+}
+
+/// The number of a key that is there, in a node without room.
+fn there(random: &mut Random) -> usize {
+    CENTER - 6 + 2 * random.below(8) as usize
+}
+
+/// Mostly removes, of any keys.
+fn mostly_removes(_: usize, stamp: u64, random: &mut Random) -> Op {
+    match random.below(4) {
+        0 => near(CENTER, stamp, random),
+        _ => Op::Key(there(random), Operation::Remove),
+    }
+}
+
+/// Mostly operations on the one key, so that it is removed while another writes it.
+fn mostly_on_one(number: usize, stamp: u64, random: &mut Random) -> Op {
+    match random.below(6) {
+        0 => Op::Key(there(random), Operation::Remove),
+        1 | 2 => Op::Key(number, Operation::Remove),
+        _ => upon(number, stamp, random),
     }
 }
 
@@ -518,7 +573,9 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         on_keys("compare-exchange", |expected, new| Operation::CompareExchange { expected, new }),
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
         Scenario::new("same-key", 1, on_same_key),
-        Scenario::new("full-pool", 1, without_room).short_of_blocks(4),
+        Scenario::new("reads", 1, reads),
+        Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
+        Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
     ];
     scenarios.extend(I::CHANGES.iter().map(|&change| over(change)));
     scenarios
