@@ -28,7 +28,7 @@ pub struct Bug {
     pub what: &'static str,
     /// The file that it is planted into, from the root of the project.
     pub file: &'static str,
-    /// The subject that looks for it, and perhaps its scenario; all, if none is named.
+    /// The subject that looks for it, perhaps its scenario, and its domain; all, if none is named.
     pub trial: Option<&'static str>,
     /// The text as it is.
     pub sound: &'static str,
@@ -170,8 +170,11 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<Stri
     for (number, bug) in wanted {
         bar.set_message(bug.name);
         let trial = bug.trial.into_iter().flat_map(|trial| trial.split('/'));
-        let selection: Vec<&str> =
-            ["--index", "--scenario"].into_iter().zip(trial).flat_map(<[&str; 2]>::from).collect();
+        let selection: Vec<&str> = ["--index", "--scenario", "--domain"]
+            .into_iter()
+            .zip(trial)
+            .flat_map(<[&str; 2]>::from)
+            .collect();
         let mut seen = None;
         for verb in ["schedule", "explore"] {
             let mut command = Command::new(&program);
