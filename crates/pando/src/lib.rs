@@ -60,7 +60,7 @@ pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
     AllocatorStat, CheckReport, KindInfo, MapFigures, MapInfo, MapStat, ParticipantStat, PoolStat,
-    Problem, ProblemClass, RecoveryStat, SettingInfo, kinds,
+    Problem, ProblemClass, Promise, RecoveryStat, SettingInfo, kinds,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use typed::{TypedMap, TypedScan};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::engine::{self, Engine};
 use crate::map::MapShared;
-use crate::report::{CheckReport, MapInfo, PoolStat};
+use crate::report::{CheckReport, MapInfo, PoolStat, Promise};
 use crate::{Error, Map, MapOptions, PoolOptions};
 
 /// A file, or anonymous memory, that holds named maps.
@@ -343,6 +343,18 @@ impl Pool {
         }
     }
 
+    /// What the pool lies on and what an operation that has returned survives there. It costs nothing
+    /// that grows with the pool.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert!(pool.promise().guarantee.starts_with("what has returned survives nothing"));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn promise(&self) -> Promise {
+        self.shared.engine.promise()
+    }
+
     /// The pool's figures. The cost is linear in the number of leaves of its maps. A map that cannot
     /// be read, since it is of a kind that this version does not know, is listed without figures.
     ///
@@ -361,6 +373,40 @@ impl Pool {
     /// ```
     pub fn stat(&self) -> Result<PoolStat, Error> {
         self.shared.engine.stat()
+    }
+
+    /// Bytes in blocks that are given out: what [`stat`](Self::stat) tells as
+    /// [`used_bytes`](crate::AllocatorStat::used_bytes), nearly, and cheap enough to be asked many times
+    /// a second. Records that were removed go out of it when the index gives their blocks back: at once
+    /// for values in blocks of their own, with their leaf's next copy for others.
+    ///
+    /// A call looks at up to 32 MiB of the pool that no call has looked at yet (512 places, which takes
+    /// a fraction of a millisecond if they are in memory), and takes what is left to be as full. When calls
+    /// have looked at all of the pool's size, the figure is off by a few blocks at most, those that
+    /// others were just taking or giving back as a call looked, and a call costs some loads whatever the
+    /// size.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let trees = pool.map("trees")?;
+    /// let before = pool.used_bytes();
+    /// trees.insert(b"aspen", &[0; 20_000])?;
+    /// assert!(pool.used_bytes() >= before + 20_000);
+    /// assert_eq!(pool.used_bytes(), pool.stat()?.allocator.used_bytes);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.engine.used_bytes()
+    }
+
+    /// The pool's present size in bytes. It costs a load.
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.engine.size_and_max_bytes().0
+    }
+
+    /// The size up to which the pool may grow, in bytes, as it was created. It costs a load.
+    pub fn max_bytes(&self) -> u64 {
+        self.shared.engine.size_and_max_bytes().1
     }
 
     /// Walks all maps and compares what they reach with what the allocator gave out. To be

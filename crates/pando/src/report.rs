@@ -98,6 +98,19 @@ pub struct PoolStat {
     pub maps: Vec<MapStat>,
 }
 
+/// What a pool lies on, and what that means for what has returned.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Promise {
+    /// The persistence domain that the pool runs in, by the name of a
+    /// [`DomainChoice`](crate::DomainChoice).
+    pub domain: &'static str,
+    /// What the pool lies on, as found.
+    pub medium: String,
+    /// What an operation that has returned survives, in words, on this medium.
+    pub guarantee: String,
+}
+
 /// What opening a pool took.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]

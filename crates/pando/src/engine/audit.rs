@@ -12,8 +12,17 @@ use pando_pmwcas::maps::{self, Audit, Settings, Stat};
 use crate::Error;
 use crate::report::{
     AllocatorStat, CheckReport, MapFigures, MapStat, ParticipantStat, PoolStat, Problem,
-    ProblemClass, RecoveryStat,
+    ProblemClass, Promise, RecoveryStat,
 };
+
+/// What a pool lies on and promises.
+pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
+    Promise {
+        domain: D::KIND.name(),
+        medium: pool.medium().to_string(),
+        guarantee: format!("what has returned survives {}", pool.guarantee().describe()),
+    }
+}
 
 /// The figures of a pool.
 pub(super) fn pool_stat<D: Domain>(
@@ -22,14 +31,15 @@ pub(super) fn pool_stat<D: Domain>(
     maps: Vec<MapStat>,
 ) -> pando_pmem::Result<PoolStat> {
     let usage = pool.usage()?;
+    let promise = promise(pool);
     let lag = |participant: pando_pmem::Participant| participant.pinned_for_epochs;
     let retired_bytes = usage.claimed_chunks * CHUNK_BYTES;
     let used_bytes = usage.active_bytes;
     Ok(PoolStat {
         path: (pool.medium() != pando_pmem::Medium::Anonymous).then(|| pool.path().to_owned()),
-        domain: D::KIND.name().to_owned(),
-        medium: pool.medium().to_string(),
-        guarantee: format!("what has returned survives {}", pool.guarantee().describe()),
+        domain: promise.domain.to_owned(),
+        medium: promise.medium,
+        guarantee: promise.guarantee,
         size_bytes: pool.size_bytes(),
         max_bytes: pool.geometry().max_bytes,
         incarnation: u64::from(pool.incarnation()),

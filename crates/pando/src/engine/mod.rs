@@ -13,7 +13,7 @@ use std::sync::Arc;
 use pando_index::RangeIndex;
 use pando_pmwcas::maps::Settings;
 
-use crate::report::{CheckReport, MapInfo, PoolStat};
+use crate::report::{CheckReport, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
@@ -36,8 +36,17 @@ pub(crate) trait Engine: Send + Sync {
     /// Drops the map `name`, which is there and of which no index is open.
     fn drop_map(&self, name: &str) -> Result<(), Error>;
 
+    /// What the pool lies on and promises, without its figures.
+    fn promise(&self) -> Promise;
+
     /// The pool's figures.
     fn stat(&self) -> Result<PoolStat, Error>;
+
+    /// Bytes in blocks that are given out, nearly.
+    fn used_bytes(&self) -> u64;
+
+    /// Present size in bytes, and up to which the pool may grow.
+    fn size_and_max_bytes(&self) -> (u64, u64);
 
     /// Walks all maps against the allocator.
     fn check(&self) -> Result<CheckReport, Error>;

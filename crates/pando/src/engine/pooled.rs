@@ -16,7 +16,7 @@ use pando_pmwcas::{Pmwcas, Recovered};
 
 use super::kinds::{Kind, kind_called, kind_of};
 use super::{Engine, audit};
-use crate::report::{CheckReport, MapInfo, PoolStat, RecoveryStat};
+use crate::report::{CheckReport, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
 /// Calls the function in the domain that is known at run time only.
@@ -237,6 +237,10 @@ impl<D: Domain> Engine for Pooled<D> {
         kind_of(&header)?.drop_map(&self.pmwcas, &entry)
     }
 
+    fn promise(&self) -> Promise {
+        audit::promise(self.pmwcas.pool())
+    }
+
     fn stat(&self) -> Result<PoolStat, Error> {
         let mut maps = Vec::new();
         for entry in self.entries()? {
@@ -253,6 +257,15 @@ impl<D: Domain> Engine for Pooled<D> {
         maps.sort_by(|left, right| left.name.cmp(&right.name));
         let recovery = self.recovery.clone();
         audit::pool_stat(self.pmwcas.pool(), recovery, maps).map_err(Error::of_pool)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.pmwcas.pool().used_bytes()
+    }
+
+    fn size_and_max_bytes(&self) -> (u64, u64) {
+        let pool = self.pmwcas.pool();
+        (pool.size_bytes(), pool.geometry().max_bytes)
     }
 
     fn check(&self) -> Result<CheckReport, Error> {

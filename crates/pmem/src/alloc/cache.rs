@@ -27,6 +27,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::chunks::Chunk;
+use super::used::Used;
 use super::{CLASS_COUNT, slab};
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -65,6 +66,7 @@ pub(crate) struct Cache {
     astray: AtomicU64,
     freed: AtomicU64,
     search: AtomicU64,
+    pub(super) used: Used,
 }
 
 /// The slabs that one participant allocates from.
@@ -132,6 +134,7 @@ impl Cache {
             astray: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: AtomicU64::new(0),
+            used: Used::default(),
         })
     }
 

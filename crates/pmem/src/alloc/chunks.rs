@@ -261,10 +261,14 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn activate_span(&self, off: u64) {
         let Some((first, chunks)) = self.span_at(off) else { return };
+        let was_active = matches!(self.chunk(first), Chunk::Head { .. });
         for index in first + 1..first + chunks {
             self.set_chunk(index, Chunk::Body);
         }
         self.set_chunk(first, Chunk::Head { chunks });
+        if !was_active {
+            self.cache.used.note_activated(first, chunks * CHUNK_BYTES);
+        }
     }
 
     /// Takes an active span out of durable use; in recovery, with a log that names it, also one
@@ -289,6 +293,9 @@ impl<D: Domain> Pool<D> {
             self.set_chunk(index, claimed(0));
         }
         self.set_chunk(first, claimed(chunks));
+        if active {
+            self.cache.used.note_deactivated(first, chunks * CHUNK_BYTES);
+        }
         Ok(())
     }
 

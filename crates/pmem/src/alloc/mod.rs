@@ -27,6 +27,7 @@ mod audit;
 mod cache;
 mod chunks;
 mod slab;
+mod used;
 
 pub use audit::{Block, Usage};
 pub(crate) use cache::{Cache, SlabCache};

@@ -83,6 +83,11 @@ impl<D: Domain> Pool<D> {
         self.word(self.geometry().chunk_off(chunk) + TAKEN_AT + index * 8)
     }
 
+    /// How many blocks are active, of those that a word stands for.
+    pub(crate) fn active_count(&self, chunk: u64, index: u64) -> u32 {
+        self.active_word(chunk, index).load(Ordering::Acquire).count_ones()
+    }
+
     fn active_bits(&self, chunk: u64, index: u64) -> u32 {
         let word = self.active_word(chunk, index / 2).load(Ordering::Acquire);
         (word >> (index % 2 * 32)) as u32
@@ -280,8 +285,11 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn set_active(&self, place: &Place) {
         let word = self.active_word(place.chunk, place.block / 64);
-        word.fetch_or(place.active_mask());
+        let was = word.fetch_or(place.active_mask());
         word.flush();
+        if was & place.active_mask() == 0 {
+            self.cache.used.note_activated(place.chunk, place.bytes());
+        }
     }
 
     /// Clears the active bit; whether it was set.
@@ -301,7 +309,11 @@ impl<D: Domain> Pool<D> {
         let word = self.active_word(place.chunk, place.block / 64);
         let was = word.fetch_and(!place.active_mask());
         word.flush();
-        was & place.active_mask() != 0
+        let was_active = was & place.active_mask() != 0;
+        if was_active {
+            self.cache.used.note_deactivated(place.chunk, place.bytes());
+        }
+        was_active
     }
 
     pub(crate) fn is_active(&self, place: &Place) -> bool {
