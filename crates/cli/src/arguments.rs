@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -58,6 +59,10 @@ pub enum Command {
     Stat(StatArguments),
     /// Walk all maps and compare them with what the allocator gave out
     Check(CheckArguments),
+    /// Serve Redis clients from a store that survives kill -9
+    Serve(ServeArguments),
+    /// Show a server's figures, live: throughput, times, memory, the tree
+    Top(TopArguments),
     /// Load real text, kill the loading process midway, and verify what is left
     Tour(TourArguments),
     /// Compare indexes, interleaved, with the maps one would otherwise pick
@@ -91,6 +96,116 @@ pub struct CreateArguments {
     /// What is set of a map that is created; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct ServeArguments {
+    /// The port of the Redis protocol; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 6379)]
+    pub port: u16,
+    /// The port of the memcached protocol, whose clients are asked for no password [default: none]
+    #[arg(long, value_name = "N")]
+    pub memcached_port: Option<u16>,
+    /// How long a value may be that memcached's clients send, such as 8M, its key included; at most 1G
+    /// [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
+    pub memcached_max_item: Option<u64>,
+    /// The address to listen at; may be given several times
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: Vec<IpAddr>,
+    /// A socket in the file system for the Redis protocol
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// The port of the live page, of /metrics for Prometheus and of what `pando top` reads
+    #[arg(long, value_name = "N")]
+    pub http_port: Option<u16>,
+    /// The address at which HTTP is served, to whoever comes; may be given several times
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "http_port")]
+    pub http_bind: Vec<IpAddr>,
+    /// Where SAVE and BGSAVE write [default: the pool's name with .snapshot behind it]
+    #[arg(long, value_name = "PATH")]
+    pub snapshot: Option<PathBuf>,
+    /// Begin a new store with the keys of a snapshot
+    #[arg(long, value_name = "PATH")]
+    pub restore: Option<PathBuf>,
+    /// Which kind of index a new store is in; `pando kinds` tells about them
+    #[arg(long, value_name = "NAME", value_parser = kind())]
+    pub index: Option<String>,
+    /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
+    #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
+    pub max_bytes: Option<u64>,
+    /// Threads that serve clients; at most 120 [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = writers())]
+    pub threads: Option<u16>,
+    /// The password that clients of the Redis protocol say [default: none; then nobody from another
+    /// machine is let in]
+    #[arg(long, value_name = "PASSWORD")]
+    pub requirepass: Option<String>,
+    /// The file of the users and what each may do, in the format of Redis's aclfile
+    #[arg(long, value_name = "FILE")]
+    pub acl_file: Option<PathBuf>,
+    /// A setting, as CONFIG SET names it, such as maxclients=100; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = server_setting)]
+    pub settings: Vec<(String, String)>,
+    /// The port of the Redis protocol over TLS
+    #[arg(long, value_name = "N", requires_all = ["tls_cert", "tls_key"])]
+    pub tls_port: Option<u16>,
+    /// The server's certificate, with those that it hangs on, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    pub tls_key: Option<PathBuf>,
+    /// Who signs the certificates that clients have to show, in PEM [default: clients need none]
+    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// The least weighty of what is logged
+    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
+    pub log_level: LogLevel,
+    /// How the log is written, on standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Nothing
+    Off,
+    /// What the server cannot do
+    Error,
+    /// What may become a problem
+    Warn,
+    /// What happens to the server
+    Info,
+    /// What happens to connections
+    Debug,
+    /// Everything
+    Trace,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// What to show of which server.
+#[derive(Debug, Args)]
+pub struct TopArguments {
+    /// The server's HTTP port on this machine, as it was given to `serve`
+    #[arg(long, value_name = "N", default_value_t = 8379)]
+    pub http_port: u16,
+    /// The server's HTTP address, such as 10.0.0.2:8379
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "http_port")]
+    pub http: Option<String>,
+    /// Print one frame as plain text, and end
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// What to do at a line that cannot be loaded.
@@ -292,6 +407,11 @@ fn kind() -> PossibleValuesParser {
 
 fn setting(text: &str) -> Result<(String, String), &'static str> {
     let parts = text.split_once('=').ok_or("not NAME=VALUE; such as leaf_bytes=4096")?;
+    Ok((parts.0.to_owned(), parts.1.to_owned()))
+}
+
+fn server_setting(text: &str) -> Result<(String, String), &'static str> {
+    let parts = text.split_once('=').ok_or("not NAME=VALUE; such as maxclients=100")?;
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 

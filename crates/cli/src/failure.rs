@@ -53,6 +53,9 @@ pub enum Failure {
         /// What the operating system answered.
         source: std::io::Error,
     },
+    /// The server could not begin, or end in order.
+    #[error("{0}")]
+    Serve(#[from] pando_server::ServeError),
     /// A check found problems.
     #[error("the pool is not sound; the gravest of its problems: {0}")]
     Unsound(ProblemClass),
@@ -91,7 +94,7 @@ impl Failure {
                 | pando::Error::MapKindDiffers { .. }
                 | pando::Error::MapOptionDiffers { .. },
             ) => 2,
-            Self::Pool(_) | Self::At { .. } | Self::System { .. } => 3,
+            Self::Pool(_) | Self::At { .. } | Self::System { .. } | Self::Serve(_) => 3,
             Self::Unsound(ProblemClass::Leaked) => 4,
             Self::Unsound(ProblemClass::Count) => 5,
             Self::Unsound(ProblemClass::Separator) => 6,

@@ -55,6 +55,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),
+        Command::Serve(serve) => commands::serve::run(pool, serve),
+        Command::Top(top) => {
+            pool.refuse_for("top")?;
+            commands::top::run(top)
+        }
         Command::Tour(tour) => tour::run(pool, tour),
         #[cfg(feature = "bench")]
         Command::Bench(bench) => {

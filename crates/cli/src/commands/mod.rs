@@ -5,4 +5,6 @@ pub mod load;
 pub mod maps;
 pub mod point;
 pub mod scan;
+pub mod serve;
 pub mod stat;
+pub mod top;

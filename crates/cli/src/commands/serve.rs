@@ -1,0 +1,73 @@
+//! `serve`: the server, until it is told to stop.
+
+use std::net::SocketAddr;
+
+use pando_server::{Options, TlsOptions};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::arguments::{LogFormat, LogLevel, PoolArguments, ServeArguments};
+use crate::failure::Failure;
+
+/// Serves clients from the pool, which is created if it is not there.
+pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failure> {
+    log_to_standard_error(arguments.log_level, arguments.log_format);
+    let mut pool_options = pool.options();
+    if let Some(max_bytes) = arguments.max_bytes {
+        pool_options = pool_options.max_bytes(max_bytes);
+    }
+    let at = |port: u16| arguments.bind.iter().map(move |&address| SocketAddr::new(address, port));
+    let mut settings = arguments.settings.clone();
+    settings.extend(arguments.requirepass.clone().map(|value| ("requirepass".to_owned(), value)));
+    let options = Options {
+        pool: Some(pool.path_or_default()),
+        pool_options,
+        index: arguments.index.clone(),
+        redis: Some(arguments.port).filter(|&port| port != 0).into_iter().flat_map(at).collect(),
+        memcached: arguments.memcached_port.into_iter().flat_map(at).collect(),
+        memcached_max_item_bytes: arguments.memcached_max_item,
+        unix: arguments.unix.clone(),
+        snapshot: arguments.snapshot.clone(),
+        restore: arguments.restore.clone(),
+        http: http_at(arguments).collect(),
+        threads: arguments.threads.map_or(0, usize::from),
+        tls: tls(arguments),
+        settings,
+        acl_file: arguments.acl_file.clone(),
+    };
+    Ok(pando_server::serve(&options)?)
+}
+
+fn tls(arguments: &ServeArguments) -> Option<TlsOptions> {
+    let port = arguments.tls_port?;
+    Some(TlsOptions {
+        addresses: arguments.bind.iter().map(|&address| SocketAddr::new(address, port)).collect(),
+        certificate: arguments.tls_cert.clone()?,
+        key: arguments.tls_key.clone()?,
+        client_ca: arguments.tls_client_ca.clone(),
+    })
+}
+
+fn log_to_standard_error(level: LogLevel, format: LogFormat) {
+    let level = match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(false)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
+
+/// Where HTTP is served, if it is.
+fn http_at(arguments: &ServeArguments) -> impl Iterator<Item = SocketAddr> {
+    let at = |port| arguments.http_bind.iter().map(move |&address| SocketAddr::new(address, port));
+    arguments.http_port.into_iter().flat_map(at)
+}

@@ -1,0 +1,278 @@
+//! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of several keys
+//! are there as one, what expires still does, and the pool is sound.
+//!
+//! A few kills here; `cargo test --release -p pando-cli --test serve_kill -- --ignored` is 200.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections that write at once.
+const WRITERS: usize = 4;
+/// Keys of each kind that a writer writes in turn.
+const KEYS: u64 = 50;
+/// Requests on their way at once, for each writer.
+const PIPELINE: u64 = 20;
+
+struct Server {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Server {
+    fn start(pool: &Path, socket: &Path) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_pando"))
+            .arg("--pool")
+            .arg(pool)
+            .args(["serve", "--port", "0", "--unix"])
+            .arg(socket)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        Self { child, socket: socket.to_path_buf() }
+    }
+
+    fn connect(&self) -> Client {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match UnixStream::connect(&self.socket) {
+                Ok(stream) => {
+                    let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+                    return Client { stream, reader };
+                }
+                Err(error) => assert!(Instant::now() < deadline, "nobody listens: {error}"),
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("kills");
+        self.child.wait().expect("ends");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client {
+    stream: UnixStream,
+    reader: BufReader<UnixStream>,
+}
+
+impl Client {
+    fn send(&mut self, words: &[&str]) -> std::io::Result<()> {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        self.stream.write_all(request.as_bytes())
+    }
+
+    /// A reply: an array as its elements, each in a line.
+    fn receive(&mut self) -> std::io::Result<Vec<String>> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line)? == 0 || !line.ends_with("\r\n") {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let (kind, rest) = line.trim_end().split_at(1);
+        let number = || rest.parse::<i64>().expect("a length");
+        match kind {
+            "$" if number() < 0 => Ok(vec![]),
+            "$" => {
+                let mut bytes = vec![0; number() as usize + 2];
+                self.reader.read_exact(&mut bytes)?;
+                bytes.truncate(bytes.len() - 2);
+                Ok(vec![String::from_utf8(bytes).expect("text")])
+            }
+            "*" => {
+                let mut all = Vec::new();
+                for _ in 0..number().max(0) {
+                    all.extend(self.receive()?);
+                }
+                Ok(all)
+            }
+            "-" => panic!("the server answers {line}"),
+            _ => Ok(vec![rest.to_owned()]),
+        }
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Vec<String> {
+        self.send(words).expect("sends");
+        self.receive().expect("answers")
+    }
+}
+
+/// What one writer has sent, and what was acknowledged, over all kills.
+#[derive(Clone, Default)]
+struct Known {
+    /// Requests sent; each writes its own number.
+    sent: u64,
+    acknowledged: u64,
+}
+
+/// The words of a writer's request of that number.
+fn request(writer: usize, number: u64) -> Vec<String> {
+    let key = (number / 5) % KEYS;
+    let words: &[&str] = match number % 5 {
+        0 => &["SET", "plain:W:K", "N"],
+        1 => &["MSET", "left:W:K", "N", "right:W:K", "N"],
+        2 => &["INCR", "counter:W"],
+        3 => &["SET", "expires:W:K", "N", "EX", "100000"],
+        _ => &["HSET", "hash:W", "K", "N"],
+    };
+    let with = |word: &&str| {
+        let word = word.replace('W', &writer.to_string());
+        if word == "N" { number.to_string() } else { word.replace('K', &key.to_string()) }
+    };
+    words
+        .iter()
+        .enumerate()
+        .map(|(place, word)| if place == 0 { (*word).into() } else { with(word) })
+        .collect()
+}
+
+/// Writes until the server is gone.
+fn write(mut client: Client, writer: usize, known: &Mutex<Known>) {
+    let (mut sent, mut acknowledged) = {
+        let known = known.lock().expect("not poisoned");
+        (known.sent, known.sent)
+    };
+    loop {
+        while sent < acknowledged + PIPELINE {
+            known.lock().expect("not poisoned").sent = sent + 1;
+            let words = request(writer, sent);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if client.send(&words).is_err() {
+                return;
+            }
+            sent += 1;
+        }
+        if client.receive().is_err() {
+            return;
+        }
+        acknowledged += 1;
+        known.lock().expect("not poisoned").acknowledged = acknowledged;
+    }
+}
+
+/// The last request of a kind, for a key, below `end`; none if there is none.
+fn last_before(end: u64, kind: u64, key: u64) -> Option<u64> {
+    let round = 5 * KEYS;
+    let first = key * 5 + kind;
+    (end > first).then(|| first + (end - 1 - first) / round * round)
+}
+
+/// Whether a value that was found is of a request that may be the last one carried out.
+fn may_be(found: Option<&str>, known: &Known, kind: u64, key: u64) -> bool {
+    let least = last_before(known.acknowledged, kind, key);
+    let most = last_before(known.sent, kind, key);
+    match found {
+        None => least.is_none(),
+        Some(found) => {
+            let found: u64 = found.parse().expect("a number");
+            least.is_none_or(|least| least <= found) && most.is_some_and(|most| found <= most)
+        }
+    }
+}
+
+fn verify(client: &mut Client, writer: usize, known: &Known) {
+    for key in 0..KEYS {
+        let mut get =
+            |name: &str| client.ask(&["GET", &format!("{name}:{writer}:{key}")]).into_iter().next();
+        let (plain, left, right) = (get("plain"), get("left"), get("right"));
+        let expires = get("expires");
+        assert_eq!(left, right, "writer {writer}, key {key}: half of an MSET");
+        for (kind, found) in [(0, &plain), (1, &left), (3, &expires)] {
+            let holds = may_be(found.as_deref(), known, kind, key);
+            assert!(
+                holds,
+                "writer {writer}, key {key}, kind {kind}: {found:?} of {}..{}",
+                known.acknowledged, known.sent
+            );
+        }
+        if expires.is_some() {
+            let left = client.ask(&["TTL", &format!("expires:{writer}:{key}")]);
+            let seconds: i64 = left[0].parse().expect("a number");
+            assert!((1..=100_000).contains(&seconds), "{seconds} seconds to live");
+        }
+    }
+    let counted = client.ask(&["GET", &format!("counter:{writer}")]);
+    let counted: u64 = counted.first().map_or(0, |found| found.parse().expect("a number"));
+    let until = |end: u64| end / 5 + u64::from(end % 5 > 2);
+    let range = until(known.acknowledged)..=until(known.sent);
+    assert!(range.contains(&counted), "writer {writer}: {counted} increments of {range:?}");
+    let hash = format!("hash:{writer}");
+    let fields = client.ask(&["HGETALL", &hash]);
+    assert_eq!(client.ask(&["HLEN", &hash]), [(fields.len() / 2).to_string()]);
+    for pair in fields.as_chunks::<2>().0 {
+        let key = pair[0].parse().expect("a number");
+        assert!(may_be(Some(&pair[1]), known, 4, key), "writer {writer}, field {key}: {}", pair[1]);
+    }
+}
+
+fn kills(count: u64) {
+    let folder =
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+    let (pool, socket) = (folder.path().join("pool"), folder.path().join("socket"));
+    let known: Vec<_> = (0..WRITERS).map(|_| Mutex::new(Known::default())).collect();
+    for round in 0..count {
+        let mut server = Server::start(&pool, &socket);
+        let mut client = server.connect();
+        for (writer, known) in known.iter().enumerate() {
+            let mut known = known.lock().expect("not poisoned");
+            verify(&mut client, writer, &known);
+            // What was in doubt is settled by what was found: from here on all that was sent counts as
+            // carried out, or is overwritten. A counter starts anew.
+            client.ask(&["SET", &format!("counter:{writer}"), &{
+                let sent = known.sent;
+                (sent / 5 + u64::from(sent % 5 > 2)).to_string()
+            }]);
+            for lost in known.acknowledged..known.sent {
+                let words = request(writer, lost);
+                if words[0] != "INCR" {
+                    client.ask(&words.iter().map(String::as_str).collect::<Vec<_>>());
+                }
+            }
+            known.acknowledged = known.sent;
+        }
+        thread::scope(|scope| {
+            for (writer, known) in known.iter().enumerate() {
+                let client = server.connect();
+                scope.spawn(move || write(client, writer, known));
+            }
+            // Different moments, the same in every run.
+            thread::sleep(Duration::from_millis(20 + round * 37 % 180));
+            server.kill();
+        });
+        let check = Command::new(env!("CARGO_BIN_EXE_pando"))
+            .arg("--pool")
+            .arg(&pool)
+            .arg("check")
+            .output()
+            .expect("check runs");
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    }
+    let sent: u64 = known.iter().map(|known| known.lock().expect("not poisoned").sent).sum();
+    assert!(sent > count * 100, "only {sent} requests were sent");
+}
+
+#[test]
+fn what_a_killed_server_acknowledged_is_there() {
+    kills(5);
+}
+
+#[test]
+#[ignore = "two hundred kills take about two minutes"]
+fn what_a_server_acknowledged_is_there_after_each_of_200_kills() {
+    kills(200);
+}

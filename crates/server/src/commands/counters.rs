@@ -1,0 +1,83 @@
+//! Strings that are numbers: INCR, DECR and their kind.
+
+use super::strings::{Changing, put_changed};
+use super::{Arguments, Command, Context, Keys, flags};
+use crate::failure::{NOT_A_FLOAT, NOT_AN_INTEGER, OUT_OF_RANGE, Result, WRONG_TYPE, said};
+use crate::long_double::LongDouble;
+use crate::number;
+use crate::store::layout::Content;
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("incr", 2, incr)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Increment the integer value of a key by one"),
+    Command::new("decr", 2, decr)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Decrement the integer value of a key by one"),
+    Command::new("incrby", 3, incrby)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Increment the integer value of a key by the given amount"),
+    Command::new("decrby", 3, decrby)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Decrement the integer value of a key by the given number"),
+    Command::new("incrbyfloat", 3, incrbyfloat)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "2.6.0", "Increment the float value of a key by the given amount"),
+];
+
+fn incr(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    add(context, arguments[1], 1)
+}
+
+fn decr(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    add(context, arguments[1], -1)
+}
+
+fn incrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let increment = number::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
+    add(context, arguments[1], increment)
+}
+
+fn decrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let decrement = number::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
+    let increment = decrement.checked_neg().ok_or(said("ERR decrement would overflow"))?;
+    add(context, arguments[1], increment)
+}
+
+fn add(context: &mut Context<'_, '_>, key: &[u8], increment: i64) -> Result<()> {
+    let (value, expires_at, memcached) =
+        context.transaction.head(context.space, key, |head| {
+            let Some(head) = head else { return Ok((0, None, None)) };
+            let Content::String(bytes) = head.content else { return Err(WRONG_TYPE) };
+            let value = number::parse_i64(bytes).ok_or(NOT_AN_INTEGER)?;
+            Ok((value, head.expires_at, head.memcached))
+        })??;
+    let sum = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;
+    let mut text = Vec::new();
+    number::push_i64(&mut text, sum);
+    put_changed(context, key, &text, expires_at, memcached)?;
+    context.reply.integer(sum);
+    Ok(())
+}
+
+fn incrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let key = arguments[1];
+    let found = Changing::find(context, key)?;
+    let value = match &found {
+        Some(found) => LongDouble::parse(&found.bytes).ok_or(NOT_A_FLOAT)?,
+        None => LongDouble::zero(),
+    };
+    let increment = LongDouble::parse(arguments[2]).ok_or(NOT_A_FLOAT)?;
+    let sum = value.plus(increment);
+    let sum = sum.ok_or(said("ERR increment would produce NaN or Infinity"))?;
+    let changed = Changing { bytes: sum.format().into_bytes(), ..found.unwrap_or_default() };
+    changed.put(context, key)?;
+    context.reply.bulk(&changed.bytes);
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Snapshots: SAVE, BGSAVE, LASTSAVE.
+
+use super::{Arguments, Command, Context, Keys, flags};
+use crate::failure::{Result, SYNTAX, said, told};
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command {
+        name: "save",
+        arity: 1,
+        flags: flags::ADMIN.and(flags::NO_MULTI).and(flags::NO_SCRIPT).and(flags::NO_ASYNC_LOADING),
+        keys: Keys::None,
+        group: "server",
+        since: "1.0.0",
+        summary: "Synchronously saves the database(s) to disk.",
+        subcommands: &[],
+        run: save,
+    },
+    Command {
+        name: "bgsave",
+        arity: -1,
+        flags: flags::ADMIN.and(flags::NO_SCRIPT).and(flags::NO_ASYNC_LOADING),
+        keys: Keys::None,
+        group: "server",
+        since: "1.0.0",
+        summary: "Asynchronously saves the database(s) to disk.",
+        subcommands: &[],
+        run: save_in_background,
+    },
+    Command {
+        name: "lastsave",
+        arity: 1,
+        flags: flags::FAST.and(flags::ANYTIME),
+        keys: Keys::None,
+        group: "server",
+        since: "1.0.0",
+        summary: "Returns the Unix timestamp of the last successful save to disk.",
+        subcommands: &[],
+        run: last_save,
+    },
+];
+
+fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.server.store.save(&context.server.snapshot)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn save_in_background(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    match arguments {
+        [_] => {}
+        [_, when] if when.eq_ignore_ascii_case(b"schedule") => {}
+        _ => return Err(SYNTAX),
+    }
+    if context.server.store.snapshot_state().is_writing {
+        return Err(said("ERR Background save already in progress"));
+    }
+    let server = context.server.shared().ok_or(said("ERR the server is being shut down"))?;
+    let thread = std::thread::Builder::new()
+        .name("snapshot".to_owned())
+        .spawn(move || match server.store.save(&server.snapshot) {
+            Ok(()) => tracing::info!(path = %server.snapshot.display(), "snapshot written"),
+            Err(error) => tracing::error!(%error, "no snapshot was written"),
+        })
+        .map_err(|error| told(format!("ERR no thread for the snapshot: {error}")))?;
+    *context.server.snapshot_thread.lock() = Some(thread);
+    context.reply.simple("Background saving started");
+    Ok(())
+}
+
+fn last_save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let finished = context.server.store.snapshot_state().finished_system_ms;
+    let since = if finished == 0 { context.server.started_system_ms } else { finished };
+    context.reply.count(since / 1000);
+    Ok(())
+}

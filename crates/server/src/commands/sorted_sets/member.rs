@@ -1,0 +1,69 @@
+//! Members of a sorted set: each is an element by its hash, whose value is the score, and an element by its
+//! score, so that both ways of asking are short.
+
+use std::ops::ControlFlow;
+
+use pando::Order;
+
+use super::super::collection::{Bounds, Collection};
+use crate::failure::{Failure, Result};
+use crate::store::Transaction;
+use crate::store::layout::{Element, Section};
+
+/// The score that a value says.
+pub(super) fn decode(value: &[u8]) -> Result<f64> {
+    value.try_into().map(f64::from_le_bytes).map_err(|_| Failure::Damaged)
+}
+
+/// The score of a member.
+pub(super) fn score_of(
+    transaction: &Transaction<'_>,
+    set: &Collection<'_>,
+    member: &[u8],
+) -> Result<Option<f64>> {
+    set.get(transaction, Element::Field(member), |value| value.map(decode).transpose())?
+}
+
+/// Puts a member whose score was `former`, if it was there.
+pub(super) fn put(
+    transaction: &mut Transaction<'_>,
+    set: &mut Collection<'_>,
+    member: &[u8],
+    former: Option<f64>,
+    score: f64,
+) -> Result<()> {
+    if let Some(former) = former {
+        set.remove_uncounted(transaction, Element::Scored(former, member));
+    }
+    // As in Redis's small sorted sets, there is one zero.
+    let score = score + 0.0;
+    set.put_uncounted(transaction, Element::Scored(score, member), &[]);
+    set.put(transaction, Element::Field(member), &score.to_le_bytes())?;
+    Ok(())
+}
+
+/// Removes a member with that score.
+pub(super) fn remove(
+    transaction: &mut Transaction<'_>,
+    set: &mut Collection<'_>,
+    member: &[u8],
+    score: f64,
+) -> Result<()> {
+    set.remove_uncounted(transaction, Element::Scored(score, member));
+    set.remove(transaction, Element::Field(member))?;
+    Ok(())
+}
+
+/// Visits members in order of their scores.
+pub(super) fn visit(
+    transaction: &Transaction<'_>,
+    set: &Collection<'_>,
+    bounds: Bounds<'_>,
+    order: Order,
+    mut visit: impl FnMut(&[u8], f64) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    set.visit(transaction, Section::Scored, bounds, order, |element, _| match element {
+        Element::Scored(score, member) => visit(member, score),
+        _ => Err(Failure::Damaged),
+    })
+}

@@ -1,0 +1,118 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH. EXEC itself is carried out by `dispatch.rs`, which locks the keys
+//! of all queued commands first.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::{Arguments, Command, Context, Keys, flags};
+use crate::failure::{Result, said};
+use crate::session::Multi;
+use crate::store::Store;
+
+const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command {
+        name: "multi",
+        arity: 1,
+        flags: OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::NOT_QUEUED),
+        keys: Keys::None,
+        group: "transactions",
+        since: "1.2.0",
+        summary: "Starts a transaction.",
+        subcommands: &[],
+        run: multi,
+    },
+    Command {
+        name: "exec",
+        arity: 1,
+        flags: OWN.and(flags::SKIP_SLOWLOG).and(flags::NOT_QUEUED),
+        keys: Keys::None,
+        group: "transactions",
+        since: "1.2.0",
+        summary: "Executes all commands in a transaction.",
+        subcommands: &[],
+        run: exec_without_multi,
+    },
+    Command {
+        name: "discard",
+        arity: 1,
+        flags: OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::NOT_QUEUED),
+        keys: Keys::None,
+        group: "transactions",
+        since: "2.0.0",
+        summary: "Discards a transaction.",
+        subcommands: &[],
+        run: discard,
+    },
+    Command {
+        name: "watch",
+        arity: -2,
+        flags: OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::WRITE).and(flags::NOT_QUEUED),
+        keys: Keys::Range(1, -1, 1),
+        group: "transactions",
+        since: "2.2.0",
+        summary: "Monitors changes to keys to determine the execution of a transaction.",
+        subcommands: &[],
+        run: watch,
+    },
+    Command {
+        name: "unwatch",
+        arity: 1,
+        flags: OWN.and(flags::FAST).and(flags::ALLOW_BUSY),
+        keys: Keys::None,
+        group: "transactions",
+        since: "2.2.0",
+        summary: "Forgets about watched keys of a transaction.",
+        subcommands: &[],
+        run: unwatch,
+    },
+];
+
+fn multi(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    if context.session.multi.is_some() {
+        return Err(said("ERR MULTI calls can not be nested"));
+    }
+    context.session.multi = Some(Multi::default());
+    context.session.client.note_queued(Some((0, 0)));
+    context.reply.ok();
+    Ok(())
+}
+
+fn exec_without_multi(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    Err(said("ERR EXEC without MULTI"))
+}
+
+fn discard(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    if context.session.multi.take().is_none() {
+        return Err(said("ERR DISCARD without MULTI"));
+    }
+    context.session.client.note_queued(None);
+    context.session.watched.clear();
+    context.session.changed = None;
+    context.reply.ok();
+    Ok(())
+}
+
+fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    if context.session.multi.is_some() {
+        return Err(said("ERR WATCH inside MULTI is not allowed"));
+    }
+    let changed = context.session.changed.get_or_insert_with(|| Arc::new(AtomicBool::new(false)));
+    for key in &arguments[1..] {
+        if let Some(stripe) = context.transaction.held().stripe_mut(Store::stripe_of_key(key)) {
+            stripe.watch(context.space, key, changed);
+        }
+        context.session.watched.push((context.session.database, key.to_vec()));
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn unwatch(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.session.watched.clear();
+    context.session.changed = None;
+    context.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! From a request to its reply: finds the command, checks it, locks its keys, runs it, commits.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use crate::clients::Pause;
+use crate::commands::{self, Arguments, Command, Context, flags};
+use crate::config;
+use crate::failure::{Failure, NO_MEMORY, Result, said, told};
+use crate::resp::reply::Reply;
+use crate::server::Server;
+use crate::session::{Replies, Session};
+use crate::stats::Count;
+use crate::store::stripes::{Access, Held, StripeIndex};
+use crate::store::{MAX_NAME_BYTES, Store, Transaction};
+
+/// Longest replies of the commands of a transaction, together.
+const MAX_TRANSACTION_REPLY_BYTES: usize = 1 << 30;
+
+/// Carries out a request; the reply is in `reply` when it returns, and what it says is durable.
+pub(crate) fn execute(
+    server: &Server,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    reply: &mut Reply,
+) {
+    if arguments.is_empty() {
+        return;
+    }
+    let begin = reply.len();
+    // Of requests that come together, one begins when the one before it is done.
+    let begun_at = session.done_at.unwrap_or_else(Instant::now);
+    session.running = None;
+    let tried = try_execute(server, session, arguments, reply);
+    if let Err(failure) = &tried {
+        reply.truncate(begin);
+        reply.error(&failure.to_string());
+        server.stats.add(Count::Errors, 1);
+    }
+    if session.replies != Replies::On {
+        reply.truncate(begin);
+        session.replies = match session.replies {
+            Replies::SkipThisAndNext => Replies::SkipThis,
+            Replies::SkipThis => Replies::On,
+            other => other,
+        };
+    }
+    let done_at = Instant::now();
+    session.done_at = Some(done_at);
+    if let Some(command) = session.running {
+        let took = done_at.duration_since(begun_at);
+        server.stats.note_call(command, took, tried.is_err());
+        note_if_slow(server, session, command, arguments, took);
+    }
+}
+
+/// Whether a request waits, since a client has asked for a pause.
+#[inline]
+pub(crate) fn must_wait(server: &Server, session: &Session, arguments: &Arguments<'_>) -> bool {
+    match server.clients.paused() {
+        Pause::None => false,
+        Pause::All => true,
+        Pause::Writes => {
+            let writes =
+                |command: &Command| command.flags.has(flags::WRITE) && command.name != "watch";
+            let named = arguments.first().and_then(|name| commands::find(name));
+            named.is_some_and(|command| {
+                let queued = session.multi.iter().flat_map(|multi| &multi.commands);
+                let is_exec = command.name == "exec";
+                writes(command) || is_exec && queued.into_iter().any(|(command, _)| writes(command))
+            })
+        }
+    }
+}
+
+/// Puts a command that took long into the slow log.
+#[inline]
+fn note_if_slow(
+    server: &Server,
+    session: &Session,
+    command: &Command,
+    arguments: &Arguments<'_>,
+    took: Duration,
+) {
+    let Ok(least) = u64::try_from(server.config.number(config::SLOW_LOG_SLOWER_THAN)) else {
+        return;
+    };
+    let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    if microseconds >= least && !command.flags.has(flags::SKIP_SLOWLOG) {
+        let who = (session.client.address.peer.clone(), session.client.name());
+        let most = server.config.size(config::SLOW_LOG_MAX_LEN);
+        server.slow_log.note(arguments, microseconds, who, most);
+    }
+}
+
+/// Refuses what the client may not do.
+#[inline]
+fn admit(
+    server: &Server,
+    session: &Session,
+    command: &'static Command,
+    arguments: &Arguments<'_>,
+) -> Result<()> {
+    if !session.is_known && server.acl.asks_for_password() && !command.flags.has(flags::NO_AUTH) {
+        return Err(said("NOAUTH Authentication required."));
+    }
+    if session.user.is_unrestricted() {
+        return Ok(());
+    }
+    commands::admit(server, session, command, arguments)
+}
+
+/// Counts what a command that reads has found.
+#[inline]
+fn note_looked(server: &Server, command: &Command, transaction: &Transaction<'_>) {
+    let looked = transaction.take_looked();
+    if !command.flags.has(flags::WRITE) {
+        server.stats.add(Count::Hits, u64::from(looked.found));
+        server.stats.add(Count::Misses, u64::from(looked.missed));
+    }
+}
+
+fn try_execute(
+    server: &Server,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    reply: &mut Reply,
+) -> Result<()> {
+    let command = match find(arguments) {
+        Ok(command) => command,
+        Err(failure) => {
+            if let Some(multi) = &mut session.multi {
+                multi.is_refused = true;
+            }
+            return Err(failure);
+        }
+    };
+    session.client.note_command(command);
+    session.running = Some(command);
+    if let Err(failure) = admit(server, session, command, arguments) {
+        session.running = None;
+        server.stats.note_rejected(command);
+        if let Some(multi) = &mut session.multi {
+            multi.is_refused = true;
+        }
+        return Err(failure);
+    }
+    session.running = None;
+    if let Some(multi) = &mut session.multi {
+        if !command.flags.has(flags::NOT_QUEUED) {
+            if command.flags.has(flags::NO_MULTI) {
+                multi.is_refused = true;
+                return Err(said("ERR Command not allowed inside a transaction"));
+            }
+            let words = arguments.iter().map(|argument| argument.to_vec()).collect();
+            multi.bytes +=
+                arguments.iter().map(|one| one.len() + size_of::<Vec<u8>>()).sum::<usize>();
+            multi.commands.push((command, words));
+            session.client.note_queued(Some((multi.commands.len(), multi.bytes)));
+            reply.simple("QUEUED");
+            return Ok(());
+        }
+        session.running = Some(command);
+        if command.name == "exec" {
+            return execute_queued(server, session, reply);
+        }
+    }
+    session.running = Some(command);
+    let mut stripes = SmallVec::new();
+    let access = note_stripes(command, arguments, &mut stripes)?;
+    if command.flags.has(flags::DENYOOM) && !server.store.make_room()? {
+        return Err(NO_MEMORY);
+    }
+    let held = lock(server, access, stripes)?;
+    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
+    let space = transaction.space(session.database);
+    let mut context = Context { server, session, transaction: &mut transaction, reply, space };
+    let ran = commands::run(command, &mut context, arguments);
+    note_looked(server, command, &transaction);
+    ran?;
+    transaction.commit()
+}
+
+/// The command, or its subcommand, that `arguments` names and has the right number of.
+fn find(arguments: &Arguments<'_>) -> Result<&'static Command> {
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
+    let Some(command) = commands::find(arguments[0]) else {
+        let mut rest = String::new();
+        for argument in &arguments[1..] {
+            if rest.len() >= 128 {
+                break;
+            }
+            rest.push_str(&format!("'{}' ", shown(argument)));
+        }
+        return Err(told(format!(
+            "ERR unknown command '{}', with args beginning with: {rest}",
+            shown(arguments[0])
+        )));
+    };
+    let wrong_number =
+        |name: String| told(format!("ERR wrong number of arguments for '{name}' command"));
+    if !command.subcommands.is_empty()
+        && let Some(name) = arguments.get(1)
+    {
+        let lower = name.to_ascii_lowercase();
+        let Some(subcommand) =
+            command.subcommands.iter().find(|subcommand| subcommand.name.as_bytes() == lower)
+        else {
+            return Err(told(format!(
+                "ERR unknown subcommand '{}'. Try {} HELP.",
+                shown(name),
+                command.name.to_uppercase()
+            )));
+        };
+        if !subcommand.takes(arguments.len()) {
+            return Err(wrong_number(format!("{}|{}", command.name, subcommand.name)));
+        }
+        return Ok(subcommand);
+    }
+    if !command.takes(arguments.len()) {
+        return Err(wrong_number(command.name.to_owned()));
+    }
+    Ok(command)
+}
+
+/// What is to be locked for a command, besides what `stripes` has; `None` for nothing.
+fn note_stripes(
+    command: &Command,
+    arguments: &Arguments<'_>,
+    stripes: &mut SmallVec<[StripeIndex; 4]>,
+) -> Result<Option<Access>> {
+    for place in command.keys.places(arguments) {
+        let key = arguments[place];
+        if key.len() > MAX_NAME_BYTES {
+            return Err(told(format!(
+                "ERR a key of {} bytes is longer than the {MAX_NAME_BYTES} bytes that keys may have",
+                key.len()
+            )));
+        }
+        stripes.push(Store::stripe_of_key(key));
+    }
+    if command.flags.has(flags::WHOLE) {
+        stripes.extend(0..crate::store::stripes::STRIPES as StripeIndex);
+        return Ok(Some(Access::Alone));
+    }
+    Ok(match (stripes.is_empty(), command.flags.has(flags::WRITE)) {
+        (true, _) => None,
+        (false, true) => Some(Access::Alone),
+        (false, false) => Some(Access::Shared),
+    })
+}
+
+/// Waits for stripes, and for writes that are owed.
+pub(crate) fn lock(
+    server: &Server,
+    access: Option<Access>,
+    stripes: SmallVec<[StripeIndex; 4]>,
+) -> Result<Held<'_>> {
+    let Some(access) = access else { return Ok(Held::none()) };
+    server.store.lock(stripes, access)
+}
+
+/// EXEC: what was queued, in one transaction.
+fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> Result<()> {
+    let multi = session.multi.take().unwrap_or_default();
+    session.client.note_queued(None);
+    let watched = std::mem::take(&mut session.watched);
+    let changed = session.changed.take();
+    if multi.is_refused {
+        return Err(said("EXECABORT Transaction discarded because of previous errors."));
+    }
+    let mut stripes = SmallVec::new();
+    let mut access = None;
+    for (command, words) in &multi.commands {
+        let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
+        match note_stripes(command, &arguments, &mut stripes)? {
+            Some(Access::Alone) if command.flags.has(flags::WRITE) => access = Some(Access::Alone),
+            Some(Access::Alone) if command.flags.has(flags::WHOLE) => access = Some(Access::Alone),
+            found => access = access.or(found),
+        }
+    }
+    // What is watched is looked at under its locks.
+    stripes.extend(watched.iter().map(|(_, key)| Store::stripe_of_key(key)));
+    if access.is_none() && !stripes.is_empty() {
+        access = Some(Access::Shared);
+    }
+    let needs_memory = multi.commands.iter().any(|(command, _)| command.flags.has(flags::DENYOOM));
+    if needs_memory && !server.store.make_room()? {
+        return Err(NO_MEMORY);
+    }
+    let held = lock(server, access, stripes)?;
+    // Relaxed: set under the locks that are held.
+    if changed.is_some_and(|changed| changed.load(Ordering::Relaxed)) {
+        reply.null_array();
+        return Ok(());
+    }
+    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
+    reply.array(multi.commands.len());
+    let mut begun_at = Instant::now();
+    for (command, words) in &multi.commands {
+        let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
+        let begin = reply.len();
+        if begin > MAX_TRANSACTION_REPLY_BYTES {
+            return Err(said("ERR the replies of the transaction are too long; it was undone"));
+        }
+        if !session.user.is_unrestricted()
+            && let Err(failure) = commands::admit_queued(server, session, command, &arguments)
+        {
+            reply.error(&failure.to_string());
+            continue;
+        }
+        let space = transaction.space(session.database);
+        let mut context = Context { server, session, transaction: &mut transaction, reply, space };
+        let ran = commands::run(command, &mut context, &arguments);
+        note_looked(server, command, &transaction);
+        let done_at = Instant::now();
+        server.stats.note_call(command, done_at.duration_since(begun_at), ran.is_err());
+        begun_at = done_at;
+        match ran {
+            Ok(()) => {}
+            Err(failure @ Failure::Said(_)) => {
+                server.stats.add(Count::Errors, 1);
+                reply.truncate(begin);
+                reply.error(&failure.to_string());
+            }
+            // What the store refuses undoes all.
+            Err(failure) => return Err(failure),
+        }
+    }
+    transaction.commit()
+}

@@ -1,0 +1,176 @@
+//! A value with what memcached keeps about it, in the head of its key.
+//!
+//! The keys are those of Redis's database 0. A value that Redis wrote has flags 0, and as its cas a hash
+//! of its content with the top bit set, so that `cas` works against it. To memcached's clients a key that
+//! holds a collection is not there; `set` replaces it, nothing else touches it.
+//!
+//! Memcached's marks stand in three bits of the cas that is kept, which clients never see: that the value
+//! is *stale*, that somebody *won* the right to renew it, and that its key came in base64. A cas is the
+//! number of starts of the server above bit 40, which reaches those bits after a million starts.
+//!
+//! When a value was last read, and whether it ever was, is not kept: a read would be a write.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::failure::Result;
+use crate::store::layout::{Content, Head, Memcached};
+use crate::store::{Store, Transaction};
+
+/// Set in the cas of a value that Redis wrote.
+const FROM_REDIS: u64 = 1 << 63;
+/// What memcached's own records take beside key and value, in bytes: its limit counts them.
+const ITEM_BYTES: usize = 48 + 8 + 1 + 2;
+/// Database whose keys memcached's clients see.
+pub(super) const DATABASE: u8 = 0;
+
+/// What is noted about a value, in bits of the cas that is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(u64);
+
+impl Marks {
+    /// It is to be renewed.
+    pub(super) const STALE: Self = Self(1 << 62);
+    /// Somebody was told to renew it.
+    pub(super) const WON: Self = Self(1 << 61);
+    /// Its key came in base64.
+    pub(super) const BINARY_KEY: Self = Self(1 << 60);
+    const ALL: u64 = Self::STALE.0 | Self::WON.0 | Self::BINARY_KEY.0;
+
+    /// Whether `mark` is set.
+    pub(super) fn has(self, mark: Self) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    /// With `mark`.
+    pub(super) fn with(self, mark: Self) -> Self {
+        Self(self.0 | mark.0)
+    }
+
+    /// Without `mark`.
+    pub(super) fn without(self, mark: Self) -> Self {
+        Self(self.0 & !mark.0)
+    }
+}
+
+/// All but a value's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct About {
+    /// The client's own.
+    pub flags: u32,
+    /// Changes with every write.
+    pub cas: u64,
+    /// What is noted.
+    pub marks: Marks,
+    /// When it expires, in milliseconds of the store's clock.
+    pub expires_at: Option<u64>,
+}
+
+impl About {
+    /// What a head says, if it is a string's, and the string.
+    #[inline]
+    pub(super) fn of<'value>(head: &Head<'value>) -> Option<(Self, &'value [u8])> {
+        let Content::String(bytes) = head.content else { return None };
+        let expires_at = head.expires_at;
+        let about = match head.memcached {
+            Some(Memcached { flags, cas }) => {
+                let marks = Marks(cas & Marks::ALL);
+                Self { flags, cas: cas & !Marks::ALL, marks, expires_at }
+            }
+            None => {
+                let cas = (xxh3_64(bytes) | FROM_REDIS) & !Marks::ALL;
+                Self { flags: 0, cas, marks: Marks::default(), expires_at }
+            }
+        };
+        Some((about, bytes))
+    }
+}
+
+/// What is at a key.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// What memcached cannot show.
+    Collection,
+    /// A value.
+    Item(About, Vec<u8>),
+}
+
+/// Finds what is at a key.
+pub(super) fn find(transaction: &Transaction<'_>, key: &[u8]) -> Result<Found> {
+    let space = transaction.space(DATABASE);
+    transaction.head(space, key, |head| match head {
+        None => Found::Nothing,
+        Some(head) => match About::of(&head) {
+            None => Found::Collection,
+            Some((about, bytes)) => Found::Item(about, bytes.to_vec()),
+        },
+    })
+}
+
+/// Puts a value; one that has expired already goes at once.
+pub(super) fn put(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    about: &About,
+    bytes: &[u8],
+) -> Result<()> {
+    let space = transaction.space(DATABASE);
+    if about.expires_at.is_some_and(|at_ms| at_ms <= transaction.now_ms()) {
+        transaction.remove_head(space, key)?;
+        return Ok(());
+    }
+    let cas = about.cas & !Marks::ALL | about.marks.0;
+    // What only Redis has written stays Redis's: its cas follows from its content.
+    let is_redis = about.cas & FROM_REDIS != 0 && about.marks == Marks::default();
+    let head = Head {
+        expires_at: about.expires_at,
+        memcached: (!is_redis).then_some(Memcached { flags: about.flags, cas }),
+        content: Content::String(bytes),
+    };
+    transaction.put_head(space, key, &head)
+}
+
+/// A cas that no value has had.
+pub(super) fn new_cas(store: &Store) -> u64 {
+    store.new_cas() & !(Marks::ALL | FROM_REDIS)
+}
+
+/// How long memcached would say a value is, with its key and what it keeps of it.
+pub(super) fn item_bytes(key: &[u8], flags: u32, value_bytes: usize) -> usize {
+    let flags_bytes = if flags == 0 { 0 } else { 4 };
+    value_bytes.saturating_add(ITEM_BYTES + key.len() + flags_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_redis_has_a_cas_that_follows_from_its_content() {
+        let (about, bytes) = About::of(&Head::string(b"oak")).unwrap();
+        assert_eq!((about.flags, bytes), (0, &b"oak"[..]));
+        assert_eq!(about.cas >> 63, 1);
+        assert_eq!(About::of(&Head::string(b"oak")).unwrap().0.cas, about.cas);
+        assert_ne!(About::of(&Head::string(b"elm")).unwrap().0.cas, about.cas);
+        let collection = Content::Collection(crate::store::layout::Kind::Hash, 1, 1);
+        assert_eq!(About::of(&Head { content: collection, ..Head::string(b"") }), None);
+    }
+
+    #[test]
+    fn marks_are_not_seen_in_the_cas() {
+        let kept = Memcached { flags: 9, cas: Marks::STALE.0 | Marks::BINARY_KEY.0 | 77 };
+        let head = Head { memcached: Some(kept), ..Head::string(b"") };
+        let (about, _) = About::of(&head).unwrap();
+        assert_eq!((about.cas, about.flags), (77, 9));
+        assert!(about.marks.has(Marks::STALE) && !about.marks.has(Marks::WON));
+        assert!(!about.marks.without(Marks::STALE).has(Marks::STALE));
+    }
+
+    #[test]
+    fn sizes_are_memcacheds() {
+        assert_eq!(item_bytes(b"big", 0, 1_048_514), 1 << 20);
+        assert_eq!(item_bytes(b"big", 1, 1_048_510), 1 << 20);
+        assert_eq!(item_bytes(b"a", 0, 1), 61);
+    }
+}

@@ -1,0 +1,251 @@
+//! One client's connection: bytes in, requests, replies, bytes out.
+//!
+//! What is kept for a client is bounded: requests wait in the socket while replies wait to be taken.
+//! Between requests nothing of the store is held, so a slow client holds up nobody.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::{memcached, tls};
+use crate::clients::{self, Address};
+use crate::config;
+use crate::dispatch;
+use crate::resp::reply::Reply;
+use crate::resp::request::{Parsed, Parser, RequestLimits};
+use crate::server::Server;
+use crate::session::Session;
+use crate::stats::Count;
+
+/// What is read at once, in bytes.
+pub(super) const READ_BYTES: usize = 16 * 1024;
+/// Replies of so many bytes are sent before the next request is carried out.
+pub(super) const SEND_BYTES: usize = 64 * 1024;
+/// An idle connection keeps no more buffer than this.
+const IDLE_BYTES: usize = 64 * 1024;
+
+/// Between two looks whether a pause is over.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A connection that was accepted, on no event loop yet.
+pub(super) struct Client {
+    stream: Stream,
+    dialect: Dialect,
+    address: Address,
+}
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Redis's.
+    Redis,
+    /// Redis's, over TLS.
+    RedisOverTls,
+    /// Memcached's, the text one.
+    Memcached,
+}
+
+enum Stream {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Client {
+    pub(super) fn tcp(stream: std::net::TcpStream, peer: SocketAddr, dialect: Dialect) -> Self {
+        let address = Address {
+            peer: peer.to_string(),
+            local: stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string()),
+            descriptor: stream.as_raw_fd(),
+            is_unix: false,
+            is_here: peer.ip().to_canonical().is_loopback(),
+            is_timed: dialect != Dialect::Memcached,
+        };
+        Self { stream: Stream::Tcp(stream), dialect, address }
+    }
+
+    pub(super) fn unix(stream: std::os::unix::net::UnixStream) -> Self {
+        let local = stream.local_addr().ok();
+        let path = local.as_ref().and_then(|local| local.as_pathname());
+        let shown = format!("{}:0", path.unwrap_or(Path::new("")).display());
+        let address = Address {
+            peer: shown.clone(),
+            local: shown,
+            descriptor: stream.as_raw_fd(),
+            is_unix: true,
+            is_here: true,
+            is_timed: true,
+        };
+        Self { stream: Stream::Unix(stream), dialect: Dialect::Redis, address }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Tells it why it is not let in, if that can be said at once and it would understand.
+    pub(super) fn refuse(&self, words: &[u8]) {
+        if self.dialect != Dialect::Redis {
+            return;
+        }
+        // It is let go whether it heard or not.
+        let _ = match &self.stream {
+            Stream::Tcp(stream) => (&*stream).write(words),
+            Stream::Unix(stream) => (&*stream).write(words),
+        };
+    }
+}
+
+/// Serves a client until either side ends it.
+pub(super) async fn serve(server: &Server, entry: &Arc<clients::Client>, client: Client) {
+    let served = match client.stream {
+        Stream::Tcp(stream) => match TcpStream::from_std(stream) {
+            Ok(stream) => match (client.dialect, &server.tls) {
+                (Dialect::Memcached, _) => memcached::converse(server, stream).await,
+                (Dialect::RedisOverTls, Some(acceptor)) => {
+                    match tls::accept(acceptor, stream).await {
+                        Ok(stream) => converse(server, entry, stream).await,
+                        Err(error) => Err(error),
+                    }
+                }
+                _ => converse(server, entry, stream).await,
+            },
+            Err(error) => Err(error),
+        },
+        Stream::Unix(stream) => match UnixStream::from_std(stream) {
+            Ok(stream) => converse(server, entry, stream).await,
+            Err(error) => Err(error),
+        },
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, client = entry.id, "a connection broke");
+    }
+}
+
+/// Where a client's requests stand.
+enum Progress {
+    /// All that came was carried out.
+    Done,
+    /// There are enough replies to send before the next.
+    Full,
+    /// The next has to wait.
+    Paused,
+}
+
+async fn converse(
+    server: &Server,
+    entry: &Arc<clients::Client>,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut session = Session::new(server, Arc::clone(entry));
+    let (mut input, mut begin) = (Vec::new(), 0);
+    let mut parser = Parser::default();
+    let mut reply = Reply::default();
+    loop {
+        let progress = carry_out(server, &mut session, &mut parser, &input, &mut begin, &mut reply);
+        session.done_at = None;
+        if !reply.bytes().is_empty() {
+            server.stats.add(Count::BytesOut, reply.len() as u64);
+            entry.note_reply_capacity(reply.buffer_mut().capacity());
+            stream.write_all(reply.bytes()).await?;
+            empty(reply.buffer_mut());
+        }
+        if session.is_closing {
+            return stream.shutdown().await;
+        }
+        match progress {
+            Progress::Done => {}
+            Progress::Full => {
+                // Others on this loop get their turn.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Progress::Paused => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        }
+        if begin == input.len() {
+            empty(&mut input);
+        } else {
+            input.drain(..begin);
+        }
+        begin = 0;
+        if input.len() + entry.queued_bytes() > server.config.size(config::QUERY_BUFFER_LIMIT) {
+            tracing::warn!(client = entry.id, "what a client sends is too long; it is let go");
+            return Ok(());
+        }
+        // What is known to be missing is read in large pieces, but only kept as it comes.
+        let missing = parser.missing_bytes(input.len());
+        input.reserve(READ_BYTES.max(missing.min(input.len().max(READ_BYTES))));
+        let read_bytes = stream.read_buf(&mut input).await?;
+        if read_bytes == 0 {
+            return Ok(());
+        }
+        server.stats.add(Count::BytesIn, read_bytes as u64);
+        entry.note_input(server.clients.now_ms(), input.len(), input.capacity() - input.len());
+    }
+}
+
+/// Carries out the requests in `input` from `begin` on, as far as it may.
+fn carry_out(
+    server: &Server,
+    session: &mut Session,
+    parser: &mut Parser,
+    input: &[u8],
+    begin: &mut usize,
+    reply: &mut Reply,
+) -> Progress {
+    while !session.is_closing && *begin < input.len() {
+        if reply.len() >= SEND_BYTES {
+            return Progress::Full;
+        }
+        let request = &input[*begin..];
+        let limits = RequestLimits {
+            max_bulk_bytes: server.config.number(config::MAX_BULK_BYTES),
+            is_known: session.may_speak(server),
+        };
+        match parser.parse(request, limits) {
+            Parsed::Incomplete => return Progress::Done,
+            Parsed::Request { arguments, bytes } => {
+                let arguments: SmallVec<[&[u8]; 8]> =
+                    arguments.into_iter().map(|at| &request[at]).collect();
+                if dispatch::must_wait(server, session, &arguments) {
+                    return Progress::Paused;
+                }
+                dispatch::execute(server, session, &arguments, reply);
+                *begin += bytes;
+            }
+            Parsed::Inline { arguments, bytes } => {
+                let arguments: SmallVec<[&[u8]; 8]> = arguments.iter().map(Vec::as_slice).collect();
+                if dispatch::must_wait(server, session, &arguments) {
+                    return Progress::Paused;
+                }
+                dispatch::execute(server, session, &arguments, reply);
+                *begin += bytes;
+            }
+            Parsed::Wrong(words) => {
+                reply.error(&format!("ERR Protocol error: {words}"));
+                session.is_closing = true;
+            }
+        }
+    }
+    Progress::Done
+}
+
+pub(super) fn empty(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    if buffer.capacity() > IDLE_BYTES {
+        *buffer = Vec::new();
+    }
+}

@@ -1,0 +1,379 @@
+//! Sockets: who listens, which thread serves whom, how it starts and ends.
+//!
+//! One event loop a thread. The first accepts, and hands each connection to the loop that has the
+//! fewest; there it stays, and its requests are carried out on that loop's thread, one after the
+//! other. Loops share the store and nothing else that a request waits for.
+
+mod admission;
+mod connection;
+mod listeners;
+mod memcached;
+pub(crate) mod tls;
+
+use std::io;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use self::admission::Admitted;
+use self::connection::{Client, Dialect};
+use self::listeners::Listeners;
+use crate::Options;
+use crate::config;
+use crate::failure::Failure;
+use crate::http;
+use crate::server::Server;
+use crate::stats::Count;
+use crate::store::{Store, StoreOptions};
+
+/// Between two looks for what has expired.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// What a sweep may take of that; the processor's other work has the rest.
+const SWEEP_TIME: Duration = Duration::from_millis(25);
+/// Records that a sweep removes before it looks at the time.
+const SWEEP_BUDGET: usize = 256;
+
+/// Why the server does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The pool cannot be opened, or closed.
+    #[error("{0}")]
+    Store(String),
+    /// Nobody can be listened to at an address.
+    #[error("cannot listen at {at}: {source}; free it, or name another")]
+    Listen {
+        /// The address or path.
+        at: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A setting cannot be what it is to be.
+    #[error("{name} cannot be '{value}': {reason}")]
+    Setting {
+        /// Its name.
+        name: String,
+        /// What it was to be.
+        value: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The users' file cannot be read.
+    #[error("the users cannot be loaded from {path}: {reason}")]
+    Users {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A certificate or a key cannot be used.
+    #[error("TLS cannot be spoken: {0}")]
+    Tls(String),
+    /// A thread or an event loop cannot be started.
+    #[error("cannot start an event loop: {0}")]
+    Start(#[source] io::Error),
+}
+
+impl From<Failure> for ServeError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Store(error) => Self::Store(error.to_string()),
+            other => Self::Store(other.to_string()),
+        }
+    }
+}
+
+/// A loop that serves connections.
+struct Loop {
+    clients: mpsc::UnboundedSender<Client>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Why the server ends.
+enum End {
+    /// It was told to.
+    Stopped,
+    /// It gives way to a new program.
+    HandOver,
+}
+
+/// See [`crate::serve`].
+pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
+    let mut listeners = Listeners::inherited();
+    while let End::HandOver = run(options, &mut listeners)? {
+        let error = listeners.hand_over();
+        tracing::error!(%error, "no new program took over; going on");
+    }
+    if let Some(path) = &options.unix {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Opens the store, serves, and closes it.
+fn run(options: &Options, listeners: &mut Listeners) -> Result<End, ServeError> {
+    let store_options =
+        StoreOptions { pool: options.pool_options.clone(), index: options.index.clone() };
+    let store = Store::open(options.pool.as_deref(), &store_options)?;
+    // Who takes over begins with what there is.
+    if let Some(path) = options.restore.as_ref().filter(|_| listeners.is_empty()) {
+        let keys = store.restore(path)?;
+        tracing::info!(keys, path = %path.display(), "restored");
+    }
+    let memcached = crate::memcached::State::new(options.memcached_max_item_bytes);
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = if options.threads == 0 { processors } else { options.threads };
+    let mut server = Server::new(store, memcached, threads);
+    server.snapshot = snapshot_path(options);
+    server.tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
+    configure(&server, options)?;
+    admission::raise_descriptor_limit();
+    let server = server.shared_by_all();
+    server.limit_memory();
+    let (stop, stopped) = watch::channel(false);
+    let http = http::start(&options.http, &server, &stopped)?;
+    let mut loops = Vec::new();
+    let mut handles = Vec::new();
+    for number in 0..threads {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        loops.push(Loop { clients: sender, connections: Arc::clone(&connections) });
+        let (server, stopped) = (Arc::clone(&server), stopped.clone());
+        let runtime = runtime()?;
+        let handle = std::thread::Builder::new()
+            .name(format!("loop {number}"))
+            .spawn(move || {
+                server.stats.enter_loop(number);
+                let local = LocalSet::new();
+                let work = serve_clients(server, receiver, connections, stopped);
+                local.block_on(&runtime, work);
+            })
+            .map_err(ServeError::Start)?;
+        handles.push(handle);
+    }
+    let runtime = runtime()?;
+    let served = runtime.block_on(accept_until_told(options, listeners, &server, &loops));
+    // Nobody is accepted any more; each loop ends when its connections have.
+    let _ = stop.send(true);
+    drop(loops);
+    for handle in handles.into_iter().chain(http) {
+        let _ = handle.join();
+    }
+    drop(runtime);
+    if let Some(thread) = server.snapshot_thread.lock().take() {
+        let _ = thread.join();
+    }
+    let end = served?;
+    if let Some(server) = Arc::into_inner(server) {
+        server.store.close()?;
+    }
+    Ok(end)
+}
+
+/// Beside the pool, unless said otherwise; in memory there is no place that would do for all.
+fn snapshot_path(options: &Options) -> PathBuf {
+    match (&options.snapshot, &options.pool) {
+        (Some(path), _) => path.clone(),
+        (None, Some(pool)) => {
+            let mut name = pool.as_os_str().to_owned();
+            name.push(".snapshot");
+            PathBuf::from(name)
+        }
+        (None, None) => PathBuf::from("pando.snapshot"),
+    }
+}
+
+/// Takes over what the options say of settings and users.
+fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
+    let refused = |name: &str, value: &str, reason: String| ServeError::Setting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        reason,
+    };
+    let begin = |name: &str, value: &str| {
+        server.config.begin(name, value).map_err(|reason| refused(name, value, reason))
+    };
+    let port = |addresses: &[std::net::SocketAddr]| addresses.first().map_or(0, |at| at.port());
+    begin("port", &port(&options.redis).to_string())?;
+    let secured = options.tls.as_ref().map_or(0, |tls| port(&tls.addresses));
+    begin("tls-port", &secured.to_string())?;
+    let bind: Vec<_> = options.redis.iter().map(|address| address.ip().to_string()).collect();
+    begin("bind", &bind.join(" "))?;
+    if let Some(path) = &options.unix {
+        begin("unixsocket", &path.to_string_lossy())?;
+    }
+    for (name, value) in &options.settings {
+        begin(name, value)?;
+    }
+    server.acl.set_default_password(server.config.text(config::REQUIRE_PASS).as_bytes());
+    if let Some(path) = &options.acl_file {
+        let failed = |reason| ServeError::Users { path: path.display().to_string(), reason };
+        begin("aclfile", &path.to_string_lossy())?;
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        server.acl.load(&text).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)
+}
+
+/// Accepts connections, and sweeps, until a signal says that it is enough.
+async fn accept_until_told(
+    options: &Options,
+    listeners: &mut Listeners,
+    server: &Arc<Server>,
+    loops: &[Loop],
+) -> Result<End, ServeError> {
+    let mut tcp = Vec::new();
+    let redis = options.redis.iter().map(|address| (address, Dialect::Redis));
+    let memcached = options.memcached.iter().map(|address| (address, Dialect::Memcached));
+    let secured = options.tls.iter().flat_map(|tls| &tls.addresses);
+    let secured = secured.map(|address| (address, Dialect::RedisOverTls));
+    for (&address, dialect) in redis.chain(memcached).chain(secured) {
+        let at = |source| ServeError::Listen { at: address.to_string(), source };
+        let listener = listeners.tcp(address).and_then(TcpListener::from_std).map_err(at)?;
+        tracing::info!(%address, ?dialect, "listening");
+        tcp.push((listener, dialect));
+    }
+    let unix = match &options.unix {
+        Some(path) => {
+            let at = |source| ServeError::Listen { at: path.display().to_string(), source };
+            Some(listeners.unix(path).and_then(UnixListener::from_std).map_err(at)?)
+        }
+        None => None,
+    };
+    let mut hand_over_signal = signal(tokio::signal::unix::SignalKind::user_defined2())?;
+    let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let keepalive = server.config.size(config::TCP_KEEPALIVE) as u64;
+        tokio::select! {
+            client = accept_any(keepalive, &tcp, unix.as_ref()) => match client {
+                Ok(client) => hand_over(client, loops),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of descriptors, most likely: others may end meanwhile.
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            },
+            _ = sweep.tick() => sweep_once(server),
+            _ = server.stop.notified() => return Ok(End::Stopped),
+            _ = terminate.recv() => return Ok(End::Stopped),
+            _ = interrupt.recv() => return Ok(End::Stopped),
+            _ = hand_over_signal.recv() => match listeners::can_hand_over() {
+                Ok(()) => return Ok(End::HandOver),
+                Err(error) => tracing::error!(%error, "the new program cannot be run; going on"),
+            },
+        }
+    }
+}
+
+fn signal(
+    kind: tokio::signal::unix::SignalKind,
+) -> Result<tokio::signal::unix::Signal, ServeError> {
+    tokio::signal::unix::signal(kind).map_err(ServeError::Start)
+}
+
+fn sweep_once(server: &Server) {
+    server.clients.tick(server.config.size(config::TIMEOUT) as u64);
+    server.limit_memory();
+    server.stats.add(Count::Evicted, server.store.take_evicted_keys());
+    let begin = Instant::now();
+    let sweep = || -> Result<(), Failure> {
+        crate::memcached::flush_if_due(server)?;
+        loop {
+            let swept = server.store.sweep_expired(SWEEP_BUDGET)?;
+            server.stats.add(Count::Expired, swept.expired_keys);
+            let is_more = server.store.sweep_garbage(SWEEP_BUDGET)? || swept.is_more;
+            if !is_more || begin.elapsed() > SWEEP_TIME {
+                return Ok(());
+            }
+        }
+    };
+    if let Err(error) = sweep() {
+        tracing::warn!(%error, "the sweep was cut short");
+    }
+}
+
+/// Has the system ask a silent client every so many seconds whether it is there.
+fn keep_alive(stream: &tokio::net::TcpStream, every_s: u64) -> io::Result<()> {
+    if every_s == 0 {
+        return Ok(());
+    }
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(every_s));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+async fn accept_any(
+    keepalive: u64,
+    tcp: &[(TcpListener, Dialect)],
+    unix: Option<&UnixListener>,
+) -> io::Result<Client> {
+    std::future::poll_fn(|context| {
+        for (listener, dialect) in tcp {
+            if let std::task::Poll::Ready(accepted) = listener.poll_accept(context) {
+                return std::task::Poll::Ready(accepted.and_then(|(stream, address)| {
+                    stream.set_nodelay(true)?;
+                    keep_alive(&stream, keepalive)?;
+                    Ok(Client::tcp(stream.into_std()?, address, *dialect))
+                }));
+            }
+        }
+        if let Some(listener) = unix
+            && let std::task::Poll::Ready(accepted) = listener.poll_accept(context)
+        {
+            return std::task::Poll::Ready(
+                accepted.and_then(|(stream, _)| Ok(Client::unix(stream.into_std()?))),
+            );
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+fn hand_over(client: Client, loops: &[Loop]) {
+    // Relaxed: a wrong guess costs a little balance.
+    let least = loops.iter().min_by_key(|one| one.connections.load(Ordering::Relaxed));
+    if let Some(least) = least {
+        least.connections.fetch_add(1, Ordering::Relaxed);
+        let _ = least.clients.send(client);
+    }
+}
+
+/// Serves what is handed over, until the loop is told to stop.
+async fn serve_clients(
+    server: Arc<Server>,
+    mut clients: mpsc::UnboundedReceiver<Client>,
+    connections: Arc<AtomicUsize>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            client = clients.recv() => {
+                let Some(client) = client else { return };
+                let Some(entry) = admission::admit(&server, &client) else {
+                    connections.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                };
+                let (server, connections) = (Arc::clone(&server), Arc::clone(&connections));
+                let admitted = Admitted::new(server, Arc::clone(&entry), connections);
+                let task = tokio::task::spawn_local(async move {
+                    connection::serve(&admitted.server, &admitted.client, client).await;
+                });
+                entry.set_task(task.abort_handle());
+            }
+            _ = stopped.changed() => return,
+        }
+    }
+}

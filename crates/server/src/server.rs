@@ -1,0 +1,108 @@
+//! What all connections share.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use pando::Promise;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::acl::Acl;
+use crate::clients::Clients;
+use crate::config::{self, Config};
+use crate::memcached;
+use crate::slow_log::SlowLog;
+use crate::stats::Stats;
+use crate::store::memory::EvictionPolicy;
+use crate::store::{Store, clock};
+
+impl Server {
+    /// The same server, for a thread that outlives the request; `None` while it ends.
+    pub(crate) fn shared(&self) -> Option<Arc<Self>> {
+        self.myself.upgrade()
+    }
+
+    /// Shares it.
+    pub(crate) fn shared_by_all(self) -> Arc<Self> {
+        Arc::new_cyclic(|myself| Self { myself: Weak::clone(myself), ..self })
+    }
+
+    /// Applies the settings about memory, and asks how much is in use.
+    pub(crate) fn limit_memory(&self) {
+        let place = self.config.size(config::MAX_MEMORY_POLICY);
+        let policy = EvictionPolicy::ALL.get(place).map_or_else(Default::default, |found| found.0);
+        // A pool that is all but full has room left for what was decided already, and under a policy that
+        // evicts for the gaps that this leaves.
+        let sixteenths = if policy == EvictionPolicy::NoEviction { 15 } else { 11 };
+        let most_bytes = self.store.pool().max_bytes() / 16 * sixteenths;
+        let limit_bytes = match self.config.size(config::MAX_MEMORY) as u64 {
+            0 => most_bytes,
+            limit_bytes => limit_bytes.min(most_bytes),
+        };
+        self.store.limit_memory(limit_bytes, policy);
+    }
+
+    /// A server of `store` with `loops` event loops; its settings are the defaults.
+    pub(crate) fn new(store: Store, memcached: memcached::State, loops: usize) -> Self {
+        let promise = store.pool().promise();
+        // Forty hexadecimal digits, as tools expect; it need not be hard to guess.
+        let begun = format!("{} {}", crate::store::clock::system_ms(), std::process::id());
+        let run_id = crate::acl::rules::hash(begun.as_bytes())[..40].to_owned();
+        Self {
+            store,
+            memcached,
+            stats: Stats::new(loops),
+            acl: Acl::default(),
+            clients: Clients::default(),
+            config: Config::default(),
+            slow_log: SlowLog::default(),
+            stop: Notify::new(),
+            snapshot: PathBuf::new(),
+            snapshot_thread: Mutex::new(None),
+            started_system_ms: clock::system_ms(),
+            myself: Weak::new(),
+            promise,
+            run_id,
+            tls: None,
+            is_counting: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The server.
+pub(crate) struct Server {
+    /// Clients' keys.
+    pub store: Store,
+    /// What is counted.
+    pub stats: Stats,
+    /// Who may do what.
+    pub acl: Acl,
+    /// Who is connected.
+    pub clients: Clients,
+    /// The settings.
+    pub config: Config,
+    /// Commands that took long.
+    pub slow_log: SlowLog,
+    /// What the pool lies on, and what that means for what was acknowledged.
+    pub promise: Promise,
+    /// Different for every start.
+    pub run_id: String,
+    /// Who speaks TLS to clients, if anybody does.
+    pub tls: Option<tokio_rustls::TlsAcceptor>,
+    /// Where snapshots are written.
+    pub snapshot: PathBuf,
+    /// Who writes one, or wrote the last.
+    pub snapshot_thread: Mutex<Option<JoinHandle<()>>>,
+    /// Whether a thread counts the keys for INFO.
+    pub is_counting: AtomicBool,
+    /// When it started, in milliseconds of the system's clock.
+    pub started_system_ms: u64,
+    /// The server itself, once it is shared.
+    pub myself: Weak<Self>,
+    /// Told when a client asks the server to end.
+    pub stop: Notify,
+    /// What connections of the memcached protocol share.
+    pub memcached: memcached::State,
+}

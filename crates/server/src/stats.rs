@@ -1,0 +1,480 @@
+//! What the server counts of itself: for INFO, the metrics, the page and `pando top`.
+//!
+//! Each event loop has a block of counters that its thread alone writes, by a load and a store without
+//! an atomic addition, on cache lines of its own. Readers add the blocks up. So to count costs an
+//! increment in a line that is there already, and a reader sees figures that are a moment apart. All
+//! other threads share one more block, which they add to atomically.
+//!
+//! Nothing here is ever set back; `CONFIG RESETSTAT` remembers what had been counted by then
+//! ([`Stats::reset`]), and [`Stats::since_reset`] leaves it out.
+
+pub(crate) mod histogram;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use self::histogram::{Histogram, Latencies};
+use crate::commands::{self, Command, flags};
+
+/// What is counted, besides commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Commands that were carried out, or failed trying.
+    Commands,
+    /// Clients that were accepted, of any protocol.
+    Connections,
+    /// Those of them that have gone.
+    ConnectionsClosed,
+    /// Clients that were turned away, since there were too many.
+    ConnectionsRejected,
+    /// Bytes that came from clients.
+    BytesIn,
+    /// Bytes that went to clients.
+    BytesOut,
+    /// Keys that a reading command found.
+    Hits,
+    /// Keys that a reading command did not find.
+    Misses,
+    /// Keys removed since their time had come.
+    Expired,
+    /// Keys removed to make room.
+    Evicted,
+    /// Replies that were errors.
+    Errors,
+}
+
+/// How many [`Count`]s there are.
+const COUNTS: usize = Count::Errors as usize + 1;
+
+impl Count {
+    /// All of them, in order.
+    pub(crate) const ALL: [Count; COUNTS] = [
+        Count::Commands,
+        Count::Connections,
+        Count::ConnectionsClosed,
+        Count::ConnectionsRejected,
+        Count::BytesIn,
+        Count::BytesOut,
+        Count::Hits,
+        Count::Misses,
+        Count::Expired,
+        Count::Evicted,
+        Count::Errors,
+    ];
+
+    /// What it is called, as the metrics and the page have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Commands => "commands",
+            Self::Connections => "connections",
+            Self::ConnectionsClosed => "connections_closed",
+            Self::ConnectionsRejected => "connections_rejected",
+            Self::BytesIn => "bytes_in",
+            Self::BytesOut => "bytes_out",
+            Self::Hits => "hits",
+            Self::Misses => "misses",
+            Self::Expired => "expired_keys",
+            Self::Evicted => "evicted_keys",
+            Self::Errors => "errors",
+        }
+    }
+
+    /// What it says, in a line.
+    pub(crate) const fn help(self) -> &'static str {
+        match self {
+            Self::Commands => "Commands that were carried out, or failed trying",
+            Self::Connections => "Clients that were accepted",
+            Self::ConnectionsClosed => "Accepted clients that have gone",
+            Self::ConnectionsRejected => "Clients that were turned away",
+            Self::BytesIn => "Bytes that came from clients",
+            Self::BytesOut => "Bytes that went to clients",
+            Self::Hits => "Keys that reading commands found",
+            Self::Misses => "Keys that reading commands did not find",
+            Self::Expired => "Keys removed since their time had come",
+            Self::Evicted => "Keys removed to make room",
+            Self::Errors => "Replies that were errors",
+        }
+    }
+}
+
+/// Which latencies a command's time is counted among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It reads keys.
+    Read,
+    /// It writes keys.
+    Write,
+    /// It does neither.
+    Other,
+}
+
+/// How many [`Kind`]s there are.
+const KINDS: usize = Kind::Other as usize + 1;
+
+impl Kind {
+    /// What a command's time is counted as.
+    pub(crate) fn of(command: &Command) -> Self {
+        if command.flags.has(flags::WRITE) {
+            Self::Write
+        } else if command.flags.has(flags::READ) {
+            Self::Read
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// A command's share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    /// How often it was carried out, or failed trying.
+    pub calls: u64,
+    /// What that took, in nanoseconds.
+    pub nanoseconds: u64,
+    /// How often it answered with an error.
+    pub failed: u64,
+    /// How often it was refused before it ran: a wrong number of arguments, no permission.
+    pub rejected: u64,
+}
+
+/// All that was counted until some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    counts: [u64; COUNTS],
+    /// By the commands' numbers, [`names`].
+    pub commands: Vec<Calls>,
+    /// What commands took, by [`Kind`].
+    kinds: [Latencies; KINDS],
+}
+
+impl Figures {
+    /// How many of `count`.
+    pub(crate) fn get(&self, count: Count) -> u64 {
+        self.counts[count as usize]
+    }
+
+    /// Clients that are connected. (A client may come while its block is read, so that it seems to have
+    /// gone before.)
+    pub(crate) fn connected(&self) -> u64 {
+        self.get(Count::Connections).saturating_sub(self.get(Count::ConnectionsClosed))
+    }
+
+    /// What commands of a kind took.
+    pub(crate) fn latencies(&self, kind: Kind) -> &Latencies {
+        &self.kinds[kind as usize]
+    }
+
+    /// What all commands took.
+    pub(crate) fn all_latencies(&self) -> Latencies {
+        let mut all = Latencies::default();
+        for one in &self.kinds {
+            all.add(one);
+        }
+        all
+    }
+
+    /// Each command that was called, or refused, with its name.
+    pub(crate) fn called(&self) -> impl Iterator<Item = (&'static str, Calls)> {
+        let named = names().iter().map(String::as_str).zip(self.commands.iter().copied());
+        named.filter(|(_, calls)| calls.calls + calls.rejected > 0)
+    }
+
+    fn subtract(&mut self, earlier: &Self) {
+        for (now, before) in self.counts.iter_mut().zip(&earlier.counts) {
+            *now = now.saturating_sub(*before);
+        }
+        for (now, before) in self.commands.iter_mut().zip(&earlier.commands) {
+            now.calls = now.calls.saturating_sub(before.calls);
+            now.nanoseconds = now.nanoseconds.saturating_sub(before.nanoseconds);
+            now.failed = now.failed.saturating_sub(before.failed);
+            now.rejected = now.rejected.saturating_sub(before.rejected);
+        }
+        for (now, before) in self.kinds.iter_mut().zip(&earlier.kinds) {
+            now.subtract(before);
+        }
+    }
+}
+
+/// The server's counters; see the module.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    started: Instant,
+    /// One for each loop, and one for all other threads.
+    blocks: Box<[Block]>,
+    before_reset: Mutex<Option<Figures>>,
+}
+
+/// What one thread counts, or all that have none of their own. A line of the processor's cache, with the
+/// one that it fetches beside it, is in no two blocks.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Block {
+    counts: [AtomicU64; COUNTS],
+    kinds: [Histogram; KINDS],
+    commands: Box<[CallBlock]>,
+    /// Whether several threads write it.
+    is_shared: bool,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct CallBlock {
+    calls: AtomicU64,
+    nanoseconds: AtomicU64,
+    failed: AtomicU64,
+    rejected: AtomicU64,
+}
+
+/// Adds to a counter that this thread alone writes, or several.
+#[inline]
+fn add_to(counter: &AtomicU64, by: u64, is_shared: bool) {
+    // Relaxed: a counter is read for itself alone. Where nobody else writes, nothing is lost between
+    // the load and the store.
+    if is_shared {
+        counter.fetch_add(by, Ordering::Relaxed);
+    } else {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// The number of the loop that this thread runs. A thread runs one of one server.
+    static LOOP: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+impl Stats {
+    /// Counters for so many event loops.
+    pub(crate) fn new(loops: usize) -> Self {
+        let block = |number| Block {
+            counts: [const { AtomicU64::new(0) }; COUNTS],
+            kinds: [const { Histogram::new() }; KINDS],
+            commands: names().iter().map(|_| CallBlock::default()).collect(),
+            is_shared: number == loops,
+        };
+        let blocks = (0..=loops).map(block).collect();
+        Self { started: Instant::now(), blocks, before_reset: Mutex::new(None) }
+    }
+
+    /// This thread runs loop `number` from now on, and no other thread does.
+    pub(crate) fn enter_loop(&self, number: usize) {
+        LOOP.set(number);
+    }
+
+    #[inline]
+    fn here(&self) -> &Block {
+        let number = LOOP.get().min(self.blocks.len() - 1);
+        &self.blocks[number]
+    }
+
+    /// Counts.
+    #[inline]
+    pub(crate) fn add(&self, count: Count, by: u64) {
+        let block = self.here();
+        add_to(&block.counts[count as usize], by, block.is_shared);
+    }
+
+    /// Counts a command that was carried out, or failed trying.
+    #[inline]
+    pub(crate) fn note_call(&self, command: &'static Command, took: Duration, has_failed: bool) {
+        let block = self.here();
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        add_to(&block.counts[Count::Commands as usize], 1, block.is_shared);
+        block.kinds[Kind::of(command) as usize].note(nanoseconds, block.is_shared);
+        if let Some(calls) = block.commands.get(number_of(command)) {
+            add_to(&calls.calls, 1, block.is_shared);
+            add_to(&calls.nanoseconds, nanoseconds, block.is_shared);
+            if has_failed {
+                add_to(&calls.failed, 1, block.is_shared);
+            }
+        }
+    }
+
+    /// Counts a request of another protocol than Redis's, or a command without an entry in the table.
+    #[inline]
+    pub(crate) fn note_request(&self, kind: Kind, took: Duration) {
+        let block = self.here();
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        add_to(&block.counts[Count::Commands as usize], 1, block.is_shared);
+        block.kinds[kind as usize].note(nanoseconds, block.is_shared);
+    }
+
+    /// Counts a command that was refused before it ran.
+    pub(crate) fn note_rejected(&self, command: &'static Command) {
+        let block = self.here();
+        if let Some(calls) = block.commands.get(number_of(command)) {
+            add_to(&calls.rejected, 1, block.is_shared);
+        }
+    }
+
+    /// How much of `count`, since the server started.
+    pub(crate) fn total(&self, count: Count) -> u64 {
+        let of = |block: &Block| block.counts[count as usize].load(Ordering::Relaxed);
+        self.blocks.iter().map(of).sum()
+    }
+
+    /// All that was counted since the server started.
+    pub(crate) fn figures(&self) -> Figures {
+        let mut figures = Figures {
+            counts: Count::ALL.map(|count| self.total(count)),
+            commands: vec![Calls::default(); names().len()],
+            kinds: Default::default(),
+        };
+        for block in &self.blocks {
+            for (sum, calls) in figures.commands.iter_mut().zip(&block.commands) {
+                sum.calls += calls.calls.load(Ordering::Relaxed);
+                sum.nanoseconds += calls.nanoseconds.load(Ordering::Relaxed);
+                sum.failed += calls.failed.load(Ordering::Relaxed);
+                sum.rejected += calls.rejected.load(Ordering::Relaxed);
+            }
+            for (sum, kind) in figures.kinds.iter_mut().zip(&block.kinds) {
+                kind.add_to(sum);
+            }
+        }
+        figures
+    }
+
+    /// All that was counted since the last [`reset`](Self::reset). Clients that were connected by then
+    /// still are: ask [`figures`](Self::figures) for them.
+    pub(crate) fn since_reset(&self) -> Figures {
+        let mut figures = self.figures();
+        if let Some(before) = &*self.before_reset.lock() {
+            figures.subtract(before);
+        }
+        figures
+    }
+
+    /// Begins anew for [`since_reset`](Self::since_reset).
+    pub(crate) fn reset(&self) {
+        *self.before_reset.lock() = Some(self.figures());
+    }
+
+    /// How many event loops there are.
+    pub(crate) fn loops(&self) -> usize {
+        self.blocks.len() - 1
+    }
+
+    /// How long the server has run.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// All commands' names, subcommands as `config|get`, by their numbers.
+pub(crate) fn names() -> &'static [String] {
+    &NUMBERED.names
+}
+
+static NUMBERED: LazyLock<Numbered> = LazyLock::new(|| {
+    let mut numbered = Numbered { names: Vec::new(), by_address: HashMap::default() };
+    for command in commands::all() {
+        numbered.put(command.name.to_owned(), command);
+        for subcommand in command.subcommands {
+            numbered.put(format!("{}|{}", command.name, subcommand.name), subcommand);
+        }
+    }
+    numbered
+});
+
+/// The numbers of commands. An entry of the table is known by its place in memory: it is static.
+struct Numbered {
+    names: Vec<String>,
+    by_address: HashMap<usize, usize, BuildHasherDefault<AddressHasher>>,
+}
+
+impl Numbered {
+    fn put(&mut self, name: String, command: &'static Command) {
+        self.by_address.insert(std::ptr::from_ref(command).addr(), self.names.len());
+        self.names.push(name);
+    }
+}
+
+fn number_of(command: &'static Command) -> usize {
+    let address = std::ptr::from_ref(command).addr();
+    NUMBERED.by_address.get(&address).copied().unwrap_or(usize::MAX)
+}
+
+/// Spreads addresses, which nobody chooses to do harm.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_usize(usize::from(byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // Multiplied by the golden ratio, the upper bits hang on all of the lower ones.
+        let mixed = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_loops_and_others_count_adds_up() {
+        let stats = Stats::new(2);
+        let get = commands::find(b"get").unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..2 {
+                let stats = &stats;
+                scope.spawn(move || {
+                    stats.enter_loop(number);
+                    for _ in 0..1000 {
+                        stats.add(Count::Hits, 2);
+                        stats.note_call(get, Duration::from_micros(3), false);
+                    }
+                });
+            }
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| stats.add(Count::Hits, 1)));
+            }
+        });
+        let figures = stats.figures();
+        assert_eq!(figures.get(Count::Hits), 8000);
+        assert_eq!(figures.get(Count::Commands), 2000);
+        let calls = Calls { calls: 2000, nanoseconds: 6_000_000, ..Calls::default() };
+        assert_eq!(figures.called().collect::<Vec<_>>(), [("get", calls)]);
+        assert_eq!(figures.latencies(Kind::Read).count(), 2000);
+        assert_eq!(figures.all_latencies().count(), 2000);
+    }
+
+    #[test]
+    fn a_reset_hides_what_was_before() {
+        let stats = Stats::new(1);
+        let set = commands::find(b"set").unwrap();
+        stats.add(Count::Connections, 1);
+        stats.note_call(set, Duration::from_nanos(700), true);
+        stats.reset();
+        assert_eq!(stats.since_reset().called().count(), 0);
+        assert_eq!(stats.since_reset().all_latencies().count(), 0);
+        stats.note_call(set, Duration::from_nanos(700), false);
+        assert_eq!(stats.since_reset().get(Count::Commands), 1);
+        assert_eq!(stats.figures().get(Count::Commands), 2);
+        assert_eq!(stats.figures().connected(), 1);
+    }
+
+    #[test]
+    fn each_command_has_a_number_and_each_count_its_place() {
+        for command in commands::all() {
+            assert_eq!(names()[number_of(command)], command.name);
+        }
+        for (place, count) in Count::ALL.into_iter().enumerate() {
+            assert_eq!(count as usize, place);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a transaction does with heads as they are: visits, copies, changes of when they expire.
+
+use std::ops::ControlFlow;
+
+use pando::{KeyRange, Order};
+
+use super::Transaction;
+use super::layout::{
+    CollectionId, Content, HASH_BITS, Head, collection_prefix, head_key, head_prefix,
+    split_element_key, split_head_key,
+};
+use super::transaction::has_expired;
+use crate::failure::{Failure, Result};
+
+impl Transaction<'_> {
+    /// Visits the heads of `space` that have not expired, this transaction's own among them, in order
+    /// of their hashes, from `first_hash` on. It needs no lock: what is there throughout is visited,
+    /// what comes or goes meanwhile may be.
+    pub(crate) fn visit_heads(
+        &self,
+        space: u8,
+        first_hash: u64,
+        mut visit: impl FnMut(u64, &[u8], &Head<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if first_hash >> HASH_BITS != 0 {
+            return Ok(());
+        }
+        let range = KeyRange::between(&head_prefix(space, first_hash), &head_prefix(space + 1, 0));
+        let mut is_damaged = false;
+        self.scan(range, Order::Ascending, |full, value| {
+            let (Some((_, hash, key)), Some(head)) = (split_head_key(full), Head::decode(value))
+            else {
+                is_damaged = true;
+                return ControlFlow::Break(());
+            };
+            match has_expired(&head, self.now_ms()) {
+                true => ControlFlow::Continue(()),
+                false => visit(hash, key, &head),
+            }
+        })?;
+        if is_damaged { Err(Failure::Damaged) } else { Ok(()) }
+    }
+
+    /// Changes when a key expires, which must be there.
+    pub(crate) fn change_expiry(
+        &mut self,
+        space: u8,
+        key: &[u8],
+        expires_at: Option<u64>,
+    ) -> Result<()> {
+        let value = self.head_value(space, key)?;
+        let head = Head::decode(&value).ok_or(Failure::Damaged)?;
+        self.put_head(space, key, &Head { expires_at, ..head })
+    }
+
+    /// Copies the head of a key, which must be there, and with it all that it holds, in place of
+    /// whatever is at `to`.
+    pub(crate) fn copy_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
+        let value = self.head_value(from.0, from.1)?;
+        let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;
+        if let Content::Collection(kind, id, count) = head.content {
+            let copy = self.store().new_id()?;
+            self.copy_elements(id, copy)?;
+            head.content = Content::Collection(kind, copy, count);
+        }
+        self.put_head(to.0, to.1, &head)
+    }
+
+    fn head_value(&self, space: u8, key: &[u8]) -> Result<Vec<u8>> {
+        let value = self.read(&head_key(space, key), |value| value.map(<[u8]>::to_vec))?;
+        value.ok_or(Failure::Damaged)
+    }
+
+    fn copy_elements(&mut self, from: CollectionId, to: CollectionId) -> Result<()> {
+        let mut elements = Vec::new();
+        let range = KeyRange::prefix(&collection_prefix(from));
+        self.scan(range, Order::Ascending, |full, value| {
+            elements.push((full.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        for (full, value) in &elements {
+            let element = split_element_key(full).ok_or(Failure::Damaged)?;
+            self.put_element(to, element, value);
+        }
+        Ok(())
+    }
+}

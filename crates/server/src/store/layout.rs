@@ -1,0 +1,362 @@
+//! What the store's records are called, and what stands in them.
+//!
+//! Keys of the map `data`. A *head* is the record of a key that clients know; an *element* is a part of
+//! a collection:
+//!
+//! ```text
+//! byte      0      1 .. 7                     8 ..
+//! head      space  hash of the key (56 bits)  key
+//!
+//! byte      0      1 .. 7                     8     9 .. 16               ..
+//! element   0x80   collection (56 bits)       0     hash of the field     field        Field
+//!                                             1     field                              Ordered
+//!                                             2     score, in its order   member       Scored
+//! ```
+//!
+//! A *space* is what one database's heads lie in (0 to 127); which one, the map `meta` says, so that a
+//! database is flushed by giving it another. Heads are ordered by hash, so a cursor of SCAN is a hash,
+//! and a range of hashes is what one lock guards. Numbers in keys are big-endian, in values
+//! little-endian.
+//!
+//! Value of a head:
+//!
+//! ```text
+//! byte 0         kind (bits 3..0), bit 4: it expires, bit 5: memcached's flags and cas
+//! 8 if it expires: when, in milliseconds of the store's clock
+//! 4 + 8 if bit 5: flags, cas
+//! rest           a string: its bytes; a collection: its number (8), how many fields it has (8)
+//! ```
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Spaces that there are.
+pub(crate) const SPACES: u8 = 128;
+/// First byte of an element's key.
+const ELEMENT: u8 = 0x80;
+/// Bits of a hash.
+pub(crate) const HASH_BITS: u32 = 56;
+/// Bytes of a head's key before the client's key.
+pub(crate) const HEAD_PREFIX_BYTES: usize = 8;
+/// Bytes of an element's key before its field, at most.
+pub(crate) const ELEMENT_PREFIX_BYTES: usize = 17;
+
+const EXPIRES: u8 = 1 << 4;
+const MEMCACHED: u8 = 1 << 5;
+const KIND_MASK: u8 = 0xF;
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A string.
+    String = 0,
+    /// Fields with a value each.
+    Hash = 1,
+    /// Members.
+    Set = 2,
+    /// Members with a score each.
+    SortedSet = 3,
+    /// Fields with a value each, in the fields' order.
+    RangeIndex = 4,
+}
+
+impl Kind {
+    /// Its name, as TYPE says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Hash => "hash",
+            Self::Set => "set",
+            Self::SortedSet => "zset",
+            Self::RangeIndex => "rangeindex",
+        }
+    }
+
+    fn decode(bits: u8) -> Option<Self> {
+        [Self::String, Self::Hash, Self::Set, Self::SortedSet, Self::RangeIndex]
+            .into_iter()
+            .find(|kind| *kind as u8 == bits)
+    }
+}
+
+/// The hash of a client's key, or of a field, on the medium for ever.
+#[inline]
+pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes) >> (64 - HASH_BITS)
+}
+
+/// Key of the head of `key` in `space`.
+#[inline]
+pub(crate) fn head_key(space: u8, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(HEAD_PREFIX_BYTES + key.len());
+    full.extend_from_slice(&head_prefix(space, hash_of(key)));
+    full.extend_from_slice(key);
+    full
+}
+
+/// What the keys of all heads in `space` with `hash` begin with.
+#[inline]
+pub(crate) fn head_prefix(space: u8, hash: u64) -> [u8; HEAD_PREFIX_BYTES] {
+    (u64::from(space) << HASH_BITS | hash).to_be_bytes()
+}
+
+/// The space, the hash and the client's key of a head's key; `None` if it is no head's.
+pub(crate) fn split_head_key(full: &[u8]) -> Option<(u8, u64, &[u8])> {
+    let (prefix, key) = full.split_first_chunk::<HEAD_PREFIX_BYTES>()?;
+    let word = u64::from_be_bytes(*prefix);
+    let space = (word >> HASH_BITS) as u8;
+    (space < SPACES).then_some((space, word & ((1 << HASH_BITS) - 1), key))
+}
+
+/// The number of a collection, 56 bits.
+pub(crate) type CollectionId = u64;
+
+/// An element's name in its collection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Element<'name> {
+    /// A field of a hash, a member of a set or a sorted set: found by its hash.
+    Field(&'name [u8]),
+    /// A field of a range index: in its own order.
+    Ordered(&'name [u8]),
+    /// A member of a sorted set, by its score.
+    Scored(f64, &'name [u8]),
+}
+
+/// One of the orders in which elements of a collection stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// [`Element::Field`].
+    Fields = 0,
+    /// [`Element::Ordered`].
+    Ordered = 1,
+    /// [`Element::Scored`].
+    Scored = 2,
+}
+
+/// What all elements of a collection begin with.
+pub(crate) fn collection_prefix(id: CollectionId) -> [u8; 8] {
+    (u64::from(ELEMENT) << HASH_BITS | id).to_be_bytes()
+}
+
+/// What all elements of a section of a collection begin with.
+pub(crate) fn section_prefix(id: CollectionId, section: Section) -> Vec<u8> {
+    let mut prefix = collection_prefix(id).to_vec();
+    prefix.push(section as u8);
+    prefix
+}
+
+/// Key of an element.
+pub(crate) fn element_key(id: CollectionId, element: Element<'_>) -> Vec<u8> {
+    let (section, name) = match element {
+        Element::Field(name) => (Section::Fields, name),
+        Element::Ordered(name) => (Section::Ordered, name),
+        Element::Scored(_, name) => (Section::Scored, name),
+    };
+    let mut key = Vec::with_capacity(ELEMENT_PREFIX_BYTES + name.len());
+    key.extend_from_slice(&collection_prefix(id));
+    key.push(section as u8);
+    match element {
+        Element::Field(name) => key.extend_from_slice(&hash_of(name).to_be_bytes()),
+        Element::Ordered(_) => {}
+        Element::Scored(score, _) => key.extend_from_slice(&ordered_bits(score).to_be_bytes()),
+    }
+    key.extend_from_slice(name);
+    key
+}
+
+/// The name in an element's key; for a scored one, its score too.
+pub(crate) fn split_element_key(full: &[u8]) -> Option<Element<'_>> {
+    let (section, rest) = full.get(8..)?.split_first()?;
+    match section {
+        0 => Some(Element::Field(rest.get(8..)?)),
+        1 => Some(Element::Ordered(rest)),
+        2 => {
+            let (bits, member) = rest.split_first_chunk::<8>()?;
+            Some(Element::Scored(score_of_bits(u64::from_be_bytes(*bits)), member))
+        }
+        _ => None,
+    }
+}
+
+/// Bits of a score that compare, as a number, as scores do. Both zeros are one.
+pub(crate) fn ordered_bits(score: f64) -> u64 {
+    let bits = if score == 0.0 { 0 } else { score.to_bits() };
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+/// The score of [`ordered_bits`].
+pub(crate) fn score_of_bits(bits: u64) -> f64 {
+    f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits })
+}
+
+/// What memcached keeps with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memcached {
+    /// The client's own.
+    pub flags: u32,
+    /// Changes with every write; for what its upper bits mean see `memcached/item.rs`.
+    pub cas: u64,
+}
+
+/// What a head holds, besides when it expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content<'value> {
+    /// A string's bytes.
+    String(&'value [u8]),
+    /// A collection's number, and how many fields it has.
+    Collection(Kind, CollectionId, u64),
+}
+
+/// A head's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head<'value> {
+    /// When it expires, in milliseconds of the store's clock.
+    pub expires_at: Option<u64>,
+    /// Memcached's, if memcached wrote it.
+    pub memcached: Option<Memcached>,
+    /// The rest.
+    pub content: Content<'value>,
+}
+
+impl<'value> Head<'value> {
+    /// A string that never expires.
+    pub(crate) fn string(bytes: &'value [u8]) -> Self {
+        Self { expires_at: None, memcached: None, content: Content::String(bytes) }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.content {
+            Content::String(_) => Kind::String,
+            Content::Collection(kind, ..) => kind,
+        }
+    }
+
+    /// Reads a head's value; `None` if it cannot have been written.
+    #[inline]
+    pub(crate) fn decode(value: &'value [u8]) -> Option<Self> {
+        let (&first, mut rest) = value.split_first()?;
+        let kind = Kind::decode(first & KIND_MASK)?;
+        let mut take_word = |bytes: usize| {
+            let (word, behind) = rest.split_at_checked(bytes)?;
+            rest = behind;
+            let mut whole = [0; 8];
+            whole[..bytes].copy_from_slice(word);
+            Some(u64::from_le_bytes(whole))
+        };
+        let expires_at = if first & EXPIRES != 0 { Some(take_word(8)?) } else { None };
+        let memcached = if first & MEMCACHED != 0 {
+            Some(Memcached { flags: take_word(4)? as u32, cas: take_word(8)? })
+        } else {
+            None
+        };
+        let content = match kind {
+            Kind::String => Content::String(rest),
+            _ => Content::Collection(kind, take_word(8)?, take_word(8)?),
+        };
+        Some(Self { expires_at, memcached, content })
+    }
+
+    /// The bytes that [`decode`](Self::decode) reads.
+    #[inline]
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let body_bytes = match self.content {
+            Content::String(bytes) => bytes.len(),
+            Content::Collection(..) => 16,
+        };
+        let mut value = Vec::with_capacity(21 + body_bytes);
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        value.push(
+            self.kind() as u8
+                | flag(self.expires_at.is_some(), EXPIRES)
+                | flag(self.memcached.is_some(), MEMCACHED),
+        );
+        if let Some(at) = self.expires_at {
+            value.extend_from_slice(&at.to_le_bytes());
+        }
+        if let Some(Memcached { flags, cas }) = self.memcached {
+            value.extend_from_slice(&flags.to_le_bytes());
+            value.extend_from_slice(&cas.to_le_bytes());
+        }
+        match self.content {
+            Content::String(bytes) => value.extend_from_slice(bytes),
+            Content::Collection(_, id, count) => {
+                value.extend_from_slice(&id.to_le_bytes());
+                value.extend_from_slice(&count.to_le_bytes());
+            }
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn golden_records() {
+        let key = head_key(3, b"oak");
+        assert_eq!(key, [&[3][..], &hash_of(b"oak").to_be_bytes()[1..], b"oak"].concat());
+        assert_eq!(hash_of(b"oak"), 0x00AC_083B_8913_4670, "the hash is on the medium for ever");
+        assert_eq!(Head::string(b"tree").encode(), b"\x00tree");
+        let full = Head {
+            expires_at: Some(0x0102),
+            memcached: Some(Memcached { flags: 7, cas: 9 }),
+            content: Content::Collection(Kind::SortedSet, 5, 6),
+        };
+        let mut expected = vec![0x33];
+        for (word, bytes) in [(0x0102u64, 8), (7, 4), (9, 8), (5, 8), (6, 8)] {
+            expected.extend_from_slice(&word.to_le_bytes()[..bytes]);
+        }
+        assert_eq!(full.encode(), expected);
+        let element = element_key(0x0A, Element::Scored(1.0, b"m"));
+        assert_eq!(element, b"\x80\0\0\0\0\0\0\x0A\x02\xBF\xF0\0\0\0\0\0\0m");
+    }
+
+    #[test]
+    fn damaged_heads_are_refused() {
+        for value in [&b""[..], b"\x0F", b"\x10abc", b"\x21abcd", b"\x01short"] {
+            assert_eq!(Head::decode(value), None, "{value:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn scores_keep_their_order(a: f64, b: f64) {
+            prop_assume!(!a.is_nan() && !b.is_nan());
+            prop_assert_eq!(a.partial_cmp(&b), Some(ordered_bits(a).cmp(&ordered_bits(b))));
+            prop_assert_eq!(score_of_bits(ordered_bits(a)), a);
+        }
+
+        #[test]
+        fn elements_come_back(name: Vec<u8>, score: f64, id in 0u64..1 << HASH_BITS) {
+            prop_assume!(!score.is_nan());
+            for element in [
+                Element::Field(&name),
+                Element::Ordered(&name),
+                Element::Scored(score, &name),
+            ] {
+                let key = element_key(id, element);
+                prop_assert_eq!(split_element_key(&key), Some(element));
+                prop_assert_eq!(split_head_key(&key), None);
+            }
+        }
+
+        #[test]
+        fn heads_come_back(
+            expires_at: Option<u64>, memcached: Option<(u32, u64)>, string: Option<Vec<u8>>, id: u64,
+        ) {
+            let head = Head {
+                expires_at,
+                memcached: memcached.map(|(flags, cas)| Memcached { flags, cas }),
+                content: match &string {
+                    Some(bytes) => Content::String(bytes),
+                    None => Content::Collection(Kind::Hash, id, 3),
+                },
+            };
+            let value = head.encode();
+            prop_assert_eq!(Head::decode(&value), Some(head));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A limit on memory, and what goes when it is reached.
+//!
+//! How much is in use is asked of the pool ten times a second ([`Store::measure`]), and between two
+//! measures estimated from what is written.
+//!
+//! What is evicted leaves gaps in nodes of the index, which are filled by later writes, or go when
+//! nodes are merged; so the pool's figure follows late, and who waited for it would evict far too much.
+//! Therefore what was evicted counts as free at once, and stays on account until as much was written, or
+//! the figure fell; at most a quarter of the figure. So under a policy that evicts, live data keep to the
+//! limit, and the pool may take up to a third more.
+//!
+//! Which key was used least recently is known approximately: a table holds for each of a million ranges
+//! of hashes the second in which a key of it was last used. The victim is the least recently used of a
+//! few ranges picked at random. The table is of the process: after a restart all keys are alike at
+//! first.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use pando::{KeyRange, Order};
+
+use super::layout::{HASH_BITS, head_prefix, split_head_key};
+use super::stripes::{Access, stripe_of};
+use super::{DATABASES, Store, own_keys};
+use crate::failure::{Failure, Result};
+
+const RANGE_BITS: u32 = 20;
+/// Ranges of hashes among which a victim is chosen.
+const SAMPLES: u32 = 5;
+/// What a record takes besides its key and value, about.
+const RECORD_BYTES: u64 = 24;
+/// Keys evicted for one command at most.
+const EVICTIONS_A_COMMAND: u32 = 100;
+
+/// What is done when there is no more memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum EvictionPolicy {
+    /// Writes that need memory are refused.
+    #[default]
+    NoEviction = 0,
+    /// Keys that were not used for long go first, approximately.
+    AllKeysLru = 1,
+    /// Keys that expire soonest go first; others stay.
+    VolatileTtl = 2,
+}
+
+impl EvictionPolicy {
+    /// All, with the names that Redis has for them.
+    pub(crate) const ALL: [(Self, &str); 3] = [
+        (Self::NoEviction, "noeviction"),
+        (Self::AllKeysLru, "allkeys-lru"),
+        (Self::VolatileTtl, "volatile-ttl"),
+    ];
+}
+
+/// The limit, and what is known of use.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// In bytes; zero for none.
+    limit_bytes: AtomicU64,
+    policy: AtomicU8,
+    /// As of the last measure.
+    measured_bytes: AtomicU64,
+    /// Written since then, about.
+    written_bytes: AtomicU64,
+    /// Evicted, and neither gone from the measure nor written over so far.
+    account_bytes: AtomicU64,
+    evicted_keys: AtomicU64,
+    /// The second in which a key of each range was last used.
+    recency: OnceLock<Box<[AtomicU32]>>,
+}
+
+// All of these are figures by themselves: relaxed, all.
+impl Memory {
+    /// Notes that a key was used.
+    #[inline]
+    pub(super) fn note_use(&self, hash: u64, now_ms: u64) {
+        if let Some(recency) = self.recency.get() {
+            let range = &recency[(hash >> (HASH_BITS - RANGE_BITS)) as usize];
+            let second = (now_ms / 1000) as u32;
+            if range.load(Ordering::Relaxed) != second {
+                range.store(second, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes that a record was written or removed.
+    #[inline]
+    pub(super) fn note_write(&self, key_bytes: usize, value_bytes: Option<usize>) {
+        if self.limit_bytes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(bytes) = value_bytes {
+            let bytes = RECORD_BYTES + (key_bytes + bytes) as u64;
+            self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let measured_bytes = self.measured_bytes.load(Ordering::Relaxed);
+        let used_bytes = measured_bytes + self.written_bytes.load(Ordering::Relaxed);
+        let account_bytes = self.account_bytes.load(Ordering::Relaxed);
+        used_bytes.saturating_sub(account_bytes.min(measured_bytes / 4))
+    }
+}
+
+impl Store {
+    /// Sets the limit, in bytes (zero for none), and what is done when it is reached.
+    pub(crate) fn limit_memory(&self, limit_bytes: u64, policy: EvictionPolicy) {
+        let memory = &self.memory;
+        if policy == EvictionPolicy::AllKeysLru {
+            memory
+                .recency
+                .get_or_init(|| (0..1 << RANGE_BITS).map(|_| AtomicU32::new(0)).collect());
+        }
+        memory.policy.store(policy as u8, Ordering::Relaxed);
+        memory.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        self.measure();
+    }
+
+    /// Asks the pool how much is in use.
+    pub(crate) fn measure(&self) {
+        let memory = &self.memory;
+        let measured_bytes = self.pool.used_bytes();
+        let before_bytes = memory.measured_bytes.swap(measured_bytes, Ordering::Relaxed)
+            + memory.written_bytes.swap(0, Ordering::Relaxed);
+        // What did not come on top of the last measure has taken the place of what was evicted.
+        let placed_bytes = before_bytes.saturating_sub(measured_bytes);
+        let less = |bytes: u64| Some(bytes.saturating_sub(placed_bytes));
+        let _ = memory.account_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Keys that were evicted since this was asked last.
+    pub(crate) fn take_evicted_keys(&self) -> u64 {
+        self.memory.evicted_keys.swap(0, Ordering::Relaxed)
+    }
+
+    /// Makes room for a write, if the limit is reached and the policy lets keys go; whether there is
+    /// room. The caller must hold no stripe.
+    #[inline]
+    pub(crate) fn make_room(&self) -> Result<bool> {
+        let limit_bytes = self.memory.limit_bytes.load(Ordering::Relaxed);
+        if limit_bytes == 0 || self.memory.used_bytes() < limit_bytes {
+            return Ok(true);
+        }
+        self.evict(limit_bytes)
+    }
+
+    #[cold]
+    fn evict(&self, limit_bytes: u64) -> Result<bool> {
+        let policy = self.memory.policy.load(Ordering::Relaxed);
+        for _ in 0..EVICTIONS_A_COMMAND {
+            if self.memory.used_bytes() < limit_bytes {
+                return Ok(true);
+            }
+            let victim = match policy {
+                policy if policy == EvictionPolicy::AllKeysLru as u8 => self.least_recent()?,
+                policy if policy == EvictionPolicy::VolatileTtl as u8 => self.soonest()?,
+                _ => None,
+            };
+            let Some(full) = victim else { return Ok(false) };
+            let (space, hash, key) = split_head_key(&full).ok_or(Failure::Damaged)?;
+            let held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Alone)?;
+            let bytes = self.map.read(&full, |value| value.len())?;
+            let mut transaction = self.begin(held, self.clock.now_ms());
+            // Another may have removed it since.
+            if let Some(bytes) = bytes {
+                transaction.remove_head(space, key)?;
+                transaction.commit()?;
+                let freed_bytes = RECORD_BYTES + (full.len() + bytes) as u64;
+                self.memory.account_bytes.fetch_add(freed_bytes, Ordering::Relaxed);
+                self.memory.evicted_keys.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        // Each write lets go of more than it takes, so what is too much will be gone soon.
+        Ok(true)
+    }
+
+    /// A head whose range was used least recently of a few.
+    fn least_recent(&self) -> Result<Option<Vec<u8>>> {
+        let Some(recency) = self.memory.recency.get() else { return Ok(None) };
+        let mut oldest: Option<(u32, Vec<u8>)> = None;
+        for _ in 0..SAMPLES {
+            let Some(full) = self.random_head()? else { break };
+            let (_, hash, _) = split_head_key(&full).ok_or(Failure::Damaged)?;
+            let used = recency[(hash >> (HASH_BITS - RANGE_BITS)) as usize].load(Ordering::Relaxed);
+            if oldest.as_ref().is_none_or(|(second, _)| used < *second) {
+                oldest = Some((used, full));
+            }
+        }
+        Ok(oldest.map(|(_, full)| full))
+    }
+
+    /// The head's key at or behind a random place in a random database; `None` if there is none at all.
+    fn random_head(&self) -> Result<Option<Vec<u8>>> {
+        let hash = fastrand::u64(..1 << HASH_BITS);
+        let first = fastrand::u8(..DATABASES);
+        // From the place on; then from the beginning.
+        for from in [hash, 0] {
+            for database in (0..DATABASES).map(|step| (first + step) % DATABASES) {
+                let space = self.space(database);
+                let range =
+                    KeyRange::between(&head_prefix(space, from), &head_prefix(space + 1, 0));
+                if let Some((full, _)) = self.map.scan(range, Order::Ascending)?.next_record()? {
+                    return Ok(Some(full.to_vec()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The head's key that expires next.
+    fn soonest(&self) -> Result<Option<Vec<u8>>> {
+        let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
+        while let Some((entry, _)) = scan.next_record()? {
+            let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
+            // One that the head does not agree with is left to the sweep.
+            if self.expires_at(full)? == Some(at_ms) {
+                return Ok(Some(full.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}

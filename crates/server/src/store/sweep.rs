@@ -1,0 +1,148 @@
+//! What is removed in the background, a little at a time: keys that have expired, elements of collections
+//! that were dropped, heads of databases that were flushed.
+//!
+//! Nothing waits for it: an expired key reads as absent, and what was dropped is out of reach. So it may
+//! be cut short anywhere and goes on later, also after a crash.
+
+use std::sync::atomic::Ordering;
+
+use pando::{KeyRange, Order};
+use smallvec::SmallVec;
+
+use super::layout::{
+    Content, Head, SPACES, collection_prefix, hash_of, head_prefix, split_head_key,
+};
+use super::stripes::{Access, stripe_of};
+use super::{Store, own_keys};
+use crate::failure::{Failure, Result};
+
+/// What a sweep has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// Keys that had expired and were removed.
+    pub expired_keys: u64,
+    /// Whether there is more to do now.
+    pub is_more: bool,
+}
+
+impl Store {
+    /// Removes up to `budget` keys whose time has come.
+    pub(crate) fn sweep_expired(&self, budget: usize) -> Result<Swept> {
+        let now_ms = self.clock().now_ms();
+        let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
+        let mut due = Vec::new();
+        let mut scan = self.map.scan(range, Order::Ascending)?;
+        while due.len() < budget
+            && let Some((entry, _)) = scan.next_record()?
+        {
+            due.push(entry.to_vec());
+        }
+        drop(scan);
+        let mut swept = Swept { expired_keys: 0, is_more: due.len() == budget };
+        for entry in due {
+            let (at_ms, full) = own_keys::split_expiry(&entry).ok_or(Failure::Damaged)?;
+            let (space, hash, key) = split_head_key(full).ok_or(Failure::Damaged)?;
+            let stripes = SmallVec::from_slice(&[stripe_of(hash)]);
+            let held = self.lock(stripes, Access::Alone)?;
+            let mut transaction = self.begin(held, now_ms);
+            if self.expires_at(full)? == Some(at_ms) {
+                transaction.remove_head(space, key)?;
+                transaction.commit()?;
+                swept.expired_keys += 1;
+            } else {
+                self.map.remove(&entry)?;
+            }
+        }
+        Ok(swept)
+    }
+
+    pub(super) fn expires_at(&self, full: &[u8]) -> Result<Option<u64>> {
+        let found = self.map.read(full, |value| Head::decode(value).map(|head| head.expires_at))?;
+        match found {
+            Some(Some(at_ms)) => Ok(at_ms),
+            Some(None) => Err(Failure::Damaged),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes up to about `budget` records that nothing leads to any more; whether there are more.
+    pub(crate) fn sweep_garbage(&self, budget: usize) -> Result<bool> {
+        // Before it looks, so that what comes meanwhile is looked for again.
+        if !self.has_garbage.swap(false, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let left = self.sweep_collections(budget).and_then(|left| self.sweep_spaces(left));
+        let is_more = left.as_ref().map_or(true, |&left| left == 0);
+        if is_more {
+            self.has_garbage.store(true, Ordering::Release);
+        }
+        left.map(|_| is_more)
+    }
+
+    fn sweep_collections(&self, mut budget: usize) -> Result<usize> {
+        while budget > 0 {
+            let mut scan = self.map.scan(KeyRange::prefix(own_keys::GARBAGES), Order::Ascending)?;
+            let Some((garbage, _)) = scan.next_record()? else { break };
+            let garbage = garbage.to_vec();
+            let id = own_keys::split_garbage(&garbage).ok_or(Failure::Damaged)?;
+            let (elements, is_all) =
+                self.some_keys(KeyRange::prefix(&collection_prefix(id)), budget)?;
+            for element in &elements {
+                self.map.remove(element)?;
+            }
+            if is_all {
+                self.map.remove(&garbage)?;
+            }
+            budget = budget.saturating_sub(elements.len() + 1);
+        }
+        Ok(budget)
+    }
+
+    /// Removes heads in spaces that no database has.
+    fn sweep_spaces(&self, mut budget: usize) -> Result<usize> {
+        // Spaces change hands only while all stripes are held; so while one is held here, none of these
+        // is given to a database that fills it.
+        let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
+        let used = self.spaces();
+        for space in (0..SPACES).filter(|space| !used.contains(space)) {
+            let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
+            while budget > 0 {
+                let (heads, is_all) = self.some_keys(range.clone(), budget)?;
+                for full in &heads {
+                    let collection = self.map.read(full, |value| match Head::decode(value) {
+                        Some(Head { content: Content::Collection(_, id, _), .. }) => Some(id),
+                        _ => None,
+                    })?;
+                    if let Some(id) = collection.flatten() {
+                        self.map.upsert(&own_keys::garbage(id), &[])?;
+                        self.has_garbage.store(true, Ordering::Release);
+                    }
+                    self.map.remove(full)?;
+                }
+                budget = budget.saturating_sub(heads.len());
+                if is_all {
+                    break;
+                }
+            }
+        }
+        Ok(budget)
+    }
+
+    /// The first keys of a range, and whether these are all.
+    fn some_keys(&self, range: KeyRange, most: usize) -> Result<(Vec<Vec<u8>>, bool)> {
+        let mut keys = Vec::new();
+        let mut scan = self.map.scan(range, Order::Ascending)?;
+        while let Some((key, _)) = scan.next_record()? {
+            if keys.len() == most {
+                return Ok((keys, false));
+            }
+            keys.push(key.to_vec());
+        }
+        Ok((keys, true))
+    }
+
+    /// The stripe of a client's key.
+    pub(crate) fn stripe_of_key(key: &[u8]) -> super::stripes::StripeIndex {
+        stripe_of(hash_of(key))
+    }
+}

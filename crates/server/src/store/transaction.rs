@@ -1,0 +1,591 @@
+//! What one command, or the commands between MULTI and EXEC, read and write.
+//!
+//! # Protocol
+//!
+//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads.
+//! Committed,
+//!
+//! * one write of a record is one operation of the index, which decides;
+//! * several are first written down as an *intent*, a record that holds all of them; that is what
+//!   decides. Then they are carried out, then the intent is removed. After a crash whoever opens the
+//!   store carries out the intents that stand. Each is of keys that its transaction held alone, so
+//!   nobody else has written them since; and to carry one out twice changes nothing.
+//!
+//! An entry of what expires when is written before the head that says the same, and removed after the
+//! head no longer does: the sweep looks at the head before it believes an entry, so an entry too
+//! many is harmless, and none is missing.
+//!
+//! If the pool is full while an intent is carried out, the writes that were decided are owed: the store
+//! answers nothing any more but that, until they are made ([`Store::finish_intents`]).
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
+
+use pando::{KeyRange, Order};
+use smallvec::SmallVec;
+
+use super::layout::{
+    CollectionId, Content, Element, Head, SPACES, Section, element_key, hash_of, head_key,
+    head_prefix, section_prefix, split_element_key,
+};
+use super::stripes::{Held, stripe_of};
+use super::{DATABASES, Store, own_keys};
+use crate::failure::{Failure, Result, said};
+
+/// What is to become of a record: its value, or none.
+type Write = Option<Vec<u8>>;
+
+/// Reads and writes under the locks of the keys that they concern; see the module.
+pub(crate) struct Transaction<'store> {
+    store: &'store Store,
+    held: Held<'store>,
+    now_ms: u64,
+    writes: BTreeMap<Vec<u8>, Write>,
+    /// Entries of the sweep that are to be there before, and to be gone after.
+    expiries_before: SmallVec<[Vec<u8>; 1]>,
+    expiries_after: SmallVec<[Vec<u8>; 1]>,
+    /// Heads more or less, by space and hash.
+    counts: SmallVec<[(u8, u64, i64); 1]>,
+    /// The databases' spaces from the commit on, if they change.
+    spaces: Option<[u8; DATABASES as usize]>,
+    looked: Cell<Looked>,
+}
+
+/// Keys that were looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looked {
+    /// Those that were there.
+    pub found: u32,
+    /// Those that were not, or had expired.
+    pub missed: u32,
+}
+
+/// What a head replaces or leaves: all that its removal needs.
+#[derive(Clone, Copy, Debug)]
+struct Former {
+    expires_at: Option<u64>,
+    collection: Option<CollectionId>,
+}
+
+impl<'store> Transaction<'store> {
+    pub(super) fn new(store: &'store Store, held: Held<'store>, now_ms: u64) -> Self {
+        Self {
+            store,
+            held,
+            now_ms,
+            writes: BTreeMap::new(),
+            expiries_before: SmallVec::new(),
+            expiries_after: SmallVec::new(),
+            counts: SmallVec::new(),
+            spaces: None,
+            looked: Cell::default(),
+        }
+    }
+
+    /// The keys that were looked for since this was asked last.
+    #[inline]
+    pub(crate) fn take_looked(&self) -> Looked {
+        self.looked.take()
+    }
+
+    fn note_looked(&self, is_found: bool) {
+        let Looked { found, missed } = self.looked.get();
+        let (found, missed) = (found + u32::from(is_found), missed + u32::from(!is_found));
+        self.looked.set(Looked { found, missed });
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &'store Store {
+        self.store
+    }
+
+    /// The moment at which all in the transaction happens, by the store's clock.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The locks that are held.
+    pub(crate) fn held(&mut self) -> &mut Held<'store> {
+        &mut self.held
+    }
+
+    /// Lends a record's value.
+    #[inline]
+    pub(super) fn read<Answer>(
+        &self,
+        key: &[u8],
+        look: impl FnOnce(Option<&[u8]>) -> Answer,
+    ) -> Result<Answer> {
+        if !self.writes.is_empty()
+            && let Some(write) = self.writes.get(key)
+        {
+            return Ok(look(write.as_deref()));
+        }
+        let mut look = Some(look);
+        let found = self.store.map.read(key, |value| look.take().map(|look| look(Some(value))))?;
+        match (found.flatten(), look) {
+            (Some(answer), _) => Ok(answer),
+            (None, Some(look)) => Ok(look(None)),
+            (None, None) => Err(Failure::Damaged),
+        }
+    }
+
+    /// Lends the head of a key, which is not there if it has expired.
+    #[inline]
+    pub(crate) fn head<Answer>(
+        &self,
+        space: u8,
+        key: &[u8],
+        look: impl FnOnce(Option<Head<'_>>) -> Answer,
+    ) -> Result<Answer> {
+        let now_ms = self.now_ms;
+        self.store.memory.note_use(hash_of(key), now_ms);
+        self.read(&head_key(space, key), |value| match value.map(Head::decode) {
+            Some(None) => Err(Failure::Damaged),
+            found => {
+                let head = found.flatten().filter(|head| !has_expired(head, now_ms));
+                self.note_looked(head.is_some());
+                Ok(look(head))
+            }
+        })?
+    }
+
+    /// Puts the head of a key in place of whatever is there, which goes for good.
+    pub(crate) fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
+        let full = head_key(space, key);
+        let former = self.former(&full)?;
+        let kept = match head.content {
+            Content::Collection(_, id, _) => Some(id),
+            Content::String(_) => None,
+        };
+        if let Some(former) = former {
+            if let Some(at_ms) = former.expires_at.filter(|_| former.expires_at != head.expires_at)
+            {
+                self.expiries_after.push(own_keys::expiry(at_ms, &full));
+            }
+            if let Some(id) = former.collection.filter(|_| former.collection != kept) {
+                self.writes.insert(own_keys::garbage(id), Some(Vec::new()));
+            }
+        } else {
+            self.counts.push((space, hash_of(key), 1));
+        }
+        if let Some(at_ms) = head.expires_at
+            && former.is_none_or(|former| former.expires_at != head.expires_at)
+        {
+            self.expiries_before.push(own_keys::expiry(at_ms, &full));
+        }
+        self.store.memory.note_use(hash_of(key), self.now_ms);
+        self.touch(space, key);
+        self.writes.insert(full, Some(head.encode()));
+        Ok(())
+    }
+
+    /// Removes the head of a key, and with it all that it holds; whether it was there, and had not
+    /// expired.
+    pub(crate) fn remove_head(&mut self, space: u8, key: &[u8]) -> Result<bool> {
+        let full = head_key(space, key);
+        let Some(former) = self.former(&full)? else { return Ok(false) };
+        if let Some(id) = former.collection {
+            self.writes.insert(own_keys::garbage(id), Some(Vec::new()));
+        }
+        self.leave(space, key, full, former);
+        Ok(former.expires_at.is_none_or(|at_ms| at_ms > self.now_ms))
+    }
+
+    /// Moves the head of a key, and with it all that it holds, in place of whatever is at `to`. It must
+    /// be there.
+    pub(crate) fn move_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
+        let full = head_key(from.0, from.1);
+        let value = self.read(&full, |value| value.map(<[u8]>::to_vec))?.ok_or(Failure::Damaged)?;
+        let head = Head::decode(&value).ok_or(Failure::Damaged)?;
+        let former = Former { expires_at: head.expires_at, collection: None };
+        self.put_head(to.0, to.1, &head)?;
+        self.leave(from.0, from.1, full, former);
+        Ok(())
+    }
+
+    fn leave(&mut self, space: u8, key: &[u8], full: Vec<u8>, former: Former) {
+        if let Some(at_ms) = former.expires_at {
+            self.expiries_after.push(own_keys::expiry(at_ms, &full));
+        }
+        self.counts.push((space, hash_of(key), -1));
+        self.touch(space, key);
+        self.writes.insert(full, None);
+    }
+
+    /// What is at a head's key, expired or not.
+    fn former(&self, full: &[u8]) -> Result<Option<Former>> {
+        self.read(full, |value| match value.map(Head::decode) {
+            Some(None) => Err(Failure::Damaged),
+            found => Ok(found.flatten().map(|head| Former {
+                expires_at: head.expires_at,
+                collection: match head.content {
+                    Content::Collection(_, id, _) => Some(id),
+                    Content::String(_) => None,
+                },
+            })),
+        })?
+    }
+
+    /// The space of a database.
+    #[inline]
+    pub(crate) fn space(&self, database: u8) -> u8 {
+        self.spaces.map_or_else(|| self.store.space(database), |to| to[usize::from(database)])
+    }
+
+    /// How many keys `database` has, this transaction's among them; those that have expired and were
+    /// not removed yet count. Between MULTI and EXEC it reads all keys.
+    pub(crate) fn count(&self, database: u8) -> Result<u64> {
+        if self.held.is_none() {
+            return self.store.count(database);
+        }
+        // Who holds stripes cannot wait for others'.
+        let space = self.space(database);
+        let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
+        let mut count = 0;
+        self.scan(range, Order::Ascending, |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+
+    /// Empties databases at once, whatever their size: they get spaces in which nothing is, and the
+    /// sweep removes the old ones. All stripes must be held alone.
+    pub(crate) fn flush(&mut self, databases: impl Iterator<Item = u8>) -> Result<()> {
+        let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
+        let mut used = [spaces, self.store.spaces()].concat();
+        for database in databases {
+            let old = spaces[usize::from(database)];
+            if self.is_empty(old)? {
+                continue;
+            }
+            let mut fresh = None;
+            for space in (0..SPACES).filter(|space| !used.contains(space)) {
+                if self.is_empty(space)? {
+                    fresh = Some(space);
+                    break;
+                }
+            }
+            let fresh = fresh.ok_or(said(
+                "ERR the sweep is behind with databases that were flushed; try again",
+            ))?;
+            used.push(fresh);
+            spaces[usize::from(database)] = fresh;
+            self.touch_space(old);
+        }
+        self.set_spaces(spaces);
+        Ok(())
+    }
+
+    /// Exchanges two databases. All stripes must be held alone.
+    pub(crate) fn swap_databases(&mut self, one: u8, other: u8) {
+        let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
+        for database in [one, other] {
+            self.touch_space(spaces[usize::from(database)]);
+        }
+        spaces.swap(usize::from(one), usize::from(other));
+        self.set_spaces(spaces);
+    }
+
+    fn set_spaces(&mut self, spaces: [u8; DATABASES as usize]) {
+        self.writes.insert(own_keys::own("spaces"), Some(spaces.to_vec()));
+        self.spaces = Some(spaces);
+    }
+
+    fn touch_space(&mut self, space: u8) {
+        self.held.alone().for_each(|(_, stripe)| stripe.touch_space(space));
+    }
+
+    fn is_empty(&self, space: u8) -> Result<bool> {
+        let mut is_empty = true;
+        let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
+        self.scan(range, Order::Ascending, |_, _| {
+            is_empty = false;
+            ControlFlow::Break(())
+        })?;
+        Ok(is_empty)
+    }
+
+    /// Notes a change of what `key` holds.
+    pub(crate) fn touch(&mut self, space: u8, key: &[u8]) {
+        if let Some(stripe) = self.held.stripe_mut(stripe_of(hash_of(key))) {
+            stripe.touch(space, key);
+        }
+    }
+
+    /// Lends the value of an element.
+    pub(crate) fn element<Answer>(
+        &self,
+        id: CollectionId,
+        element: Element<'_>,
+        look: impl FnOnce(Option<&[u8]>) -> Answer,
+    ) -> Result<Answer> {
+        self.read(&element_key(id, element), look)
+    }
+
+    /// Puts an element. The key that the collection is under must be put or touched too.
+    pub(crate) fn put_element(&mut self, id: CollectionId, element: Element<'_>, value: &[u8]) {
+        self.writes.insert(element_key(id, element), Some(value.to_vec()));
+    }
+
+    /// Removes an element. The key that the collection is under must be put or touched too.
+    pub(crate) fn remove_element(&mut self, id: CollectionId, element: Element<'_>) {
+        self.writes.insert(element_key(id, element), None);
+    }
+
+    /// Visits the elements of a section in order, from `low` to `high`: what stands in their keys behind
+    /// [`section_prefix`].
+    pub(crate) fn scan_elements(
+        &self,
+        id: CollectionId,
+        section: Section,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        order: Order,
+        mut visit: impl FnMut(Element<'_>, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let prefix = section_prefix(id, section);
+        let whole = KeyRange::prefix(&prefix);
+        let full = |bound: Bound<&[u8]>| bound.map(|bytes| [&prefix, bytes].concat());
+        let range = KeyRange {
+            low: if low == Bound::Unbounded { whole.low } else { full(low) },
+            high: if high == Bound::Unbounded { whole.high } else { full(high) },
+        };
+        let mut is_damaged = false;
+        self.scan(range, order, |key, value| match split_element_key(key) {
+            Some(element) => visit(element, value),
+            None => {
+                is_damaged = true;
+                ControlFlow::Break(())
+            }
+        })?;
+        if is_damaged { Err(Failure::Damaged) } else { Ok(()) }
+    }
+
+    /// Visits records, the transaction's own writes among them.
+    pub(crate) fn scan(
+        &self,
+        range: KeyRange,
+        order: Order,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let is_empty = match (&range.low, &range.high) {
+            (Bound::Included(low), Bound::Included(high)) => low > high,
+            (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
+            | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
+            _ => false,
+        };
+        if is_empty {
+            return Ok(());
+        }
+        let bounds = (range.low.clone(), range.high.clone());
+        let mut scan = self.store.map.scan(range, order)?;
+        if self.writes.is_empty() {
+            while let Some((key, value)) = scan.next_record()? {
+                if visit(key, value).is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let mut own: Vec<_> = self.writes.range::<Vec<u8>, _>(bounds).collect();
+        if order == Order::Descending {
+            own.reverse();
+        }
+        let comes_first = |one: &[u8], other: &[u8]| match order {
+            Order::Ascending => one < other,
+            Order::Descending => one > other,
+        };
+        let mut lend = |key: &[u8], value: Option<&[u8]>| match value {
+            Some(value) => visit(key, value),
+            None => ControlFlow::Continue(()),
+        };
+        let mut own = own.into_iter().peekable();
+        while let Some((key, value)) = scan.next_record()? {
+            while let Some((written, write)) = own.next_if(|(own, _)| comes_first(own, key)) {
+                if lend(written, write.as_deref()).is_break() {
+                    return Ok(());
+                }
+            }
+            let visited = match own.next_if(|(written, _)| written.as_slice() == key) {
+                Some((written, write)) => lend(written, write.as_deref()),
+                None => lend(key, Some(value)),
+            };
+            if visited.is_break() {
+                return Ok(());
+            }
+        }
+        for (written, write) in own {
+            if lend(written, write.as_deref()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all writes durable, as one; after an error none has been made.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        let store = self.store;
+        let writes = std::mem::take(&mut self.writes);
+        let before = std::mem::take(&mut self.expiries_before);
+        let after = std::mem::take(&mut self.expiries_after);
+        let mut counts = std::mem::take(&mut self.counts);
+        for entry in &before {
+            store.map.upsert(entry, &[])?;
+        }
+        if writes.len() > 1 {
+            store.commit_many(&writes)?;
+        } else if let Some((key, write)) = writes.first_key_value() {
+            store.write(key, write.as_deref())?;
+        }
+        // An entry may be of one write and against another.
+        for entry in after.iter().filter(|entry| !before.contains(entry)) {
+            // One that stays is passed over by the sweep.
+            let _ = store.map.remove(entry);
+        }
+        if let Some(spaces) = self.spaces.take() {
+            store.set_spaces(spaces);
+            // Of the spaces that were given up nobody asks, and new ones are counted from zero.
+            counts.retain(|(space, ..)| spaces.contains(space));
+            self.held.alone().for_each(|(_, stripe)| {
+                if let Some(counts) = &mut stripe.counts {
+                    counts.retain(|(space, _)| spaces.contains(space));
+                }
+            });
+        }
+        for (space, hash, delta) in counts {
+            if let Some(stripe) = self.held.stripe_mut(stripe_of(hash)) {
+                stripe.count(space, delta);
+            }
+        }
+        if writes.keys().any(|key| own_keys::split_garbage(key).is_some()) {
+            store.has_garbage.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    #[inline]
+    fn write(&self, key: &[u8], write: Option<&[u8]>) -> Result<()> {
+        self.memory.note_write(key.len(), write.map(<[u8]>::len));
+        match write {
+            Some(value) => self.map.upsert(key, value).map(|_| ())?,
+            None => self.map.remove(key).map(|_| ())?,
+        }
+        Ok(())
+    }
+
+    fn commit_many(&self, writes: &BTreeMap<Vec<u8>, Write>) -> Result<()> {
+        // Relaxed: only its being new matters.
+        let intent = own_keys::intent(self.next_intent.fetch_add(1, Ordering::Relaxed));
+        self.map.upsert(&intent, &encode(writes))?;
+        for (key, write) in writes {
+            if let Err(error) = self.write(key, write.as_deref()) {
+                // It is decided. Nobody is to see half of it.
+                tracing::error!(%error, "writes that were decided cannot be made; they are owed");
+                self.is_behind.store(true, Ordering::Release);
+                return Ok(());
+            }
+        }
+        if let Err(error) = self.map.remove(&intent) {
+            tracing::error!(%error, "an intent cannot be removed");
+            self.is_behind.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Whether writes are owed; then nobody may look, and [`finish_intents`](Self::finish_intents)
+    /// must succeed first.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        // Acquire: with the store of who fell behind. Who looks holds locks, as that one did.
+        self.is_behind.load(Ordering::Acquire)
+    }
+
+    /// Makes the writes that were decided and not made. Nobody else may write meanwhile.
+    pub(crate) fn finish_intents(&self) -> Result<()> {
+        let mut next = 0;
+        loop {
+            let range = KeyRange::prefix(own_keys::INTENTS);
+            let mut scan = self.map.scan(range, Order::Ascending)?;
+            let Some((intent, value)) = scan.next_record()? else { break };
+            let (intent, value) = (intent.to_vec(), value.to_vec());
+            drop(scan);
+            for (key, write) in decode(&value).ok_or(Failure::Damaged)? {
+                self.write(key, write)?;
+            }
+            self.map.remove(&intent)?;
+            next += 1;
+        }
+        if next > 0 {
+            tracing::info!(intents = next, "carried out what a crash had cut short");
+        }
+        self.is_behind.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// An intent: of each write the key's length (4), the key, the value's length (4; all ones for a
+/// removal), the value.
+pub(super) fn encode(writes: &BTreeMap<Vec<u8>, Write>) -> Vec<u8> {
+    let mut intent = Vec::new();
+    for (key, write) in writes {
+        intent.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        intent.extend_from_slice(key);
+        let value_bytes = write.as_ref().map_or(u32::MAX, |value| value.len() as u32);
+        intent.extend_from_slice(&value_bytes.to_le_bytes());
+        intent.extend_from_slice(write.as_deref().unwrap_or_default());
+    }
+    intent
+}
+
+/// A record's key, and what is to become of it.
+type LentWrite<'intent> = (&'intent [u8], Option<&'intent [u8]>);
+
+/// The writes of an intent; `None` if it cannot have been written.
+fn decode(mut intent: &[u8]) -> Option<Vec<LentWrite<'_>>> {
+    let mut writes = Vec::new();
+    while !intent.is_empty() {
+        let key_bytes = take(&mut intent, 4)?;
+        let key = take(&mut intent, u32::from_le_bytes(key_bytes.try_into().ok()?) as usize)?;
+        let value_bytes = take(&mut intent, 4)?;
+        let write = match u32::from_le_bytes(value_bytes.try_into().ok()?) {
+            u32::MAX => None,
+            bytes => Some(take(&mut intent, bytes as usize)?),
+        };
+        writes.push((key, write));
+    }
+    Some(writes)
+}
+
+fn take<'bytes>(from: &mut &'bytes [u8], bytes: usize) -> Option<&'bytes [u8]> {
+    let (taken, rest) = from.split_at_checked(bytes)?;
+    *from = rest;
+    Some(taken)
+}
+
+pub(super) fn has_expired(head: &Head<'_>, now_ms: u64) -> bool {
+    head.expires_at.is_some_and(|at_ms| at_ms <= now_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_intent() {
+        let writes =
+            BTreeMap::from([(b"gone".to_vec(), None), (b"k".to_vec(), Some(b"value".to_vec()))]);
+        let intent = encode(&writes);
+        assert_eq!(intent, b"\x04\0\0\0gone\xFF\xFF\xFF\xFF\x01\0\0\0k\x05\0\0\0value");
+        let expected = vec![(&b"gone"[..], None), (&b"k"[..], Some(&b"value"[..]))];
+        assert_eq!(decode(&intent), Some(expected));
+        for cut in 1..intent.len() {
+            let is_whole = cut == 12;
+            assert_eq!(decode(&intent[..cut]).is_some(), is_whole, "{cut}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What tests of the server's outside share. Each test program uses a part of it.
+//!
+//! * `wire.rs`: a client of the Redis protocol that keeps every byte of a reply.
+//! * `programs.rs`: our server and Debian's, each a process of its own.
+//! * `packages.rs`: where Debian's programs come from.
+//! * `random.rs`: numbers that a seed repeats.
+//! * `oracle.rs`: the same commands to both, and what must be equal.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+pub mod oracle;
+pub mod packages;
+pub mod programs;
+pub mod random;
+pub mod wire;

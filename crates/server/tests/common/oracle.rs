@@ -1,0 +1,244 @@
+//! The same commands to our server and to Debian's Redis, and what must be equal.
+//!
+//! Commands come from a seed, in cases: each begins with empty databases. The first reply that differs
+//! ends the case; commands before it are then left out one by one as long as it still differs, and what
+//! remains is shown. `PANDO_ORACLE_SEED` runs one case again, `PANDO_ORACLE_CASES` so many.
+
+use std::time::Duration;
+
+use super::programs::{self, Running};
+use super::random::Random;
+use super::wire::{Client, Reply, Value, Words, words};
+
+/// What must be equal of two replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Equal {
+    /// Every byte.
+    Bytes,
+    /// The same elements, in any order (a map's pairs), at all depths.
+    Elements,
+    /// The same but for integers, which may be so far apart: times.
+    Near(i64),
+    /// The kind only: what is free.
+    Kind,
+}
+
+impl Equal {
+    /// Whether ours is what Redis's says it must be.
+    pub fn holds(self, ours: &Reply, theirs: &Reply) -> bool {
+        ours.bytes == theirs.bytes || self.holds_of(&ours.value, &theirs.value)
+    }
+
+    fn holds_of(self, ours: &Value, theirs: &Value) -> bool {
+        if let Self::Near(apart) = self
+            && let (Value::Line(b':', _), Value::Line(b':', _)) = (ours, theirs)
+            && let (Some(one), Some(other)) = (ours.number(), theirs.number())
+        {
+            // What is negative is no time but says why there is none.
+            return one == other || one >= 0 && other >= 0 && one.abs_diff(other) <= apart as u64;
+        }
+        match (self, ours, theirs) {
+            (Self::Elements, ours, theirs) => sorted(ours) == sorted(theirs),
+            (Self::Kind, Value::Line(one, ours), Value::Line(other, theirs)) => {
+                one == other && (*one != b'-' || ours == theirs)
+            }
+            (Self::Kind, Value::Bytes(one, _), Value::Bytes(other, _)) => one == other,
+            (Self::Kind, Value::Values(one, _), Value::Values(other, _)) => one == other,
+            (_, Value::Values(one, ours), Value::Values(other, theirs)) => {
+                let pairs = ours.iter().zip(theirs);
+                one == other
+                    && ours.len() == theirs.len()
+                    && pairs.into_iter().all(|(ours, theirs)| self.holds_of(ours, theirs))
+            }
+            (_, ours, theirs) => ours == theirs,
+        }
+    }
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Values(b'%', values) => {
+            let mut pairs: Vec<_> =
+                values.chunks(2).map(|pair| pair.iter().map(sorted).collect::<Vec<_>>()).collect();
+            pairs.sort();
+            Value::Values(b'%', pairs.concat())
+        }
+        Value::Values(kind, values) => {
+            let mut values: Vec<_> = values.iter().map(sorted).collect();
+            values.sort();
+            Value::Values(*kind, values)
+        }
+        other => other.clone(),
+    }
+}
+
+/// A command, and what must be equal of its replies.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub words: Words,
+    pub equal: Equal,
+}
+
+impl From<(Words, Equal)> for Step {
+    fn from((words, equal): (Words, Equal)) -> Self {
+        Self { words, equal }
+    }
+}
+
+/// Both servers, with a connection each.
+pub struct Oracle {
+    ours: Client,
+    theirs: Client,
+    _servers: [Running; 2],
+}
+
+/// Where two replies differ.
+struct Difference {
+    at: usize,
+    ours: Vec<u8>,
+    theirs: Vec<u8>,
+}
+
+impl Oracle {
+    /// Starts both.
+    pub fn start() -> Self {
+        let (ours, theirs) = (programs::pando(), programs::redis());
+        Self { ours: ours.connect(), theirs: theirs.connect(), _servers: [ours, theirs] }
+    }
+
+    /// Runs `cases` of `steps` each that `generate` makes, in RESP2 and in RESP3.
+    pub fn compare(
+        &mut self,
+        cases: u64,
+        steps: usize,
+        mut generate: impl FnMut(&mut Random) -> Step,
+    ) {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        let only: Option<u64> = number("PANDO_ORACLE_SEED");
+        let cases = if only.is_some() { 1 } else { number("PANDO_ORACLE_CASES").unwrap_or(cases) };
+        // Another start, other cases: what a run misses the next may find.
+        let first = only.unwrap_or_else(|| Random::new(seed_of_now()).number() >> 16);
+        for version in ["2", "3"] {
+            if !self.begin_version(version) {
+                eprintln!("our server does not speak RESP{version} yet");
+                continue;
+            }
+            for seed in first..first + cases {
+                let mut random = Random::new(seed);
+                let steps: Vec<Step> = (0..steps).map(|_| generate(&mut random)).collect();
+                if let Some(difference) = self.run(&steps) {
+                    let steps = self.shorten(steps, difference.at);
+                    let again = self.run(&steps).unwrap_or(difference);
+                    panic!("RESP{version}, PANDO_ORACLE_SEED={seed}\n{}", told(&steps, &again));
+                }
+            }
+        }
+    }
+
+    /// Runs the commands of these lines, whose replies must be equal to the byte, in RESP2 and in RESP3.
+    pub fn compare_lines(&mut self, lines: &[&str]) {
+        let steps: Vec<Step> =
+            lines.iter().map(|line| (words(line), Equal::Bytes).into()).collect();
+        self.compare_steps(&steps);
+    }
+
+    /// Runs these steps in RESP2 and in RESP3.
+    pub fn compare_steps(&mut self, steps: &[Step]) {
+        for version in ["2", "3"] {
+            if self.begin_version(version)
+                && let Some(difference) = self.run(steps)
+            {
+                panic!("RESP{version}\n{}", told(&steps[..=difference.at], &difference));
+            }
+        }
+    }
+
+    /// Whether our server knows a command.
+    pub fn has(&mut self, command: &str) -> bool {
+        let reply = self.ours.say(command);
+        !(reply.is_error() && reply.bytes().starts_with(b"ERR unknown command"))
+    }
+
+    /// Both connections, ours first, for what is to be asked by hand.
+    pub fn clients(&mut self) -> [&mut Client; 2] {
+        [&mut self.ours, &mut self.theirs]
+    }
+
+    fn begin_version(&mut self, version: &str) -> bool {
+        let hello = words(&format!("HELLO {version}"));
+        let ours = self.ours.ask(&hello).expect("our reply");
+        if ours.value.is_error() {
+            return version == "2";
+        }
+        self.theirs.ask(&hello).expect("Redis's reply");
+        true
+    }
+
+    fn empty(&mut self) {
+        for client in [&mut self.ours, &mut self.theirs] {
+            for line in ["DISCARD", "UNWATCH", "SELECT 0"] {
+                client.say(line);
+            }
+            // Our sweep may be behind with what was flushed.
+            while client.say("FLUSHALL").is_error() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// The first step whose replies are not what they must be.
+    fn run(&mut self, steps: &[Step]) -> Option<Difference> {
+        self.empty();
+        for (at, step) in steps.iter().enumerate() {
+            let ours = self.ours.ask(&step.words);
+            let theirs = self.theirs.ask(&step.words);
+            let or_tell = |reply: std::io::Result<Reply>, whose: &str| match reply {
+                Ok(reply) => reply,
+                Err(error) => panic!("{whose} server broke: {error}\n{}", shown(&steps[..=at])),
+            };
+            let (ours, theirs) = (or_tell(ours, "our"), or_tell(theirs, "Redis's"));
+            if !step.equal.holds(&ours, &theirs) {
+                return Some(Difference { at, ours: ours.bytes, theirs: theirs.bytes });
+            }
+        }
+        None
+    }
+
+    /// Leaves out what the difference at the end does not need.
+    fn shorten(&mut self, mut steps: Vec<Step>, last: usize) -> Vec<Step> {
+        steps.truncate(last + 1);
+        let mut at = steps.len() - 1;
+        while at > 0 {
+            at -= 1;
+            let mut fewer = steps.clone();
+            fewer.remove(at);
+            if self.run(&fewer).is_some_and(|difference| difference.at == fewer.len() - 1) {
+                steps = fewer;
+            }
+        }
+        steps
+    }
+}
+
+fn seed_of_now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_nanos() as u64)
+}
+
+fn told(steps: &[Step], difference: &Difference) -> String {
+    format!(
+        "{}\n    Redis: {}\n    ours:  {}",
+        shown(steps),
+        difference.theirs.escape_ascii(),
+        difference.ours.escape_ascii()
+    )
+}
+
+fn shown(steps: &[Step]) -> String {
+    let line = |step: &Step| {
+        let words: Vec<String> =
+            step.words.iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect();
+        format!("  {}", words.join(" "))
+    };
+    steps.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,230 @@
+//! What no comparison with another server shows: keys that expire as time goes by, what a server that is
+//! started again after `kill -9` has, scans while others write.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::programs::{self, Running};
+use common::random::Random;
+use common::wire::{Client, Value};
+
+/// What is to come comes by then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn number(client: &mut Client, line: &str) -> i64 {
+    let reply = client.say(line);
+    reply.number().unwrap_or_else(|| panic!("{line}: {reply:?}"))
+}
+
+fn text(client: &mut Client, line: &str) -> String {
+    let reply = client.say(line);
+    assert!(!reply.is_error(), "{line}: {reply:?}");
+    String::from_utf8_lossy(reply.bytes()).into_owned()
+}
+
+#[test]
+fn keys_expire_as_time_goes_by() {
+    let server = programs::pando();
+    let mut client = server.connect();
+    for line in ["set a v px 80", "psetex b 80 v", "set c v", "pexpire c 80", "set d v"] {
+        client.say(line);
+    }
+    client.say("getex d px 80");
+    client.say("set forever v px 80");
+    assert_eq!(number(&mut client, "persist forever"), 1);
+    assert!((1..=80).contains(&number(&mut client, "pttl a")));
+    until("expiry", || number(&mut client, "exists a b c d") == 0);
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(client.say(&format!("get {key}")), Value::Nothing(b'$'));
+        assert_eq!(number(&mut client, &format!("pttl {key}")), -2);
+        assert_eq!(text(&mut client, &format!("type {key}")), "none");
+        assert!(client.say(&format!("rename {key} e")).is_error());
+        assert_eq!(number(&mut client, &format!("copy {key} e")), 0);
+        assert_eq!(number(&mut client, &format!("persist {key}")), 0);
+    }
+    assert_eq!(client.say("keys *").values().len(), 1);
+    assert_eq!(client.say("scan 0").values()[1].values().len(), 1);
+    assert_eq!(text(&mut client, "randomkey"), "forever");
+    // The sweep removes them.
+    until("the sweep", || number(&mut client, "dbsize") == 1);
+    assert_eq!(text(&mut client, "get forever"), "v");
+    // What has expired counts as absent for those that ask.
+    client.say("set a v px 1");
+    until("expiry", || number(&mut client, "exists a") == 0);
+    assert_eq!(text(&mut client, "set a w nx"), "OK");
+    assert_eq!(number(&mut client, "ttl a"), -1);
+}
+
+#[test]
+fn a_server_that_was_killed_comes_back_with_keys_and_their_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let start = || -> (Running, Client) {
+        let server = programs::pando_on(Some(&pool));
+        let client = server.connect();
+        (server, client)
+    };
+    let (server, mut client) = start();
+    for key in 0..50 {
+        client.say(&format!("set k{key} {key}"));
+    }
+    for line in ["set short v px 150", "set long v ex 1000", "del k0 k1", "rename k2 renamed"] {
+        client.say(line);
+    }
+    for line in ["select 1", "set other v", "swapdb 1 2", "select 3", "set gone v", "flushdb"] {
+        assert_eq!(text(&mut client, line), "OK");
+    }
+    client.say("select 0");
+    client.say("move k3 5");
+    let at_ms = number(&mut client, "pexpiretime long");
+    server.kill();
+    std::thread::sleep(Duration::from_millis(200));
+
+    let (server, mut client) = start();
+    assert_eq!(client.say("get short"), Value::Nothing(b'$'));
+    assert!(number(&mut client, "pexpiretime long").abs_diff(at_ms) <= 3);
+    assert!((900..=1000).contains(&number(&mut client, "ttl long")));
+    assert_eq!(text(&mut client, "get renamed"), "2");
+    until("the sweep", || number(&mut client, "dbsize") == 48);
+    for (database, keys) in [(1, 0), (2, 1), (3, 0), (5, 1)] {
+        client.say(&format!("select {database}"));
+        assert_eq!(number(&mut client, "dbsize"), keys, "database {database}");
+    }
+    client.say("select 0");
+    client.say("flushall");
+    server.kill();
+
+    let (_server, mut client) = start();
+    for database in 0..16 {
+        client.say(&format!("select {database}"));
+        assert_eq!(number(&mut client, "dbsize"), 0, "database {database}");
+        assert_eq!(client.say("keys *").values().len(), 0, "database {database}");
+    }
+}
+
+#[test]
+fn counts_stay_right_whatever_is_done() {
+    let server = programs::pando();
+    let mut client = server.connect();
+    let mut random = Random::new(20);
+    // From the first time on it is counted, not read.
+    assert_eq!(number(&mut client, "dbsize"), 0);
+    for _ in 0..2000 {
+        let (one, other) = (random.below(30), random.below(30));
+        let line = match random.below(12) {
+            0 => format!("del k{one} k{other}"),
+            1 => format!("rename k{one} k{other}"),
+            2 => format!("copy k{one} k{other} replace"),
+            3 => format!("move k{one} 1"),
+            4 => format!("getdel k{one}"),
+            5 => format!("expire k{one} -1"),
+            6 if random.once_in(10) => "swapdb 0 1".to_owned(),
+            7 if random.once_in(20) => "flushdb".to_owned(),
+            8 => format!("msetnx k{one} v k{other} v"),
+            _ => format!("set k{one} v"),
+        };
+        let in_multi = random.once_in(4);
+        if in_multi {
+            client.say("multi");
+        }
+        client.say(&line);
+        if in_multi {
+            client.say("set k0 v");
+            client.say("dbsize");
+            let replies = client.say("exec");
+            let names = client.say("keys *").values().len() as i64;
+            assert_eq!(replies.values()[2].number(), Some(names), "{line}");
+        }
+        let names = client.say("keys *").values().len() as i64;
+        assert_eq!(number(&mut client, "dbsize"), names, "{line}");
+    }
+}
+
+#[test]
+fn a_transaction_sees_the_databases_that_it_changes() {
+    let server = programs::pando();
+    let mut client = server.connect();
+    client.say("set before v");
+    for line in
+        ["multi", "set a v", "flushdb", "dbsize", "set b v", "keys *", "swapdb 0 1", "keys *"]
+    {
+        client.say(line);
+    }
+    let replies = client.say("exec");
+    let replies = replies.values();
+    assert_eq!(replies[2].number(), Some(0));
+    assert_eq!(replies[4].values(), [Value::Bytes(b'$', b"b".to_vec())]);
+    assert_eq!(replies[6].values(), []);
+    assert_eq!(number(&mut client, "dbsize"), 0);
+    client.say("select 1");
+    assert_eq!(number(&mut client, "dbsize"), 1);
+}
+
+#[test]
+fn a_scan_finds_what_is_there_throughout() {
+    const STABLE: usize = 400;
+    let server = programs::pando();
+    let mut client = server.connect();
+    for key in 0..STABLE {
+        client.say(&format!("set stable{key} v"));
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (mut client, is_over) = (server.connect(), &is_over);
+            scope.spawn(move || {
+                let mut random = Random::new(writer);
+                while !is_over.load(Ordering::Relaxed) {
+                    let (one, other) = (random.below(500), random.below(500));
+                    client.say(&match random.below(5) {
+                        0 => format!("set stable{} w", one % STABLE),
+                        1 => format!("del moving{one}"),
+                        2 => format!("rename moving{one} moving{other}"),
+                        3 => format!("expire stable{} 1000", one % STABLE),
+                        _ => format!("mset moving{one} v moving{other} v"),
+                    });
+                }
+            });
+        }
+        for round in 0..10 {
+            let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+            loop {
+                let reply = client.say(&format!("scan {cursor} count {}", 5 + round * 10));
+                let [next, names] = reply.values() else { panic!("{reply:?}") };
+                found.extend(names.values().iter().map(|name| name.bytes().to_vec()));
+                cursor = String::from_utf8_lossy(next.bytes()).into_owned();
+                if cursor == "0" {
+                    break;
+                }
+            }
+            found.retain(|name| name.starts_with(b"stable"));
+            let found_once = found.len();
+            found.sort();
+            found.dedup();
+            assert_eq!((found.len(), found_once), (STABLE, STABLE), "round {round}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn counters_lose_nothing() {
+    let server = programs::pando();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = server.connect();
+            scope.spawn(move || (0..500).for_each(|_| drop(client.say("incrby shared 3"))));
+        }
+    });
+    assert_eq!(number(&mut server.connect(), "get shared"), 4 * 500 * 3);
+}

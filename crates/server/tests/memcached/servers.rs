@@ -1,0 +1,156 @@
+//! Our server and Debian's memcached, each a process of its own on a port that was free, which dies with
+//! its owner here.
+//!
+//! Ours is this test program again, started so that it runs nothing but [`serve_for_another_test`].
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pando_server::Options;
+
+use crate::packages;
+
+const PORT: &str = "PANDO_TEST_MEMCACHED_PORT";
+const REDIS_PORT: &str = "PANDO_TEST_REDIS_PORT";
+/// Processes take no longer to start, and servers no longer to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that runs until it is dropped.
+pub struct Running {
+    child: Child,
+    port: u16,
+    redis_port: u16,
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Our server, on anonymous memory.
+pub fn pando() -> Running {
+    let (port, redis_port) = (free_port(), free_port());
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--ignored", "--exact", "servers::serve_for_another_test"])
+        .env(PORT, port.to_string())
+        .env(REDIS_PORT, redis_port.to_string());
+    Running::start(command, port, redis_port)
+}
+
+/// Debian's memcached.
+pub fn memcached() -> Running {
+    let port = free_port();
+    let mut command = packages::program("memcached").command();
+    // Threads that tidy up hold values at times, and a count then takes another way.
+    command.args(["-o", "no_lru_maintainer,no_lru_crawler"]);
+    command.args(["-l", "127.0.0.1", "-U", "0", "-u", "root", "-p", &port.to_string()]);
+    Running::start(command, port, 0)
+}
+
+impl Running {
+    fn start(mut command: Command, port: u16, redis_port: u16) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("a process");
+        let mut running = Self { child, port, redis_port };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Ok(Some(status)) = running.child.try_wait() {
+                panic!("{command:?} ended: {status}");
+            }
+            assert!(Instant::now() < deadline, "{command:?} does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running
+    }
+
+    /// Where memcached's protocol is spoken.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Connection {
+        Connection::to(self.port)
+    }
+
+    /// A new connection to where Redis's protocol is spoken.
+    pub fn connect_redis(&self) -> Connection {
+        Connection::to(self.redis_port)
+    }
+
+    /// Memory that the process has, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kilobytes = line.and_then(|line| line.trim().split(' ').next());
+        kilobytes.and_then(|text| text.parse::<u64>().ok()).expect("a number") * 1024
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client that keeps every byte.
+pub struct Connection(TcpStream);
+
+impl Connection {
+    fn to(port: u16) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a patience");
+        stream.set_nodelay(true).expect("no delay");
+        Self(stream)
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.0.write_all(request)
+    }
+
+    /// What comes until `end`; all there is if the connection ends.
+    pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
+        let mut reply = Vec::new();
+        let mut piece = vec![0; 1 << 16];
+        while !reply.ends_with(end) {
+            match self.0.read(&mut piece) {
+                Ok(0) => break,
+                Ok(bytes) => reply.extend_from_slice(&piece[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+                Err(error) => panic!("no reply: {error}; so far {:?}", reply.escape_ascii()),
+            }
+        }
+        reply
+    }
+
+    /// The whole reply to requests, which leave no data to come.
+    pub fn ask(&mut self, requests: &[u8]) -> Vec<u8> {
+        // mn says that all before it has been answered.
+        self.send(&[requests, b"mn\r\n"].concat()).expect("it takes requests");
+        self.read_until(b"MN\r\n")
+    }
+
+    /// The same, for what is text.
+    pub fn say(&mut self, requests: &str) -> String {
+        let reply = self.ask(requests.as_bytes());
+        let reply = String::from_utf8(reply).expect("text");
+        reply.strip_suffix("MN\r\n").expect("an end").to_owned()
+    }
+}
+
+#[test]
+#[ignore = "the process that other tests start"]
+fn serve_for_another_test() {
+    let port = |name| std::env::var(name).ok().and_then(|port| port.parse::<u16>().ok());
+    let (Some(memcached), Some(redis)) = (port(PORT), port(REDIS_PORT)) else { return };
+    let at = |port| vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
+    let options =
+        Options { redis: at(redis), memcached: at(memcached), threads: 2, ..Options::default() };
+    pando_server::serve(&options).expect("it serves");
+}

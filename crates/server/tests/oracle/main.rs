@@ -1,0 +1,16 @@
+//! Our replies are those of Debian's Redis, byte for byte.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bits;
+mod connection;
+mod hashes;
+mod keys;
+mod random_picks;
+mod range_indexes;
+mod sets;
+mod sorted_sets;
+mod strings;
+mod table;
+mod words;

@@ -1,0 +1,175 @@
+//! Strings.
+
+use super::words::{float, integer, key, spoil, value};
+use crate::common::oracle::{Equal, Oracle, Step};
+use crate::common::random::Random;
+use crate::common::wire::Words;
+
+/// Far away, so that it is not reached; over; or none at all.
+fn seconds(random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => integer_but_small(random),
+        _ => random.word(&["1000", "1001", "5000", "100000"]),
+    }
+}
+
+/// No integer that a key would outlive only for a moment.
+pub fn integer_but_small(random: &mut Random) -> Vec<u8> {
+    loop {
+        let integer = integer(random);
+        let number = std::str::from_utf8(&integer).ok().and_then(|text| text.parse::<i64>().ok());
+        if !number.is_some_and(|number| (1..1_000_000).contains(&number)) {
+            return integer;
+        }
+    }
+}
+
+fn milliseconds(random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => integer_but_small(random),
+        _ => random.word(&["1000000", "1001000", "5000000"]),
+    }
+}
+
+/// A moment since 1970: over, in thousands of years, or none at all.
+fn moment(random: &mut Random, is_ms: bool) -> Vec<u8> {
+    let far = if is_ms { "99999999999000" } else { "99999999999" };
+    let over = if is_ms { "1000000" } else { "1000" };
+    match random.below(4) {
+        0 => integer_but_small(random),
+        1 => over.into(),
+        _ => far.into(),
+    }
+}
+
+fn set_options(random: &mut Random, words: &mut Words) {
+    for _ in 0..random.below(4) {
+        match random.below(9) {
+            0 => words.push(random.word(&["NX", "nx"])),
+            1 => words.push(random.word(&["XX", "Xx"])),
+            2 => words.push(random.word(&["GET", "get"])),
+            3 => words.push(random.word(&["KEEPTTL", "keepttl"])),
+            4 => words.push(random.word(&["PERSIST", "foo", "", "ex"])),
+            5 => words.extend([b"EX".to_vec(), seconds(random)]),
+            6 => words.extend([b"px".to_vec(), milliseconds(random)]),
+            7 => words.extend([b"EXAT".to_vec(), moment(random, false)]),
+            _ => words.extend([b"PXAT".to_vec(), moment(random, true)]),
+        }
+    }
+}
+
+fn step(random: &mut Random, has_hashes: bool) -> Step {
+    let mut equal = Equal::Bytes;
+    let name = *random.pick(&[
+        "get",
+        "set",
+        "set",
+        "set",
+        "setnx",
+        "setex",
+        "psetex",
+        "getset",
+        "getdel",
+        "getex",
+        "mget",
+        "mset",
+        "msetnx",
+        "append",
+        "strlen",
+        "getrange",
+        "substr",
+        "setrange",
+        "incr",
+        "decr",
+        "incrby",
+        "decrby",
+        "incrbyfloat",
+        "lcs",
+        "ttl",
+        "pttl",
+        "expiretime",
+        "hset",
+        "del",
+        "object",
+    ]);
+    let name = if name == "hset" && !has_hashes { "ping" } else { name };
+    let mut words: Words = vec![name.into(), key(random)];
+    match name {
+        "set" => {
+            words.push(value(random));
+            set_options(random, &mut words);
+        }
+        "getex" => set_options(random, &mut words),
+        "setnx" | "getset" | "append" => words.push(value(random)),
+        "setex" => words.extend([seconds(random), value(random)]),
+        "psetex" => words.extend([milliseconds(random), value(random)]),
+        "mget" => words.extend((0..random.below(4)).map(|_| key(random))),
+        "mset" | "msetnx" => {
+            words.push(value(random));
+            for _ in 0..random.below(3) {
+                words.extend([key(random), value(random)]);
+            }
+        }
+        "getrange" | "substr" => words.extend([integer(random), integer(random)]),
+        "setrange" => {
+            let offset = match random.below(3) {
+                0 => integer_but_small(random),
+                _ => random.below(20).to_string().into_bytes(),
+            };
+            words.extend([offset, value(random)]);
+        }
+        "incrby" | "decrby" => words.push(integer(random)),
+        "incrbyfloat" => words.push(float(random)),
+        "lcs" => {
+            words.push(key(random));
+            for _ in 0..random.below(4) {
+                words.push(random.word(&["IDX", "len", "WITHMATCHLEN", "MINMATCHLEN", "2", "foo"]));
+            }
+        }
+        "ttl" | "expiretime" => equal = Equal::Near(1),
+        "pttl" => equal = Equal::Near(5000),
+        "hset" if random.once_in(2) => words.extend([b"f".to_vec(), b"v".to_vec()]),
+        "hset" => words = vec![b"hset".to_vec(), b"h".to_vec()],
+        "object" => words.insert(1, random.word(&["freq", "help", "foo"])),
+        _ => {}
+    }
+    (spoil(random, words), equal).into()
+}
+
+#[test]
+fn generated_commands() {
+    let mut oracle = Oracle::start();
+    // Until there are hashes, nothing is of the wrong type.
+    let has_hashes = oracle.has("hset");
+    oracle.compare(400, 60, |random| step(random, has_hashes));
+}
+
+#[test]
+fn sums_of_long_doubles() {
+    let step = |random: &mut Random| {
+        let key = random.word(&["a", "b"]);
+        let words = match random.below(6) {
+            0 => vec![b"set".to_vec(), key, float(random)],
+            1 => vec![b"get".to_vec(), key],
+            _ => vec![b"incrbyfloat".to_vec(), key, float(random)],
+        };
+        (words, Equal::Bytes).into()
+    };
+    Oracle::start().compare(200, 100, step);
+}
+
+#[test]
+fn strings_end_at_their_limit() {
+    Oracle::start().compare_lines(&[
+        "setrange a 536870911 x",
+        "strlen a",
+        "getrange a 536870900 -1",
+        "append a x",
+        "setrange a 536870912 x",
+        "setrange a 536870911 xy",
+        "setrange b 9223372036854775807 x",
+        "setrange b 536870912 x",
+        "exists b",
+        "del a",
+    ]);
+}

@@ -1,0 +1,56 @@
+//! The table of commands against Redis's own: every command that Redis has too takes as many arguments,
+//! has the same flags and categories, and the same keys.
+
+use std::collections::BTreeMap;
+
+use crate::common::oracle::Oracle;
+use crate::common::wire::Value;
+
+/// Commands that are in the table and differ, or are in no table of Redis's, and why.
+const KNOWN: &[(&str, &str)] = &[];
+
+/// What is told of a command, as text: arity, flags, key places, categories.
+fn table(value: &Value, into: &mut BTreeMap<String, String>) {
+    for command in value.values() {
+        let fields = command.values();
+        let text = |value: &Value| String::from_utf8_lossy(value.bytes()).into_owned();
+        let words = |value: &Value| {
+            let mut words: Vec<String> = value.values().iter().map(text).collect();
+            words.sort();
+            words.join(" ")
+        };
+        let number = |at: usize| fields[at].number().expect("a number");
+        let told = format!(
+            "arity {}; {}; keys {} {} {}; {}",
+            number(1),
+            words(&fields[2]),
+            number(3),
+            number(4),
+            number(5),
+            words(&fields[6])
+        );
+        into.insert(text(&fields[0]), told);
+        table(&fields[9], into);
+    }
+}
+
+#[test]
+fn every_command_is_as_redis_has_it() {
+    let mut oracle = Oracle::start();
+    let [ours, theirs] = oracle.clients();
+    let (mut mine, mut redis) = (BTreeMap::new(), BTreeMap::new());
+    table(&ours.say("COMMAND"), &mut mine);
+    table(&theirs.say("COMMAND"), &mut redis);
+    let mut differences = Vec::new();
+    for (name, told) in &mine {
+        let is_known = KNOWN.iter().any(|(known, _)| known == name);
+        match redis.get(name) {
+            Some(theirs) if theirs != told && !is_known => {
+                differences.push(format!("{name}\n    Redis: {theirs}\n    ours:  {told}"));
+            }
+            _ => {}
+        }
+    }
+    assert!(mine.len() > 60, "{} commands", mine.len());
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}

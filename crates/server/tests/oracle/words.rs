@@ -1,0 +1,128 @@
+//! Words that commands are generated from, good ones and bad ones.
+
+use crate::common::random::Random;
+use crate::common::wire::Words;
+
+/// So few that commands meet each other.
+pub const KEYS: &[&str] = &["a", "b", "c", "d", "e", ""];
+
+const VALUES: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "17",
+    "9999",
+    "10000",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "3.5",
+    "-0.125",
+    "1e3",
+    "0x10",
+    " 1",
+    "1 ",
+    "+1",
+    "-0",
+    "01",
+    "inf",
+    "nan",
+    "abc",
+    "axbyc",
+    "hello world",
+    "the quick brown fox jumps over the lazy dog, twice over",
+];
+
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "3",
+    "5",
+    "7",
+    "8",
+    "16",
+    "-1",
+    "-2",
+    "-3",
+    "-7",
+    "-100",
+    "100",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "x",
+    "",
+    "1.0",
+    "+1",
+    " 1",
+];
+
+/// A key.
+pub fn key(random: &mut Random) -> Vec<u8> {
+    random.word(KEYS)
+}
+
+/// A value: a number, something like it, text, or any bytes.
+pub fn value(random: &mut Random) -> Vec<u8> {
+    match random.below(8) {
+        0 => random.bytes(60),
+        1 => (random.number() as i64 >> random.below(64)).to_string().into_bytes(),
+        2 => (0..random.below(12)).map(|_| *random.pick(b"abc")).collect(),
+        _ => random.word(VALUES),
+    }
+}
+
+/// An integer, small or huge, or what is none.
+pub fn integer(random: &mut Random) -> Vec<u8> {
+    if random.once_in(4) {
+        return (random.number() as i64 >> random.below(64)).to_string().into_bytes();
+    }
+    random.word(INTEGERS)
+}
+
+/// A number with a point, or what is none.
+pub fn float(random: &mut Random) -> Vec<u8> {
+    let digits = |random: &mut Random, most: usize| {
+        (0..random.below(most + 1))
+            .map(|_| char::from(*random.pick(b"0123456789")))
+            .collect::<String>()
+    };
+    let sign = *random.pick(&["", "", "-", "+"]);
+    match random.below(8) {
+        0 => value(random),
+        1 => integer(random),
+        2 => format!("{sign}{}e{}", digits(random, 20), integer_text(random)).into_bytes(),
+        3 => format!("{sign}0x{:x}.{:x}p{}", random.below(99), random.below(99), random.below(80))
+            .into_bytes(),
+        4 => format!("{sign}{}e{}", digits(random, 3), random.below(10_000) as i64 - 5_000)
+            .into_bytes(),
+        _ => format!("{sign}{}.{}", digits(random, 20), digits(random, 22)).into_bytes(),
+    }
+}
+
+fn integer_text(random: &mut Random) -> String {
+    String::from_utf8_lossy(&integer(random)).into_owned()
+}
+
+/// Now and then with too many words, too few, or another one; names in any case.
+pub fn spoil(random: &mut Random, mut words: Words) -> Words {
+    if random.once_in(12) {
+        words[0].make_ascii_uppercase();
+    }
+    match random.below(60) {
+        // Ours says what is no text otherwise in its errors.
+        0 => words.push(random.word(VALUES)),
+        1 if words.len() > 1 => {
+            words.pop();
+        }
+        2 if words.len() > 1 => {
+            let at = 1 + random.below(words.len() - 1);
+            words[at] = random.word(VALUES);
+        }
+        3 => words = vec![b"nosuchcommand".to_vec(), random.word(VALUES), random.word(VALUES)],
+        _ => {}
+    }
+    words
+}
