@@ -37,6 +37,8 @@ pub enum Command {
     Paper(crate::papers::command::PaperArgs),
     /// PMwCAS alone, on arrays of words
     Pmwcas(crate::papers::command::PmwcasArgs),
+    /// Servers, driven by redis-benchmark: requests, or restarts after kill -9
+    Servers(crate::servers::command::ServersArgs),
     /// Replay a trace on sides: deduplicated chunks of real files, or a game
     Trace(crate::traces::command::TraceArgs),
     /// Where BzTree's time goes, by component

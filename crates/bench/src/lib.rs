@@ -56,6 +56,7 @@ pub mod recovery;
 pub mod replay;
 pub mod report;
 mod rng;
+mod servers;
 pub mod side;
 pub mod sides;
 pub mod slice;

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::mix::Mix;
 use crate::record::Shape;
 use crate::sides::{self, BuildOptions, SideName};
-use crate::{agree, papers, profile, recovery, traces};
+use crate::{agree, papers, profile, recovery, servers, traces};
 
 /// Why a command ended before its end.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -36,6 +36,7 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::RecoveryChild(args)) => be_child(args),
         Some(Command::Paper(args)) => Ok(papers::command::paper(args, prefix, &progress())?),
         Some(Command::Pmwcas(args)) => Ok(papers::command::pmwcas(args, &progress())?),
+        Some(Command::Servers(args)) => servers::command::servers(args, prefix, &progress()),
         Some(Command::Trace(args)) => traces::command::trace(args, &progress()),
         Some(Command::Profile(args)) => profile::command::profile(args, prefix),
         Some(Command::ProfileChild(args)) => profile::command::be_child(args),

@@ -1,0 +1,165 @@
+//! The servers: how each is started, asked whether it is there, and killed.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use crate::error::Error;
+
+/// Longest that a server may take to answer for the first time.
+const START_LIMIT: Duration = Duration::from_secs(300);
+
+/// A server that can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Contender {
+    /// Ours, with its pool in the folder
+    Pando,
+    /// Debian's redis-server without persistence
+    Redis,
+    /// redis-server with its log, synced every second
+    RedisEverysec,
+    /// redis-server with its log, synced before each reply
+    RedisAlways,
+    /// redis-server restored from a dump
+    RedisDump,
+}
+
+impl Contender {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// The command that starts it in `folder`, to be reached at the socket `socket` and the TCP port
+    /// `port` of loopback.
+    fn command(self, ours: &[String], folder: &Path, port: u16, socket: &Path) -> Command {
+        let port = port.to_string();
+        match self {
+            Self::Pando => {
+                let mut command = Command::new(&ours[0]);
+                command.args(&ours[1..]).arg("--pool").arg(folder.join("server.pool"));
+                command.args(["serve", "--port", &port, "--unix"]).arg(socket);
+                command
+            }
+            _ => {
+                let mut command = Command::new("redis-server");
+                command.args([
+                    "--port",
+                    &port,
+                    "--bind",
+                    "127.0.0.1",
+                    "--save",
+                    "",
+                    "--unixsocket",
+                ]);
+                command.arg(socket).arg("--dir").arg(folder);
+                match self {
+                    Self::RedisEverysec => {
+                        command.args(["--appendonly", "yes", "--appendfsync", "everysec"]);
+                    }
+                    Self::RedisAlways => {
+                        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+                    }
+                    _ => {
+                        command.args(["--appendonly", "no"]);
+                    }
+                }
+                command
+            }
+        }
+    }
+}
+
+/// A server that runs; killed when it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    /// Its port on loopback.
+    pub port: u16,
+    /// Its socket in the file system.
+    pub socket: PathBuf,
+}
+
+impl Running {
+    /// Starts `contender` in `folder` and waits until it answers; how long that took. `ours` is the
+    /// `pando` command.
+    pub fn start(
+        contender: Contender,
+        ours: &[String],
+        folder: &Path,
+        first_request: &[u8],
+    ) -> Result<(Self, Duration), Error> {
+        let port = free_port()?;
+        let socket = folder.join("socket");
+        let _ = std::fs::remove_file(&socket);
+        let mut command = contender.command(ours, folder, port, &socket);
+        let begin = Instant::now();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|source| Error::Build { side: contender.name(), source: source.into() })?;
+        let mut running = Self { child, port, socket };
+        while !running.answers(first_request) {
+            let ended = running.child.try_wait().is_ok_and(|status| status.is_some());
+            if ended || begin.elapsed() > START_LIMIT {
+                let source = if ended { "it ended by itself" } else { "it does not answer" };
+                return Err(Error::Build { side: contender.name(), source: source.into() });
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let took = begin.elapsed();
+        Ok((running, took))
+    }
+
+    /// Whether it answers `request` with something that is no error, such as that it is still loading.
+    fn answers(&self, request: &[u8]) -> bool {
+        let ask = || -> std::io::Result<bool> {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.write_all(request)?;
+            let mut first = [0; 1];
+            stream.read_exact(&mut first)?;
+            Ok(first[0] != b'-')
+        };
+        ask().unwrap_or(false)
+    }
+
+    /// Processor time that it has used, in seconds.
+    pub fn processor_seconds(&self) -> f64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).unwrap_or_default();
+        // The name, in parentheses, may have spaces; the 12th and 13th words behind it are times in
+        // hundredths of a second, on every Linux.
+        let words = stat.rsplit_once(')').map_or("", |(_, words)| words);
+        let ticks = words.split_whitespace().skip(11).take(2);
+        ticks.filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / 100.0
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // If it has ended by itself there is nothing left to kill, and waiting returns at once.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn free_port() -> Result<u16, Error> {
+    let any = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    any.map(|address| address.port())
+        .map_err(|source| Error::File { path: PathBuf::from("127.0.0.1:0"), source })
+}
