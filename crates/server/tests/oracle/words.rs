@@ -102,6 +102,18 @@ pub fn float(random: &mut Random) -> Vec<u8> {
     }
 }
 
+/// One of [`VALUES`] that, where a time is wanted, does not run out while the two servers are
+/// asked one after the other.
+fn word_that_is_no_near_time(random: &mut Random) -> Vec<u8> {
+    loop {
+        let word = random.word(VALUES);
+        let number = std::str::from_utf8(&word).ok().and_then(|text| text.parse::<i64>().ok());
+        if number.is_none_or(|number| number <= 0 || number > 1_000_000) {
+            return word;
+        }
+    }
+}
+
 fn integer_text(random: &mut Random) -> String {
     String::from_utf8_lossy(&integer(random)).into_owned()
 }
@@ -119,7 +131,7 @@ pub fn spoil(random: &mut Random, mut words: Words) -> Words {
         }
         2 if words.len() > 1 => {
             let at = 1 + random.below(words.len() - 1);
-            words[at] = random.word(VALUES);
+            words[at] = word_that_is_no_near_time(random);
         }
         3 => words = vec![b"nosuchcommand".to_vec(), random.word(VALUES), random.word(VALUES)],
         _ => {}
