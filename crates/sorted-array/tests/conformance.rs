@@ -28,6 +28,11 @@ impl<D: Domain> Subject for Planted<D> {
     fn check(&self) {
         assert_eq!(SortedArrays::audit(&self.0).expect("audits").problems, []);
     }
+
+    /// Each write copies the whole array.
+    fn scale(&self) -> f64 {
+        0.25
+    }
 }
 
 mod volatile {

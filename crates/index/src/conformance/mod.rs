@@ -21,7 +21,7 @@
 //! }
 //! ```
 //!
-//! `crates/bztree/tests/conformance.rs` does so for each domain, with pages of several sizes.
+//! `crates/bztree/tests/tree/conformance.rs` does so for each domain, with pages of several sizes.
 //!
 //! Make the pages small: the suite wants splits and merges, and gets few of them from pages that
 //! hold hundreds of records. A pool that can grow to 512 MiB is large enough for every case.
@@ -68,6 +68,12 @@ pub trait Subject {
     /// Panics if an invariant of the index is broken or a block has leaked. No other thread uses
     /// the index while it runs.
     fn check(&self) {}
+
+    /// What part of the work it is given: less than 1 where a write costs what the whole map is long,
+    /// so that the suite's maps are out of proportion.
+    fn scale(&self) -> f64 {
+        1.0
+    }
 }
 
 impl Subject for Box<dyn RangeIndex> {
@@ -129,7 +135,8 @@ fn run(case: &Case, factory: &dyn Factory, shrinks: bool) {
     let seed = random::base_seed();
     // Captured by the test harness, and shown with the failure if there is one.
     eprintln!("{}: replay with PANDO_SEED={seed}", case.name);
-    (case.run)(&mut Trial { factory, random: Random::new(seed), shrinks });
+    let scale = random::scale() * factory.create().scale();
+    (case.run)(&mut Trial { factory, random: Random::new(seed), shrinks, scale });
 }
 
 /// What a case works with: fresh indexes, random numbers, and how much work to do.
@@ -138,12 +145,14 @@ struct Trial<'factory> {
     random: Random,
     /// Whether a failure is worth the time of looking for a smaller one.
     shrinks: bool,
+    /// By which counts are multiplied.
+    scale: f64,
 }
 
 impl Trial<'_> {
-    /// `count`, multiplied by `PANDO_CONFORMANCE_SCALE`, and at least one.
+    /// `count`, multiplied by `PANDO_CONFORMANCE_SCALE` and [`Subject::scale`], and at least one.
     fn scaled(&self, count: usize) -> usize {
-        ((count as f64 * random::scale()) as usize).max(1)
+        ((count as f64 * self.scale) as usize).max(1)
     }
 
     /// Runs `body` on a fresh index, then the index's own check.

@@ -3,7 +3,7 @@
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use crate::common::{active, give, holds, in_memory, raw, room, stamped, word};
+use super::common::{active, give, holds, in_memory, raw, room, stamped, word};
 
 const BYTES: u64 = 5000;
 

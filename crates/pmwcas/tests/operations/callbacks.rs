@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pando_pmem::Process;
 use pando_pmwcas::{Error, Finalization, FinalizedWord, Pmwcas, Policy};
 
-use crate::common::{active, crash, create, folder, give, in_memory, open, raw, stamped, word};
+use super::common::{active, crash, create, folder, give, in_memory, open, raw, stamped, word};
 
 type Seen = Mutex<Vec<(bool, Vec<FinalizedWord>)>>;
 
@@ -124,7 +124,7 @@ fn ignore(_: &Finalization<'_, '_, Process>) {}
 
 #[test]
 fn a_table_that_is_too_long_is_refused() {
-    let pool = pando_pmem::Pool::anonymous(&crate::common::options()).unwrap();
+    let pool = pando_pmem::Pool::anonymous(&super::common::options()).unwrap();
     let error =
         Pmwcas::open(pool, &[ignore as fn(&Finalization<'_, '_, Process>); 17]).unwrap_err();
     assert!(matches!(error, Error::NoSuchCallback { found: 17, known: 16 }), "{error}");

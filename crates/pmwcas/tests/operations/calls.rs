@@ -3,7 +3,7 @@
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{CONTROL_BITS, Error, MAX_VALUE, MAX_WORDS, Policy};
 
-use crate::common::{change, in_memory, read, settled, word};
+use super::common::{change, in_memory, read, settled, word};
 
 fn succeeds_and_fails_as_a_whole<D: Domain>() {
     let pmwcas = in_memory::<D>(1, &[]);

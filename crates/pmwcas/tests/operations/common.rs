@@ -23,7 +23,7 @@ pub fn options() -> CreateOptions {
 
 /// PMwCAS over `pool`, by the algorithm that these tests run.
 pub fn over<D: Domain>(pool: Arc<Pool<D>>, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
-    Pmwcas::open(pool, callbacks).unwrap().with_algorithm(crate::ALGORITHM)
+    Pmwcas::open(pool, callbacks).unwrap().with_algorithm(super::ALGORITHM)
 }
 
 /// A pool of `mib` MiB in anonymous memory.

@@ -4,7 +4,7 @@ use pando_pmem::counting::{Counting, Counts, measure};
 use pando_pmem::testing::{CutShort, kill_after, run_until_stopped};
 use pando_pmwcas::Algorithm;
 
-use crate::common::{change, in_memory, read, word};
+use super::common::{change, in_memory, read, word};
 
 /// Words far enough apart that each lies in a line of its own.
 fn apart(words: u64, expected: u64, new: u64) -> Vec<(u64, u64, u64)> {
@@ -26,7 +26,7 @@ fn swaps_flushes_and_fences_of_an_operation() {
         let counts = cost(words);
         let found = (counts.swaps, counts.flushes, counts.fences);
         let descriptor_lines = if words > 2 { 2 } else { 1 };
-        let expected = match crate::ALGORITHM {
+        let expected = match super::ALGORITHM {
             // A claim, an install and a replacement a word, the decision.
             Algorithm::Direct | Algorithm::Transactional => (2 + 2 * words, descriptor_lines + 2 * words + 1, 2),
             // Two swaps an install, dirty bits to be cleared, a fence for the final values.
@@ -38,7 +38,7 @@ fn swaps_flushes_and_fences_of_an_operation() {
 
 #[test]
 fn an_operation_that_cannot_match_writes_no_line_back() {
-    if crate::ALGORITHM == Algorithm::Rdcss {
+    if super::ALGORITHM == Algorithm::Rdcss {
         return;
     }
     let pmwcas = in_memory::<Counting>(1, &[]);
@@ -52,7 +52,7 @@ fn an_operation_that_cannot_match_writes_no_line_back() {
 /// the operation is decided.
 #[test]
 fn a_reader_of_an_undecided_operation_writes_nothing() {
-    if crate::ALGORITHM == Algorithm::Rdcss {
+    if super::ALGORITHM == Algorithm::Rdcss {
         return;
     }
     let mut undecided = 0;

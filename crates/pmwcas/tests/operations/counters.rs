@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{MAX_VALUE, Pmwcas};
 
-use crate::common::{distinct, in_memory, random, settled, word};
+use super::common::{distinct, in_memory, random, settled, word};
 
 const ROUNDS: u64 = 8_000;
 

@@ -8,7 +8,7 @@ use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Domain, OpenPool, Pool};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use crate::common::{
+use super::common::{
     active, change, crash, create, folder, give, holds, open, over, raw, read, room, stamped, word,
 };
 

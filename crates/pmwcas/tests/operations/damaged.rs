@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::Process;
 use pando_pmwcas::MAX_VALUE;
 
-use crate::common::{change, in_memory, in_time, raw, read, word};
+use super::common::{change, in_memory, in_time, raw, read, word};
 
 #[test]
 fn a_word_that_refers_to_no_operation_reads_as_the_largest_value() {

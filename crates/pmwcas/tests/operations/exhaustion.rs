@@ -6,7 +6,7 @@ use pando_pmem::testing::CutShort;
 use pando_pmem::{Domain, Process, Volatile};
 use pando_pmwcas::{Error, Finalization};
 
-use crate::common::{in_memory, raw, settled, word};
+use super::common::{in_memory, raw, settled, word};
 
 const OWN: usize = 7;
 

@@ -7,7 +7,7 @@ use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain};
 use pando_pmwcas::{Algorithm, Pmwcas};
 
-use crate::common::{change, crash, create, folder, in_memory, open, raw, read, settled};
+use super::common::{change, crash, create, folder, in_memory, open, raw, read, settled};
 
 const REFERENCE: u64 = 1 << 63;
 const TWO: [(u64, u64, u64); 2] = [(0, 0, 5), (90, 0, 6)];
@@ -25,9 +25,9 @@ fn refers<D: Domain>(pmwcas: &Pmwcas<D>) -> bool {
 fn a_reader_of_a_landed_operation_writes_nothing() {
     let pmwcas = in_memory::<CutShort<true>>(1, &[]);
     land(&pmwcas);
-    assert_eq!(refers(&pmwcas), crate::ALGORITHM != Algorithm::Rdcss);
+    assert_eq!(refers(&pmwcas), super::ALGORITHM != Algorithm::Rdcss);
     let guard = pmwcas.pool().pin().unwrap();
-    let seen = kill_after(0, || pmwcas.read(&guard, crate::common::word(90)));
+    let seen = kill_after(0, || pmwcas.read(&guard, super::common::word(90)));
     assert_eq!(seen, Some(6));
 }
 
@@ -64,7 +64,7 @@ fn a_landed_operation_is_recovered_as_a_success() {
     crash(pmwcas);
     for forward in [1, 0] {
         let pmwcas = open::<Adr>(&path, &[]);
-        let expected = if crate::ALGORITHM == Algorithm::Rdcss { 0 } else { forward };
+        let expected = if super::ALGORITHM == Algorithm::Rdcss { 0 } else { forward };
         assert_eq!((pmwcas.recovered().rolled_forward, pmwcas.recovered().rolled_back), (expected, 0));
         assert_eq!(TWO.map(|(at, ..)| raw(&pmwcas, at)), [5, 6]);
         crash(pmwcas);

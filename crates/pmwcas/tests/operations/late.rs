@@ -7,7 +7,7 @@ use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmwcas::Pmwcas;
 
-use crate::common::{change, create, folder, in_memory, in_time, open, read, settled};
+use super::common::{change, create, folder, in_memory, in_time, open, read, settled};
 
 type Words = &'static [(u64, u64, u64)];
 type Meanwhile<D> = fn(&Pmwcas<D>) -> Option<bool>;

@@ -1,10 +1,11 @@
 //! PMwCAS from outside: its calls, its policies, many threads, a crash at every write, threads
-//! that stop for ever or come late.
+//! that stop for ever or come late, a process that is killed.
+//!
+//! All by each of the algorithms, in one program, since each would compile PMwCAS again.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::duplicate_mod, reason = "the same tests, by each algorithm")]
 
-use pando_pmwcas::Algorithm;
-
-/// `tests/direct.rs` and `tests/rdcss.rs` run the same by the others.
-const ALGORITHM: Algorithm = Algorithm::Transactional;
-
-include!("modules.rs");
+mod direct;
+mod killed;
+mod rdcss;
+mod transactional;

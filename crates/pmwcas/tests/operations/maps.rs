@@ -6,7 +6,7 @@ use pando_pmem::{Domain, Process};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::MapError;
 
-use crate::common::{active, crash, create, folder, in_memory, open, room, stamped};
+use super::common::{active, crash, create, folder, in_memory, open, room, stamped};
 
 const SEAL: u64 = 16;
 

@@ -1,4 +1,4 @@
-// The tests, included by one file for each algorithm that runs them.
+// The tests, included by one file for each algorithm.
 
 #[path = "blocks.rs"]
 mod blocks;

@@ -7,7 +7,7 @@ use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::Pmwcas;
 
-use crate::common::{change, in_memory, in_time, raw, read, settled, word};
+use super::common::{change, in_memory, in_time, raw, read, settled, word};
 
 const SMALL_STACK: usize = 256 << 10;
 const WORDS: u64 = 10;

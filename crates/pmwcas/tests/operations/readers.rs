@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{MAX_VALUE, Policy};
 
-use crate::common::{give, in_memory, is_full, raw, settled, word};
+use super::common::{give, in_memory, is_full, raw, settled, word};
 
 fn pairs<D: Domain>() {
     let pmwcas = in_memory::<D>(1, &[]);
@@ -124,7 +124,7 @@ fn replaced_blocks<D: Domain>() {
     assert_eq!(values, replaced, "a success was lost or counted twice");
     let mut named: Vec<u64> = (0..2).map(|at| raw(&pmwcas, at)).collect();
     named.sort_unstable();
-    assert_eq!(crate::common::active(pmwcas.pool()), named, "blocks leaked");
+    assert_eq!(super::common::active(pmwcas.pool()), named, "blocks leaked");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{OpenPool, Pool, Process};
 
-use crate::common::{change, crash, create, folder, open, options, over, raw, word};
+use super::common::{change, crash, create, folder, open, options, over, raw, word};
 
 /// The opener looks into the pool before it opens PMwCAS over it, as a tool might.
 #[test]
@@ -69,7 +69,7 @@ fn recovery_counts_what_it_did_and_looks_at_no_more_than_was_used() {
 #[test]
 fn rotten_descriptors_do_not_stop_an_opening() {
     use std::os::unix::fs::FileExt;
-    let mut random = crate::common::random(0x0207);
+    let mut random = super::common::random(0x0207);
     for _ in 0..300 {
         let folder = folder();
         let path = folder.path().join("pool");

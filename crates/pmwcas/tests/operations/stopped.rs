@@ -7,7 +7,7 @@ use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use crate::common::{active, change, in_memory, in_time, raw, read, stamped, word};
+use super::common::{active, change, in_memory, in_time, raw, read, stamped, word};
 
 /// For every write of `stopped`: stops it there, then runs `others` to their end.
 fn stop_everywhere<D: Domain>(

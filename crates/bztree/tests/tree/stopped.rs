@@ -8,13 +8,11 @@
 //! bounds, and leave the records that nobody touched as they were. Each n has a pool of its own,
 //! which is leaked with the thread that holds it.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::scenario::{self, Answer, Op, Scenario};
-use common::watchdog::within_bounds;
-use common::{Planted, Records, dump, plant};
+use crate::common::scenario::{self, Answer, Op, Scenario};
+use crate::common::watchdog::within_bounds;
+use crate::common::{Planted, Records, dump, plant};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{CreateOptions, Domain, Pool};

@@ -2,15 +2,13 @@
 //! which. Crashes are in `crash.rs` and `kill.rs`, stopped threads in `stopped.rs`, full pools in
 //! `exhaustion.rs`, dead reservations in `incarnations.rs`.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use common::scenario::{Answer, Op, inline, long, pointed, short};
-use common::watchdog::{seed, within_bounds};
-use common::{Planted, Records, anonymous, check, dump, in_file, small_nodes};
+use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
+use crate::common::watchdog::{seed, within_bounds};
+use crate::common::{Planted, Records, anonymous, check, dump, in_file, small_nodes};
 use pando_bztree::Options;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::testing::Random;

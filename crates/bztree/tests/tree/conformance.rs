@@ -1,8 +1,6 @@
 //! The conformance suite, over every persistence domain and both value modes.
 
-mod common;
-
-use common::{anonymous, in_file, small_nodes};
+use crate::common::{anonymous, in_file, small_nodes};
 use pando_bztree::{Options, ValueMode};
 use pando_pmem::{Adr, Eadr, Process, Volatile, counting::Counting};
 

@@ -1,10 +1,8 @@
 //! Reservations that a dead process left in leaves (traps 7 and 11; BzTree: an insert that waits
 //! for ever on a reservation whose owner is dead).
 
-mod common;
-
-use common::scenario::{Answer, Op, inline, short};
-use common::{Planted, abandon, check, create, dump, folder, reopen, small_nodes};
+use crate::common::scenario::{Answer, Op, inline, short};
+use crate::common::{Planted, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::Options;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 

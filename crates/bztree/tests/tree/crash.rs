@@ -6,16 +6,14 @@
 //! what it held before the operation or what it holds after it. Then it is used. Recovery itself
 //! is killed before each of its writes too.
 //!
-//! `cargo test -p pando-bztree --test crash -- --nocapture` prints the cut points.
-
-mod common;
+//! `cargo test -p pando-bztree --test tree crash:: -- --nocapture` prints the cut points.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::scenario::{self, Answer, Op, Scenario};
-use common::watchdog::seed;
-use common::{Planted, Records, abandon, check, create, dump, folder, reopen};
+use crate::common::scenario::{self, Answer, Op, Scenario};
+use crate::common::watchdog::seed;
+use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen};
 use pando_bztree::BzTrees;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
@@ -272,7 +270,7 @@ fn a_crash_at_every_write_of_creating_a_tree() {
 fn a_crash_at_every_write_of_dropping_a_tree() {
     let folder = folder();
     let (full, path) = (folder.path().join("full"), folder.path().join("crashed"));
-    let planted = create::<CutShort>(&full, MAX_BYTES, common::small_nodes());
+    let planted = create::<CutShort>(&full, MAX_BYTES, crate::common::small_nodes());
     for op in scenario::inserts_then_removes(30, scenario::long, scenario::pointed, true) {
         if let Op::Insert(..) = op {
             op.run(&planted.tree);
@@ -310,7 +308,7 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
 #[test]
 fn a_kill_comes_at_the_write_that_was_asked_for() {
     let scenario = &scenario::operations()[0];
-    let planted = common::anonymous::<CutShort>(scenario.options);
+    let planted = crate::common::anonymous::<CutShort>(scenario.options);
     scenario.prepare(&planted.tree);
     let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&planted.tree)));
     assert_eq!(killed, None);

@@ -5,14 +5,12 @@
 //! of a split. The caller gets an error, nothing is changed, nothing leaks; deleting works in a
 //! full pool, and makes room again.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::scenario::{Answer, Op, inline, long, pointed, short};
-use common::watchdog::{seed, within_bounds};
-use common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
+use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
+use crate::common::watchdog::{seed, within_bounds};
+use crate::common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::testing::Random;
@@ -231,7 +229,7 @@ fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
 /// slot, and small records that still fit would be refused too.
 #[test]
 fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
-    let planted = common::anonymous::<Volatile>(Options::default());
+    let planted = crate::common::anonymous::<Volatile>(Options::default());
     planted.tree.insert(b"there", b"short").expect("room");
     refuse(Resource::Block, 0, u64::MAX, || {
         for turn in 0..100 {

@@ -3,13 +3,11 @@
 //! An operation on the same key that paused when it had claimed its slot must not settle after the
 //! delete, which saw the key without it.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::scenario::{Answer, Op, inline, pointed, short};
-use common::watchdog::within_bounds;
-use common::{check, dump, plant, small_nodes, take_all};
+use crate::common::scenario::{Answer, Op, inline, pointed, short};
+use crate::common::watchdog::within_bounds;
+use crate::common::{check, dump, plant, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::testing::{Arena, CutShort, Lines, Paused, count_writes, written_back};

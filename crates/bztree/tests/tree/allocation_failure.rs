@@ -6,16 +6,14 @@
 //! that says why; it changed nothing or everything, leaked nothing, and deletes are never refused.
 //! Tried again it succeeds; the same holds after the pool is closed, or left as by a crash.
 //!
-//! `cargo test -p pando-bztree --test allocation_failure -- --nocapture` prints the failures.
-
-mod common;
+//! `cargo test -p pando-bztree --test tree allocation_failure:: -- --nocapture` prints the failures.
 
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
-use common::watchdog::seed;
-use common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
+use crate::common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
+use crate::common::watchdog::seed;
+use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
 use pando_pmem::catalog::MapEntry;

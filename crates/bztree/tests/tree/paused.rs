@@ -7,13 +7,11 @@
 //! them; once with room, once in a pool without any, where a leaf that was closed is opened. Then
 //! the first goes on. The tree must hold what both did, and no block may be leaked.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::scenario::{self, Answer, Op, Scenario};
-use common::watchdog::within_bounds;
-use common::{Planted, check, dump, plant, take_all};
+use crate::common::scenario::{self, Answer, Op, Scenario};
+use crate::common::watchdog::within_bounds;
+use crate::common::{Planted, check, dump, plant, take_all};
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
@@ -118,7 +116,7 @@ fn a_paused_inner_modification_undoes_nothing() {
 #[test]
 fn a_pause_comes_before_the_end() {
     let insert = Op::Insert(b"key".into(), scenario::inline(1));
-    let alone = scenario::exactly("insert", common::small_nodes(), Vec::new(), insert);
+    let alone = scenario::exactly("insert", crate::common::small_nodes(), Vec::new(), insert);
     assert_eq!(alone.expected().2, Answer::Done);
     assert!(!pause::<CutShort>(&alone, 0, Room::Plenty));
     assert!(pause::<CutShort>(&alone, 1_000, Room::Plenty));

@@ -1,7 +1,5 @@
 //! Trees for tests: in a pool of any domain, on anonymous memory or in a file.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 pub mod scenario;
 pub mod watchdog;
 

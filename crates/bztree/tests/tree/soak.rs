@@ -1,13 +1,11 @@
 //! Eight threads insert, read, delete half and scan; then everything is checked.
 //!
-//! `PANDO_SOAK_RECORDS=10000000 cargo test --release -p pando-bztree --test soak -- --nocapture`
+//! `PANDO_SOAK_RECORDS=10000000 cargo test --release -p pando-bztree --test tree soak:: -- --nocapture`
 //! is the long run; by default it is a short one.
-
-mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{check, in_file};
+use crate::common::{check, in_file};
 use pando_bztree::Options;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::layout::CHUNK_BYTES;

@@ -8,19 +8,17 @@
 //! is leaked. The next round goes on with the same pool.
 //!
 //! Both sides draw a thread's operations from the same seed and state, so an acknowledgement is a
-//! number. `PANDO_KILLS=300 cargo test --release -p pando-bztree --test kill -- --nocapture` is
+//! number. `PANDO_KILLS=300 cargo test --release -p pando-bztree --test tree kill:: -- --nocapture` is
 //! the long run; `PANDO_SEED` replays the operations and the delays.
-
-mod common;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::scenario::{Answer, Op, long, short};
-use common::watchdog::seed;
-use common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
+use crate::common::scenario::{Answer, Op, long, short};
+use crate::common::watchdog::seed;
+use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_index::RangeIndex;
 use pando_pmem::Process;
 use pando_pmem::testing::Random;
@@ -140,7 +138,7 @@ fn child() {
 /// Runs a child for `life` and kills it; how many operations each writer acknowledged.
 fn run_and_kill(path: &Path, round_seed: u64, life: Duration) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().expect("this binary"))
-        .args(["--exact", "child", "--nocapture", "--quiet"])
+        .args(["--exact", "kill::child", "--nocapture", "--quiet"])
         .env(CHILD, format!("{round_seed} {}", path.display()))
         .stdout(Stdio::piped())
         .spawn()

@@ -1,6 +1,5 @@
 //! A process is killed while its threads change words: what it leaves is whole. On processors with
 //! hardware transactions most of these operations are such, and no recovery knows of them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -64,7 +63,7 @@ fn a_kill_leaves_every_operation_whole() {
     let mut moved = 0;
     for kill in 0..KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_kill_leaves_every_operation_whole", "--nocapture"])
+            .args(["--exact", "killed::a_kill_leaves_every_operation_whole", "--nocapture"])
             .env(CHILD, &path)
             .stdout(Stdio::piped())
             .spawn()

@@ -1,0 +1,25 @@
+//! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
+//!
+//! * `conformance.rs`: the suite that every index passes.
+//! * `traps.rs`: defects that others shipped.
+//! * `crash.rs`, `incarnations.rs`, `kill.rs`: what is left by a process that dies.
+//! * `paused.rs`, `stopped.rs`: threads that stop for a while, or for ever.
+//! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`: no room.
+//! * `soak.rs`: many threads, many records.
+//! * `common/`: trees and scenarios for all of them.
+//!
+//! One program, since each would compile the tree for every domain again.
+
+mod common;
+
+mod allocation_failure;
+mod conformance;
+mod crash;
+mod exhaustion;
+mod in_place;
+mod incarnations;
+mod kill;
+mod paused;
+mod soak;
+mod stopped;
+mod traps;

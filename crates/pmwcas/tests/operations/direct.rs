@@ -1,0 +1,7 @@
+//! All of it without hardware transactions.
+
+use pando_pmwcas::Algorithm;
+
+const ALGORITHM: Algorithm = Algorithm::Direct;
+
+include!("modules.rs");

@@ -1,0 +1,7 @@
+//! All of it by the paper's algorithm.
+
+use pando_pmwcas::Algorithm;
+
+const ALGORITHM: Algorithm = Algorithm::Rdcss;
+
+include!("modules.rs");
