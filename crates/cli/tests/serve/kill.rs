@@ -1,15 +1,14 @@
 //! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of several keys
 //! are there as one, what expires still does, and the pool is sound.
 //!
-//! A few kills here; `cargo test --release -p pando-cli --test serve_kill -- --ignored` is 200.
+//! A few kills here; `cargo test --release -p pando-cli --test serve -- --ignored` is 200.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::server::{Client, Server};
 
 /// Connections that write at once.
 const WRITERS: usize = 4;
@@ -17,100 +16,6 @@ const WRITERS: usize = 4;
 const KEYS: u64 = 50;
 /// Requests on their way at once, for each writer.
 const PIPELINE: u64 = 20;
-
-struct Server {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Server {
-    fn start(pool: &Path, socket: &Path) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_pando"))
-            .arg("--pool")
-            .arg(pool)
-            .args(["serve", "--port", "0", "--unix"])
-            .arg(socket)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the server starts");
-        Self { child, socket: socket.to_path_buf() }
-    }
-
-    fn connect(&self) -> Client {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            match UnixStream::connect(&self.socket) {
-                Ok(stream) => {
-                    let reader = BufReader::new(stream.try_clone().expect("a second handle"));
-                    return Client { stream, reader };
-                }
-                Err(error) => assert!(Instant::now() < deadline, "nobody listens: {error}"),
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("kills");
-        self.child.wait().expect("ends");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-struct Client {
-    stream: UnixStream,
-    reader: BufReader<UnixStream>,
-}
-
-impl Client {
-    fn send(&mut self, words: &[&str]) -> std::io::Result<()> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-        }
-        self.stream.write_all(request.as_bytes())
-    }
-
-    /// A reply: an array as its elements, each in a line.
-    fn receive(&mut self) -> std::io::Result<Vec<String>> {
-        let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 || !line.ends_with("\r\n") {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let (kind, rest) = line.trim_end().split_at(1);
-        let number = || rest.parse::<i64>().expect("a length");
-        match kind {
-            "$" if number() < 0 => Ok(vec![]),
-            "$" => {
-                let mut bytes = vec![0; number() as usize + 2];
-                self.reader.read_exact(&mut bytes)?;
-                bytes.truncate(bytes.len() - 2);
-                Ok(vec![String::from_utf8(bytes).expect("text")])
-            }
-            "*" => {
-                let mut all = Vec::new();
-                for _ in 0..number().max(0) {
-                    all.extend(self.receive()?);
-                }
-                Ok(all)
-            }
-            "-" => panic!("the server answers {line}"),
-            _ => Ok(vec![rest.to_owned()]),
-        }
-    }
-
-    fn ask(&mut self, words: &[&str]) -> Vec<String> {
-        self.send(words).expect("sends");
-        self.receive().expect("answers")
-    }
-}
 
 /// What one writer has sent, and what was acknowledged, over all kills.
 #[derive(Clone, Default)]
@@ -226,8 +131,9 @@ fn kills(count: u64) {
     let (pool, socket) = (folder.path().join("pool"), folder.path().join("socket"));
     let known: Vec<_> = (0..WRITERS).map(|_| Mutex::new(Known::default())).collect();
     for round in 0..count {
-        let mut server = Server::start(&pool, &socket);
-        let mut client = server.connect();
+        let mut server =
+            Server::start(&pool, &["--port", "0", "--unix", &socket.to_string_lossy()]);
+        let mut client = Client::unix(&socket);
         for (writer, known) in known.iter().enumerate() {
             let mut known = known.lock().expect("not poisoned");
             verify(&mut client, writer, &known);
@@ -247,7 +153,7 @@ fn kills(count: u64) {
         }
         thread::scope(|scope| {
             for (writer, known) in known.iter().enumerate() {
-                let client = server.connect();
+                let client = Client::unix(&socket);
                 scope.spawn(move || write(client, writer, known));
             }
             // Different moments, the same in every run.
