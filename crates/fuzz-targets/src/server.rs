@@ -1,0 +1,80 @@
+//! The server's protocols, and the snapshots that it restores.
+
+use pando_server::testing;
+
+use crate::input::Input;
+use crate::scratch::Scratch;
+
+/// The first byte says in what pieces the rest comes, which a client of the Redis protocol sends. The
+/// server answers in whole replies, and its pool is sound.
+pub fn redis(data: &[u8]) {
+    let Some((&pieces, sent)) = data.split_first() else { return };
+    let replies = testing::redis(sent, piece_bytes(pieces, sent));
+    let mut rest = &replies[..];
+    while !rest.is_empty() {
+        rest = behind_reply(rest).expect("a whole reply");
+    }
+}
+
+/// The same of a client of the memcached protocol.
+pub fn memcached(data: &[u8]) {
+    let Some((&pieces, sent)) = data.split_first() else { return };
+    let replies = testing::memcached(sent, piece_bytes(pieces, sent));
+    assert!(replies.is_empty() || replies.ends_with(b"\r\n"), "replies end with their lines");
+}
+
+/// The first byte says whether the rest is the file of a snapshot, or its blocks' entries, which then stand
+/// in a file that is sound otherwise. It is refused or restored, and the pool is sound.
+pub fn snapshot(data: &[u8]) {
+    let mut input = Input::new(data);
+    let is_whole = input.byte().is_multiple_of(4);
+    let mut file = Vec::new();
+    if is_whole {
+        file.extend_from_slice(input.bytes(usize::MAX));
+    } else {
+        let keys = input.number(2) as u32;
+        file.extend_from_slice(b"PANDOSNP\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        while !input.is_empty() {
+            let bytes = input.number(2) as usize;
+            let block = input.bytes(bytes);
+            if !block.is_empty() {
+                file.extend_from_slice(&(block.len() as u32).to_le_bytes());
+                file.extend_from_slice(&crc32fast::hash(block).to_le_bytes());
+                file.extend_from_slice(block);
+            }
+        }
+        file.extend_from_slice(&[0; 4]);
+        file.extend_from_slice(&keys.to_le_bytes());
+    }
+    let scratch = Scratch::new();
+    let path = scratch.path("snapshot");
+    std::fs::write(&path, &file).expect("writes");
+    testing::restore(&path);
+}
+
+/// Whole, a byte at a time, or something between.
+fn piece_bytes(pieces: u8, sent: &[u8]) -> usize {
+    match pieces {
+        0 => sent.len(),
+        bytes => usize::from(bytes),
+    }
+}
+
+/// What stands behind the reply at the beginning; `None` if that is no whole one.
+fn behind_reply(replies: &[u8]) -> Option<&[u8]> {
+    let (&kind, rest) = replies.split_first()?;
+    let end = rest.windows(2).position(|two| two == b"\r\n")?;
+    let (line, rest) = (&rest[..end], &rest[end + 2..]);
+    let count = || std::str::from_utf8(line).ok()?.parse::<i64>().ok();
+    let values = match kind {
+        b'+' | b'-' | b':' | b',' | b'_' | b'#' | b'(' => return Some(rest),
+        b'$' | b'=' => {
+            let Ok(bytes) = usize::try_from(count()?) else { return Some(rest) };
+            return rest.get(bytes..)?.strip_prefix(b"\r\n");
+        }
+        b'*' | b'~' | b'>' => count()?,
+        b'%' => 2 * count()?,
+        _ => return None,
+    };
+    (0..values).try_fold(rest, |rest, _| behind_reply(rest))
+}

@@ -1,0 +1,81 @@
+//! Conversations without sockets, and a store to restore into, for the fuzzer.
+
+use std::path::Path;
+
+use pando::PoolOptions;
+
+use crate::memcached;
+use crate::net;
+use crate::server::Server;
+use crate::store::{Store, StoreOptions};
+
+/// So much a store may take; more is refused.
+const MAX_BYTES: u64 = 16 << 20;
+
+fn server() -> Server {
+    let options = StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), index: None };
+    let store = Store::open(None, &options).expect("a store in memory");
+    let mut server = Server::new(store, memcached::State::new(Some(1 << 16)), 1);
+    // Snapshots are refused: there is no such folder.
+    server.snapshot = Path::new("/nonexistent/snapshot").to_owned();
+    server.limit_memory();
+    server
+}
+
+/// What a client of the Redis protocol gets from a new server to what it sends, so many bytes at a time.
+///
+/// # Panics
+///
+/// If the store is damaged by it.
+pub fn redis(input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    let server = server();
+    let replies = net::converse_without_socket(&server, input, piece_bytes);
+    check(server);
+    replies
+}
+
+/// What a client of the memcached protocol gets from a new server to what it sends, so many bytes at a
+/// time.
+///
+/// # Panics
+///
+/// If the store is damaged by it.
+pub fn memcached(input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    let server = server();
+    let mut connection = memcached::Connection::new(&server);
+    let (mut buffer, mut replies) = (Vec::new(), Vec::new());
+    for piece in input.chunks(piece_bytes.max(1)) {
+        buffer.extend_from_slice(piece);
+        let (mut begin, mut progress) = (0, memcached::Progress::Full);
+        while progress == memcached::Progress::Full && !connection.is_closing() {
+            let mut reply = Vec::new();
+            progress = connection.carry_out(&buffer, &mut begin, &mut reply, 1 << 16);
+            replies.append(&mut reply);
+        }
+        buffer.drain(..begin);
+        if connection.is_closing() {
+            break;
+        }
+    }
+    drop(connection);
+    check(server);
+    replies
+}
+
+/// How many keys a new store gets from a snapshot; `None` if it is refused.
+///
+/// # Panics
+///
+/// If the store is damaged by it.
+pub fn restore(snapshot: &Path) -> Option<u64> {
+    let server = server();
+    let keys = server.store.restore(snapshot).ok();
+    check(server);
+    keys
+}
+
+fn check(server: Server) {
+    while server.store.sweep_garbage(1000).is_ok_and(|is_more| is_more) {}
+    let report = server.store.pool().check().expect("checks");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
