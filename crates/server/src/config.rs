@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::store::memory::EvictionPolicy;
+
 /// What a setting may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -53,9 +55,6 @@ const NO_DUMP: Kind =
     Kind::Only("each write is durable when it is acknowledged; nothing is dumped by the clock");
 const GIB: i64 = 1 << 30;
 
-/// What happens when the memory limit is reached, in the order of `maxmemory-policy`'s numbers.
-pub(crate) const POLICIES: &[&str] = &["noeviction", "allkeys-lru", "volatile-ttl"];
-
 /// All settings, by name.
 pub(crate) static SETTINGS: &[Setting] = &[
     at_start("aclfile", Kind::Text(4096), ""),
@@ -74,7 +73,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     at_any_time("lazyfree-lazy-user-flush", Kind::Only(ALWAYS_LAZY), "yes"),
     at_any_time("maxclients", Kind::Number(1, u32::MAX as i64), "10000"),
     at_any_time("maxmemory", Kind::Bytes(0, i64::MAX), "0"),
-    at_any_time("maxmemory-policy", Kind::Choice(POLICIES), "noeviction"),
+    at_any_time("maxmemory-policy", Kind::Choice(&EvictionPolicy::NAMES), "noeviction"),
     at_any_time("maxmemory-samples", Kind::Number(1, 64), "5"),
     at_start("port", Kind::Number(0, 65_535), "6379"),
     at_any_time("protected-mode", Kind::Switch, "yes"),
@@ -133,10 +132,9 @@ pub(crate) const ENABLE_DEBUG: Place = place("enable-debug-command");
 pub(crate) const MAX_CLIENTS: Place = place("maxclients");
 /// Bytes that clients' data may take; 0 for as many as the pool has.
 pub(crate) const MAX_MEMORY: Place = place("maxmemory");
-/// What happens when they are taken: a place in [`POLICIES`].
+/// What happens when they are taken: a place in [`EvictionPolicy::NAMES`].
 pub(crate) const MAX_MEMORY_POLICY: Place = place("maxmemory-policy");
 /// Keys that are looked at for one that is evicted.
-#[expect(dead_code, reason = "nothing is evicted yet")]
 pub(crate) const MAX_MEMORY_SAMPLES: Place = place("maxmemory-samples");
 /// The port of the Redis protocol.
 pub(crate) const PORT: Place = place("port");
@@ -343,6 +341,6 @@ mod tests {
         config.begin("MAXCLIENTS", "7").unwrap();
         assert_eq!((config.number(MAX_CLIENTS), config.text(MAX_CLIENTS)), (7, "7".to_owned()));
         config.begin("maxmemory-policy", "volatile-ttl").unwrap();
-        assert_eq!(POLICIES[config.size(MAX_MEMORY_POLICY)], "volatile-ttl");
+        assert_eq!(EvictionPolicy::NAMES[config.size(MAX_MEMORY_POLICY)], "volatile-ttl");
     }
 }

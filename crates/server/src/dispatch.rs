@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 use crate::clients::Pause;
 use crate::commands::{self, Arguments, Command, Context, flags};
 use crate::config;
-use crate::failure::{Failure, NO_MEMORY, Result, said, told};
+use crate::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, said, told};
 use crate::resp::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::stats::Count;
+use crate::store::layout::Content;
 use crate::store::stripes::{Access, Held, StripeIndex};
 use crate::store::{MAX_NAME_BYTES, Store, Transaction};
 
@@ -54,6 +55,81 @@ pub(crate) fn execute(
         server.stats.note_call(command, took, tried.is_err());
         note_if_slow(server, session, command, arguments, took);
     }
+}
+
+/// Gets that are carried out together at most.
+pub(crate) const MAX_GETS: usize = 16;
+
+/// The key of a request that is a get and nothing else, from a client that may send it: then it may be
+/// carried out by [`execute_gets`].
+#[inline]
+pub(crate) fn key_of_get<'request>(
+    server: &Server,
+    session: &Session,
+    arguments: &Arguments<'request>,
+) -> Option<&'request [u8]> {
+    let [name, key] = arguments else { return None };
+    let is_get = name.eq_ignore_ascii_case(b"get") && key.len() <= MAX_NAME_BYTES;
+    let is_free = session.multi.is_none() && session.replies == Replies::On;
+    let is_allowed = session.may_speak(server) && session.user.is_unrestricted();
+    (is_get && is_free && is_allowed).then_some(*key)
+}
+
+/// Carries out gets that came together, so that their waits for memory overlap, until `reply` has
+/// `send_bytes`; how many. Each is a command of its own, at one moment with the others.
+pub(crate) fn execute_gets(
+    server: &Server,
+    session: &mut Session,
+    keys: &[&[u8]],
+    reply: &mut Reply,
+    send_bytes: usize,
+) -> usize {
+    let get = match (keys, commands::find(b"get")) {
+        ([], _) | (_, None) => return 0,
+        ([key], _) => {
+            execute(server, session, &[b"get", key], reply);
+            return 1;
+        }
+        (_, Some(get)) => get,
+    };
+    let begun_at = session.done_at.unwrap_or_else(Instant::now);
+    session.client.note_command(get);
+    let begin = reply.len();
+    let (mut done, mut failed) = (0, 0);
+    let tried = (|| {
+        let stripes = keys.iter().map(|key| Store::stripe_of_key(key)).collect();
+        let held = server.store.lock(stripes, Access::Shared)?;
+        let transaction = server.store.begin(held, server.store.clock().now_ms());
+        let space = transaction.space(session.database);
+        transaction.heads(space, keys, |head| {
+            match head.map(|head| head.content) {
+                Some(Content::String(bytes)) => reply.bulk(bytes),
+                Some(Content::Collection(..)) => {
+                    failed += 1;
+                    reply.error(&WRONG_TYPE.to_string());
+                }
+                None => reply.null(),
+            }
+            done += 1;
+            reply.len() < send_bytes
+        })?;
+        note_looked(server, get, &transaction);
+        Ok::<_, Failure>(())
+    })();
+    if let Err(failure) = tried {
+        reply.truncate(begin);
+        (done, failed) = (keys.len(), keys.len());
+        keys.iter().for_each(|_| reply.error(&failure.to_string()));
+    }
+    let done_at = Instant::now();
+    session.done_at = Some(done_at);
+    let took = done_at.duration_since(begun_at) / done.max(1) as u32;
+    server.stats.add(Count::Errors, failed as u64);
+    for (index, key) in keys[..done].iter().enumerate() {
+        server.stats.note_call(get, took, index < failed);
+        note_if_slow(server, session, get, &[b"get", key], took);
+    }
+    done
 }
 
 /// Whether a request waits, since a client has asked for a pause.
@@ -130,22 +206,14 @@ fn try_execute(
 ) -> Result<()> {
     let command = match find(arguments) {
         Ok(command) => command,
-        Err(failure) => {
-            if let Some(multi) = &mut session.multi {
-                multi.is_refused = true;
-            }
-            return Err(failure);
-        }
+        Err(failure) => return Err(refuse(session, commands::find(arguments[0]), failure)),
     };
     session.client.note_command(command);
     session.running = Some(command);
     if let Err(failure) = admit(server, session, command, arguments) {
         session.running = None;
         server.stats.note_rejected(command);
-        if let Some(multi) = &mut session.multi {
-            multi.is_refused = true;
-        }
-        return Err(failure);
+        return Err(refuse(session, Some(command), failure));
     }
     session.running = None;
     if let Some(multi) = &mut session.multi {
@@ -181,6 +249,21 @@ fn try_execute(
     note_looked(server, command, &transaction);
     ran?;
     transaction.commit()
+}
+
+/// What a client is told whose command is refused before it runs. A transaction will not be carried out
+/// then; one whose EXEC is refused is over.
+fn refuse(session: &mut Session, command: Option<&Command>, failure: Failure) -> Failure {
+    if command.is_none_or(|command| command.name != "exec") {
+        if let Some(multi) = &mut session.multi {
+            multi.is_refused = true;
+        }
+        return failure;
+    }
+    session.end_transaction();
+    let why = failure.to_string();
+    let why = why.strip_prefix("ERR ").unwrap_or(&why);
+    told(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
 /// The command, or its subcommand, that `arguments` names and has the right number of.
@@ -291,12 +374,17 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         return Err(NO_MEMORY);
     }
     let held = lock(server, access, stripes)?;
+    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     // Relaxed: set under the locks that are held.
-    if changed.is_some_and(|changed| changed.load(Ordering::Relaxed)) {
+    let mut is_changed = changed.is_some_and(|changed| changed.load(Ordering::Relaxed));
+    for (database, key) in &watched {
+        // What was there and has expired since has changed, swept or not.
+        is_changed = is_changed || transaction.is_overdue(transaction.space(*database), key)?;
+    }
+    if is_changed {
         reply.null_array();
         return Ok(());
     }
-    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     reply.array(multi.commands.len());
     let mut begun_at = Instant::now();
     for (command, words) in &multi.commands {

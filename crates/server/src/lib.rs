@@ -25,6 +25,8 @@ mod slow_log;
 mod stats;
 pub mod status;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,7 +71,13 @@ pub struct Options {
     pub acl_file: Option<PathBuf>,
 }
 
-/// Serves until it is told to stop by SIGTERM or SIGINT, then closes the pool.
+/// Serves until it is told to stop by SIGTERM, SIGINT or a client's SHUTDOWN, then closes the pool. On
+/// SIGUSR2 the process becomes the program that is at its path by then, which goes on with the same
+/// sockets, so this does not return.
+///
+/// # Errors
+///
+/// [`ServeError`]: what cannot be opened, listened at or set, and why.
 pub fn serve(options: &Options) -> Result<(), ServeError> {
     net::serve(options)
 }

@@ -15,7 +15,7 @@ use crate::config::{self, Config};
 use crate::memcached;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
-use crate::store::memory::EvictionPolicy;
+use crate::store::memory::{EvictionPolicy, MemoryLimit};
 use crate::store::{Store, clock};
 
 impl Server {
@@ -32,16 +32,17 @@ impl Server {
     /// Applies the settings about memory, and asks how much is in use.
     pub(crate) fn limit_memory(&self) {
         let place = self.config.size(config::MAX_MEMORY_POLICY);
-        let policy = EvictionPolicy::ALL.get(place).map_or_else(Default::default, |found| found.0);
+        let policy = EvictionPolicy::at(place).unwrap_or_default();
         // A pool that is all but full has room left for what was decided already, and under a policy that
         // evicts for the gaps that this leaves.
         let sixteenths = if policy == EvictionPolicy::NoEviction { 15 } else { 11 };
         let most_bytes = self.store.pool().max_bytes() / 16 * sixteenths;
-        let limit_bytes = match self.config.size(config::MAX_MEMORY) as u64 {
+        let bytes = match self.config.size(config::MAX_MEMORY) as u64 {
             0 => most_bytes,
-            limit_bytes => limit_bytes.min(most_bytes),
+            bytes => bytes.min(most_bytes),
         };
-        self.store.limit_memory(limit_bytes, policy);
+        let samples = self.config.size(config::MAX_MEMORY_SAMPLES) as u32;
+        self.store.limit_memory(MemoryLimit { bytes, policy, samples });
     }
 
     /// A server of `store` with `loops` event loops; its settings are the defaults.

@@ -61,6 +61,17 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Forgets what was queued, and what is watched.
+    pub(crate) fn end_transaction(&mut self) {
+        if self.multi.take().is_some() {
+            self.client.note_queued(None);
+        }
+        self.watched.clear();
+        self.changed = None;
+    }
+}
+
 impl Default for Session {
     /// That of a client that nobody else knows of, and that may do everything.
     fn default() -> Self {

@@ -78,8 +78,9 @@ fn nobody_is_refused_while_a_server_gives_way_to_the_next() {
         for _ in 0..HAND_OVERS {
             thread::sleep(Duration::from_millis(150));
             let before = info(port, "run_id");
-            let killed = Command::new("kill").args(["-USR2", &server.child.id().to_string()]);
-            assert!({ killed }.status().expect("kill runs").success());
+            let process = server.child.id().to_string();
+            let told = Command::new("kill").args(["-USR2", &process]).status();
+            assert!(told.expect("kill runs").success());
             let deadline = Instant::now() + Duration::from_secs(30);
             while info(port, "run_id") == before {
                 assert!(Instant::now() < deadline, "nobody took over");

@@ -125,10 +125,7 @@ fn quit(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 
 fn reset(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let session = &mut *context.session;
-    session.multi = None;
-    session.client.note_queued(None);
-    session.watched.clear();
-    session.changed = None;
+    session.end_transaction();
     session.replies = Replies::On;
     set_database(session, 0);
     session.client.set_name(String::new());

@@ -10,7 +10,7 @@ use pando::Order;
 
 use super::collection::{Collection, ENOUGH, ON, name_of};
 use super::{Arguments, Context, numbers};
-use crate::failure::{Result, SYNTAX, said};
+use crate::failure::{Result, SYNTAX};
 use crate::glob;
 use crate::resp::reply::Reply;
 use crate::store::layout::{HASH_BITS, Kind, Section, hash_of};
@@ -29,7 +29,7 @@ pub(super) fn scan(
     write_value: fn(&mut Reply, &[u8]) -> usize,
 ) -> Result<()> {
     let Context { transaction, reply, space, .. } = context;
-    let cursor = parse_cursor(arguments[2])?;
+    let cursor = numbers::cursor(arguments[2])?;
     let Some(found) = Collection::find(transaction, *space, arguments[1], kind)? else {
         reply.array(2);
         reply.bulk(b"0");
@@ -84,20 +84,4 @@ pub(super) fn scan(
     reply.array(words);
     reply.buffer_mut().extend_from_slice(fields.bytes());
     Ok(())
-}
-
-/// A cursor as C's `strtoul` reads it, which takes a sign.
-fn parse_cursor(text: &[u8]) -> Result<u64> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    let (is_negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok());
-    let number = number.filter(|_| is_number).ok_or(said("ERR invalid cursor"))?;
-    Ok(if is_negative { number.wrapping_neg() } else { number })
 }

@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use super::{Arguments, Command, Context, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, said};
+use super::{Arguments, Command, Context, flags, numbers};
+use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX};
 use crate::glob;
 use crate::number;
 use crate::store::layout::HASH_BITS;
@@ -99,24 +99,8 @@ impl<'request> ScanOptions<'request> {
     }
 }
 
-/// A cursor: the hash that is next, plus one; 0 before the first and behind the last. Redis reads it as
-/// C does: nothing is 0, and a minus counts from the end.
-fn read_cursor(text: &[u8]) -> Result<u64> {
-    let (digits, is_negative) = match text {
-        [] => return Ok(0),
-        [b'-', digits @ ..] => (digits, true),
-        [b'+', digits @ ..] => (digits, false),
-        digits => (digits, false),
-    };
-    let is_number = digits.iter().all(u8::is_ascii_digit);
-    let cursor = std::str::from_utf8(digits).ok().filter(|_| is_number);
-    let cursor: Option<u64> = cursor.and_then(|cursor| cursor.parse().ok());
-    let cursor = cursor.ok_or(said("ERR invalid cursor"))?;
-    Ok(if is_negative { cursor.wrapping_neg() } else { cursor })
-}
-
 fn scan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let cursor = read_cursor(arguments[1])?;
+    let cursor = numbers::cursor(arguments[1])?;
     let options = ScanOptions::read(&arguments[2..])?;
     let (transaction, space) = (&*context.transaction, context.space);
     let (mut next, mut looked, mut last) = (0, 0, None);

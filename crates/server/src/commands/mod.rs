@@ -41,7 +41,10 @@ mod strings;
 mod transactions;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use self::acl::{admit, admit_queued};
 pub(crate) use self::properties::{CATEGORIES, Listed, full_name, is_in, listed};
@@ -103,8 +106,28 @@ static GROUPS: &[&[Command]] = &[
     transactions::COMMANDS,
 ];
 
-static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> =
+type ByName = HashMap<&'static [u8], &'static Command, BuildHasherDefault<NameHasher>>;
+
+static BY_NAME: LazyLock<ByName> =
     LazyLock::new(|| all().map(|command| (command.name.as_bytes(), command)).collect());
+
+/// Quick on short names. The names in the table are ours, so nobody can make them collide.
+#[derive(Default)]
+struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64(bytes).wrapping_add(self.0.rotate_left(1));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0 = self.0.rotate_left(1) ^ number as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// Every command.
 pub(crate) fn all() -> impl Iterator<Item = &'static Command> {

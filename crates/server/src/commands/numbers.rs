@@ -35,3 +35,18 @@ pub(super) fn limit(text: &[u8]) -> Result<u64> {
         limit => Ok(limit),
     }
 }
+
+/// A cursor, as C's `strtoul` reads it: nothing is zero, and a minus counts from the end.
+pub(super) fn cursor(text: &[u8]) -> Result<u64> {
+    let (is_negative, digits) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    // What follows the sign is no second one.
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
+    let cursor = digits.and_then(|digits| digits.parse::<u64>().ok());
+    let cursor = cursor.ok_or(said("ERR invalid cursor"))?;
+    Ok(if is_negative { cursor.wrapping_neg() } else { cursor })
+}

@@ -160,15 +160,13 @@ fn getex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
 fn mget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let reply = &mut *context.reply;
     reply.array(arguments.len() - 1);
-    for key in &arguments[1..] {
-        context.transaction.head(context.space, key, |head| {
-            match head.map(|head| head.content) {
-                Some(Content::String(bytes)) => reply.bulk(bytes),
-                _ => reply.null(),
-            }
-        })?;
-    }
-    Ok(())
+    context.transaction.heads(context.space, &arguments[1..], |head| {
+        match head.map(|head| head.content) {
+            Some(Content::String(bytes)) => reply.bulk(bytes),
+            _ => reply.null(),
+        }
+        true
+    })
 }
 
 fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

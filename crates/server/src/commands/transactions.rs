@@ -85,12 +85,10 @@ fn exec_without_multi(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> 
 }
 
 fn discard(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    if context.session.multi.take().is_none() {
+    if context.session.multi.is_none() {
         return Err(said("ERR DISCARD without MULTI"));
     }
-    context.session.client.note_queued(None);
-    context.session.watched.clear();
-    context.session.changed = None;
+    context.session.end_transaction();
     context.reply.ok();
     Ok(())
 }
@@ -101,6 +99,10 @@ fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     }
     let changed = context.session.changed.get_or_insert_with(|| Arc::new(AtomicBool::new(false)));
     for key in &arguments[1..] {
+        // What has expired goes now: that the sweep removes it later is to be no change.
+        if context.transaction.is_overdue(context.space, key)? {
+            context.transaction.remove_head(context.space, key)?;
+        }
         if let Some(stripe) = context.transaction.held().stripe_mut(Store::stripe_of_key(key)) {
             stripe.watch(context.space, key, changed);
         }

@@ -197,6 +197,10 @@ async fn converse(
     }
 }
 
+/// Keys of gets that came one after the other and are to be carried out together, and where each request
+/// begins.
+type Gets<'input> = SmallVec<[(&'input [u8], usize); dispatch::MAX_GETS]>;
+
 /// Carries out the requests in `input` from `begin` on, as far as it may.
 fn carry_out(
     server: &Server,
@@ -206,9 +210,13 @@ fn carry_out(
     begin: &mut usize,
     reply: &mut Reply,
 ) -> Progress {
-    while !session.is_closing && *begin < input.len() {
+    let mut gets = Gets::new();
+    let progress = loop {
+        if session.is_closing || *begin >= input.len() {
+            break Progress::Done;
+        }
         if reply.len() >= SEND_BYTES {
-            return Progress::Full;
+            break Progress::Full;
         }
         let request = &input[*begin..];
         let limits = RequestLimits {
@@ -216,12 +224,25 @@ fn carry_out(
             is_known: session.may_speak(server),
         };
         match parser.parse(request, limits) {
-            Parsed::Incomplete => return Progress::Done,
+            Parsed::Incomplete => break Progress::Done,
             Parsed::Request { arguments, bytes } => {
                 let arguments: SmallVec<[&[u8]; 8]> =
                     arguments.into_iter().map(|at| &request[at]).collect();
                 if dispatch::must_wait(server, session, &arguments) {
-                    return Progress::Paused;
+                    break Progress::Paused;
+                }
+                if let Some(key) = dispatch::key_of_get(server, session, &arguments) {
+                    gets.push((key, *begin));
+                    *begin += bytes;
+                    if gets.len() < dispatch::MAX_GETS
+                        || carry_out_gets(server, session, parser, &mut gets, begin, reply)
+                    {
+                        continue;
+                    }
+                    break Progress::Full;
+                }
+                if !carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+                    break Progress::Full;
                 }
                 dispatch::execute(server, session, &arguments, reply);
                 *begin += bytes;
@@ -229,18 +250,84 @@ fn carry_out(
             Parsed::Inline { arguments, bytes } => {
                 let arguments: SmallVec<[&[u8]; 8]> = arguments.iter().map(Vec::as_slice).collect();
                 if dispatch::must_wait(server, session, &arguments) {
-                    return Progress::Paused;
+                    break Progress::Paused;
+                }
+                if !carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+                    break Progress::Full;
                 }
                 dispatch::execute(server, session, &arguments, reply);
                 *begin += bytes;
             }
             Parsed::Wrong(words) => {
+                if !carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+                    break Progress::Full;
+                }
                 reply.error(&format!("ERR Protocol error: {words}"));
                 session.is_closing = true;
             }
         }
+    };
+    match carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+        true => progress,
+        false => Progress::Full,
     }
-    Progress::Done
+}
+
+/// Carries out the gets that wait, until there are enough replies; whether all of them were. If not,
+/// `begin` is moved back to the first that was not.
+#[inline]
+fn carry_out_gets(
+    server: &Server,
+    session: &mut Session,
+    parser: &mut Parser,
+    gets: &mut Gets<'_>,
+    begin: &mut usize,
+    reply: &mut Reply,
+) -> bool {
+    if gets.is_empty() {
+        return true;
+    }
+    let keys: SmallVec<[&[u8]; dispatch::MAX_GETS]> = gets.iter().map(|(key, _)| *key).collect();
+    let done = dispatch::execute_gets(server, session, &keys, reply, SEND_BYTES);
+    if let Some((_, first_left)) = gets.get(done) {
+        *begin = *first_left;
+        *parser = Parser::default();
+    }
+    let is_all = done == gets.len();
+    gets.clear();
+    is_all
+}
+
+/// The replies to `input`, which comes so many bytes at a time.
+#[cfg(feature = "testing")]
+pub(crate) fn converse_without_socket(
+    server: &Server,
+    input: &[u8],
+    piece_bytes: usize,
+) -> Vec<u8> {
+    let mut session = Session::new(server, Arc::default());
+    let (mut buffer, mut parser) = (Vec::new(), Parser::default());
+    let (mut reply, mut replies) = (Reply::default(), Vec::new());
+    for piece in input.chunks(piece_bytes.max(1)) {
+        buffer.extend_from_slice(piece);
+        let mut begin = 0;
+        loop {
+            let (parser, begin) = (&mut parser, &mut begin);
+            let progress = carry_out(server, &mut session, parser, &buffer, begin, &mut reply);
+            session.done_at = None;
+            replies.append(reply.buffer_mut());
+            match progress {
+                Progress::Full => {}
+                Progress::Done => break,
+                Progress::Paused => return replies,
+            }
+        }
+        if session.is_closing {
+            break;
+        }
+        buffer.drain(..begin);
+    }
+    replies
 }
 
 pub(super) fn empty(buffer: &mut Vec<u8>) {

@@ -28,6 +28,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BACKLOG: i32 = 1024;
 /// The first descriptor that is passed on.
 const FIRST_DESCRIPTOR: i32 = 3;
+/// Set for a program that takes over from this one.
+const SUCCESSOR: &str = "PANDO_SERVER_SUCCESSOR";
 
 /// Listening sockets, open until the process ends.
 #[derive(Debug, Default)]
@@ -49,11 +51,6 @@ impl Listeners {
             }
         }
         listeners
-    }
-
-    /// Whether there are none yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.tcp.is_empty() && self.unix.is_empty()
     }
 
     /// A socket that listens at `address`.
@@ -117,6 +114,7 @@ impl Listeners {
         command.args(arguments);
         command.env("LISTEN_FDS", descriptors.len().to_string());
         command.env("LISTEN_PID", std::process::id().to_string());
+        command.env(SUCCESSOR, "1");
         let mappings = descriptors.into_iter().zip(FIRST_DESCRIPTOR..);
         command
             .fd_mappings(
@@ -125,6 +123,11 @@ impl Listeners {
             .map_err(io::Error::other)?;
         Err(command.exec())
     }
+}
+
+/// Whether this process was handed over to by an earlier server, and so goes on with its store.
+pub(super) fn is_successor() -> bool {
+    std::env::var_os(SUCCESSOR).is_some()
 }
 
 /// Whether the program that this one was started as can be run now.

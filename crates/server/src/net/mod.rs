@@ -12,7 +12,7 @@ pub(crate) mod tls;
 
 use std::io;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use self::admission::Admitted;
+#[cfg(feature = "testing")]
+pub(crate) use self::connection::converse_without_socket;
 use self::connection::{Client, Dialect};
 use self::listeners::Listeners;
 use crate::Options;
@@ -107,7 +109,9 @@ enum End {
 /// See [`crate::serve`].
 pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
     let mut listeners = Listeners::inherited();
-    while let End::HandOver = run(options, &mut listeners)? {
+    // Who takes over goes on with what there is.
+    let mut restore = options.restore.as_deref().filter(|_| !listeners::is_successor());
+    while let End::HandOver = run(options, &mut listeners, restore.take())? {
         let error = listeners.hand_over();
         tracing::error!(%error, "no new program took over; going on");
     }
@@ -117,13 +121,16 @@ pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Opens the store, serves, and closes it.
-fn run(options: &Options, listeners: &mut Listeners) -> Result<End, ServeError> {
+/// Opens the store, loads a snapshot into it if one is named, serves, and closes it.
+fn run(
+    options: &Options,
+    listeners: &mut Listeners,
+    restore: Option<&Path>,
+) -> Result<End, ServeError> {
     let store_options =
         StoreOptions { pool: options.pool_options.clone(), index: options.index.clone() };
     let store = Store::open(options.pool.as_deref(), &store_options)?;
-    // Who takes over begins with what there is.
-    if let Some(path) = options.restore.as_ref().filter(|_| listeners.is_empty()) {
+    if let Some(path) = restore {
         let keys = store.restore(path)?;
         tracing::info!(keys, path = %path.display(), "restored");
     }
@@ -288,6 +295,7 @@ fn signal(
 fn sweep_once(server: &Server) {
     server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
+    server.store.keep_ballast();
     server.stats.add(Count::Evicted, server.store.take_evicted_keys());
     let begin = Instant::now();
     let sweep = || -> Result<(), Failure> {

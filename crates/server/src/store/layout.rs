@@ -29,6 +29,8 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::failure::{Failure, Result};
+
 /// Spaces that there are.
 pub(crate) const SPACES: u8 = 128;
 /// First byte of an element's key.
@@ -229,6 +231,12 @@ impl<'value> Head<'value> {
             Content::String(_) => Kind::String,
             Content::Collection(kind, ..) => kind,
         }
+    }
+
+    /// Reads the value of a head that was looked for, if there is one.
+    #[inline]
+    pub(crate) fn decode_found(value: Option<&'value [u8]>) -> Result<Option<Self>> {
+        value.map(|value| Self::decode(value).ok_or(Failure::Damaged)).transpose()
     }
 
     /// Reads a head's value; `None` if it cannot have been written.

@@ -15,7 +15,7 @@
 //! first.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use pando::{KeyRange, Order};
 
@@ -25,8 +25,6 @@ use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result};
 
 const RANGE_BITS: u32 = 20;
-/// Ranges of hashes among which a victim is chosen.
-const SAMPLES: u32 = 5;
 /// What a record takes besides its key and value, about.
 const RECORD_BYTES: u64 = 24;
 /// Keys evicted for one command at most.
@@ -46,12 +44,23 @@ pub(crate) enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    /// All, with the names that Redis has for them.
-    pub(crate) const ALL: [(Self, &str); 3] = [
-        (Self::NoEviction, "noeviction"),
-        (Self::AllKeysLru, "allkeys-lru"),
-        (Self::VolatileTtl, "volatile-ttl"),
-    ];
+    /// The names that Redis has for them, each at its policy's number.
+    pub(crate) const NAMES: [&str; 3] = ["noeviction", "allkeys-lru", "volatile-ttl"];
+
+    /// The one whose name is at `place`.
+    pub(crate) fn at(place: usize) -> Option<Self> {
+        [Self::NoEviction, Self::AllKeysLru, Self::VolatileTtl].get(place).copied()
+    }
+}
+
+/// How much may be in use, and what is done at the limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryLimit {
+    /// Zero for any number.
+    pub bytes: u64,
+    pub policy: EvictionPolicy,
+    /// Ranges of hashes among which a victim is chosen.
+    pub samples: u32,
 }
 
 /// The limit, and what is known of use.
@@ -60,6 +69,7 @@ pub(super) struct Memory {
     /// In bytes; zero for none.
     limit_bytes: AtomicU64,
     policy: AtomicU8,
+    samples: AtomicU32,
     /// As of the last measure.
     measured_bytes: AtomicU64,
     /// Written since then, about.
@@ -67,6 +77,8 @@ pub(super) struct Memory {
     /// Evicted, and neither gone from the measure nor written over so far.
     account_bytes: AtomicU64,
     evicted_keys: AtomicU64,
+    /// Whether room is kept for what was decided.
+    has_ballast: AtomicBool,
     /// The second in which a key of each range was last used.
     recency: OnceLock<Box<[AtomicU32]>>,
 }
@@ -97,7 +109,20 @@ impl Memory {
         }
     }
 
+    /// Notes whether room is kept for what was decided; without it no other room is given.
+    pub(super) fn note_ballast(&self, is_there: bool) {
+        self.has_ballast.store(is_there, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn has_ballast(&self) -> bool {
+        self.has_ballast.load(Ordering::Relaxed)
+    }
+
     fn used_bytes(&self) -> u64 {
+        if !self.has_ballast() {
+            return u64::MAX;
+        }
         let measured_bytes = self.measured_bytes.load(Ordering::Relaxed);
         let used_bytes = measured_bytes + self.written_bytes.load(Ordering::Relaxed);
         let account_bytes = self.account_bytes.load(Ordering::Relaxed);
@@ -106,16 +131,17 @@ impl Memory {
 }
 
 impl Store {
-    /// Sets the limit, in bytes (zero for none), and what is done when it is reached.
-    pub(crate) fn limit_memory(&self, limit_bytes: u64, policy: EvictionPolicy) {
+    /// Sets the limit.
+    pub(crate) fn limit_memory(&self, limit: MemoryLimit) {
         let memory = &self.memory;
-        if policy == EvictionPolicy::AllKeysLru {
+        if limit.policy == EvictionPolicy::AllKeysLru {
             memory
                 .recency
                 .get_or_init(|| (0..1 << RANGE_BITS).map(|_| AtomicU32::new(0)).collect());
         }
-        memory.policy.store(policy as u8, Ordering::Relaxed);
-        memory.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        memory.policy.store(limit.policy as u8, Ordering::Relaxed);
+        memory.samples.store(limit.samples, Ordering::Relaxed);
+        memory.limit_bytes.store(limit.bytes, Ordering::Relaxed);
         self.measure();
     }
 
@@ -140,8 +166,11 @@ impl Store {
     /// room. The caller must hold no stripe.
     #[inline]
     pub(crate) fn make_room(&self) -> Result<bool> {
-        let limit_bytes = self.memory.limit_bytes.load(Ordering::Relaxed);
-        if limit_bytes == 0 || self.memory.used_bytes() < limit_bytes {
+        let limit_bytes = match self.memory.limit_bytes.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            limit_bytes => limit_bytes,
+        };
+        if self.memory.used_bytes() < limit_bytes {
             return Ok(true);
         }
         self.evict(limit_bytes)
@@ -181,7 +210,7 @@ impl Store {
     fn least_recent(&self) -> Result<Option<Vec<u8>>> {
         let Some(recency) = self.memory.recency.get() else { return Ok(None) };
         let mut oldest: Option<(u32, Vec<u8>)> = None;
-        for _ in 0..SAMPLES {
+        for _ in 0..self.memory.samples.load(Ordering::Relaxed) {
             let Some(full) = self.random_head()? else { break };
             let (_, hash, _) = split_head_key(&full).ok_or(Failure::Damaged)?;
             let used = recency[(hash >> (HASH_BITS - RANGE_BITS)) as usize].load(Ordering::Relaxed);

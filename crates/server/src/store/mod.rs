@@ -2,7 +2,9 @@
 //!
 //! * `layout.rs`: what records are called and what stands in them.
 //! * `stripes.rs`: the locks that make commands atomic to each other.
-//! * `transaction.rs`: what a command reads and writes, and how its writes become durable as one.
+//! * `transaction.rs`: what a command reads and writes.
+//! * `writes.rs`: its writes, until they are made.
+//! * `intents.rs`: how several writes become durable as one.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
 //! * `snapshot.rs`: copies of a moment, written while commands go on.
@@ -16,17 +18,20 @@
 //! key                                        value
 //! 0xA0  when it expires (8)  head's key      empty                       for the sweep
 //! 0xC0  collection (7)                       empty                       to be removed by the sweep
-//! 0xE0  "clock" | "spaces" | "ids"           as below                    the store's own
-//! 0xF0  intent's number (8)                  writes to be made           see `transaction.rs`
+//! 0xD0  intent's number (8), or all ones     zeros                       room, see `intents.rs`
+//! 0xE0  "clock" | "spaces" | "ids" | ...     as below                    the store's own
+//! 0xF0  intent's number (8)                  writes to be made           see `intents.rs`
 //! ```
 //!
 //! * `clock`: see [`clock`].
 //! * `spaces`: a byte for each database, its space. A space that no database has is swept.
 //! * `ids`: numbers of collections below it may be in use, and starts of the server below its upper
 //!   half have been (8 bytes each).
+//! * `restoring`: nothing; it stands as long as a snapshot is being loaded.
 
 pub(crate) mod clock;
 mod heads;
+mod intents;
 mod known;
 pub(crate) mod layout;
 pub(crate) mod memory;
@@ -36,6 +41,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod writes;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -50,7 +56,7 @@ use self::memory::Memory;
 use self::snapshot::Snapshots;
 use self::stripes::{Access, Held, StripeIndex, Stripes, Wanted, hashes_of};
 pub(crate) use self::transaction::Transaction;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, said};
 
 /// Databases, as SELECT counts them.
 pub(crate) const DATABASES: u8 = 16;
@@ -58,8 +64,10 @@ pub(crate) const DATABASES: u8 = 16;
 pub(crate) const MAX_NAME_BYTES: usize = 32_000;
 
 const MAP_NAME: &str = "server";
+const RESTORING: &str = "restoring";
 const EXPIRY: u8 = 0xA0;
 const GARBAGE: u8 = 0xC0;
+const BALLAST: u8 = 0xD0;
 const OWN: u8 = 0xE0;
 const INTENT: u8 = 0xF0;
 /// Numbers of collections that are taken from the medium at once.
@@ -67,7 +75,7 @@ const IDS_AT_ONCE: u64 = 1 << 20;
 
 /// Keys in the map `server` that are no clients'.
 pub(crate) mod own_keys {
-    use super::{EXPIRY, GARBAGE, INTENT, OWN};
+    use super::{BALLAST, EXPIRY, GARBAGE, INTENT, OWN};
     use crate::store::layout::CollectionId;
 
     pub(crate) fn expiry(at_ms: u64, head_key: &[u8]) -> Vec<u8> {
@@ -97,8 +105,13 @@ pub(crate) mod own_keys {
         [&[INTENT][..], &number.to_be_bytes()].concat()
     }
 
+    pub(crate) fn ballast(number: u64) -> Vec<u8> {
+        [&[BALLAST][..], &number.to_be_bytes()].concat()
+    }
+
     pub(crate) const EXPIRIES: &[u8] = &[EXPIRY];
     pub(crate) const GARBAGES: &[u8] = &[GARBAGE];
+    pub(crate) const BALLASTS: &[u8] = &[BALLAST];
     pub(crate) const INTENTS: &[u8] = &[INTENT];
 }
 
@@ -130,6 +143,8 @@ pub(crate) struct Store {
     has_garbage: AtomicBool,
     snapshots: Snapshots,
     memory: Memory,
+    #[cfg(test)]
+    refusals: tests::Refusals,
 }
 
 /// Numbers for collections.
@@ -161,6 +176,12 @@ impl Store {
         }
         let map = pool.map_with(MAP_NAME, &map_options)?;
         let get = |name: &str| map.get(&own_keys::own(name));
+        if get(RESTORING)?.is_some() {
+            return Err(said(
+                "ERR the snapshot that was being restored into this store was cut short, so it has only \
+                 some of the keys; delete the pool and restore again",
+            ));
+        }
         let kept = get("clock")?;
         let clock = Clock::continue_or_begin(kept.as_deref());
         if kept.as_deref() != Some(&clock.encode()) {
@@ -196,16 +217,19 @@ impl Store {
             has_garbage: AtomicBool::new(true),
             snapshots: Snapshots::default(),
             memory: Memory::default(),
+            #[cfg(test)]
+            refusals: tests::Refusals::default(),
         };
         store.reserve_ids(&mut store.ids.lock())?;
         store.finish_intents()?;
+        store.keep_ballast();
         Ok(store)
     }
 
     fn reserve_ids(&self, ids: &mut Ids) -> Result<()> {
         let end = ids.end + IDS_AT_ONCE;
         if end >> HASH_BITS != 0 {
-            return Err(crate::failure::said("ERR all numbers for collections were used"));
+            return Err(said("ERR all numbers for collections were used"));
         }
         let value = [end.to_le_bytes(), self.starts.to_le_bytes()].concat();
         self.map.upsert(&own_keys::own("ids"), &value)?;

@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use super::layout::{Content, Element, Head, Kind, Section, section_prefix, split_head_key};
 use super::stripes::{Access, Held, STRIPES, Stripe, StripeIndex};
 use super::transaction::has_expired;
-use super::{DATABASES, Store, clock};
+use super::{DATABASES, RESTORING, Store, clock, own_keys};
 use crate::failure::{Failure, Result, told};
 
 const MAGIC: &[u8; 8] = b"PANDOSNP";
@@ -275,7 +275,8 @@ impl Store {
     }
 
     /// Loads a snapshot into this store, which must be empty; how many keys it had. Keys that have expired
-    /// since are left out.
+    /// since are left out. A store in which it was cut short is refused when it is opened: it has a part
+    /// of the keys, and nobody would know which.
     pub(crate) fn restore(&self, path: &Path) -> Result<u64> {
         for database in 0..DATABASES {
             if self.count(database)? > 0 {
@@ -297,6 +298,8 @@ impl Store {
             return Err(wrong(format!("it is of version {version}; this one reads {VERSION}")));
         }
         let mut file = io::BufReader::new(file);
+        let restoring = own_keys::own(RESTORING);
+        self.map.upsert(&restoring, &[])?;
         let (mut keys, mut collection) = (0u64, None);
         let mut block = Vec::new();
         loop {
@@ -311,6 +314,7 @@ impl Store {
                     return Err(wrong(format!("{keys} keys were found, and {sum} expected")));
                 }
                 self.end_collection(&mut collection)?;
+                self.map.remove(&restoring)?;
                 return Ok(keys);
             }
             if bytes > MAX_BLOCK_BYTES {

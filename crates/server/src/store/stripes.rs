@@ -44,6 +44,13 @@ struct Watcher {
     changed: Arc<AtomicBool>,
 }
 
+impl Watcher {
+    /// Whether its client still holds its flag.
+    fn is_wanted(&self) -> bool {
+        Arc::strong_count(&self.changed) > 1
+    }
+}
+
 /// What one lock guards besides records.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
@@ -57,26 +64,55 @@ pub(crate) struct Stripe {
 impl Stripe {
     /// Tells who watches `key` that it has changed.
     #[inline]
-    pub(crate) fn touch(&self, space: u8, key: &[u8]) {
-        for watcher in &self.watchers {
-            if watcher.space == space && watcher.key == key {
-                // Relaxed: read under the same lock.
-                watcher.changed.store(true, Ordering::Relaxed);
-            }
+    pub(crate) fn touch(&mut self, space: u8, key: &[u8]) {
+        if !self.watchers.is_empty() {
+            self.tell(|watcher| watcher.space == space && watcher.key == key);
         }
     }
 
-    /// Tells all who watch a key of `space`.
-    pub(crate) fn touch_space(&self, space: u8) {
-        for watcher in self.watchers.iter().filter(|watcher| watcher.space == space) {
-            watcher.changed.store(true, Ordering::Relaxed);
+    /// Tells all who watch a key of `space` that `is_there`.
+    pub(crate) fn touch_space(&mut self, space: u8, is_there: impl Fn(&[u8]) -> bool) {
+        self.tell(|watcher| watcher.space == space && is_there(&watcher.key));
+    }
+
+    /// Tells all, who for some reason cannot be told apart.
+    pub(crate) fn touch_all(&mut self) {
+        self.tell(|_| true);
+    }
+
+    /// Who watches a key of one of two spaces watches it in the other from now on.
+    pub(crate) fn exchange_watchers(&mut self, one: u8, other: u8) {
+        for watcher in &mut self.watchers {
+            watcher.space = match watcher.space {
+                space if space == one => other,
+                space if space == other => one,
+                space => space,
+            };
         }
+    }
+
+    /// Tells watchers, and forgets them, and those whose client has forgotten them.
+    fn tell(&mut self, is_meant: impl Fn(&Watcher) -> bool) {
+        self.watchers.retain(|watcher| {
+            let is_told = is_meant(watcher);
+            if is_told {
+                // Relaxed: read under the same lock.
+                watcher.changed.store(true, Ordering::Relaxed);
+            }
+            !is_told && watcher.is_wanted()
+        });
     }
 
     /// Sets `changed` as soon as `key` changes, as long as anyone else holds `changed`.
     pub(crate) fn watch(&mut self, space: u8, key: &[u8], changed: &Arc<AtomicBool>) {
-        self.watchers.retain(|watcher| Arc::strong_count(&watcher.changed) > 1);
+        self.watchers.retain(Watcher::is_wanted);
         self.watchers.push(Watcher { space, key: key.to_vec(), changed: Arc::clone(changed) });
+    }
+
+    /// How many are to be told of a change.
+    #[cfg(test)]
+    pub(crate) fn watchers(&self) -> usize {
+        self.watchers.len()
     }
 
     /// Notes that `space` has so many heads more.

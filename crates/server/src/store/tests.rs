@@ -1,16 +1,41 @@
 //! The store as its users see it: crashes are an intent that stands, or a store that is opened again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::layout::{Content, Element, Head, Kind, Section};
-use super::memory::EvictionPolicy;
+use super::memory::{EvictionPolicy, MemoryLimit};
 use super::stripes::Access;
 use super::*;
 
 const NO_POOL: Option<&Path> = None;
+
+/// Writes that are refused, as by a full pool.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    granted: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Refusals {
+    /// The next `granted` writes are made, and then so many refused.
+    fn come(&self, granted: u64, refused: u64) {
+        self.granted.store(granted, Ordering::Relaxed);
+        self.refused.store(refused, Ordering::Relaxed);
+    }
+
+    pub(super) fn step(&self) -> Result<()> {
+        let less = |left: u64| left.checked_sub(1);
+        let take = |from: &AtomicU64| {
+            from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        };
+        match take(&self.granted) || !take(&self.refused) {
+            true => Ok(()),
+            false => Err(pando::Error::PoolFull { max_bytes: 0 }.into()),
+        }
+    }
+}
 
 fn options() -> StoreOptions {
     StoreOptions { pool: PoolOptions::new().max_bytes(256 << 20), index: None }
@@ -96,28 +121,174 @@ fn sweep_all(store: &Store) {
     while store.sweep_garbage(10).expect("sweeps") {}
 }
 
+/// A transaction of every kind of write: a new key, one that is replaced and had a time, one that goes,
+/// one that moves, a collection that grows and one that is dropped. `bytes` is the length of the new key's
+/// value.
+const OF_ALL_KINDS: [&[u8]; 7] =
+    [b"new", b"replaced", b"gone", b"from", b"to", b"hash", b"dropped"];
+
+fn write_all_kinds(store: &Store, bytes: usize) {
+    for key in [&b"replaced"[..], b"gone", b"from"] {
+        set(store, 0, key, b"old", Some(store.clock().now_ms() + 1_000_000));
+    }
+    put_hash(store, b"hash", 3);
+    put_hash(store, b"dropped", 3);
+    let hash = collection_of(store, b"hash");
+    write(store, &OF_ALL_KINDS, |transaction| {
+        let space = transaction.space(0);
+        let mut put = |key: &[u8], head: &Head<'_>| {
+            transaction.put_head(space, key, head).expect("puts");
+        };
+        put(b"new", &Head::string(&vec![7; bytes]));
+        put(b"replaced", &Head::string(b"replaced"));
+        let content = Content::Collection(Kind::Hash, hash, 4);
+        put(b"hash", &Head { expires_at: None, memcached: None, content });
+        transaction.put_element(hash, Element::Field(&3u64.to_le_bytes()), b"value");
+        transaction.move_head((space, b"from"), (space, b"to")).expect("moves");
+        assert!(transaction.remove_head(space, b"gone").expect("removes"));
+        assert!(transaction.remove_head(space, b"dropped").expect("removes"));
+    });
+}
+
+/// Asserts that all of it has happened, and leaves the store without it.
+fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize) {
+    assert_eq!(get(store, 0, b"new"), Some(vec![7; bytes]));
+    assert_eq!(get(store, 0, b"replaced").as_deref(), Some(&b"replaced"[..]));
+    assert_eq!(get(store, 0, b"to").as_deref(), Some(&b"old"[..]));
+    for key in [&b"gone"[..], b"from", b"dropped"] {
+        assert_eq!(get(store, 0, key), None);
+    }
+    assert_eq!(fields(store, b"hash"), Some(4));
+    write(store, &OF_ALL_KINDS, |transaction| {
+        for key in OF_ALL_KINDS {
+            transaction.remove_head(transaction.space(0), key).expect("removes");
+        }
+    });
+    sweep_all(store);
+    store.keep_ballast();
+    // An entry of what expires may be left that no head agrees with; its time comes.
+    let late = store.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending);
+    let late = late.expect("scans").count();
+    assert!(late <= 3, "{late}");
+    assert_eq!(records(store), records_before + late);
+}
+
+fn collection_of(store: &Store, key: &[u8]) -> CollectionId {
+    let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Shared);
+    let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+    let id = |head: Option<Head<'_>>| match head?.content {
+        Content::Collection(_, id, _) => Some(id),
+        Content::String(_) => None,
+    };
+    transaction.head(transaction.space(0), key, id).expect("reads").expect("a collection")
+}
+
+/// Writes of the transaction of all kinds, and so the places where a crash can cut it short.
+const WRITES: u64 = 9;
+/// Writes that come before it: of three strings and two hashes of three fields.
+const BEFORE: u64 = 11;
+
 #[test]
 fn what_was_decided_before_a_crash_is_carried_out_after_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("store.pool");
-    let store = Store::open(Some(&path), &options()).expect("a store");
-    set(&store, 0, b"old", b"1", None);
-    let space = store.space(0);
-    let writes = BTreeMap::from([
-        (layout::head_key(space, b"new"), Some(Head::string(b"2").encode())),
-        (layout::head_key(space, b"old"), None),
-    ]);
-    let intent = transaction::encode(&writes);
-    store.map.upsert(&own_keys::intent(3), &intent).expect("writes");
-    // As much of it as was carried out before the crash.
-    store.map.upsert(&layout::head_key(space, b"new"), &Head::string(b"2").encode()).expect("ok");
-    store.close().expect("closes");
+    for bytes in [10, 200_000] {
+        for made in 0..=WRITES {
+            let path = folder.path().join(format!("{bytes} {made}.pool"));
+            let store = Store::open(Some(&path), &options()).expect("a store");
+            let before = records(&store);
+            store.refusals.come(made + BEFORE, u64::MAX);
+            write_all_kinds(&store, bytes);
+            assert_eq!(store.is_behind(), made < WRITES, "{made} writes were made");
+            store.close().expect("closes");
 
-    let store = Store::open(Some(&path), &options()).expect("opens again");
-    assert_eq!(get(&store, 0, b"new").as_deref(), Some(&b"2"[..]));
-    assert_eq!(get(&store, 0, b"old"), None);
-    assert_eq!(store.map.get(&own_keys::intent(3)).expect("reads"), None);
-    assert_eq!(store.starts(), 2);
+            let store = Store::open(Some(&path), &options()).expect("opens again");
+            assert_eq!(store.starts(), 2);
+            assert_all_kinds_happened(&store, bytes, before);
+        }
+    }
+}
+
+#[test]
+fn what_was_decided_in_a_full_pool_is_carried_out_by_who_comes_next() {
+    for bytes in [10, 200_000] {
+        for made in 0..WRITES {
+            for refused in [1, 2, 50] {
+                let store = volatile();
+                let before = records(&store);
+                store.refusals.come(made + BEFORE, refused);
+                write_all_kinds(&store, bytes);
+                assert!(store.is_behind());
+                assert_all_kinds_happened(&store, bytes, before);
+                assert!(!store.is_behind());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_without_ballast_gives_no_room_until_it_has_some_again() {
+    let store = volatile();
+    assert!(store.make_room().expect("looks"));
+    store.refusals.come(0, 2);
+    write(&store, &[b"a", b"b"], |transaction| {
+        for key in [b"a", b"b"] {
+            transaction.put_head(transaction.space(0), key, &Head::string(b"x")).expect("puts");
+        }
+    });
+    assert!(get(&store, 0, b"a").is_some() && get(&store, 0, b"b").is_some());
+    assert!(!store.make_room().expect("looks"), "the ballast went for the writes");
+    store.keep_ballast();
+    assert!(store.make_room().expect("looks"));
+}
+
+/// In a pool that is full all the time every transaction happens whole or not at all, and removing keys
+/// always makes room again.
+#[test]
+fn a_full_pool_is_full_but_not_stuck() {
+    let pool = PoolOptions::new().max_bytes(4 << 20);
+    let store = Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store");
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut generations = [0u32; 200];
+    let (mut written, mut refused) = (0, 0);
+    for generation in 1..3_000 {
+        let (first, bytes) = (random.usize(..190), random.usize(1..30_000));
+        let names: Vec<_> = (first..first + 10).map(|number| number.to_string()).collect();
+        let wanted = names.iter().map(|name| Store::stripe_of_key(name.as_bytes())).collect();
+        let held = store.lock(wanted, Access::Alone).expect("it is not stuck");
+        let mut transaction = store.begin(held, store.clock().now_ms());
+        for name in &names {
+            let mut value = vec![0; bytes];
+            value.extend_from_slice(&(generation as u32).to_le_bytes());
+            let head = Head::string(&value);
+            transaction.put_head(transaction.space(0), name.as_bytes(), &head).expect("puts");
+        }
+        if transaction.commit().is_ok() {
+            written += 1;
+            generations[first..first + 10].fill(generation as u32);
+        } else {
+            refused += 1;
+        }
+        drop(transaction);
+        if generation % 7 == 0 {
+            // What all have to agree on, now and then.
+            for (number, &generation) in generations.iter().enumerate() {
+                let value = get(&store, 0, number.to_string().as_bytes());
+                let found = value.map_or(0, |value| {
+                    u32::from_le_bytes(*value.last_chunk().expect("a generation"))
+                });
+                assert_eq!(found, generation, "key {number}");
+            }
+            for number in (0..200).filter(|number| number % 5 == generation % 5) {
+                let name = number.to_string();
+                write(&store, &[name.as_bytes()], |transaction| {
+                    transaction.remove_head(transaction.space(0), name.as_bytes()).expect("goes");
+                });
+                generations[number] = 0;
+            }
+            store.keep_ballast();
+        }
+    }
+    assert!(written > 100 && refused > 100, "{written} written, {refused} refused");
 }
 
 #[test]
@@ -217,6 +388,29 @@ fn who_watches_a_key_is_told_of_every_change() {
 }
 
 #[test]
+fn who_was_told_or_has_gone_is_not_kept_among_the_watchers() {
+    let store = volatile();
+    let stripe = Store::stripe_of_key(b"key");
+    let watch = |changed: &Arc<AtomicBool>| {
+        write(&store, &[b"key"], |transaction| {
+            transaction.held().stripe_mut(stripe).expect("held").watch(0, b"key", changed);
+        });
+    };
+    let watchers = || {
+        let held = store.lock([stripe].into_iter().collect(), Access::Shared).expect("locks");
+        held.stripe(stripe).expect("held").watchers()
+    };
+    let (told, gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    watch(&told);
+    set(&store, 0, b"key", b"1", None);
+    assert_eq!(watchers(), 0, "it was told");
+    watch(&gone);
+    drop(gone);
+    set(&store, 1, b"key", b"of another database", None);
+    assert_eq!(watchers(), 0, "it has gone");
+}
+
+#[test]
 fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("snapshot");
@@ -291,8 +485,20 @@ fn a_damaged_snapshot_is_refused() {
         std::fs::write(&path, &sound[..at]).expect("writes");
         assert!(volatile().restore(&path).is_err(), "cut at {at}");
     }
+    let path = folder.path().join("store.pool");
+    let snapshot = folder.path().join("snapshot");
+    std::fs::write(&snapshot, &sound[..sound.len() - 1]).expect("writes");
+    let cut_short = Store::open(Some(&path), &options()).expect("a store");
+    assert!(cut_short.restore(&snapshot).is_err());
+    cut_short.close().expect("closes");
+    let refused = Store::open(Some(&path), &options()).err().expect("it has a part of the keys");
+    assert!(refused.to_string().contains("cut short"), "{refused}");
     assert!(store.save(&folder.path().join("no/folder")).is_err());
     assert!(store.snapshot_state().has_failed);
+}
+
+fn limit(store: &Store, bytes: u64, policy: EvictionPolicy) {
+    store.limit_memory(MemoryLimit { bytes, policy, samples: 5 });
 }
 
 /// Fills the store, a hundred bytes a key, until it says that there is no room, or `most` keys are in.
@@ -313,11 +519,11 @@ fn fill(store: &Store, most: u32) -> u32 {
 fn without_a_policy_writes_are_refused_at_the_limit() {
     let store = volatile();
     let limit_bytes = store.pool().used_bytes() + (4 << 20);
-    store.limit_memory(limit_bytes, EvictionPolicy::NoEviction);
+    limit(&store, limit_bytes, EvictionPolicy::NoEviction);
     let kept = fill(&store, 1_000_000);
     assert!((10_000..60_000).contains(&kept), "{kept} keys of 100 bytes in 4 MiB");
     assert_eq!(store.take_evicted_keys(), 0);
-    store.limit_memory(0, EvictionPolicy::NoEviction);
+    limit(&store, 0, EvictionPolicy::NoEviction);
     assert!(store.make_room().expect("looks"));
 }
 
@@ -325,7 +531,7 @@ fn without_a_policy_writes_are_refused_at_the_limit() {
 fn keys_that_are_used_outlive_those_that_are_not() {
     let store = volatile();
     let limit_bytes = store.pool().used_bytes() + (4 << 20);
-    store.limit_memory(limit_bytes, EvictionPolicy::AllKeysLru);
+    limit(&store, limit_bytes, EvictionPolicy::AllKeysLru);
     let now_ms = store.clock().now_ms();
     // The first thousand keys are used ten seconds later than all others.
     for number in 0u32..1000 {
@@ -357,7 +563,7 @@ fn what_expires_soonest_goes_first_and_what_does_not_stays() {
         set(&store, 0, &number.to_be_bytes(), b"value", Some(later - u64::from(number)));
     }
     // Below what is in use: everything that may go goes.
-    store.limit_memory(1, EvictionPolicy::VolatileTtl);
+    limit(&store, 1, EvictionPolicy::VolatileTtl);
     assert!(store.make_room().expect("evicts"), "a hundred keys may go for one command");
     assert!(!store.make_room().expect("evicts"), "nothing is left that may go");
     assert_eq!(store.take_evicted_keys(), 100);

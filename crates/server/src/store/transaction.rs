@@ -3,23 +3,14 @@
 //! # Protocol
 //!
 //! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads.
-//! Committed,
-//!
-//! * one write of a record is one operation of the index, which decides;
-//! * several are first written down as an *intent*, a record that holds all of them; that is what
-//!   decides. Then they are carried out, then the intent is removed. After a crash whoever opens the
-//!   store carries out the intents that stand. Each is of keys that its transaction held alone, so
-//!   nobody else has written them since; and to carry one out twice changes nothing.
+//! Committed, one write of a record is one operation of the index, which decides; several are an intent
+//! (`intents.rs`).
 //!
 //! An entry of what expires when is written before the head that says the same, and removed after the
 //! head no longer does: the sweep looks at the head before it believes an entry, so an entry too
 //! many is harmless, and none is missing.
-//!
-//! If the pool is full while an intent is carried out, the writes that were decided are owed: the store
-//! answers nothing any more but that, until they are made ([`Store::finish_intents`]).
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
@@ -31,18 +22,19 @@ use super::layout::{
     head_prefix, section_prefix, split_element_key,
 };
 use super::stripes::{Held, stripe_of};
+use super::writes::Writes;
 use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result, said};
 
-/// What is to become of a record: its value, or none.
-type Write = Option<Vec<u8>>;
+/// Keys whose heads are looked for together.
+const KEYS_AT_ONCE: usize = 16;
 
 /// Reads and writes under the locks of the keys that they concern; see the module.
 pub(crate) struct Transaction<'store> {
     store: &'store Store,
     held: Held<'store>,
     now_ms: u64,
-    writes: BTreeMap<Vec<u8>, Write>,
+    writes: Writes,
     /// Entries of the sweep that are to be there before, and to be gone after.
     expiries_before: SmallVec<[Vec<u8>; 1]>,
     expiries_after: SmallVec<[Vec<u8>; 1]>,
@@ -51,6 +43,9 @@ pub(crate) struct Transaction<'store> {
     /// The databases' spaces from the commit on, if they change.
     spaces: Option<[u8; DATABASES as usize]>,
     looked: Cell<Looked>,
+    /// The head that was looked at last, and what its removal needs: a command that changes a key has
+    /// most often just looked at it.
+    last: RefCell<Option<(Vec<u8>, Option<Former>)>>,
 }
 
 /// Keys that were looked for.
@@ -69,18 +64,39 @@ struct Former {
     collection: Option<CollectionId>,
 }
 
+impl Former {
+    fn of(head: &Head<'_>) -> Self {
+        let collection = match head.content {
+            Content::Collection(_, id, _) => Some(id),
+            Content::String(_) => None,
+        };
+        Self { expires_at: head.expires_at, collection }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // Databases were to have other spaces, and their watchers wait there already, but it was not
+        // committed.
+        if self.spaces.is_some() {
+            self.held.alone().for_each(|(_, stripe)| stripe.touch_all());
+        }
+    }
+}
+
 impl<'store> Transaction<'store> {
     pub(super) fn new(store: &'store Store, held: Held<'store>, now_ms: u64) -> Self {
         Self {
             store,
             held,
             now_ms,
-            writes: BTreeMap::new(),
+            writes: Writes::default(),
             expiries_before: SmallVec::new(),
             expiries_after: SmallVec::new(),
             counts: SmallVec::new(),
             spaces: None,
             looked: Cell::default(),
+            last: RefCell::default(),
         }
     }
 
@@ -140,16 +156,59 @@ impl<'store> Transaction<'store> {
         key: &[u8],
         look: impl FnOnce(Option<Head<'_>>) -> Answer,
     ) -> Result<Answer> {
-        let now_ms = self.now_ms;
-        self.store.memory.note_use(hash_of(key), now_ms);
-        self.read(&head_key(space, key), |value| match value.map(Head::decode) {
-            Some(None) => Err(Failure::Damaged),
-            found => {
-                let head = found.flatten().filter(|head| !has_expired(head, now_ms));
-                self.note_looked(head.is_some());
-                Ok(look(head))
+        self.store.memory.note_use(hash_of(key), self.now_ms);
+        let full = head_key(space, key);
+        let found = self.read(&full, |value| {
+            let head = Head::decode_found(value)?;
+            Ok((head.as_ref().map(Former::of), look(self.unless_expired(head))))
+        })?;
+        found.map(|(former, answer)| {
+            *self.last.borrow_mut() = Some((full, former));
+            answer
+        })
+    }
+
+    /// Lends the heads of keys, in order, as [`head`](Self::head) does one, until `look` says that it is
+    /// enough. Their waits for memory overlap.
+    pub(crate) fn heads(
+        &self,
+        space: u8,
+        keys: &[&[u8]],
+        mut look: impl FnMut(Option<Head<'_>>) -> bool,
+    ) -> Result<()> {
+        if !self.writes.is_empty() {
+            for key in keys {
+                if !self.head(space, key, &mut look)? {
+                    break;
+                }
             }
-        })?
+            return Ok(());
+        }
+        for keys in keys.chunks(KEYS_AT_ONCE) {
+            let full: SmallVec<[Vec<u8>; KEYS_AT_ONCE]> =
+                keys.iter().map(|key| head_key(space, key)).collect();
+            let lent: SmallVec<[&[u8]; KEYS_AT_ONCE]> = full.iter().map(Vec::as_slice).collect();
+            let mut looked = Ok(true);
+            self.store.map.read_many(&lent, |index, value| {
+                if let Ok(true) = looked {
+                    self.store.memory.note_use(hash_of(keys[index]), self.now_ms);
+                    let head = Head::decode_found(value);
+                    looked = head.map(|head| look(self.unless_expired(head)));
+                }
+            })?;
+            if !looked? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A head that was looked for, or none if its time has come.
+    #[inline]
+    fn unless_expired<'head>(&self, head: Option<Head<'head>>) -> Option<Head<'head>> {
+        let head = head.filter(|head| !has_expired(head, self.now_ms));
+        self.note_looked(head.is_some());
+        head
     }
 
     /// Puts the head of a key in place of whatever is there, which goes for good.
@@ -178,7 +237,7 @@ impl<'store> Transaction<'store> {
         }
         self.store.memory.note_use(hash_of(key), self.now_ms);
         self.touch(space, key);
-        self.writes.insert(full, Some(head.encode()));
+        self.write_head(full, Some(head.encode()));
         Ok(())
     }
 
@@ -192,6 +251,13 @@ impl<'store> Transaction<'store> {
         }
         self.leave(space, key, full, former);
         Ok(former.expires_at.is_none_or(|at_ms| at_ms > self.now_ms))
+    }
+
+    /// Whether the head of a key is there still although its time has come.
+    pub(crate) fn is_overdue(&self, space: u8, key: &[u8]) -> Result<bool> {
+        let former = self.former(&head_key(space, key))?;
+        let expires_at = former.and_then(|former| former.expires_at);
+        Ok(expires_at.is_some_and(|at_ms| at_ms <= self.now_ms))
     }
 
     /// Moves the head of a key, and with it all that it holds, in place of whatever is at `to`. It must
@@ -212,21 +278,21 @@ impl<'store> Transaction<'store> {
         }
         self.counts.push((space, hash_of(key), -1));
         self.touch(space, key);
-        self.writes.insert(full, None);
+        self.write_head(full, None);
     }
 
     /// What is at a head's key, expired or not.
     fn former(&self, full: &[u8]) -> Result<Option<Former>> {
-        self.read(full, |value| match value.map(Head::decode) {
-            Some(None) => Err(Failure::Damaged),
-            found => Ok(found.flatten().map(|head| Former {
-                expires_at: head.expires_at,
-                collection: match head.content {
-                    Content::Collection(_, id, _) => Some(id),
-                    Content::String(_) => None,
-                },
-            })),
-        })?
+        if let Some((_, former)) = self.last.borrow().as_ref().filter(|(last, _)| last == full) {
+            return Ok(*former);
+        }
+        self.read(full, |value| Ok(Head::decode_found(value)?.as_ref().map(Former::of)))?
+    }
+
+    /// Writes a head, or removes it.
+    fn write_head(&mut self, full: Vec<u8>, write: Option<Vec<u8>>) {
+        *self.last.get_mut() = None;
+        self.writes.insert(full, write);
     }
 
     /// The space of a database.
@@ -274,7 +340,8 @@ impl<'store> Transaction<'store> {
             ))?;
             used.push(fresh);
             spaces[usize::from(database)] = fresh;
-            self.touch_space(old);
+            self.touch_space(old, &[old]);
+            self.held.alone().for_each(|(_, stripe)| stripe.exchange_watchers(old, fresh));
         }
         self.set_spaces(spaces);
         Ok(())
@@ -283,9 +350,11 @@ impl<'store> Transaction<'store> {
     /// Exchanges two databases. All stripes must be held alone.
     pub(crate) fn swap_databases(&mut self, one: u8, other: u8) {
         let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
-        for database in [one, other] {
-            self.touch_space(spaces[usize::from(database)]);
+        let both = [one, other].map(|database| spaces[usize::from(database)]);
+        for space in both {
+            self.touch_space(space, &both);
         }
+        self.held.alone().for_each(|(_, stripe)| stripe.exchange_watchers(both[0], both[1]));
         spaces.swap(usize::from(one), usize::from(other));
         self.set_spaces(spaces);
     }
@@ -295,8 +364,17 @@ impl<'store> Transaction<'store> {
         self.spaces = Some(spaces);
     }
 
-    fn touch_space(&mut self, space: u8) {
-        self.held.alone().for_each(|(_, stripe)| stripe.touch_space(space));
+    /// Notes a change of all keys of `space` that one of the spaces `found_in` has: what is neither there
+    /// before nor after does not change.
+    fn touch_space(&mut self, space: u8, found_in: &[u8]) {
+        let map = &self.store.map;
+        let is_there = |key: &[u8]| {
+            // What cannot be read has changed, for all we know.
+            found_in.iter().any(|&space| {
+                map.read(&head_key(space, key), |_| ()).map_or(true, |found| found.is_some())
+            })
+        };
+        self.held.alone().for_each(|(_, stripe)| stripe.touch_space(space, is_there));
     }
 
     fn is_empty(&self, space: u8) -> Result<bool> {
@@ -390,7 +468,7 @@ impl<'store> Transaction<'store> {
             }
             return Ok(());
         }
-        let mut own: Vec<_> = self.writes.range::<Vec<u8>, _>(bounds).collect();
+        let mut own: Vec<_> = self.writes.range(bounds).collect();
         if order == Order::Descending {
             own.reverse();
         }
@@ -409,7 +487,7 @@ impl<'store> Transaction<'store> {
                     return Ok(());
                 }
             }
-            let visited = match own.next_if(|(written, _)| written.as_slice() == key) {
+            let visited = match own.next_if(|(written, _)| *written == key) {
                 Some((written, write)) => lend(written, write.as_deref()),
                 None => lend(key, Some(value)),
             };
@@ -435,10 +513,10 @@ impl<'store> Transaction<'store> {
         for entry in &before {
             store.map.upsert(entry, &[])?;
         }
-        if writes.len() > 1 {
-            store.commit_many(&writes)?;
-        } else if let Some((key, write)) = writes.first_key_value() {
-            store.write(key, write.as_deref())?;
+        match writes.only() {
+            Some((key, write)) => store.write(key, write)?,
+            None if writes.is_empty() => {}
+            None => store.commit_many(&writes)?,
         }
         // An entry may be of one write and against another.
         for entry in after.iter().filter(|entry| !before.contains(entry)) {
@@ -460,132 +538,13 @@ impl<'store> Transaction<'store> {
                 stripe.count(space, delta);
             }
         }
-        if writes.keys().any(|key| own_keys::split_garbage(key).is_some()) {
+        if writes.iter().any(|(key, _)| own_keys::split_garbage(key).is_some()) {
             store.has_garbage.store(true, Ordering::Release);
         }
         Ok(())
     }
 }
 
-impl Store {
-    #[inline]
-    fn write(&self, key: &[u8], write: Option<&[u8]>) -> Result<()> {
-        self.memory.note_write(key.len(), write.map(<[u8]>::len));
-        match write {
-            Some(value) => self.map.upsert(key, value).map(|_| ())?,
-            None => self.map.remove(key).map(|_| ())?,
-        }
-        Ok(())
-    }
-
-    fn commit_many(&self, writes: &BTreeMap<Vec<u8>, Write>) -> Result<()> {
-        // Relaxed: only its being new matters.
-        let intent = own_keys::intent(self.next_intent.fetch_add(1, Ordering::Relaxed));
-        self.map.upsert(&intent, &encode(writes))?;
-        for (key, write) in writes {
-            if let Err(error) = self.write(key, write.as_deref()) {
-                // It is decided. Nobody is to see half of it.
-                tracing::error!(%error, "writes that were decided cannot be made; they are owed");
-                self.is_behind.store(true, Ordering::Release);
-                return Ok(());
-            }
-        }
-        if let Err(error) = self.map.remove(&intent) {
-            tracing::error!(%error, "an intent cannot be removed");
-            self.is_behind.store(true, Ordering::Release);
-        }
-        Ok(())
-    }
-
-    /// Whether writes are owed; then nobody may look, and [`finish_intents`](Self::finish_intents)
-    /// must succeed first.
-    #[inline]
-    pub(crate) fn is_behind(&self) -> bool {
-        // Acquire: with the store of who fell behind. Who looks holds locks, as that one did.
-        self.is_behind.load(Ordering::Acquire)
-    }
-
-    /// Makes the writes that were decided and not made. Nobody else may write meanwhile.
-    pub(crate) fn finish_intents(&self) -> Result<()> {
-        let mut next = 0;
-        loop {
-            let range = KeyRange::prefix(own_keys::INTENTS);
-            let mut scan = self.map.scan(range, Order::Ascending)?;
-            let Some((intent, value)) = scan.next_record()? else { break };
-            let (intent, value) = (intent.to_vec(), value.to_vec());
-            drop(scan);
-            for (key, write) in decode(&value).ok_or(Failure::Damaged)? {
-                self.write(key, write)?;
-            }
-            self.map.remove(&intent)?;
-            next += 1;
-        }
-        if next > 0 {
-            tracing::info!(intents = next, "carried out what a crash had cut short");
-        }
-        self.is_behind.store(false, Ordering::Release);
-        Ok(())
-    }
-}
-
-/// An intent: of each write the key's length (4), the key, the value's length (4; all ones for a
-/// removal), the value.
-pub(super) fn encode(writes: &BTreeMap<Vec<u8>, Write>) -> Vec<u8> {
-    let mut intent = Vec::new();
-    for (key, write) in writes {
-        intent.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        intent.extend_from_slice(key);
-        let value_bytes = write.as_ref().map_or(u32::MAX, |value| value.len() as u32);
-        intent.extend_from_slice(&value_bytes.to_le_bytes());
-        intent.extend_from_slice(write.as_deref().unwrap_or_default());
-    }
-    intent
-}
-
-/// A record's key, and what is to become of it.
-type LentWrite<'intent> = (&'intent [u8], Option<&'intent [u8]>);
-
-/// The writes of an intent; `None` if it cannot have been written.
-fn decode(mut intent: &[u8]) -> Option<Vec<LentWrite<'_>>> {
-    let mut writes = Vec::new();
-    while !intent.is_empty() {
-        let key_bytes = take(&mut intent, 4)?;
-        let key = take(&mut intent, u32::from_le_bytes(key_bytes.try_into().ok()?) as usize)?;
-        let value_bytes = take(&mut intent, 4)?;
-        let write = match u32::from_le_bytes(value_bytes.try_into().ok()?) {
-            u32::MAX => None,
-            bytes => Some(take(&mut intent, bytes as usize)?),
-        };
-        writes.push((key, write));
-    }
-    Some(writes)
-}
-
-fn take<'bytes>(from: &mut &'bytes [u8], bytes: usize) -> Option<&'bytes [u8]> {
-    let (taken, rest) = from.split_at_checked(bytes)?;
-    *from = rest;
-    Some(taken)
-}
-
 pub(super) fn has_expired(head: &Head<'_>, now_ms: u64) -> bool {
     head.expires_at.is_some_and(|at_ms| at_ms <= now_ms)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn golden_intent() {
-        let writes =
-            BTreeMap::from([(b"gone".to_vec(), None), (b"k".to_vec(), Some(b"value".to_vec()))]);
-        let intent = encode(&writes);
-        assert_eq!(intent, b"\x04\0\0\0gone\xFF\xFF\xFF\xFF\x01\0\0\0k\x05\0\0\0value");
-        let expected = vec![(&b"gone"[..], None), (&b"k"[..], Some(&b"value"[..]))];
-        assert_eq!(decode(&intent), Some(expected));
-        for cut in 1..intent.len() {
-            let is_whole = cut == 12;
-            assert_eq!(decode(&intent[..cut]).is_some(), is_whole, "{cut}");
-        }
-    }
 }

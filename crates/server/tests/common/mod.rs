@@ -3,6 +3,7 @@
 //! * `wire.rs`: a client of the Redis protocol that keeps every byte of a reply.
 //! * `programs.rs`: our server and Debian's, each a process of its own.
 //! * `packages.rs`: where Debian's programs come from.
+//! * `python.rs`: stock clients in Python.
 //! * `random.rs`: numbers that a seed repeats.
 //! * `oracle.rs`: the same commands to both, and what must be equal.
 
@@ -11,5 +12,6 @@
 pub mod oracle;
 pub mod packages;
 pub mod programs;
+pub mod python;
 pub mod random;
 pub mod wire;

@@ -10,6 +10,8 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../common/packages.rs"]
 mod packages;
+#[path = "../common/python.rs"]
+mod python;
 #[path = "../common/random.rs"]
 mod random;
 

@@ -13,4 +13,5 @@ mod sets;
 mod sorted_sets;
 mod strings;
 mod table;
+mod transactions;
 mod words;

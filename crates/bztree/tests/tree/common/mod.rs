@@ -33,7 +33,7 @@ pub fn small_nodes() -> Options {
 pub struct Planted<D: Domain> {
     pub pool: Arc<Pool<D>>,
     pub tree: BzTree<D>,
-    folder: Option<tempfile::TempDir>,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// The pool's tree, created if it is new.
@@ -41,7 +41,7 @@ pub fn plant<D: Domain>(pool: Arc<Pool<D>>, options: Options) -> Planted<D> {
     let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
     let settings = options.settings().expect("options in range");
     let tree = pmwcas.find_or_create_index::<BzTrees>(NAME, &settings).expect("the map");
-    Planted { pool, tree, folder: None }
+    Planted { pool, tree, _folder: None }
 }
 
 /// A tree on anonymous memory.
@@ -55,7 +55,7 @@ pub fn in_file<D: Domain>(options: Options) -> Planted<D> {
     let folder = folder();
     let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
     let pool = Pool::create(&folder.path().join("pool"), &create).expect("a pool");
-    Planted { folder: Some(folder), ..plant(pool, options) }
+    Planted { _folder: Some(folder), ..plant(pool, options) }
 }
 
 /// A tree in the new file `path`, which may grow to `max_bytes`.

@@ -1,0 +1,256 @@
+//! Several writes that become durable as one.
+//!
+//! # Protocol
+//!
+//! The writes of a transaction are first written down as an *intent*, a record that holds all of them;
+//! that it is there decides. Then they are carried out one after the other, then the intent is removed.
+//! After a crash whoever opens the store carries out the intents that stand. Each is of keys that its
+//! transaction held alone, so nobody else has written them since; and to carry one out twice changes
+//! nothing.
+//!
+//! | a crash behind | what opening finds | and does |
+//! | --- | --- | --- |
+//! | nothing, or the ballast of a large intent | no intent | nothing has happened |
+//! | the intent, or any of its writes | the intent | carries all of them out, again or anew |
+//! | the removal of the intent | all writes | nothing is owed |
+//!
+//! # Room
+//!
+//! What was decided must be made, also when the pool or its file system is full by then. So room is taken
+//! beforehand by *ballast*, records of zeros that are worth nothing but the room that they give when they
+//! are removed: one that always stands, for small intents, and one of its own for each intent of more than
+//! [`SMALL_BYTES`], as long as it stands.
+//!
+//! If a write of an intent is refused, its transaction has happened all the same, and the writes are owed:
+//! until they are made nobody sees any key. Whoever comes next holds all stripes alone, removes all
+//! ballast, and makes them ([`Store::finish_intents`]). As long as the ballast that always stands is
+//! missing, writes that need memory are refused or let other keys go (`memory.rs`); the sweep puts it back
+//! when there is room.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pando::{KeyRange, Order};
+
+use super::writes::Writes;
+use super::{Store, own_keys};
+use crate::failure::{Failure, Result};
+
+/// Intents of no more bytes are made with the ballast that always stands.
+const SMALL_BYTES: usize = 64 << 10;
+/// The number of the ballast that always stands.
+const STANDING: u64 = u64::MAX;
+/// Room that was given up is there once nobody reads in it any more: tries, and how long one waits.
+const TRIES: u32 = 100;
+const WAIT: Duration = Duration::from_millis(1);
+
+impl Store {
+    /// Makes one write durable.
+    #[inline]
+    pub(super) fn write(&self, key: &[u8], write: Option<&[u8]>) -> Result<()> {
+        #[cfg(test)]
+        self.refusals.step()?;
+        self.memory.note_write(key.len(), write.map(<[u8]>::len));
+        match write {
+            Some(value) => self.map.upsert(key, value).map(|_| ())?,
+            None => self.map.remove(key).map(|_| ())?,
+        }
+        Ok(())
+    }
+
+    /// Makes several writes durable as one, whose keys the caller holds alone; after an error none has
+    /// been made.
+    pub(super) fn commit_many(&self, writes: &Writes) -> Result<()> {
+        // Relaxed: only its being new matters.
+        let number = self.next_intent.fetch_add(1, Ordering::Relaxed);
+        let (intent, value) = (own_keys::intent(number), encode(writes));
+        let ballast = (value.len() > SMALL_BYTES).then(|| own_keys::ballast(number));
+        let reserved = match &ballast {
+            Some(ballast) => self.map.upsert(ballast, &vec![0; value.len()]).map(|_| ()),
+            None => Ok(()),
+        };
+        if let Err(error) = reserved.and_then(|()| self.map.upsert(&intent, &value)) {
+            self.give_up(ballast.as_deref());
+            return Err(error.into());
+        }
+        let made = writes.iter().try_for_each(|(key, write)| self.write(key, write.as_deref()));
+        let removed = made.and_then(|()| Ok(self.map.remove(&intent).map(|_| ())?));
+        if let Err(error) = removed {
+            // It is decided. Nobody is to see half of it.
+            tracing::warn!(%error, "writes that were decided cannot be made; they are owed");
+            self.is_behind.store(true, Ordering::Release);
+            return Ok(());
+        }
+        self.give_up(ballast.as_deref());
+        Ok(())
+    }
+
+    /// Removes the ballast of an intent that is over.
+    fn give_up(&self, ballast: Option<&[u8]>) {
+        if let Some(Err(error)) = ballast.map(|ballast| self.map.remove(ballast)) {
+            tracing::warn!(%error, "room that was kept is given up when the store is opened next");
+        }
+    }
+
+    /// Whether writes are owed; then nobody may look, and [`finish_intents`](Self::finish_intents)
+    /// must succeed first.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        // Acquire: with the store of who fell behind. Who looks holds locks, as that one did.
+        self.is_behind.load(Ordering::Acquire)
+    }
+
+    /// Makes the writes that were decided and not made, at the cost of the ballast if need be. Nobody
+    /// else may write meanwhile.
+    pub(crate) fn finish_intents(&self) -> Result<()> {
+        let mut finished = 0;
+        if let Err(error) = self.try_finish(&mut finished) {
+            self.memory.note_ballast(false);
+            tracing::warn!(%error, "room that was kept is given up for writes that are owed");
+            self.remove_all(own_keys::BALLASTS)?;
+            for tried in 1.. {
+                match self.try_finish(&mut finished) {
+                    Ok(()) => break,
+                    Err(error) if tried == TRIES => return Err(error),
+                    Err(_) => std::thread::sleep(WAIT),
+                }
+            }
+        }
+        self.drop_ballast_of_intents()?;
+        if finished > 0 {
+            tracing::info!(intents = finished, "carried out what had been cut short");
+        }
+        self.is_behind.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn try_finish(&self, finished: &mut u32) -> Result<()> {
+        loop {
+            let range = KeyRange::prefix(own_keys::INTENTS);
+            let mut scan = self.map.scan(range, Order::Ascending)?;
+            let Some((intent, value)) = scan.next_record()? else { return Ok(()) };
+            let (intent, value) = (intent.to_vec(), value.to_vec());
+            drop(scan);
+            for (key, write) in decode(&value).ok_or(Failure::Damaged)? {
+                self.write(key, write)?;
+            }
+            self.map.remove(&intent)?;
+            *finished += 1;
+        }
+    }
+
+    fn remove_all(&self, prefix: &[u8]) -> Result<()> {
+        loop {
+            let mut scan = self.map.scan(KeyRange::prefix(prefix), Order::Ascending)?;
+            let Some((key, _)) = scan.next_record()? else { return Ok(()) };
+            let key = key.to_vec();
+            drop(scan);
+            self.map.remove(&key)?;
+        }
+    }
+
+    /// Removes the ballast of intents, which are all over.
+    fn drop_ballast_of_intents(&self) -> Result<()> {
+        let range = KeyRange::between(&own_keys::ballast(0), &own_keys::ballast(STANDING));
+        let mut left = Vec::new();
+        let mut scan = self.map.scan(range, Order::Ascending)?;
+        while let Some((key, _)) = scan.next_record()? {
+            left.push(key.to_vec());
+        }
+        drop(scan);
+        for key in left {
+            self.map.remove(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the ballast that always stands where it is missing, if there is room for it.
+    pub(crate) fn keep_ballast(&self) {
+        if self.memory.has_ballast() {
+            return;
+        }
+        match self.try_keep_ballast() {
+            Ok(is_there) => self.memory.note_ballast(is_there),
+            Err(error) => tracing::debug!(%error, "no room can be kept"),
+        }
+    }
+
+    fn try_keep_ballast(&self) -> Result<bool> {
+        let key = own_keys::ballast(STANDING);
+        // Whoever removes it holds all stripes alone.
+        let _held = self.stripes.lock([0].into_iter().collect(), super::Access::Shared);
+        if self.map.read(&key, |_| ())?.is_some() {
+            return Ok(true);
+        }
+        // Not so that the pool is full again at once.
+        let room_bytes = self.pool.max_bytes().saturating_sub(self.pool.used_bytes());
+        if room_bytes < 2 * self.ballast_bytes() {
+            return Ok(false);
+        }
+        self.map.upsert(&key, &vec![0; self.ballast_bytes() as usize])?;
+        Ok(true)
+    }
+
+    fn ballast_bytes(&self) -> u64 {
+        (self.pool.max_bytes() / 64).clamp(64 << 10, 4 << 20)
+    }
+}
+
+/// An intent: of each write the key's length (4), the key, the value's length (4; all ones for a
+/// removal), the value.
+pub(super) fn encode(writes: &Writes) -> Vec<u8> {
+    let mut intent = Vec::new();
+    for (key, write) in writes.iter() {
+        intent.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        intent.extend_from_slice(key);
+        let value_bytes = write.as_ref().map_or(u32::MAX, |value| value.len() as u32);
+        intent.extend_from_slice(&value_bytes.to_le_bytes());
+        intent.extend_from_slice(write.as_deref().unwrap_or_default());
+    }
+    intent
+}
+
+/// A record's key, and what is to become of it.
+type LentWrite<'intent> = (&'intent [u8], Option<&'intent [u8]>);
+
+/// The writes of an intent; `None` if it cannot have been written.
+fn decode(mut intent: &[u8]) -> Option<Vec<LentWrite<'_>>> {
+    let mut writes = Vec::new();
+    while !intent.is_empty() {
+        let key_bytes = take(&mut intent, 4)?;
+        let key = take(&mut intent, u32::from_le_bytes(key_bytes.try_into().ok()?) as usize)?;
+        let value_bytes = take(&mut intent, 4)?;
+        let write = match u32::from_le_bytes(value_bytes.try_into().ok()?) {
+            u32::MAX => None,
+            bytes => Some(take(&mut intent, bytes as usize)?),
+        };
+        writes.push((key, write));
+    }
+    Some(writes)
+}
+
+fn take<'bytes>(from: &mut &'bytes [u8], bytes: usize) -> Option<&'bytes [u8]> {
+    let (taken, rest) = from.split_at_checked(bytes)?;
+    *from = rest;
+    Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_intent() {
+        let mut writes = Writes::default();
+        writes.insert(b"k".to_vec(), Some(b"value".to_vec()));
+        writes.insert(b"gone".to_vec(), None);
+        let intent = encode(&writes);
+        assert_eq!(intent, b"\x04\0\0\0gone\xFF\xFF\xFF\xFF\x01\0\0\0k\x05\0\0\0value");
+        let expected = vec![(&b"gone"[..], None), (&b"k"[..], Some(&b"value"[..]))];
+        assert_eq!(decode(&intent), Some(expected));
+        for cut in 1..intent.len() {
+            let is_whole = cut == 12;
+            assert_eq!(decode(&intent[..cut]).is_some(), is_whole, "{cut}");
+        }
+    }
+}

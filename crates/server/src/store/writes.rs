@@ -1,0 +1,94 @@
+//! The writes of a transaction, until it is committed: one, most often.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+
+/// What is to become of a record: its value, or none.
+pub(super) type Write = Option<Vec<u8>>;
+
+/// Writes by their records' keys, in order.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// The only one; none if there are none, or several.
+    one: Option<(Vec<u8>, Write)>,
+    several: BTreeMap<Vec<u8>, Write>,
+}
+
+impl Writes {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.one.is_none() && self.several.is_empty()
+    }
+
+    /// Notes a write, in place of an earlier one of that key.
+    #[inline]
+    pub(super) fn insert(&mut self, key: Vec<u8>, write: Write) {
+        if self.is_empty() || self.one.as_ref().is_some_and(|(one, _)| *one == key) {
+            self.one = Some((key, write));
+            return;
+        }
+        self.several.extend(self.one.take());
+        self.several.insert(key, write);
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Write> {
+        match &self.one {
+            Some((one, write)) => (one.as_slice() == key).then_some(write),
+            None => self.several.get(key),
+        }
+    }
+
+    /// The only one, if there is one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        self.one.as_ref().map(|(key, write)| (key.as_slice(), write.as_deref()))
+    }
+
+    /// All, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Write)> {
+        let one = self.one.iter().map(|(key, write)| (key, write));
+        one.chain(&self.several).map(|(key, write)| (key.as_slice(), write))
+    }
+
+    /// Those of keys within bounds, of which the first is not behind the second.
+    pub(super) fn range(
+        &self,
+        bounds: impl RangeBounds<Vec<u8>>,
+    ) -> impl Iterator<Item = (&[u8], &Write)> {
+        let one = self.one.iter().filter(|(key, _)| bounds.contains(key));
+        let one: Vec<_> = one.map(|(key, write)| (key, write)).collect();
+        let all = one.into_iter().chain(self.several.range(bounds));
+        all.map(|(key, write)| (Borrow::<[u8]>::borrow(key), write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_as_a_map_however_many_they_are() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for most in [1, 2, 3, 20] {
+            let (mut writes, mut model) = (Writes::default(), BTreeMap::new());
+            for _ in 0..most {
+                let key = vec![random.u8(..most + 1)];
+                let write = random.bool().then(|| vec![random.u8(..)]);
+                writes.insert(key.clone(), write.clone());
+                model.insert(key, write);
+                assert!(writes.iter().eq(model.iter().map(|(key, write)| (key.as_slice(), write))));
+                let bounds = vec![1]..vec![1 + random.u8(..most)];
+                assert!(
+                    (writes.range(bounds.clone()))
+                        .eq(model.range(bounds).map(|(key, write)| (key.as_slice(), write)))
+                );
+                for key in 0..=most {
+                    assert_eq!(writes.get(&[key]), model.get(&vec![key]));
+                }
+                assert_eq!(writes.only().is_some(), model.len() == 1);
+            }
+        }
+    }
+}
