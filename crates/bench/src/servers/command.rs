@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::contender::{Contender, Running};
 use super::load::{self, Load};
+use super::memcached;
 use super::restart;
 use crate::args::{FilesArgs, count};
 use crate::commands::Failure;
@@ -36,7 +37,7 @@ pub struct ServersArgs {
     /// Requests of a run; a tenth of it without a pipeline
     #[arg(long, value_parser = count, default_value = "2M")]
     pub requests: u64,
-    /// Keys that requests are spread over
+    /// Keys that requests are spread over, and that are there from the beginning
     #[arg(long, value_parser = count, default_value = "1M")]
     pub keys: u64,
     /// Rounds, each with all servers in turn
@@ -161,15 +162,17 @@ fn loads(
             }
         }
     }
-    progress.set_length((all_loads.len() * args.rounds * args.servers.len()) as u64);
     // Each server stands while all loads run, as servers do; they take turns load by load.
     let mut standing = Vec::new();
     for &contender in &args.servers {
         let folder = tempfile::tempdir_in(&args.folder)?;
-        let ping = b"*1\r\n$4\r\nPING\r\n";
-        let (running, _) = Running::start(contender, ours, folder.path(), ping)?;
+        let (running, _) = Running::start(contender, ours, folder.path(), &contender.greeting())?;
+        progress.set_message(format!("{}: filling", contender.name()));
+        load::fill(contender, &running, args.keys, progress)?;
         standing.push((contender, running, folder));
     }
+    progress.set_length((all_loads.len() * args.rounds * args.servers.len()) as u64);
+    progress.set_position(0);
     let mut rows: Vec<Row> = Vec::new();
     for load in &all_loads {
         let what = format!("{} P{} c{}", load.test, load.pipeline, load.clients);
@@ -178,7 +181,10 @@ fn loads(
             for (place, (contender, running, _)) in standing.iter().enumerate() {
                 progress.set_message(format!("{}: {what}", contender.name()));
                 let before = running.processor_seconds();
-                let measured = load::measure(load, running.port)?;
+                let measured = match contender.speaks_memcached() {
+                    true => memcached::measure(load, running.port)?,
+                    false => load::measure(load, running.port)?,
+                };
                 let seconds = running.processor_seconds() - before;
                 samples[place].push((measured, seconds * 1e9 / load.requests as f64));
                 progress.inc(1);
@@ -217,7 +223,7 @@ fn loads(
         ["load", "requests/s", "ratio", "p50 ms", "p99 ms", "cpu ns/request", "cpu ratio"];
     let figures = Figures {
         title: "Servers".to_owned(),
-        about: "redis-benchmark, medians over rounds; ratios to the first server in the same round, with their spread; cpu: of the server alone".to_owned(),
+        about: "redis-benchmark (memcached's protocol: a client of our own), medians over rounds; ratios to the first server in the same round, with their spread; cpu: of the server alone".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: rows.iter().map(line).collect(),
         plots: vec![Bars {

@@ -1,6 +1,7 @@
 //! The servers: how each is started, asked whether it is there, and killed.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,10 +9,14 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
+use super::{load, memcached};
 use crate::error::Error;
 
 /// Longest that a server may take to answer for the first time.
 const START_LIMIT: Duration = Duration::from_secs(300);
+
+/// Started sooner after it has ended, memcached takes what it left for that of a later time, and forgets it.
+const MEMCACHED_PAUSE: Duration = Duration::from_secs(3);
 
 /// A server that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,9 +31,41 @@ pub enum Contender {
     RedisAlways,
     /// redis-server restored from a dump
     RedisDump,
+    /// Ours, by the memcached protocol
+    PandoMemcached,
+    /// Debian's memcached; restarted, it was told to end in order and finds its memory again
+    Memcached,
+}
+
+/// What a server is asked as it starts, and what the first two bytes of its answer must be.
+#[derive(Clone, Debug)]
+pub struct First {
+    pub request: Vec<u8>,
+    pub answer: &'static [u8; 2],
 }
 
 impl Contender {
+    /// Whether it is driven by the memcached protocol.
+    pub fn speaks_memcached(self) -> bool {
+        matches!(self, Self::Memcached | Self::PandoMemcached)
+    }
+
+    /// Asked of a server that may be empty.
+    pub fn greeting(self) -> First {
+        match self.speaks_memcached() {
+            true => First { request: b"version\r\n".to_vec(), answer: b"VE" },
+            false => First { request: b"*1\r\n$4\r\nPING\r\n".to_vec(), answer: b"+P" },
+        }
+    }
+
+    /// A get of a key that is there.
+    pub fn get(self, key: u64) -> First {
+        match self.speaks_memcached() {
+            true => First { request: memcached::get_request(key), answer: b"VA" },
+            false => First { request: load::get_request(key), answer: b"$1" },
+        }
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -43,6 +80,18 @@ impl Contender {
                 let mut command = Command::new(&ours[0]);
                 command.args(&ours[1..]).arg("--pool").arg(folder.join("server.pool"));
                 command.args(["serve", "--port", &port, "--unix"]).arg(socket);
+                command
+            }
+            Self::PandoMemcached => {
+                let mut command = Command::new(&ours[0]);
+                command.args(&ours[1..]).arg("--pool").arg(folder.join("server.pool"));
+                command.args(["serve", "--port", "0", "--memcached-port", &port]);
+                command
+            }
+            Self::Memcached => {
+                let mut command = Command::new("memcached");
+                command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-u", "root"]);
+                command.args(["-m", "4096", "-c", "2000", "-e"]).arg(folder.join("memory"));
                 command
             }
             _ => {
@@ -78,6 +127,7 @@ impl Contender {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    contender: Contender,
     /// Its port on loopback.
     pub port: u16,
     /// Its socket in the file system.
@@ -91,7 +141,7 @@ impl Running {
         contender: Contender,
         ours: &[String],
         folder: &Path,
-        first_request: &[u8],
+        first: &First,
     ) -> Result<(Self, Duration), Error> {
         let port = free_port()?;
         let socket = folder.join("socket");
@@ -104,8 +154,8 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|source| Error::Build { side: contender.name(), source: source.into() })?;
-        let mut running = Self { child, port, socket };
-        while !running.answers(first_request) {
+        let mut running = Self { child, contender, port, socket };
+        while !running.answers(first) {
             let ended = running.child.try_wait().is_ok_and(|status| status.is_some());
             if ended || begin.elapsed() > START_LIMIT {
                 let source = if ended { "it ended by itself" } else { "it does not answer" };
@@ -117,16 +167,19 @@ impl Running {
         Ok((running, took))
     }
 
-    /// Whether it answers `request` with something that is no error, such as that it is still loading.
-    fn answers(&self, request: &[u8]) -> bool {
-        let ask = || -> std::io::Result<bool> {
-            let mut stream = UnixStream::connect(&self.socket)?;
-            stream.write_all(request)?;
-            let mut first = [0; 1];
-            stream.read_exact(&mut first)?;
-            Ok(first[0] != b'-')
+    /// Whether it answers as it must; one that is still loading does not.
+    fn answers(&self, first: &First) -> bool {
+        fn ask(mut stream: impl Read + Write, first: &First) -> std::io::Result<bool> {
+            stream.write_all(&first.request)?;
+            let mut answer = [0; 2];
+            stream.read_exact(&mut answer)?;
+            Ok(answer == *first.answer)
+        }
+        let asked = match self.contender.speaks_memcached() {
+            true => TcpStream::connect(("127.0.0.1", self.port)).and_then(|to| ask(to, first)),
+            false => UnixStream::connect(&self.socket).and_then(|to| ask(to, first)),
         };
-        ask().unwrap_or(false)
+        asked.unwrap_or(false)
     }
 
     /// Processor time that it has used, in seconds.
@@ -140,8 +193,16 @@ impl Running {
         ticks.filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / 100.0
     }
 
-    /// Ends it as a crash would.
+    /// Ends it as a crash would; memcached, which would lose all, in order.
     pub fn kill(mut self) {
+        if self.contender == Contender::Memcached {
+            let process = self.child.id().to_string();
+            let told = Command::new("kill").args(["-USR1", &process]).status();
+            if told.is_ok_and(|told| told.success()) {
+                let _ = self.child.wait();
+                std::thread::sleep(MEMCACHED_PAUSE);
+            }
+        }
         self.end();
     }
 

@@ -5,6 +5,7 @@
 //! | [`command`] | the command line, and what it prints |
 //! | [`contender`] | the servers: how each is started, killed, and what its processor time is |
 //! | [`load`] | requests: Debian's `redis-benchmark`, and a loader of our own that fills a server |
+//! | [`memcached`] | requests of memcached's protocol, of which Debian has no such client |
 //! | [`restart`] | from the start of a process, after a kill, to the first answer |
 //!
 //! Every round runs each contender once, one after the other, and ratios are of the same round; so what
@@ -13,4 +14,5 @@
 pub mod command;
 pub mod contender;
 pub mod load;
+pub mod memcached;
 pub mod restart;

@@ -1,8 +1,8 @@
 //! How long a server is away after a kill: from the start of its process to the answer to a GET of a key
 //! that was there before.
 //!
-//! Each contender is filled, told to write its dump if it lives by one, and killed by SIGKILL. The
-//! clock starts before its process does.
+//! Each contender is filled, told to write its dump if it lives by one, and killed by SIGKILL; memcached,
+//! which would lose all, is told to end in order. The clock starts before its process does.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -25,9 +25,8 @@ pub fn measure(
 ) -> Result<Vec<Duration>, Error> {
     let name = contender.name();
     progress.set_message(format!("{name}: filling"));
-    let ping = b"*1\r\n$4\r\nPING\r\n";
-    let (mut running, _) = Running::start(contender, ours, folder, ping)?;
-    load::fill(&running.socket, records, progress)?;
+    let (mut running, _) = Running::start(contender, ours, folder, &contender.greeting())?;
+    load::fill(contender, &running, records, progress)?;
     if contender == Contender::RedisDump {
         save(&running.socket)?;
     }
@@ -38,8 +37,8 @@ pub fn measure(
         progress.set_message(format!("{name}: killing and starting"));
         running.kill();
         // Keys from all over.
-        let request = load::get_request(cycle * 7919 % records.max(1));
-        let (again, took) = Running::start(contender, ours, folder, &request)?;
+        let get = contender.get(cycle * 7919 % records.max(1));
+        let (again, took) = Running::start(contender, ours, folder, &get)?;
         running = again;
         all.push(took);
         progress.inc(1);
