@@ -102,7 +102,7 @@ fn walk<'op, D: Domain>(
         return;
     }
     if !holds_its_separators(context, inner) {
-        audit.problem(ProblemClass::Count, off, "the children or separators leave the node");
+        audit.problem(ProblemClass::Structure, off, "the children or separators leave the node");
         return;
     }
     if !inner.has_sound_slices(context) {
@@ -156,7 +156,11 @@ fn walk_leaf<D: Domain>(
         return;
     };
     if !holds_its_records(context, &leaf, node_bytes - storage_bytes) {
-        audit.problem(ProblemClass::Count, off, "a record leaves the place of the leaf's records");
+        audit.problem(
+            ProblemClass::Structure,
+            off,
+            "a record leaves the place of the leaf's records",
+        );
         return;
     }
     if !is_open_or_closed(context, &leaf) {
@@ -195,7 +199,7 @@ fn walk_leaf<D: Domain>(
             match context.pool().active_block(block) {
                 // Eight bytes say how long the value is.
                 Some(bytes) if context.fixed(block) > bytes - 8 => {
-                    audit.problem(ProblemClass::Count, off, "a value is longer than its block");
+                    audit.problem(ProblemClass::Structure, off, "a value is longer than its block");
                 }
                 Some(bytes) => {
                     audit.blocks.push(Block { off: block, bytes });

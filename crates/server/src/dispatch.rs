@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::clients::Pause;
-use crate::commands::{self, Arguments, Command, Context, flags};
+use crate::commands::{self, Arguments, Command, Context, Keys, flags};
 use crate::config;
 use crate::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, said, told};
 use crate::resp::reply::Reply;
@@ -57,41 +57,140 @@ pub(crate) fn execute(
     }
 }
 
-/// Gets that are carried out together at most.
-pub(crate) const MAX_GETS: usize = 16;
+/// Requests that are carried out together at most.
+pub(crate) const MAX_TOGETHER: usize = 16;
 
-/// The key of a request that is a get and nothing else, from a client that may send it: then it may be
-/// carried out by [`execute_gets`].
-#[inline]
-pub(crate) fn key_of_get<'request>(
-    server: &Server,
-    session: &Session,
-    arguments: &Arguments<'request>,
-) -> Option<&'request [u8]> {
-    let [name, key] = arguments else { return None };
-    let is_get = name.eq_ignore_ascii_case(b"get") && key.len() <= MAX_NAME_BYTES;
-    let is_free = session.multi.is_none() && session.replies == Replies::On;
-    let is_allowed = session.may_speak(server) && session.user.is_unrestricted();
-    (is_get && is_free && is_allowed).then_some(*key)
+/// What requests have in common that are carried out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// Each is a GET.
+    Gets,
+    /// Each writes one key.
+    Writes,
 }
 
-/// Carries out gets that came together, so that their waits for memory overlap, until `reply` has
-/// `send_bytes`; how many. Each is a command of its own, at one moment with the others.
-pub(crate) fn execute_gets(
+/// Whether a request may be carried out together with its like: a simple one, from a client that may send
+/// it and that waits for its reply.
+#[inline]
+pub(crate) fn together(
+    server: &Server,
+    session: &Session,
+    arguments: &Arguments<'_>,
+) -> Option<Together> {
+    let is_free = session.multi.is_none() && session.replies == Replies::On;
+    let is_allowed = session.may_speak(server) && session.user.is_unrestricted();
+    let [name, key, ..] = arguments else { return None };
+    if !is_free || !is_allowed || key.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    if name.eq_ignore_ascii_case(b"get") {
+        return (arguments.len() == 2).then_some(Together::Gets);
+    }
+    let command = commands::find(name)?;
+    let is_simple = command.takes(arguments.len())
+        && command.subcommands.is_empty()
+        && command.keys == Keys::Range(1, 1, 1)
+        && command.flags.has(flags::WRITE)
+        && !command.flags.has(flags::WHOLE)
+        && !command.flags.has(flags::NO_MULTI)
+        && !command.flags.has(flags::NOT_QUEUED);
+    is_simple.then_some(Together::Writes)
+}
+
+/// Carries out requests that came together, until `reply` has `send_bytes`; how many.
+pub(crate) fn execute_together(
+    server: &Server,
+    session: &mut Session,
+    what: Together,
+    requests: &[&Arguments<'_>],
+    reply: &mut Reply,
+    send_bytes: usize,
+) -> usize {
+    if let [arguments] = requests {
+        execute(server, session, arguments, reply);
+        return 1;
+    }
+    match what {
+        Together::Gets => {
+            let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
+                requests.iter().map(|arguments| arguments[1]).collect();
+            execute_gets(server, session, &keys, reply, send_bytes)
+        }
+        Together::Writes => {
+            let done = execute_writes(server, session, requests, reply, send_bytes);
+            if done == 0 {
+                // What is in the way is told to each for itself.
+                execute(server, session, requests[0], reply);
+            }
+            done.max(1)
+        }
+    }
+}
+
+/// Carries out commands that write a key each, which are looked at all at once; how many. None if there is
+/// anything in the way.
+fn execute_writes(
+    server: &Server,
+    session: &mut Session,
+    requests: &[&Arguments<'_>],
+    reply: &mut Reply,
+    send_bytes: usize,
+) -> usize {
+    let mut begun_at = session.done_at.unwrap_or_else(Instant::now);
+    let known = requests.iter().filter_map(|arguments| commands::find(arguments[0]));
+    let known: SmallVec<[&'static Command; MAX_TOGETHER]> = known.collect();
+    let needs_memory = known.iter().filter(|command| command.flags.has(flags::DENYOOM));
+    if !needs_memory.into_iter().all(|_| matches!(server.store.make_room(), Ok(true))) {
+        return 0;
+    }
+    let stripes = requests.iter().map(|arguments| Store::stripe_of_key(arguments[1])).collect();
+    let Ok(held) = server.store.lock(stripes, Access::Alone) else { return 0 };
+    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
+    let space = transaction.space(session.database);
+    let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
+        requests.iter().map(|arguments| arguments[1]).collect();
+    if transaction.look_ahead(space, &keys).is_err() {
+        return 0;
+    }
+    let mut done = 0;
+    for (command, arguments) in known.into_iter().zip(requests) {
+        session.client.note_command(command);
+        let begin = reply.len();
+        let mut context = Context { server, session, transaction: &mut transaction, reply, space };
+        let ran = commands::run(command, &mut context, arguments);
+        note_looked(server, command, &transaction);
+        let tried = ran.and_then(|()| transaction.commit());
+        if let Err(failure) = &tried {
+            transaction.begin_anew();
+            reply.truncate(begin);
+            reply.error(&failure.to_string());
+            server.stats.add(Count::Errors, 1);
+        }
+        let done_at = Instant::now();
+        let took = done_at.duration_since(begun_at);
+        server.stats.note_call(command, took, tried.is_err());
+        note_if_slow(server, session, command, arguments, took);
+        begun_at = done_at;
+        session.done_at = Some(done_at);
+        done += 1;
+        // What is owed is nobody's to look at: the next one has to wait for it.
+        if reply.len() >= send_bytes || server.store.is_behind() {
+            break;
+        }
+    }
+    done
+}
+
+/// Carries out gets, so that their waits for memory overlap; how many. Each is a command of its own, at one
+/// moment with the others.
+fn execute_gets(
     server: &Server,
     session: &mut Session,
     keys: &[&[u8]],
     reply: &mut Reply,
     send_bytes: usize,
 ) -> usize {
-    let get = match (keys, commands::find(b"get")) {
-        ([], _) | (_, None) => return 0,
-        ([key], _) => {
-            execute(server, session, &[b"get", key], reply);
-            return 1;
-        }
-        (_, Some(get)) => get,
-    };
+    let Some(get) = commands::find(b"get") else { return 0 };
     let begun_at = session.done_at.unwrap_or_else(Instant::now);
     session.client.note_command(get);
     let begin = reply.len();

@@ -54,6 +54,8 @@ const LOCK_OFF: u64 = 1 << 62;
 const LOCK_BYTES: u64 = 64;
 /// What a file's length on its file system is counted in, on every file system.
 const BLOCK_BYTES: u64 = 512;
+/// What fails where addresses are limited, and what helps then.
+const MAP_THE_FILE: &str = "map the file, which takes as many addresses as its max_bytes (where they are limited, see `ulimit -v`)";
 
 /// Tells the pools that one process opens from each other, for the caches of its threads.
 static NEXT_UID: AtomicU64 = AtomicU64::new(1);
@@ -144,7 +146,7 @@ impl<D: Domain> Pool<D> {
             let written = file.write_all_at(&block.encode(), 0);
             written.map_err(io_error(path, "write the superblock"))?;
             let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
-                .map_err(io_error(path, "map the file"))?;
+                .map_err(io_error(path, MAP_THE_FILE))?;
             if !matches!(medium, Medium::MemoryFile(_)) {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
             }
@@ -228,7 +230,7 @@ impl<D: Domain> Pool<D> {
             room::extend(path, &file, &geometry, chunks_off, size_bytes)?;
         }
         let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
-            .map_err(io_error(path, "map the file"))?;
+            .map_err(io_error(path, MAP_THE_FILE))?;
         Self::open_mapped(mapping, Some(file), path, medium, &block, is_trusted)
     }
 

@@ -16,8 +16,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::{memcached, tls};
 use crate::clients::{self, Address};
+use crate::commands::Arguments;
 use crate::config;
-use crate::dispatch;
+use crate::dispatch::{self, Together};
 use crate::resp::reply::Reply;
 use crate::resp::request::{Parsed, Parser, RequestLimits};
 use crate::server::Server;
@@ -197,9 +198,17 @@ async fn converse(
     }
 }
 
-/// Keys of gets that came one after the other and are to be carried out together, and where each request
-/// begins.
-type Gets<'input> = SmallVec<[(&'input [u8], usize); dispatch::MAX_GETS]>;
+/// Requests that came one after the other and are to be carried out together.
+#[derive(Default)]
+struct Waiting<'input> {
+    /// What they have in common.
+    what: Option<Together>,
+    /// Their words, and where each begins.
+    requests: SmallVec<[(Words<'input>, usize); dispatch::MAX_TOGETHER]>,
+}
+
+/// The words of a request.
+type Words<'input> = SmallVec<[&'input [u8]; 8]>;
 
 /// Carries out the requests in `input` from `begin` on, as far as it may.
 fn carry_out(
@@ -210,7 +219,7 @@ fn carry_out(
     begin: &mut usize,
     reply: &mut Reply,
 ) -> Progress {
-    let mut gets = Gets::new();
+    let mut waiting = Waiting::default();
     let progress = loop {
         if session.is_closing || *begin >= input.len() {
             break Progress::Done;
@@ -226,40 +235,38 @@ fn carry_out(
         match parser.parse(request, limits) {
             Parsed::Incomplete => break Progress::Done,
             Parsed::Request { arguments, bytes } => {
-                let arguments: SmallVec<[&[u8]; 8]> =
-                    arguments.into_iter().map(|at| &request[at]).collect();
+                let arguments: Words<'_> = arguments.into_iter().map(|at| &request[at]).collect();
                 if dispatch::must_wait(server, session, &arguments) {
                     break Progress::Paused;
                 }
-                if let Some(key) = dispatch::key_of_get(server, session, &arguments) {
-                    gets.push((key, *begin));
-                    *begin += bytes;
-                    if gets.len() < dispatch::MAX_GETS
-                        || carry_out_gets(server, session, parser, &mut gets, begin, reply)
-                    {
-                        continue;
-                    }
+                let what = dispatch::together(server, session, &arguments);
+                let is_full = waiting.requests.len() == dispatch::MAX_TOGETHER;
+                if (what.is_none() || what != waiting.what || is_full)
+                    && !waiting.carry_out(server, session, parser, begin, reply)
+                {
                     break Progress::Full;
                 }
-                if !carry_out_gets(server, session, parser, &mut gets, begin, reply) {
-                    break Progress::Full;
+                if what.is_some() {
+                    waiting.what = what;
+                    waiting.requests.push((arguments, *begin));
+                } else {
+                    dispatch::execute(server, session, &arguments, reply);
                 }
-                dispatch::execute(server, session, &arguments, reply);
                 *begin += bytes;
             }
             Parsed::Inline { arguments, bytes } => {
-                let arguments: SmallVec<[&[u8]; 8]> = arguments.iter().map(Vec::as_slice).collect();
+                let arguments: Words<'_> = arguments.iter().map(Vec::as_slice).collect();
                 if dispatch::must_wait(server, session, &arguments) {
                     break Progress::Paused;
                 }
-                if !carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+                if !waiting.carry_out(server, session, parser, begin, reply) {
                     break Progress::Full;
                 }
                 dispatch::execute(server, session, &arguments, reply);
                 *begin += bytes;
             }
             Parsed::Wrong(words) => {
-                if !carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+                if !waiting.carry_out(server, session, parser, begin, reply) {
                     break Progress::Full;
                 }
                 reply.error(&format!("ERR Protocol error: {words}"));
@@ -267,35 +274,41 @@ fn carry_out(
             }
         }
     };
-    match carry_out_gets(server, session, parser, &mut gets, begin, reply) {
+    match waiting.carry_out(server, session, parser, begin, reply) {
         true => progress,
         false => Progress::Full,
     }
 }
 
-/// Carries out the gets that wait, until there are enough replies; whether all of them were. If not,
-/// `begin` is moved back to the first that was not.
-#[inline]
-fn carry_out_gets(
-    server: &Server,
-    session: &mut Session,
-    parser: &mut Parser,
-    gets: &mut Gets<'_>,
-    begin: &mut usize,
-    reply: &mut Reply,
-) -> bool {
-    if gets.is_empty() {
-        return true;
+impl Waiting<'_> {
+    /// Carries them out, until there are enough replies; whether all of them were. If not, `begin` is moved
+    /// back to the first that was not.
+    #[inline]
+    fn carry_out(
+        &mut self,
+        server: &Server,
+        session: &mut Session,
+        parser: &mut Parser,
+        begin: &mut usize,
+        reply: &mut Reply,
+    ) -> bool {
+        let Some(what) = self.what.take() else { return true };
+        let mut left = &self.requests[..];
+        while !left.is_empty() && reply.len() < SEND_BYTES {
+            let requests: SmallVec<[&Arguments<'_>; dispatch::MAX_TOGETHER]> =
+                left.iter().map(|(words, _)| words.as_slice()).collect();
+            let together = dispatch::execute_together;
+            let done = together(server, session, what, &requests, reply, SEND_BYTES);
+            left = &left[done.min(left.len())..];
+        }
+        let first_left = left.first().map(|(_, begin)| *begin);
+        self.requests.clear();
+        if let Some(first_left) = first_left {
+            *begin = first_left;
+            *parser = Parser::default();
+        }
+        first_left.is_none()
     }
-    let keys: SmallVec<[&[u8]; dispatch::MAX_GETS]> = gets.iter().map(|(key, _)| *key).collect();
-    let done = dispatch::execute_gets(server, session, &keys, reply, SEND_BYTES);
-    if let Some((_, first_left)) = gets.get(done) {
-        *begin = *first_left;
-        *parser = Parser::default();
-    }
-    let is_all = done == gets.len();
-    gets.clear();
-    is_all
 }
 
 /// The replies to `input`, which comes so many bytes at a time.

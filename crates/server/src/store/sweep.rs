@@ -105,27 +105,34 @@ impl Store {
         let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
         let used = self.spaces();
         for space in (0..SPACES).filter(|space| !used.contains(space)) {
-            let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
             while budget > 0 {
-                let (heads, is_all) = self.some_keys(range.clone(), budget)?;
-                for full in &heads {
-                    let collection = self.map.read(full, |value| match Head::decode(value) {
-                        Some(Head { content: Content::Collection(_, id, _), .. }) => Some(id),
-                        _ => None,
-                    })?;
-                    if let Some(id) = collection.flatten() {
-                        self.map.upsert(&own_keys::garbage(id), &[])?;
-                        self.has_garbage.store(true, Ordering::Release);
-                    }
-                    self.map.remove(full)?;
-                }
-                budget = budget.saturating_sub(heads.len());
+                let (removed, is_all) = self.sweep_space(space, budget)?;
+                budget = budget.saturating_sub(removed);
                 if is_all {
                     break;
                 }
             }
         }
         Ok(budget)
+    }
+
+    /// Removes up to `budget` heads of a space that no database has, nor gets meanwhile; how many, and
+    /// whether these were all.
+    pub(super) fn sweep_space(&self, space: u8, budget: usize) -> Result<(usize, bool)> {
+        let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
+        let (heads, is_all) = self.some_keys(range, budget)?;
+        for full in &heads {
+            let collection = self.map.read(full, |value| match Head::decode(value) {
+                Some(Head { content: Content::Collection(_, id, _), .. }) => Some(id),
+                _ => None,
+            })?;
+            if let Some(id) = collection.flatten() {
+                self.map.upsert(&own_keys::garbage(id), &[])?;
+                self.has_garbage.store(true, Ordering::Release);
+            }
+            self.map.remove(full)?;
+        }
+        Ok((heads.len(), is_all))
     }
 
     /// The first keys of a range, and whether these are all.

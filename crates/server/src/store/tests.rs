@@ -305,6 +305,24 @@ fn several_writes_leave_no_intent_behind() {
 }
 
 #[test]
+fn a_database_may_be_flushed_faster_than_the_sweep_follows() {
+    let store = volatile();
+    let before = records(&store);
+    for _ in 0..3 * u32::from(layout::SPACES) {
+        set(&store, 0, b"key", b"value", None);
+        let held = store.stripes.lock_all(Access::Alone);
+        let mut transaction = store.begin(held, store.clock().now_ms());
+        transaction.flush(0..1).expect("flushes");
+        transaction.commit().expect("commits");
+        drop(transaction);
+        assert_eq!(get(&store, 0, b"key"), None);
+    }
+    sweep_all(&store);
+    // The record of the spaces.
+    assert_eq!(records(&store), before + 1);
+}
+
+#[test]
 fn a_database_is_flushed_at_once_and_swept_later() {
     let store = volatile();
     let before = records(&store);

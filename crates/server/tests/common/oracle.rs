@@ -4,8 +4,6 @@
 //! ends the case; commands before it are then left out one by one as long as it still differs, and what
 //! remains is shown. `PANDO_ORACLE_SEED` runs one case again, `PANDO_ORACLE_CASES` so many.
 
-use std::time::Duration;
-
 use super::programs::{self, Running};
 use super::random::Random;
 use super::wire::{Client, Reply, Value, Words, words};
@@ -89,6 +87,8 @@ impl From<(Words, Equal)> for Step {
 pub struct Oracle {
     ours: Client,
     theirs: Client,
+    /// Commands that are sent at once.
+    together: usize,
     _servers: [Running; 2],
 }
 
@@ -103,7 +103,13 @@ impl Oracle {
     /// Starts both.
     pub fn start() -> Self {
         let (ours, theirs) = (programs::pando(), programs::redis());
-        Self { ours: ours.connect(), theirs: theirs.connect(), _servers: [ours, theirs] }
+        let (ours_to, theirs_to) = (ours.connect(), theirs.connect());
+        Self { ours: ours_to, theirs: theirs_to, together: 1, _servers: [ours, theirs] }
+    }
+
+    /// Starts both, to be sent so many commands at once.
+    pub fn start_with_pipelines(together: usize) -> Self {
+        Self { together, ..Self::start() }
     }
 
     /// Runs `cases` of `steps` each that `generate` makes, in RESP2 and in RESP3.
@@ -176,12 +182,8 @@ impl Oracle {
 
     fn empty(&mut self) {
         for client in [&mut self.ours, &mut self.theirs] {
-            for line in ["DISCARD", "UNWATCH", "SELECT 0"] {
+            for line in ["DISCARD", "UNWATCH", "SELECT 0", "FLUSHALL"] {
                 client.say(line);
-            }
-            // Our sweep may be behind with what was flushed.
-            while client.say("FLUSHALL").is_error() {
-                std::thread::sleep(Duration::from_millis(20));
             }
         }
     }
@@ -189,16 +191,25 @@ impl Oracle {
     /// The first step whose replies are not what they must be.
     fn run(&mut self, steps: &[Step]) -> Option<Difference> {
         self.empty();
-        for (at, step) in steps.iter().enumerate() {
-            let ours = self.ours.ask(&step.words);
-            let theirs = self.theirs.ask(&step.words);
-            let or_tell = |reply: std::io::Result<Reply>, whose: &str| match reply {
-                Ok(reply) => reply,
-                Err(error) => panic!("{whose} server broke: {error}\n{}", shown(&steps[..=at])),
+        for (number, together) in steps.chunks(self.together).enumerate() {
+            let begin = number * self.together;
+            let shown = || shown(&steps[..begin + together.len()]);
+            let mut ask = |client: fn(&mut Self) -> &mut Client, whose: &str| -> Vec<Reply> {
+                let client = client(self);
+                let sent = client.send_all(together.iter().map(|step| step.words.as_slice()));
+                let replies =
+                    sent.and_then(|()| together.iter().map(|_| client.receive()).collect());
+                replies.unwrap_or_else(|error| panic!("{whose} server broke: {error}\n{}", shown()))
             };
-            let (ours, theirs) = (or_tell(ours, "our"), or_tell(theirs, "Redis's"));
-            if !step.equal.holds(&ours, &theirs) {
-                return Some(Difference { at, ours: ours.bytes, theirs: theirs.bytes });
+            let ours = ask(|oracle| &mut oracle.ours, "our");
+            let theirs = ask(|oracle| &mut oracle.theirs, "Redis's");
+            for (place, (step, (ours, theirs))) in
+                together.iter().zip(ours.into_iter().zip(theirs)).enumerate()
+            {
+                if !step.equal.holds(&ours, &theirs) {
+                    let at = begin + place;
+                    return Some(Difference { at, ours: ours.bytes, theirs: theirs.bytes });
+                }
             }
         }
         None

@@ -98,13 +98,24 @@ impl Client {
 
     /// Sends a command.
     pub fn send(&mut self, words: &[Vec<u8>]) -> io::Result<()> {
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            request.extend_from_slice(word);
-            request.extend_from_slice(b"\r\n");
+        self.send_all(std::iter::once(words))
+    }
+
+    /// Sends commands, all at once.
+    pub fn send_all<'words>(
+        &mut self,
+        commands: impl Iterator<Item = &'words [Vec<u8>]>,
+    ) -> io::Result<()> {
+        let mut requests = Vec::new();
+        for words in commands {
+            requests.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+            for word in words {
+                requests.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+                requests.extend_from_slice(word);
+                requests.extend_from_slice(b"\r\n");
+            }
         }
-        self.stream.write_all(&request)
+        self.stream.write_all(&requests)
     }
 
     /// Waits for a reply.

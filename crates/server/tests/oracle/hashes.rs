@@ -9,7 +9,7 @@ const FIELDS: &[&str] = &["a", "b", "c", "dd", "eee"];
 const VALUES: &[&str] =
     &["1", "-7", "x", "2.5", "9223372036854775807", "0", "1e3", "inf", "nan", "01", "long-value"];
 
-fn step(random: &mut Random) -> Step {
+pub fn step(random: &mut Random) -> Step {
     let key = *random.pick(KEYS);
     let field = *random.pick(FIELDS);
     let other = *random.pick(FIELDS);

@@ -7,6 +7,7 @@ mod bits;
 mod connection;
 mod hashes;
 mod keys;
+mod pipelines;
 mod random_picks;
 mod range_indexes;
 mod sets;

@@ -7,7 +7,7 @@ use crate::common::wire::words;
 const KEYS: &[&str] = &["p", "q", "r", "t", "str"];
 const MEMBERS: &[&str] = &["a", "b", "c", "1", "2", "-3", "dd"];
 
-fn step(random: &mut Random) -> Step {
+pub fn step(random: &mut Random) -> Step {
     let key = *random.pick(KEYS);
     let other = *random.pick(KEYS);
     let third = *random.pick(KEYS);

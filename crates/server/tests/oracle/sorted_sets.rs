@@ -23,7 +23,7 @@ fn limit(random: &mut Random) -> String {
     }
 }
 
-fn step(random: &mut Random) -> Step {
+pub fn step(random: &mut Random) -> Step {
     let key = *random.pick(KEYS);
     let other = *random.pick(KEYS);
     let third = *random.pick(KEYS);

@@ -58,7 +58,7 @@ fn set_options(random: &mut Random, words: &mut Words) {
     }
 }
 
-fn step(random: &mut Random, has_hashes: bool) -> Step {
+pub fn step(random: &mut Random, has_hashes: bool) -> Step {
     let mut equal = Equal::Bytes;
     let name = *random.pick(&[
         "get",

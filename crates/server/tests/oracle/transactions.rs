@@ -7,7 +7,7 @@ use crate::common::oracle::{Equal, Oracle, Step};
 use crate::common::random::Random;
 use crate::common::wire::Words;
 
-fn step(random: &mut Random) -> Step {
+pub fn step(random: &mut Random) -> Step {
     let name = *random.pick(&[
         "multi", "multi", "exec", "exec", "exec", "discard", "watch", "watch", "unwatch", "set",
         "set", "get", "incrby", "append", "del", "rename", "copy", "mset", "hset", "hdel", "sadd",
