@@ -117,68 +117,20 @@ pub(crate) fn execute_together(
             execute_gets(server, session, &keys, reply, send_bytes)
         }
         Together::Writes => {
-            let done = execute_writes(server, session, requests, reply, send_bytes);
-            if done == 0 {
-                // What is in the way is told to each for itself.
-                execute(server, session, requests[0], reply);
+            let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
+                requests.iter().map(|arguments| arguments[1]).collect();
+            server.store.warm(session.database, &keys);
+            let mut done = 0;
+            for arguments in requests {
+                execute(server, session, arguments, reply);
+                done += 1;
+                if reply.len() >= send_bytes {
+                    break;
+                }
             }
-            done.max(1)
+            done
         }
     }
-}
-
-/// Carries out commands that write a key each, which are looked at all at once; how many. None if there is
-/// anything in the way.
-fn execute_writes(
-    server: &Server,
-    session: &mut Session,
-    requests: &[&Arguments<'_>],
-    reply: &mut Reply,
-    send_bytes: usize,
-) -> usize {
-    let mut begun_at = session.done_at.unwrap_or_else(Instant::now);
-    let known = requests.iter().filter_map(|arguments| commands::find(arguments[0]));
-    let known: SmallVec<[&'static Command; MAX_TOGETHER]> = known.collect();
-    let needs_memory = known.iter().filter(|command| command.flags.has(flags::DENYOOM));
-    if !needs_memory.into_iter().all(|_| matches!(server.store.make_room(), Ok(true))) {
-        return 0;
-    }
-    let stripes = requests.iter().map(|arguments| Store::stripe_of_key(arguments[1])).collect();
-    let Ok(held) = server.store.lock(stripes, Access::Alone) else { return 0 };
-    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
-    let space = transaction.space(session.database);
-    let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
-        requests.iter().map(|arguments| arguments[1]).collect();
-    if transaction.look_ahead(space, &keys).is_err() {
-        return 0;
-    }
-    let mut done = 0;
-    for (command, arguments) in known.into_iter().zip(requests) {
-        session.client.note_command(command);
-        let begin = reply.len();
-        let mut context = Context { server, session, transaction: &mut transaction, reply, space };
-        let ran = commands::run(command, &mut context, arguments);
-        note_looked(server, command, &transaction);
-        let tried = ran.and_then(|()| transaction.commit());
-        if let Err(failure) = &tried {
-            transaction.begin_anew();
-            reply.truncate(begin);
-            reply.error(&failure.to_string());
-            server.stats.add(Count::Errors, 1);
-        }
-        let done_at = Instant::now();
-        let took = done_at.duration_since(begun_at);
-        server.stats.note_call(command, took, tried.is_err());
-        note_if_slow(server, session, command, arguments, took);
-        begun_at = done_at;
-        session.done_at = Some(done_at);
-        done += 1;
-        // What is owed is nobody's to look at: the next one has to wait for it.
-        if reply.len() >= send_bytes || server.store.is_behind() {
-            break;
-        }
-    }
-    done
 }
 
 /// Carries out gets, so that their waits for memory overlap; how many. Each is a command of its own, at one

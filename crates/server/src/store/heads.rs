@@ -3,14 +3,27 @@
 use std::ops::ControlFlow;
 
 use pando::{KeyRange, Order};
+use smallvec::SmallVec;
 
-use super::Transaction;
 use super::layout::{
     CollectionId, Content, HASH_BITS, Head, collection_prefix, head_key, head_prefix,
     split_element_key, split_head_key,
 };
 use super::transaction::has_expired;
+use super::{Store, Transaction};
 use crate::failure::{Failure, Result};
+
+impl Store {
+    /// Brings what commands on a few keys of `database` will look at into the processor's cache: their
+    /// waits for memory overlap, as they would not one after the other. It needs no lock.
+    pub(crate) fn warm(&self, database: u8, keys: &[&[u8]]) {
+        let space = self.space(database);
+        let full: SmallVec<[Vec<u8>; 16]> = keys.iter().map(|key| head_key(space, key)).collect();
+        let lent: SmallVec<[&[u8]; 16]> = full.iter().map(Vec::as_slice).collect();
+        // What cannot be read is told to the command that comes to it.
+        let _ = self.map.read_many(&lent, |_, _| {});
+    }
+}
 
 impl Transaction<'_> {
     /// Visits the heads of `space` that have not expired, this transaction's own among them, in order

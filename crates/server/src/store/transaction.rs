@@ -49,8 +49,6 @@ pub(crate) struct Transaction<'store> {
     /// The head that was looked at last, and what its removal needs: a command that changes a key has
     /// most often just looked at it.
     last: RefCell<Option<(Vec<u8>, Option<Former>)>>,
-    /// Heads that were looked at ahead, and not written since.
-    ahead: Vec<(Vec<u8>, Option<Former>)>,
 }
 
 /// Keys that were looked for.
@@ -102,7 +100,6 @@ impl<'store> Transaction<'store> {
             spaces: None,
             looked: Cell::default(),
             last: RefCell::default(),
-            ahead: Vec::new(),
         }
     }
 
@@ -209,35 +206,6 @@ impl<'store> Transaction<'store> {
         Ok(())
     }
 
-    /// Looks at the heads of a few keys that commands are going to write, so that their waits for memory
-    /// overlap.
-    pub(crate) fn look_ahead(&mut self, space: u8, keys: &[&[u8]]) -> Result<()> {
-        let full: SmallVec<[Vec<u8>; KEYS_AT_ONCE]> =
-            keys.iter().map(|key| head_key(space, key)).collect();
-        let lent: SmallVec<[&[u8]; KEYS_AT_ONCE]> = full.iter().map(Vec::as_slice).collect();
-        let mut formers = SmallVec::<[Result<Option<Former>>; KEYS_AT_ONCE]>::new();
-        self.store.map.read_many(&lent, |_, value| {
-            let head = Head::decode_found(value);
-            formers.push(head.map(|head| head.as_ref().map(Former::of)));
-        })?;
-        drop(lent);
-        self.ahead.clear();
-        for (full, former) in full.into_iter().zip(formers) {
-            self.ahead.push((full, former?));
-        }
-        Ok(())
-    }
-
-    /// Forgets what was not committed.
-    pub(crate) fn begin_anew(&mut self) {
-        self.writes = Writes::default();
-        self.expiries_before.clear();
-        self.expiries_after.clear();
-        self.counts.clear();
-        *self.last.get_mut() = None;
-        self.ahead.clear();
-    }
-
     /// A head that was looked for, or none if its time has come.
     #[inline]
     fn unless_expired<'head>(&self, head: Option<Head<'head>>) -> Option<Head<'head>> {
@@ -321,16 +289,12 @@ impl<'store> Transaction<'store> {
         if let Some((_, former)) = self.last.borrow().as_ref().filter(|(last, _)| last == full) {
             return Ok(*former);
         }
-        if let Some((_, former)) = self.ahead.iter().find(|(ahead, _)| ahead == full) {
-            return Ok(*former);
-        }
         self.read(full, |value| Ok(Head::decode_found(value)?.as_ref().map(Former::of)))?
     }
 
     /// Writes a head, or removes it.
     fn write_head(&mut self, full: Vec<u8>, write: Option<Vec<u8>>) {
         *self.last.get_mut() = None;
-        self.ahead.retain(|(ahead, _)| *ahead != full);
         self.writes.insert(full, write);
     }
 
