@@ -84,6 +84,14 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.write(key, new, Intent::Exchange { expected }).map(|_| ())
     }
 
+    fn modify(
+        &self,
+        key: &[u8],
+        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<Upserted>, Error> {
+        self.read_modify_write(key, change)
+    }
+
     // Inlined, so that who knows the type of the tree knows that of the cursor.
     #[inline]
     fn scan<'index>(

@@ -157,7 +157,7 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    fn wants_block(&self, key: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn wants_block(&self, key: &[u8], value: &[u8]) -> bool {
         let options = self.options();
         options.value_mode == ValueMode::Pointer
             || value.len() > options.inline_bytes as usize
@@ -195,7 +195,7 @@ impl<D: Domain> BzTree<D> {
     /// `rooms`: for how many records of this length a leaf is to have room, if it must be replaced.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
-    fn write_in_leaf(
+    pub(crate) fn write_in_leaf(
         &self,
         context: Context<'_, '_, D>,
         leaf: Leaf,

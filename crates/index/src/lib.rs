@@ -97,6 +97,36 @@ pub trait RangeIndex: Send + Sync {
     /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
     fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error>;
 
+    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step.
+    ///
+    /// `change` gets the value, or `None` if the key is absent, and an empty vector. What it puts there
+    /// becomes the value if it returns true; if it returns false, all stays, and so says the answer,
+    /// `None`. It may be called more than once, with what is there then; the last call counts. It must not
+    /// call back into the same pool.
+    fn modify(
+        &self,
+        key: &[u8],
+        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<Upserted>, Error> {
+        let mut new = Vec::new();
+        loop {
+            let found = self.get(key)?;
+            new.clear();
+            if !change(found.as_deref(), &mut new) {
+                return Ok(None);
+            }
+            let tried = match &found {
+                Some(found) => self.compare_exchange(key, found, &new).map(|()| Upserted::Updated),
+                None => self.insert(key, &new).map(|()| Upserted::Inserted),
+            };
+            match tried {
+                Ok(upserted) => return Ok(Some(upserted)),
+                Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Visits the records of `range` in `order`, one leaf's snapshot after the other.
     ///
     /// The cursor holds no resource of the index between two calls of [`Cursor::next`].

@@ -22,6 +22,8 @@ enum Bug {
     ExchangeNotAtomic,
     ExchangeComparesPrefixes,
     UpsertNotAtomic,
+    ModifyNotAtomic,
+    RefusedModifyWrites,
     ReadsAreStale,
     ValuesTear,
     LongValuesLoseAByte,
@@ -195,6 +197,33 @@ impl RangeIndex for Broken {
         }
     }
 
+    fn modify(
+        &self,
+        key: &[u8],
+        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<Upserted>, Error> {
+        let key = &self.key(key)[..];
+        match self.bug {
+            Bug::ModifyNotAtomic => {
+                let (found, mut new) = (self.inner.get(key)?, Vec::new());
+                if !change(found.as_deref(), &mut new) {
+                    return Ok(None);
+                }
+                std::thread::yield_now();
+                self.inner.upsert(key, &new).map(Some)
+            }
+            Bug::RefusedModifyWrites => {
+                let mut is_wanted = true;
+                let made = self.inner.modify(key, &mut |found, new| {
+                    is_wanted = change(found, new);
+                    true
+                })?;
+                Ok(made.filter(|_| is_wanted))
+            }
+            _ => self.inner.modify(key, change),
+        }
+    }
+
     fn scan<'index>(
         &'index self,
         range: KeyRange,
@@ -317,6 +346,8 @@ planted! {
     ];
     exchange_that_compares_prefixes: ExchangeComparesPrefixes by [model_few_keys];
     upsert_that_is_not_atomic: UpsertNotAtomic by [linearizable_histories];
+    modify_that_is_not_atomic: ModifyNotAtomic by [race_counters];
+    refused_modify_that_writes: RefusedModifyWrites by [model_few_keys];
     stale_read: ReadsAreStale by [
         race_torn_values, one_key_updated, model_few_keys, linearizable_histories
     ];

@@ -256,6 +256,41 @@ impl Map {
         Ok(self.index().compare_exchange(key, expected, new)?)
     }
 
+    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; says which of
+    /// the two that was, or `None` if `change` would have all stay.
+    ///
+    /// `change` gets the value, or `None` if the key is not there, and an empty vector; what it puts there
+    /// becomes the value if it returns true. It may be called more than once, with what is there then; the
+    /// last call counts. Space is not reclaimed in the pool while it runs, so it should be short, and it
+    /// must not use the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`upsert`](Self::upsert).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("visits")?;
+    /// let mut visit = |page: &[u8]| {
+    ///     map.modify(page, |visits, more| {
+    ///         let visits = visits.and_then(|visits| visits.try_into().ok()).map_or(0, u64::from_le_bytes);
+    ///         more.extend_from_slice(&(visits + 1).to_le_bytes());
+    ///         true
+    ///     })
+    /// };
+    /// visit(b"/index.html")?;
+    /// visit(b"/index.html")?;
+    /// assert_eq!(map.get(b"/index.html")?, Some(2_u64.to_le_bytes().to_vec()));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn modify(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<Upserted>, Error> {
+        Ok(self.index().modify(key, &mut change)?)
+    }
+
     /// The records of `range` in `order`. The scan is a sequence of snapshots, one a leaf, and
     /// not a snapshot of the whole range; it may be kept for as long as one likes. A range whose ends
     /// lie the wrong way round is empty, and no error.

@@ -87,6 +87,16 @@ impl<K: Key> TypedMap<K> {
         self.map.compare_exchange(&encoded(&key), expected, new)
     }
 
+    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; see
+    /// [`Map::modify`].
+    pub fn modify(
+        &self,
+        key: impl AsKey<K>,
+        change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<Upserted>, Error> {
+        self.map.modify(&encoded(&key), change)
+    }
+
     /// The records whose keys lie in `range`, in `order`; see [`Map::scan`].
     ///
     /// ```

@@ -20,8 +20,8 @@ pub(super) fn counters_of_all_sizes(trial: &mut Trial<'_>) {
     count_together(trial, 2_500, &LENGTHS);
 }
 
-/// Four threads raise the same counters by compare-exchange, each also one of its own, next to
-/// them, by upsert; the shared ones start absent. Increments that succeeded are the final value.
+/// Four threads raise the same counters, by compare-exchange or by modify, each also one of its own, next
+/// to them, by upsert; the shared ones start absent. Increments that succeeded are the final value.
 fn count_together(trial: &mut Trial<'_>, increments: usize, lengths: &[usize]) {
     const THREADS: usize = 4;
     let each = trial.scaled(increments);
@@ -49,6 +49,15 @@ fn count_together(trial: &mut Trial<'_>, increments: usize, lengths: &[usize]) {
 }
 
 fn raise(index: &dyn RangeIndex, key: &[u8], lengths: &[usize], random: &mut Random) {
+    if random.coin() {
+        let length = *random.pick(lengths);
+        let raised = index.modify(key, &mut |found, new| {
+            *new = stamped(found.map_or(0, stamp_of) + 1, length);
+            true
+        });
+        assert!(raised.expect("modify").is_some(), "a change that was wanted was not made");
+        return;
+    }
     loop {
         let length = *random.pick(lengths);
         let answer = match index.get(key).expect("get") {

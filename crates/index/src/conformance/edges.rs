@@ -126,6 +126,7 @@ pub(super) fn key_too_long(trial: &mut Trial<'_>) {
         };
         refused("insert", index.insert(&key, b""));
         refused("upsert", index.upsert(&key, b"").map(|_| ()));
+        refused("modify", modify_to(index, &key, b""));
         // What cannot be there is absent or too long: an index may say either.
         for (what, answer) in [
             ("get", index.get(&key).map(|value| value.is_some())),
@@ -165,6 +166,8 @@ pub(super) fn value_too_long(trial: &mut Trial<'_>) {
             ("update", index.update(b"present", &value)),
             ("upsert", index.upsert(b"present", &value).map(|_| ())),
             ("compare_exchange", index.compare_exchange(b"present", b"value", &value)),
+            ("modify", modify_to(index, b"present", &value)),
+            ("modify of none", modify_to(index, b"key", &value)),
         ] {
             match answer {
                 Err(Error::ValueTooLong { found_bytes, max_bytes }) => {
@@ -179,6 +182,14 @@ pub(super) fn value_too_long(trial: &mut Trial<'_>) {
         assert_eq!(index.get(b"present").expect("get"), Some(b"value".to_vec()));
         assert_eq!(index.len().expect("len"), 1);
     });
+}
+
+fn modify_to(index: &dyn RangeIndex, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    let put = |_: Option<&[u8]>, new: &mut Vec<u8>| {
+        new.extend_from_slice(value);
+        true
+    };
+    index.modify(key, &mut { put }).map(|_| ())
 }
 
 pub(super) fn value_of_20_mebibytes(trial: &mut Trial<'_>) {

@@ -47,6 +47,7 @@ enum Operation {
     Remove(Key),
     RemoveRange(Bound<Key>, Bound<Key>, Order),
     CompareExchange(Key, Expected, Value),
+    Modify(Key, Value, bool),
     Scan(Bound<Key>, Bound<Key>, Order),
     Length,
 }
@@ -92,6 +93,8 @@ fn operation(key: BoxedStrategy<Key>) -> impl Strategy<Value = Operation> {
             .prop_map(|(low, high, order)| Operation::RemoveRange(low, high, order)),
         6 => (key.clone(), expected, value())
             .prop_map(|(key, expected, new)| Operation::CompareExchange(key, expected, new)),
+        6 => (key.clone(), value(), prop::bool::weighted(0.8))
+            .prop_map(|(key, value, changes)| Operation::Modify(key, value, changes)),
         6 => (bound(), bound(), order())
             .prop_map(|(low, high, order)| Operation::Scan(low, high, order)),
         1 => Just(Operation::Length),
@@ -181,6 +184,23 @@ fn step(
                 index.compare_exchange(&key, &expected, &new),
                 model.compare_exchange(&key, &expected, &new),
             )
+        }
+        Operation::Modify(key, value, changes) => {
+            let (key, value) = (key.bytes(limits), value.bytes(limits));
+            let modify = |index: &dyn RangeIndex| {
+                let mut seen = Vec::new();
+                let answer = index.modify(&key, &mut |found, new| {
+                    // It may be called again, but nobody else changes anything here.
+                    seen.push(found.map(<[u8]>::to_vec));
+                    seen.dedup();
+                    // Of what is there and what is given, so that a wrong look shows in the value.
+                    new.extend(found.and_then(<[u8]>::first));
+                    new.extend_from_slice(&value[..value.len().saturating_sub(new.len())]);
+                    *changes
+                });
+                answer.map(|upserted| (upserted, seen))
+            };
+            same("modify", modify(index), modify(model))
         }
         Operation::Scan(low, high, order) => {
             same_scan(index, model, &range(low, high, limits), *order)

@@ -1,0 +1,51 @@
+//! Read-modify-write of a single record: one descent for the look and the write.
+//!
+//! The record is read in its leaf, and what is made of it is written there as a compare-exchange of the
+//! value that was read, or as an insert if there was none (`write.rs`). What those refuse, since another
+//! thread was faster, begins again at the root: its success.
+
+use pando_index::{Error, Upserted};
+use pando_pmem::Domain;
+
+use crate::node::Probe;
+use crate::tree::BzTree;
+use crate::write::{Attempt, Intent};
+
+impl<D: Domain> BzTree<D> {
+    /// Puts what `change` makes of the value of `key` in its place; `None` if it is to stay.
+    #[inline]
+    pub(crate) fn read_modify_write(
+        &self,
+        key: &[u8],
+        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+    ) -> Result<Option<Upserted>, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let mut new = Vec::new();
+        let mut rooms = 1;
+        loop {
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let leaf = self.find_leaf(context, probe);
+            // A block that is gone was superseded or deleted meanwhile: look again.
+            let Ok(found) = leaf.get(context, probe) else { continue };
+            new.clear();
+            if !change(found, &mut new) {
+                return Ok(None);
+            }
+            Self::check_value(&new)?;
+            let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
+            let pointer = self.wants_block(key, &new);
+            // As in `write`: what writes leave of a full pool lets deletes make room again.
+            let attempt = guard.frugal(|| {
+                self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
+            });
+            match attempt {
+                Ok(Attempt::Done(upserted)) => return Ok(Some(upserted)),
+                Ok(Attempt::Again)
+                | Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
