@@ -51,6 +51,7 @@ pub(crate) struct Client {
     /// Commands queued since MULTI; negative if it has not said MULTI.
     queued: AtomicI64,
     queued_bytes: AtomicUsize,
+    watched_bytes: AtomicUsize,
     input_bytes: AtomicUsize,
     input_free_bytes: AtomicUsize,
     reply_capacity: AtomicUsize,
@@ -78,6 +79,7 @@ impl Client {
             version: AtomicU8::new(2),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
+            watched_bytes: AtomicUsize::new(0),
             input_bytes: AtomicUsize::new(0),
             input_free_bytes: AtomicUsize::new(0),
             reply_capacity: AtomicUsize::new(0),
@@ -114,10 +116,18 @@ impl Client {
         self.queued_bytes.store(queued.map_or(0, |(_, bytes)| bytes), Relaxed);
     }
 
-    /// Bytes of the commands that wait for EXEC.
+    /// It watches keys that take so much more; 0 if it watches none any more.
+    pub(crate) fn note_watched(&self, more_bytes: usize) {
+        match more_bytes {
+            0 => self.watched_bytes.store(0, Relaxed),
+            more_bytes => drop(self.watched_bytes.fetch_add(more_bytes, Relaxed)),
+        }
+    }
+
+    /// Bytes of the commands that wait for EXEC, and of the keys that it watches.
     #[inline]
     pub(crate) fn queued_bytes(&self) -> usize {
-        self.queued_bytes.load(Relaxed)
+        self.queued_bytes.load(Relaxed) + self.watched_bytes.load(Relaxed)
     }
 
     /// It has selected a database.

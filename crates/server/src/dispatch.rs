@@ -110,15 +110,11 @@ pub(crate) fn execute_together(
         execute(server, session, arguments, reply);
         return 1;
     }
+    let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
+        requests.iter().map(|arguments| arguments[1]).collect();
     match what {
-        Together::Gets => {
-            let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
-                requests.iter().map(|arguments| arguments[1]).collect();
-            execute_gets(server, session, &keys, reply, send_bytes)
-        }
+        Together::Gets => execute_gets(server, session, &keys, reply, send_bytes),
         Together::Writes => {
-            let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
-                requests.iter().map(|arguments| arguments[1]).collect();
             server.store.warm(session.database, &keys);
             let mut done = 0;
             for arguments in requests {
@@ -268,11 +264,17 @@ fn try_execute(
     }
     session.running = None;
     if let Some(multi) = &mut session.multi {
+        if command.flags.has(flags::NO_MULTI) && !command.flags.has(flags::NOT_QUEUED) {
+            multi.is_refused = true;
+            return Err(said("ERR Command not allowed inside a transaction"));
+        }
+        // What is queued takes memory, whatever it is.
+        let may_end = matches!(command.name, "exec" | "discard" | "quit" | "reset");
+        if !may_end && !server.store.make_room()? {
+            multi.is_refused = true;
+            return Err(NO_MEMORY);
+        }
         if !command.flags.has(flags::NOT_QUEUED) {
-            if command.flags.has(flags::NO_MULTI) {
-                multi.is_refused = true;
-                return Err(said("ERR Command not allowed inside a transaction"));
-            }
             let words = arguments.iter().map(|argument| argument.to_vec()).collect();
             multi.bytes +=
                 arguments.iter().map(|one| one.len() + size_of::<Vec<u8>>()).sum::<usize>();
@@ -400,8 +402,7 @@ pub(crate) fn lock(
 fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> Result<()> {
     let multi = session.multi.take().unwrap_or_default();
     session.client.note_queued(None);
-    let watched = std::mem::take(&mut session.watched);
-    let changed = session.changed.take();
+    let (watched, changed) = session.take_watched();
     if multi.is_refused {
         return Err(said("EXECABORT Transaction discarded because of previous errors."));
     }
@@ -410,8 +411,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     for (command, words) in &multi.commands {
         let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
         match note_stripes(command, &arguments, &mut stripes)? {
-            Some(Access::Alone) if command.flags.has(flags::WRITE) => access = Some(Access::Alone),
-            Some(Access::Alone) if command.flags.has(flags::WHOLE) => access = Some(Access::Alone),
+            Some(Access::Alone) => access = Some(Access::Alone),
             found => access = access.or(found),
         }
     }
@@ -422,10 +422,11 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     }
     let needs_memory = multi.commands.iter().any(|(command, _)| command.flags.has(flags::DENYOOM));
     if needs_memory && !server.store.make_room()? {
-        return Err(NO_MEMORY);
+        return Err(told(format!("EXECABORT Transaction discarded because of: {NO_MEMORY}")));
     }
     let held = lock(server, access, stripes)?;
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
+    transaction.gather_commands();
     // Relaxed: set under the locks that are held.
     let mut is_changed = changed.is_some_and(|changed| changed.load(Ordering::Relaxed));
     for (database, key) in &watched {

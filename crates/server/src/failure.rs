@@ -18,6 +18,18 @@ pub(crate) enum Failure {
     Damaged,
 }
 
+impl Failure {
+    /// Whether it is that there is no more memory.
+    pub(crate) fn is_no_memory(&self) -> bool {
+        use pando::Error::{FileSystemFull, PoolFull};
+        match self {
+            Self::Said(words) => words.starts_with("OOM "),
+            Self::Store(error) => matches!(error, PoolFull { .. } | FileSystemFull { .. }),
+            Self::Damaged => false,
+        }
+    }
+}
+
 /// An error in fixed words.
 pub(crate) const fn said(words: &'static str) -> Failure {
     Failure::Said(Cow::Borrowed(words))

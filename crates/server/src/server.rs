@@ -1,5 +1,6 @@
 //! What all connections share.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -19,9 +20,27 @@ use crate::store::memory::{EvictionPolicy, MemoryLimit};
 use crate::store::{Store, clock};
 
 impl Server {
-    /// The same server, for a thread that outlives the request; `None` while it ends.
-    pub(crate) fn shared(&self) -> Option<Arc<Self>> {
-        self.myself.upgrade()
+    /// Does `work` in a thread of its own, which the server waits for when it ends.
+    pub(crate) fn begin_task(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Self) + Send + 'static,
+    ) -> io::Result<()> {
+        let server = self.myself.upgrade().ok_or(io::Error::other("the server is being ended"))?;
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        tasks.push(thread.spawn(move || work(&server))?);
+        Ok(())
+    }
+
+    /// Waits for the threads that were begun by requests, when there are no more of those.
+    pub(crate) fn end_tasks(&self) {
+        self.store.end_counts();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            let _ = task.join();
+        }
     }
 
     /// Shares it.
@@ -61,7 +80,7 @@ impl Server {
             slow_log: SlowLog::default(),
             stop: Notify::new(),
             snapshot: PathBuf::new(),
-            snapshot_thread: Mutex::new(None),
+            tasks: Mutex::default(),
             started_system_ms: clock::system_ms(),
             myself: Weak::new(),
             promise,
@@ -94,8 +113,8 @@ pub(crate) struct Server {
     pub tls: Option<tokio_rustls::TlsAcceptor>,
     /// Where snapshots are written.
     pub snapshot: PathBuf,
-    /// Who writes one, or wrote the last.
-    pub snapshot_thread: Mutex<Option<JoinHandle<()>>>,
+    /// Threads that were begun by requests and may outlive them.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Whether a thread counts the keys for INFO.
     pub is_counting: AtomicBool,
     /// When it started, in milliseconds of the system's clock.

@@ -1,5 +1,6 @@
 //! What the server keeps of a client.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -34,7 +35,7 @@ pub(crate) struct Session {
     /// What it has queued since MULTI.
     pub multi: Option<Multi>,
     /// The keys that it watches, with their databases.
-    pub watched: Vec<(u8, Vec<u8>)>,
+    pub watched: HashSet<(u8, Vec<u8>)>,
     /// Set when one of them changes; nobody sets it any more once it is dropped here.
     pub changed: Option<Arc<AtomicBool>>,
     /// The command that is being carried out, if its time counts.
@@ -67,8 +68,13 @@ impl Session {
         if self.multi.take().is_some() {
             self.client.note_queued(None);
         }
-        self.watched.clear();
-        self.changed = None;
+        self.take_watched();
+    }
+
+    /// Watches nothing any more: what was watched, and whether any of it has changed.
+    pub(crate) fn take_watched(&mut self) -> (HashSet<(u8, Vec<u8>)>, Option<Arc<AtomicBool>>) {
+        self.client.note_watched(0);
+        (std::mem::take(&mut self.watched), self.changed.take())
     }
 }
 
@@ -80,7 +86,7 @@ impl Default for Session {
             is_known: false,
             is_closing: false,
             multi: None,
-            watched: Vec::new(),
+            watched: HashSet::new(),
             changed: None,
             running: None,
             done_at: None,

@@ -23,7 +23,17 @@ use crate::{page, report};
 #[derive(Args, Debug)]
 pub struct ServersArgs {
     /// The servers; ratios are to the first
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,pando,redis-everysec")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "redis,pando,redis-everysec",
+        default_value_if(
+            "restarts",
+            clap::builder::ArgPredicate::IsPresent,
+            "redis-everysec,redis-dump,memcached,pando"
+        )
+    )]
     pub servers: Vec<Contender>,
     /// Requests, as redis-benchmark names them
     #[arg(long, value_delimiter = ',', default_value = "get,set,incr")]
@@ -110,6 +120,11 @@ fn restarts(
     progress: &ProgressBar,
     conditions: &Conditions,
 ) -> Result<(Figures, String), Failure> {
+    if args.servers.contains(&Contender::Redis) {
+        let why =
+            "redis without persistence has no keys after a kill; name redis-everysec or redis-dump";
+        return Err(Error::Usage(why.into()).into());
+    }
     let (mut rows, mut bars, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     for &contender in &args.servers {
         let folder = tempfile::tempdir_in(&args.folder)?;

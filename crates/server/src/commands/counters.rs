@@ -1,11 +1,11 @@
 //! Strings that are numbers: INCR, DECR and their kind.
 
-use super::strings::{Changing, put_changed};
+use super::strings::{Changing, renewed};
 use super::{Arguments, Command, Context, Keys, flags};
 use crate::failure::{NOT_A_FLOAT, NOT_AN_INTEGER, OUT_OF_RANGE, Result, WRONG_TYPE, said};
 use crate::long_double::LongDouble;
 use crate::number;
-use crate::store::layout::Content;
+use crate::store::layout::{Content, Head};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[
@@ -51,17 +51,21 @@ fn decrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
 }
 
 fn add(context: &mut Context<'_, '_>, key: &[u8], increment: i64) -> Result<()> {
-    let (value, expires_at, memcached) =
-        context.transaction.head(context.space, key, |head| {
-            let Some(head) = head else { return Ok((0, None, None)) };
-            let Content::String(bytes) = head.content else { return Err(WRONG_TYPE) };
-            let value = number::parse_i64(bytes).ok_or(NOT_AN_INTEGER)?;
-            Ok((value, head.expires_at, head.memcached))
-        })??;
-    let sum = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;
-    let mut text = Vec::new();
-    number::push_i64(&mut text, sum);
-    put_changed(context, key, &text, expires_at, memcached)?;
+    let store = context.transaction.store();
+    let sum = context.transaction.change_string(context.space, key, |head, next| {
+        let value = match head.map(|head| head.content) {
+            None => 0,
+            Some(Content::String(bytes)) => number::parse_i64(bytes).ok_or(NOT_AN_INTEGER)?,
+            Some(Content::Collection(..)) => return Err(WRONG_TYPE),
+        };
+        let sum = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;
+        let mut text = itoa::Buffer::new();
+        let bytes = text.format(sum).as_bytes();
+        let memcached = head.and_then(|head| head.memcached).map(|former| renewed(store, former));
+        let expires_at = head.and_then(|head| head.expires_at);
+        next.put(&Head { expires_at, memcached, content: Content::String(bytes) });
+        Ok(sum)
+    })?;
     context.reply.integer(sum);
     Ok(())
 }

@@ -279,16 +279,15 @@ fn counts_first(context: &mut Context<'_, '_>) -> bool {
     {
         return false;
     }
-    let Some(counting) = server.shared() else { return false };
     // Relaxed: who sees it late counts once more.
     if !server.is_counting.swap(true, Ordering::Relaxed) {
-        let count = move || {
-            if let Err(error) = counting.store.count(0) {
+        let count = |server: &Server| {
+            if let Err(error) = server.store.count(0) {
                 tracing::warn!(%error, "the keys cannot be counted");
             }
-            counting.is_counting.store(false, Ordering::Relaxed);
+            server.is_counting.store(false, Ordering::Relaxed);
         };
-        if let Err(error) = std::thread::Builder::new().name("count".to_owned()).spawn(count) {
+        if let Err(error) = server.begin_task("count", count) {
             server.is_counting.store(false, Ordering::Relaxed);
             tracing::warn!(%error, "no thread to count the keys");
         }

@@ -2,6 +2,7 @@
 
 use super::{Arguments, Command, Context, Keys, flags};
 use crate::failure::{Result, SYNTAX, said, told};
+use crate::server::Server;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[
@@ -55,15 +56,12 @@ fn save_in_background(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) 
     if context.server.store.snapshot_state().is_writing {
         return Err(said("ERR Background save already in progress"));
     }
-    let server = context.server.shared().ok_or(said("ERR the server is being shut down"))?;
-    let thread = std::thread::Builder::new()
-        .name("snapshot".to_owned())
-        .spawn(move || match server.store.save(&server.snapshot) {
-            Ok(()) => tracing::info!(path = %server.snapshot.display(), "snapshot written"),
-            Err(error) => tracing::error!(%error, "no snapshot was written"),
-        })
-        .map_err(|error| told(format!("ERR no thread for the snapshot: {error}")))?;
-    *context.server.snapshot_thread.lock() = Some(thread);
+    let save = |server: &Server| match server.store.save(&server.snapshot) {
+        Ok(()) => tracing::info!(path = %server.snapshot.display(), "snapshot written"),
+        Err(error) => tracing::error!(%error, "no snapshot was written"),
+    };
+    let begun = context.server.begin_task("snapshot", save);
+    begun.map_err(|error| told(format!("ERR no thread for the snapshot: {error}")))?;
     context.reply.simple("Background saving started");
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::set_options::{Moment, Options, expiry};
 use super::{Arguments, Command, Context, Keys, flags};
 use crate::failure::{Result, WRONG_TYPE, said};
+use crate::store::Store;
 use crate::store::layout::{Content, Head, Memcached};
 
 /// The commands of this group.
@@ -94,12 +95,14 @@ pub(super) fn put_changed(
     expires_at: Option<u64>,
     memcached: Option<Memcached>,
 ) -> Result<()> {
-    let cas = |memcached: Memcached| Memcached {
-        cas: context.transaction.store().new_cas(),
-        ..memcached
-    };
-    let head = Head { expires_at, memcached: memcached.map(cas), content: Content::String(bytes) };
+    let memcached = memcached.map(|former| renewed(context.transaction.store(), former));
+    let head = Head { expires_at, memcached, content: Content::String(bytes) };
     context.transaction.put_head(context.space, key, &head)
+}
+
+/// What memcached keeps with a string that is changed.
+pub(super) fn renewed(store: &Store, former: Memcached) -> Memcached {
+    Memcached { cas: store.new_cas(), ..former }
 }
 
 fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
@@ -175,7 +178,10 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         let options = Options::of_set(&arguments[3..])?;
         return set_with(context, "set", key, value, &options);
     }
-    context.transaction.put_head(context.space, key, &Head::string(value))?;
+    context.transaction.change_string(context.space, key, |_, next| {
+        next.put(&Head::string(value));
+        Ok(())
+    })?;
     context.reply.ok();
     Ok(())
 }

@@ -11,6 +11,9 @@ use crate::store::Store;
 
 const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
 
+/// What a key that is watched takes besides its bytes, twice, about.
+const WATCHED_BYTES: usize = 100;
+
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[
     Command {
@@ -99,6 +102,10 @@ fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     }
     let changed = context.session.changed.get_or_insert_with(|| Arc::new(AtomicBool::new(false)));
     for key in &arguments[1..] {
+        if !context.session.watched.insert((context.session.database, key.to_vec())) {
+            continue;
+        }
+        context.session.client.note_watched(2 * key.len() + WATCHED_BYTES);
         // What has expired goes now: that the sweep removes it later is to be no change.
         if context.transaction.is_overdue(context.space, key)? {
             context.transaction.remove_head(context.space, key)?;
@@ -106,15 +113,13 @@ fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         if let Some(stripe) = context.transaction.held().stripe_mut(Store::stripe_of_key(key)) {
             stripe.watch(context.space, key, changed);
         }
-        context.session.watched.push((context.session.database, key.to_vec()));
     }
     context.reply.ok();
     Ok(())
 }
 
 fn unwatch(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    context.session.watched.clear();
-    context.session.changed = None;
+    context.session.take_watched();
     context.reply.ok();
     Ok(())
 }

@@ -40,25 +40,23 @@ impl Survey {
     }
 
     /// Begins a walk, unless one is being made or was begun just now.
-    pub(super) fn ask(survey: &Arc<Self>, server: &Arc<Server>) {
+    pub(super) fn ask(survey: &Arc<Self>, server: &Server) {
         let mut state = survey.state.lock();
         if state.is_walking || state.begun_at.is_some_and(|at| at.elapsed() < INTERVAL) {
             return;
         }
-        let (walker, walked) = (Arc::clone(survey), Arc::clone(server));
-        let walk = move || {
+        let walker = Arc::clone(survey);
+        let walk = move |server: &Server| {
             let begun_at = Instant::now();
-            let mut shape = walk(&walked);
-            // A server that ends closes its store as soon as nobody holds it.
-            drop(walked);
+            let mut shape = walk(server);
             shape.took_ms = u64::try_from(begun_at.elapsed().as_millis()).unwrap_or(u64::MAX);
             let mut state = walker.state.lock();
             state.is_walking = false;
             state.ended_at = Some(Instant::now());
             state.last = shape;
         };
-        match std::thread::Builder::new().name("survey".to_owned()).spawn(walk) {
-            Ok(_) => {
+        match server.begin_task("survey", walk) {
+            Ok(()) => {
                 state.is_walking = true;
                 state.begun_at = Some(Instant::now());
             }

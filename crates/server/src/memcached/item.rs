@@ -108,7 +108,7 @@ pub(super) fn find(transaction: &Transaction<'_>, key: &[u8]) -> Result<Found> {
     })
 }
 
-/// Puts a value; one that has expired already goes at once.
+/// Puts a value, for a command that changes nothing else; one that has expired already goes at once.
 pub(super) fn put(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -128,7 +128,13 @@ pub(super) fn put(
         memcached: (!is_redis).then_some(Memcached { flags: about.flags, cas }),
         content: Content::String(bytes),
     };
-    transaction.put_head(space, key, &head)
+    if head.expires_at.is_some() {
+        return transaction.put_head(space, key, &head);
+    }
+    transaction.change_string(space, key, |_, next| {
+        next.put(&head);
+        Ok(())
+    })
 }
 
 /// A cas that no value has had.

@@ -258,7 +258,10 @@ pub(super) fn get(
     }
     if is_writing {
         reply.truncate(begin);
-        let mut transaction = storage::begin(server, &request.key, Access::Alone)?;
+        let mut transaction = match request.new_seconds {
+            Some(_) => storage::begin_storing(server, &request.key)?,
+            None => storage::begin(server, &request.key, Access::Alone)?,
+        };
         let now_ms = transaction.now_ms();
         let found = match item::find(&transaction, &request.key)? {
             Found::Item(about, bytes) => Some((about, bytes, false)),
@@ -522,7 +525,7 @@ pub(super) fn count(
         }
     };
     let server = connection.server;
-    let mut transaction = storage::begin(server, &request.key, Access::Alone)?;
+    let mut transaction = storage::begin_storing(server, &request.key)?;
     let cas = request.cas.unwrap_or(0);
     let counted = storage::count(&transaction, &request.key, is_up, request.delta, cas)?;
     let (number, mut about, bytes, is_new) = match counted {

@@ -323,6 +323,10 @@ impl<'server> Connection<'server> {
         let outcome = match storage::store(self.server, write, bytes, max_item_bytes) {
             Ok(outcome) => outcome,
             Err(failure) => {
+                // What was there is not what the client means to be there.
+                if write.mode == storage::Mode::Set && failure.is_no_memory() {
+                    let _ = storage::delete(self.server, &write.key);
+                }
                 if !matches!(answer, Answer::Text { is_quiet: true }) {
                     server_error(reply, &failure);
                 }
@@ -375,9 +379,7 @@ fn push_number(reply: &mut Vec<u8>, number: u64) {
 /// Says what the store refused.
 fn server_error(reply: &mut Vec<u8>, failure: &Failure) {
     match failure {
-        Failure::Store(pando::Error::PoolFull { .. } | pando::Error::FileSystemFull { .. }) => {
-            say(reply, "SERVER_ERROR out of memory storing object");
-        }
+        other if other.is_no_memory() => say(reply, "SERVER_ERROR out of memory storing object"),
         other => {
             let words = other.to_string().replace(['\r', '\n'], " ");
             let words = words.strip_prefix("ERR ").unwrap_or(&words);

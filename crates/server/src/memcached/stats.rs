@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::State;
 use crate::failure::Result;
 use crate::server::Server;
+use crate::stats::Count;
 use crate::store::clock::system_ms;
 
 const SETS: usize = 16;
@@ -181,7 +182,7 @@ fn general(server: &Server, tell: &mut impl FnMut(&str, &str)) -> Result<()> {
         tell(name, &counters.sum(at).to_string());
     }
     tell("curr_items", &server.store.count(super::item::DATABASE)?.to_string());
-    tell("evictions", "0");
+    tell("evictions", &server.stats.since_reset().get(Count::Evicted).to_string());
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::item::{self, About, Found, Marks};
 use super::parse;
 use crate::dispatch;
-use crate::failure::Result;
+use crate::failure::{NO_MEMORY, Result};
 use crate::server::Server;
 use crate::store::stripes::Access;
 use crate::store::{Store, Transaction};
@@ -68,6 +68,17 @@ pub(super) fn begin<'server>(
     Ok(server.store.begin(held, server.store.clock().now_ms()))
 }
 
+/// As [`begin`], of one that may write: if there is no more memory, keys go or it is refused.
+pub(super) fn begin_storing<'server>(
+    server: &'server Server,
+    key: &[u8],
+) -> Result<Transaction<'server>> {
+    match server.store.make_room()? {
+        true => begin(server, key, Access::Alone),
+        false => Err(NO_MEMORY),
+    }
+}
+
 /// Stores a value, if its condition holds. A value may be so long as `max_item_bytes` says.
 pub(super) fn store(
     server: &Server,
@@ -75,7 +86,7 @@ pub(super) fn store(
     bytes: &[u8],
     max_item_bytes: usize,
 ) -> Result<Outcome> {
-    let mut transaction = begin(server, &write.key, Access::Alone)?;
+    let mut transaction = begin_storing(server, &write.key)?;
     // A value that is set whatever is there needs no look.
     let found = match write.mode {
         Mode::Set => Found::Nothing,

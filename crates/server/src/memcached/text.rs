@@ -279,7 +279,7 @@ fn count(
         say(reply, "CLIENT_ERROR invalid numeric delta argument");
         return Ok(());
     };
-    let mut transaction = storage::begin(connection.server, key, Access::Alone)?;
+    let mut transaction = storage::begin_storing(connection.server, key)?;
     match storage::count(&transaction, key, is_up, delta, 0)? {
         Counted::Number(number, about, bytes) => {
             item::put(&mut transaction, key, &about, &bytes)?;

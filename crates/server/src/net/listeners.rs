@@ -30,19 +30,24 @@ const BACKLOG: i32 = 1024;
 const FIRST_DESCRIPTOR: i32 = 3;
 /// Set for a program that takes over from this one.
 const SUCCESSOR: &str = "PANDO_SERVER_SUCCESSOR";
+/// What it is set to if the socket at a path was made by this program, or by one before it.
+const OWNS_UNIX: &str = "owns its socket's path";
 
 /// Listening sockets, open until the process ends.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     tcp: Vec<TcpListener>,
     unix: Vec<UnixListener>,
+    /// Whether the path of the last is the server's own, and not systemd's.
+    owns_unix: bool,
 }
 
 impl Listeners {
     /// Those that the process was started with.
     pub(super) fn inherited() -> Self {
         let mut passed = listenfd::ListenFd::from_env();
-        let mut listeners = Self::default();
+        let owns_unix = std::env::var_os(SUCCESSOR).is_some_and(|value| value == OWNS_UNIX);
+        let mut listeners = Self { owns_unix, ..Self::default() };
         for index in 0..passed.len() {
             if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
                 listeners.tcp.push(listener);
@@ -90,11 +95,17 @@ impl Listeners {
                 let listener = UnixListener::bind(path)?;
                 let copy = listener.try_clone()?;
                 self.unix.push(listener);
+                self.owns_unix = true;
                 copy
             }
         };
         listener.set_nonblocking(true)?;
         Ok(listener)
+    }
+
+    /// Whether the path that it listens at goes with the server.
+    pub(super) fn owns_unix(&self) -> bool {
+        self.owns_unix
     }
 
     /// Becomes the program that this one was started as; returns only if that failed.
@@ -114,7 +125,7 @@ impl Listeners {
         command.args(arguments);
         command.env("LISTEN_FDS", descriptors.len().to_string());
         command.env("LISTEN_PID", std::process::id().to_string());
-        command.env(SUCCESSOR, "1");
+        command.env(SUCCESSOR, if self.owns_unix { OWNS_UNIX } else { "" });
         let mappings = descriptors.into_iter().zip(FIRST_DESCRIPTOR..);
         command
             .fd_mappings(

@@ -98,6 +98,9 @@ struct Loop {
     connections: Arc<AtomicUsize>,
 }
 
+/// Event loops at most: a pool takes 128 threads, and there are a few more than these.
+const MAX_THREADS: usize = 120;
+
 /// Why the server ends.
 enum End {
     /// It was told to.
@@ -115,7 +118,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
         let error = listeners.hand_over();
         tracing::error!(%error, "no new program took over; going on");
     }
-    if let Some(path) = &options.unix {
+    if let Some(path) = options.unix.as_deref().filter(|_| listeners.owns_unix()) {
         let _ = std::fs::remove_file(path);
     }
     Ok(())
@@ -136,7 +139,10 @@ fn run(
     }
     let memcached = crate::memcached::State::new(options.memcached_max_item_bytes);
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = if options.threads == 0 { processors } else { options.threads };
+    let threads = match options.threads {
+        0 => processors.min(MAX_THREADS),
+        threads => threads,
+    };
     let mut server = Server::new(store, memcached, threads);
     server.snapshot = snapshot_path(options);
     server.tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
@@ -174,12 +180,11 @@ fn run(
         let _ = handle.join();
     }
     drop(runtime);
-    if let Some(thread) = server.snapshot_thread.lock().take() {
-        let _ = thread.join();
-    }
+    server.end_tasks();
     let end = served?;
-    if let Some(server) = Arc::into_inner(server) {
-        server.store.close()?;
+    match Arc::into_inner(server) {
+        Some(server) => server.store.close()?,
+        None => tracing::error!("a thread still uses the pool; it is not closed in order"),
     }
     Ok(end)
 }

@@ -22,7 +22,8 @@
 //! [`SMALL_BYTES`], as long as it stands.
 //!
 //! If a write of an intent is refused, its transaction has happened all the same, and the writes are owed:
-//! until they are made nobody sees any key. Whoever comes next holds all stripes alone, removes all
+//! until they are made nobody gets the lock of any key (what takes none, as SCAN, may see some of them and
+//! not others). Whoever comes next holds all stripes alone, removes all
 //! ballast, and makes them ([`Store::finish_intents`]). As long as the ballast that always stands is
 //! missing, writes that need memory are refused or let other keys go (`memory.rs`); the sweep puts it back
 //! when there is room.
@@ -104,24 +105,29 @@ impl Store {
     /// else may write meanwhile.
     pub(crate) fn finish_intents(&self) -> Result<()> {
         let mut finished = 0;
-        if let Err(error) = self.try_finish(&mut finished) {
-            self.memory.note_ballast(false);
-            tracing::warn!(%error, "room that was kept is given up for writes that are owed");
-            self.remove_all(own_keys::BALLASTS)?;
-            for tried in 1.. {
-                match self.try_finish(&mut finished) {
-                    Ok(()) => break,
-                    Err(error) if tried == TRIES => return Err(error),
-                    Err(_) => std::thread::sleep(WAIT),
-                }
-            }
-        }
+        self.at_all_costs(|| self.try_finish(&mut finished))?;
         self.drop_ballast_of_intents()?;
         if finished > 0 {
             tracing::info!(intents = finished, "carried out what had been cut short");
         }
         self.is_behind.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Makes writes that must be made, at the cost of the ballast if need be. Nobody else may write
+    /// meanwhile.
+    pub(super) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
+        let Err(error) = make() else { return Ok(()) };
+        self.memory.note_ballast(false);
+        tracing::warn!(%error, "room that was kept is given up for writes that are owed");
+        self.remove_all(own_keys::BALLASTS)?;
+        for _ in 1..TRIES {
+            if make().is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(WAIT);
+        }
+        make()
     }
 
     fn try_finish(&self, finished: &mut u32) -> Result<()> {
@@ -169,6 +175,8 @@ impl Store {
         if self.memory.has_ballast() {
             return;
         }
+        // Whoever removes it holds all stripes alone.
+        let _held = self.stripes.lock([0].into_iter().collect(), super::Access::Shared);
         match self.try_keep_ballast() {
             Ok(is_there) => self.memory.note_ballast(is_there),
             Err(error) => tracing::debug!(%error, "no room can be kept"),
@@ -177,8 +185,6 @@ impl Store {
 
     fn try_keep_ballast(&self) -> Result<bool> {
         let key = own_keys::ballast(STANDING);
-        // Whoever removes it holds all stripes alone.
-        let _held = self.stripes.lock([0].into_iter().collect(), super::Access::Shared);
         if self.map.read(&key, |_| ())?.is_some() {
             return Ok(true);
         }

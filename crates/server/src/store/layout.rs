@@ -1,6 +1,6 @@
 //! What the store's records are called, and what stands in them.
 //!
-//! Keys of the map `data`. A *head* is the record of a key that clients know; an *element* is a part of
+//! Keys of the server's map. A *head* is the record of a key that clients know; an *element* is a part of
 //! a collection:
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //!                                             2     score, in its order   member       Scored
 //! ```
 //!
-//! A *space* is what one database's heads lie in (0 to 127); which one, the map `meta` says, so that a
-//! database is flushed by giving it another. Heads are ordered by hash, so a cursor of SCAN is a hash,
-//! and a range of hashes is what one lock guards. Numbers in keys are big-endian, in values
-//! little-endian.
+//! A *space* is what one database's heads lie in (0 to 127); which one, a record of the store's own says
+//! (`spaces`, in `mod.rs`), so that a database is flushed by giving it another. Heads are ordered by hash,
+//! so a cursor of SCAN is a hash, and a range of hashes is what one lock guards. Numbers in keys are
+//! big-endian, in values little-endian.
 //!
 //! Value of a head:
 //!
@@ -89,8 +89,14 @@ pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
 /// Key of the head of `key` in `space`.
 #[inline]
 pub(crate) fn head_key(space: u8, key: &[u8]) -> Vec<u8> {
+    head_key_of_hash(space, hash_of(key), key)
+}
+
+/// Key of the head of `key`, which has that hash, in `space`.
+#[inline]
+pub(crate) fn head_key_of_hash(space: u8, hash: u64, key: &[u8]) -> Vec<u8> {
     let mut full = Vec::with_capacity(HEAD_PREFIX_BYTES + key.len());
-    full.extend_from_slice(&head_prefix(space, hash_of(key)));
+    full.extend_from_slice(&head_prefix(space, hash));
     full.extend_from_slice(key);
     full
 }
@@ -267,11 +273,19 @@ impl<'value> Head<'value> {
     /// The bytes that [`decode`](Self::decode) reads.
     #[inline]
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        self.encode_into(&mut value);
+        value
+    }
+
+    /// As [`encode`](Self::encode), behind what `value` has.
+    #[inline]
+    pub(crate) fn encode_into(&self, value: &mut Vec<u8>) {
         let body_bytes = match self.content {
             Content::String(bytes) => bytes.len(),
             Content::Collection(..) => 16,
         };
-        let mut value = Vec::with_capacity(21 + body_bytes);
+        value.reserve(21 + body_bytes);
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         value.push(
             self.kind() as u8
@@ -292,7 +306,6 @@ impl<'value> Head<'value> {
                 value.extend_from_slice(&count.to_le_bytes());
             }
         }
-        value
     }
 }
 

@@ -3,7 +3,7 @@
 //! * `layout.rs`: what records are called and what stands in them.
 //! * `stripes.rs`: the locks that make commands atomic to each other.
 //! * `transaction.rs`: what a command reads and writes.
-//! * `writes.rs`: its writes, until they are made.
+//! * `writes.rs`: its writes, until they are made. `change.rs`: the only write of a command, at once.
 //! * `intents.rs`: how several writes become durable as one.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
@@ -29,6 +29,7 @@
 //!   half have been (8 bytes each).
 //! * `restoring`: nothing; it stands as long as a snapshot is being loaded.
 
+pub(crate) mod change;
 pub(crate) mod clock;
 mod heads;
 mod intents;
@@ -141,6 +142,8 @@ pub(crate) struct Store {
     is_behind: AtomicBool,
     /// The sweep has work besides what expires.
     has_garbage: AtomicBool,
+    /// Whether counts of keys are to end, since the server does.
+    counts_end: AtomicBool,
     snapshots: Snapshots,
     memory: Memory,
     #[cfg(test)]
@@ -175,17 +178,44 @@ impl Store {
             map_options = map_options.kind(kind);
         }
         let map = pool.map_with(MAP_NAME, &map_options)?;
-        let get = |name: &str| map.get(&own_keys::own(name));
-        if get(RESTORING)?.is_some() {
+        if map.get(&own_keys::own(RESTORING))?.is_some() {
             return Err(said(
                 "ERR the snapshot that was being restored into this store was cut short, so it has only \
                  some of the keys; delete the pool and restore again",
             ));
         }
-        let kept = get("clock")?;
-        let clock = Clock::continue_or_begin(kept.as_deref());
-        if kept.as_deref() != Some(&clock.encode()) {
-            map.upsert(&own_keys::own("clock"), &clock.encode())?;
+        let clock = Clock::continue_or_begin(map.get(&own_keys::own("clock"))?.as_deref());
+        let mut store = Self {
+            map,
+            pool,
+            clock,
+            stripes: Stripes::new(),
+            spaces: Default::default(),
+            ids: Mutex::new(Ids { next: 0, end: 0 }),
+            starts: 0,
+            next_cas: AtomicU64::new(0),
+            next_intent: AtomicU64::new(0),
+            is_behind: AtomicBool::new(false),
+            has_garbage: AtomicBool::new(true),
+            counts_end: AtomicBool::new(false),
+            snapshots: Snapshots::default(),
+            memory: Memory::default(),
+            #[cfg(test)]
+            refusals: tests::Refusals::default(),
+        };
+        // First, since among the writes that are owed may be what is read now.
+        store.finish_intents()?;
+        store.take_up()?;
+        store.keep_ballast();
+        Ok(store)
+    }
+
+    /// Takes up what the store has written down about itself.
+    fn take_up(&mut self) -> Result<()> {
+        let get = |name: &str| self.map.get(&own_keys::own(name));
+        if get("clock")?.as_deref() != Some(&self.clock.encode()) {
+            let put = || self.write(&own_keys::own("clock"), Some(&self.clock.encode()));
+            self.at_all_costs(put)?;
         }
         let spaces: [u8; DATABASES as usize] = match get("spaces")? {
             Some(kept) => kept.try_into().map_err(|_| Failure::Damaged)?,
@@ -202,28 +232,11 @@ impl Store {
             }
             None => (1, 0),
         };
-        let starts = starts + 1;
-        let store = Self {
-            map,
-            pool,
-            clock,
-            stripes: Stripes::new(),
-            spaces: spaces.map(AtomicU8::new),
-            ids: Mutex::new(Ids { next, end: next }),
-            starts,
-            next_cas: AtomicU64::new(starts << 40 | 1),
-            next_intent: AtomicU64::new(0),
-            is_behind: AtomicBool::new(false),
-            has_garbage: AtomicBool::new(true),
-            snapshots: Snapshots::default(),
-            memory: Memory::default(),
-            #[cfg(test)]
-            refusals: tests::Refusals::default(),
-        };
-        store.reserve_ids(&mut store.ids.lock())?;
-        store.finish_intents()?;
-        store.keep_ballast();
-        Ok(store)
+        self.starts = starts + 1;
+        self.next_cas = AtomicU64::new(self.starts << 40 | 1);
+        self.spaces = spaces.map(AtomicU8::new);
+        self.ids = Mutex::new(Ids { next, end: next });
+        self.at_all_costs(|| self.reserve_ids(&mut self.ids.lock()))
     }
 
     fn reserve_ids(&self, ids: &mut Ids) -> Result<()> {
@@ -232,7 +245,7 @@ impl Store {
             return Err(said("ERR all numbers for collections were used"));
         }
         let value = [end.to_le_bytes(), self.starts.to_le_bytes()].concat();
-        self.map.upsert(&own_keys::own("ids"), &value)?;
+        self.write(&own_keys::own("ids"), Some(&value))?;
         ids.end = end;
         Ok(())
     }
@@ -274,8 +287,11 @@ impl Store {
         loop {
             let mut held = self.stripes.lock(wanted.clone(), access);
             if !self.is_behind() {
-                self.save_before_writes(&mut held)?;
-                return Ok(held);
+                match self.save_before_writes(&mut held) {
+                    // Somebody has fallen behind meanwhile.
+                    Err(_) if self.is_behind() => {}
+                    saved => return saved.map(|()| held),
+                }
             }
             drop(held);
             let _all = self.stripes.lock_all(Access::Alone);
@@ -307,6 +323,10 @@ impl Store {
     pub(crate) fn count(&self, database: u8) -> Result<u64> {
         let mut sum = 0;
         for index in 0..stripes::STRIPES as StripeIndex {
+            // Relaxed: who sees it late counts a stripe more.
+            if self.counts_end.load(Ordering::Relaxed) {
+                return Err(said("ERR the server is being shut down"));
+            }
             let held = self.stripes.lock(SmallVec::from_slice(&[index]), Access::Shared);
             let counted = held.stripe(index).and_then(|stripe| stripe.counts.as_ref().cloned());
             drop(held);
@@ -320,8 +340,13 @@ impl Store {
         Ok(sum)
     }
 
+    /// Counts that are being made end, without a result, and later ones do not begin.
+    pub(crate) fn end_counts(&self) {
+        self.counts_end.store(true, Ordering::Relaxed);
+    }
+
     fn count_stripe(&self, index: StripeIndex) -> Result<SmallVec<[(u8, u64); 2]>> {
-        let mut held = self.stripes.lock(SmallVec::from_slice(&[index]), Access::Alone);
+        let mut held = self.lock(SmallVec::from_slice(&[index]), Access::Alone)?;
         let mut counts = SmallVec::new();
         for space in self.spaces() {
             let mut count = 0;

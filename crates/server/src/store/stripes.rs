@@ -105,7 +105,10 @@ impl Stripe {
 
     /// Sets `changed` as soon as `key` changes, as long as anyone else holds `changed`.
     pub(crate) fn watch(&mut self, space: u8, key: &[u8], changed: &Arc<AtomicBool>) {
-        self.watchers.retain(Watcher::is_wanted);
+        // Now and then, so that it costs each no more than there are twice as many as wanted.
+        if self.watchers.len() == self.watchers.capacity() {
+            self.watchers.retain(Watcher::is_wanted);
+        }
         self.watchers.push(Watcher { space, key: key.to_vec(), changed: Arc::clone(changed) });
     }
 

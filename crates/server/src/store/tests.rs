@@ -37,11 +37,16 @@ impl Refusals {
     }
 }
 
+/// The next `granted` writes of a store are made, and then so many refused.
+pub(super) fn refuse(store: &Store, granted: u64, refused: u64) {
+    store.refusals.come(granted, refused);
+}
+
 fn options() -> StoreOptions {
     StoreOptions { pool: PoolOptions::new().max_bytes(256 << 20), index: None }
 }
 
-fn volatile() -> Store {
+pub(super) fn volatile() -> Store {
     Store::open(NO_POOL, &options()).expect("a store")
 }
 
@@ -59,14 +64,14 @@ fn write<Answer>(
     answer
 }
 
-fn set(store: &Store, database: u8, key: &[u8], value: &[u8], expires_at: Option<u64>) {
+pub(super) fn set(store: &Store, database: u8, key: &[u8], value: &[u8], expires_at: Option<u64>) {
     write(store, &[key], |transaction| {
         let head = Head { expires_at, ..Head::string(value) };
         transaction.put_head(transaction.space(database), key, &head).expect("puts");
     });
 }
 
-fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
     let wanted = [Store::stripe_of_key(key)].into_iter().collect();
     let held = store.lock(wanted, Access::Shared).expect("locks");
     let transaction = store.begin(held, store.clock().now_ms());
@@ -78,7 +83,7 @@ fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Puts a hash with the fields 0 to `count`.
-fn put_hash(store: &Store, key: &[u8], count: u64) {
+pub(super) fn put_hash(store: &Store, key: &[u8], count: u64) {
     let id = store.new_id().expect("an id");
     write(store, &[key], |transaction| {
         for field in 0..count {
@@ -112,7 +117,7 @@ fn fields(store: &Store, key: &[u8]) -> Option<u64> {
     Some(count)
 }
 
-fn records(store: &Store) -> usize {
+pub(super) fn records(store: &Store) -> usize {
     store.map.len().expect("counts") as usize
 }
 
@@ -205,6 +210,87 @@ fn what_was_decided_before_a_crash_is_carried_out_after_it() {
             assert_eq!(store.starts(), 2);
             assert_all_kinds_happened(&store, bytes, before);
         }
+    }
+}
+
+/// A flush among other writes is one of them, and what opens the store must not believe what was there
+/// before it.
+#[test]
+fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The new key, and which spaces the databases have; the old key came before them.
+    for made in 0..=2 {
+        let path = folder.path().join(format!("{made}.pool"));
+        let open = || Store::open(Some(&path), &options()).expect("a store");
+        let store = open();
+        set(&store, 0, b"flushed", b"old", None);
+        let mut transaction =
+            store.begin(store.stripes.lock_all(Access::Alone), store.clock().now_ms());
+        transaction.gather_commands();
+        transaction.flush(0..1).expect("flushes");
+        transaction.put_head(transaction.space(0), b"new", &Head::string(b"1")).expect("puts");
+        store.refusals.come(made, u64::MAX);
+        transaction.commit().expect("it is decided");
+        drop(transaction);
+        assert_eq!(store.is_behind(), made < 2);
+        store.close().expect("closes");
+
+        let store = open();
+        assert_eq!(get(&store, 0, b"flushed"), None, "{made}");
+        assert_eq!(get(&store, 0, b"new").as_deref(), Some(&b"1"[..]), "{made}");
+        set(&store, 0, b"later", b"2", None);
+        sweep_all(&store);
+        store.close().expect("closes");
+
+        let store = open();
+        sweep_all(&store);
+        assert_eq!(get(&store, 0, b"new").as_deref(), Some(&b"1"[..]), "{made}");
+        assert_eq!(get(&store, 0, b"later").as_deref(), Some(&b"2"[..]), "{made}");
+    }
+}
+
+/// Opening writes a few records of its own, for which the ballast makes room in a pool that was filled to the
+/// last behind it; and then keys can be removed.
+#[test]
+fn a_full_pool_opens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("full.pool");
+    let options = StoreOptions { pool: PoolOptions::new().max_bytes(4 << 20), index: None };
+    let mut random = fastrand::Rng::with_seed(3);
+    for start in 1..30 {
+        let store = Store::open(Some(&path), &options).expect("it opens");
+        assert_eq!(store.starts(), start);
+        let mut keys = Vec::new();
+        let mut scan = store.map.scan(KeyRange::prefix(&[0]), Order::Ascending).expect("scans");
+        while let Some((full, _)) = scan.next_record().expect("scans") {
+            keys.extend(layout::split_head_key(full).map(|(_, _, key)| key.to_vec()));
+        }
+        drop(scan);
+        for key in keys.iter().filter(|key| key[0] % 8 != 0) {
+            write(&store, &[key], |transaction| {
+                transaction.remove_head(0, key).expect("removes");
+            });
+        }
+        // As the sweep does, until what was removed is free.
+        let is_kept = (0..1000).any(|_| {
+            store.keep_ballast();
+            store.memory.has_ballast() || {
+                std::thread::sleep(Duration::from_millis(1));
+                false
+            }
+        });
+        assert!(is_kept, "start {start}, {} bytes in use", store.pool.used_bytes());
+        let mut refused = 0;
+        while refused < 40 {
+            let value = vec![0; random.usize(0..3000) >> (refused / 4)];
+            let key = random.u32(..).to_le_bytes();
+            let held =
+                store.lock([Store::stripe_of_key(&key)].into_iter().collect(), Access::Alone);
+            let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+            let put = transaction.put_head(0, &key, &Head::string(&value));
+            refused += u32::from(put.and_then(|()| transaction.commit()).is_err());
+        }
+        store.close().expect("closes");
     }
 }
 
@@ -403,6 +489,32 @@ fn who_watches_a_key_is_told_of_every_change() {
     assert!(!changed.load(Ordering::Relaxed));
     set(&store, 0, b"key", b"1", None);
     assert!(changed.load(Ordering::Relaxed));
+}
+
+/// What a transaction has put where the exchanged database was is a change for who watches there.
+#[test]
+fn who_watches_a_key_is_told_of_what_an_exchange_of_databases_brings() {
+    let store = volatile();
+    let watch = |database: u8, key: &[u8]| {
+        let changed = Arc::new(AtomicBool::new(false));
+        write(&store, &[key], |transaction| {
+            let space = transaction.space(database);
+            let stripe = transaction.held().stripe_mut(Store::stripe_of_key(key)).expect("held");
+            stripe.watch(space, key, &changed);
+        });
+        changed
+    };
+    let (brought, absent, kept) = (watch(1, b"key"), watch(1, b"absent"), watch(2, b"kept"));
+    let mut transaction =
+        store.begin(store.stripes.lock_all(Access::Alone), store.clock().now_ms());
+    transaction.gather_commands();
+    transaction.put_head(transaction.space(0), b"key", &Head::string(b"1")).expect("puts");
+    transaction.put_head(transaction.space(2), b"other", &Head::string(b"1")).expect("puts");
+    transaction.swap_databases(0, 1);
+    transaction.swap_databases(2, 2);
+    transaction.commit().expect("commits");
+    let told = [brought, absent, kept].map(|changed| changed.load(Ordering::Relaxed));
+    assert_eq!(told, [true, false, false]);
 }
 
 #[test]

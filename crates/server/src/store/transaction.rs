@@ -2,7 +2,8 @@
 //!
 //! # Protocol
 //!
-//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads.
+//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads. (But
+//! for the only change of one string, which is made at once: `change.rs`.)
 //! Committed, one write of a record is one operation of the index, which decides; several are an intent
 //! (`intents.rs`).
 //!
@@ -38,6 +39,8 @@ pub(crate) struct Transaction<'store> {
     held: Held<'store>,
     now_ms: u64,
     writes: Writes,
+    /// Whether it is of several commands.
+    is_of_several: bool,
     /// Entries of the sweep that are to be there before, and to be gone after.
     expiries_before: SmallVec<[Vec<u8>; 1]>,
     expiries_after: SmallVec<[Vec<u8>; 1]>,
@@ -94,6 +97,7 @@ impl<'store> Transaction<'store> {
             held,
             now_ms,
             writes: Writes::default(),
+            is_of_several: false,
             expiries_before: SmallVec::new(),
             expiries_after: SmallVec::new(),
             counts: SmallVec::new(),
@@ -101,6 +105,17 @@ impl<'store> Transaction<'store> {
             looked: Cell::default(),
             last: RefCell::default(),
         }
+    }
+
+    /// It is to be one of several commands, whose writes all wait for the commit.
+    pub(crate) fn gather_commands(&mut self) {
+        self.is_of_several = true;
+    }
+
+    /// Whether it is of one command, which has written nothing so far.
+    #[inline]
+    pub(super) fn is_single(&self) -> bool {
+        !self.is_of_several && self.writes.is_empty() && self.spaces.is_none()
     }
 
     /// The keys that were looked for since this was asked last.
@@ -362,6 +377,9 @@ impl<'store> Transaction<'store> {
 
     /// Exchanges two databases. All stripes must be held alone.
     pub(crate) fn swap_databases(&mut self, one: u8, other: u8) {
+        if one == other {
+            return;
+        }
         let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
         let both = [one, other].map(|database| spaces[usize::from(database)]);
         for space in both {
@@ -380,11 +398,12 @@ impl<'store> Transaction<'store> {
     /// Notes a change of all keys of `space` that one of the spaces `found_in` has: what is neither there
     /// before nor after does not change.
     fn touch_space(&mut self, space: u8, found_in: &[u8]) {
-        let map = &self.store.map;
+        let (map, writes) = (&self.store.map, &self.writes);
         let is_there = |key: &[u8]| {
-            // What cannot be read has changed, for all we know.
-            found_in.iter().any(|&space| {
-                map.read(&head_key(space, key), |_| ()).map_or(true, |found| found.is_some())
+            found_in.iter().map(|&space| head_key(space, key)).any(|full| {
+                let is_written = writes.get(&full).is_some_and(Option::is_some);
+                // What cannot be read has changed, for all we know.
+                is_written || map.read(&full, |_| ()).map_or(true, |found| found.is_some())
             })
         };
         self.held.alone().for_each(|(_, stripe)| stripe.touch_space(space, is_there));

@@ -64,6 +64,35 @@ fn what_waits_for_exec_is_bounded() {
 }
 
 #[test]
+fn what_was_queued_is_not_carried_out_without_memory() {
+    let server = Server::with(&[]);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let mut say = |line: &str| String::from_utf8_lossy(client.say(line).bytes()).into_owned();
+    assert_eq!((say("MULTI"), say("SET key 1")), ("OK".into(), "QUEUED".into()));
+    assert!(!other.say("CONFIG SET maxmemory 1").is_error());
+    assert_eq!(
+        say("EXEC"),
+        "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > \
+         'maxmemory'."
+    );
+    assert_eq!(say("EXEC"), "ERR EXEC without MULTI");
+}
+
+#[test]
+fn what_is_watched_is_bounded() {
+    let server = Server::with(&[("client-query-buffer-limit", "1048576")]);
+    let mut client = server.connect();
+    for _ in 0..20_000 {
+        assert!(!client.say("WATCH the-same-key").is_error(), "it is watched once");
+    }
+    let watched =
+        (0..20_000).take_while(|number| client.ask(&words(&format!("WATCH key-{number}"))).is_ok());
+    let watched = watched.count();
+    assert!((1_000..20_000).contains(&watched), "{watched}");
+    assert!(!server.connect().say("PING").is_error());
+}
+
+#[test]
 fn a_request_that_is_too_long_ends_the_connection() {
     let server = Server::with(&[("client-query-buffer-limit", "1048576")]);
     let mut stream = UnixStream::connect(server.socket()).expect("it listens");

@@ -4,6 +4,7 @@
 //! * `generate.rs`: requests that a seed makes.
 //! * `reply.rs`: replies with what differs by nature taken out.
 //! * `hostile.rs`: input that no client sends.
+//! * `memory.rs`: the memory limit.
 //! * `client.rs`: a stock client.
 //! * `servers.rs`: both servers.
 
@@ -18,6 +19,7 @@ mod random;
 mod client;
 mod generate;
 mod hostile;
+mod memory;
 mod oracle;
 mod reply;
 mod servers;

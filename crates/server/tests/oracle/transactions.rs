@@ -69,3 +69,25 @@ fn watched_keys_that_expire() {
     });
     assert_eq!(replies[0], replies[1]);
 }
+
+/// Without memory nothing is queued, and what was queued is not carried out.
+#[test]
+fn a_transaction_without_memory() {
+    Oracle::start().compare_lines(&[
+        "SET key 1",
+        "CONFIG SET maxmemory 1",
+        "SET key 2",
+        "GET key",
+        "DEL key",
+        "MULTI",
+        "GET key",
+        "EXEC",
+        "MULTI",
+        "MULTI",
+        "DISCARD",
+        "CONFIG SET maxmemory 0",
+        "MULTI",
+        "SET key 3",
+        "EXEC",
+    ]);
+}

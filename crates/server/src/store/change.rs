@@ -1,0 +1,205 @@
+//! A change of one string by a command that changes nothing else.
+//!
+//! Most commands that write are such, and look at what is there only to make the new string of it, or to see
+//! what goes with the old one. So the look and the write are one operation of the index
+//! ([`Map::modify`](pando::Map::modify)), made at once and not kept until the commit; it decides.
+//!
+//! That is right only where one record is all that changes: where a string, or nothing, becomes a string that
+//! expires when the former did, outside MULTI. Everything else goes the long way, a look and a write that is
+//! kept: what has expired or is a collection, and a change of when it expires.
+
+use super::Transaction;
+use super::layout::{Content, Head, hash_of, head_key_of_hash};
+use super::stripes::stripe_of;
+use super::transaction::has_expired;
+use crate::failure::{Failure, Result};
+
+/// What is to be put in place of a string.
+#[derive(Debug)]
+pub(crate) struct Next<'value> {
+    encoded: &'value mut Vec<u8>,
+    /// When it expires, once something was put.
+    expires_at: Option<Option<u64>>,
+}
+
+impl<'value> Next<'value> {
+    fn new(encoded: &'value mut Vec<u8>) -> Self {
+        encoded.clear();
+        Self { encoded, expires_at: None }
+    }
+
+    /// Puts a head; without it what is there stays.
+    #[inline]
+    pub(crate) fn put(&mut self, head: &Head<'_>) {
+        self.encoded.clear();
+        head.encode_into(self.encoded);
+        self.expires_at = Some(head.expires_at);
+    }
+}
+
+impl Transaction<'_> {
+    /// Lends the head of a key, or none, to `change`, which puts another in its place, or leaves it; for a
+    /// command that changes nothing else. `change` may be called more than once.
+    #[inline]
+    pub(crate) fn change_string<Answer>(
+        &mut self,
+        space: u8,
+        key: &[u8],
+        mut change: impl FnMut(Option<Head<'_>>, &mut Next<'_>) -> Result<Answer>,
+    ) -> Result<Answer> {
+        if let Some(answer) = self.change_at_once(space, key, &mut change)? {
+            return Ok(answer);
+        }
+        let mut encoded = Vec::new();
+        let mut next = Next::new(&mut encoded);
+        let answer = self.head(space, key, |head| change(head, &mut next))??;
+        if next.expires_at.is_some() {
+            let head = Head::decode(&encoded).ok_or(Failure::Damaged)?;
+            self.put_head(space, key, &head)?;
+        }
+        Ok(answer)
+    }
+
+    /// As `change_string`, if one operation of the index does; otherwise nothing has been changed.
+    #[inline]
+    fn change_at_once<Answer>(
+        &mut self,
+        space: u8,
+        key: &[u8],
+        change: &mut impl FnMut(Option<Head<'_>>, &mut Next<'_>) -> Result<Answer>,
+    ) -> Result<Option<Answer>> {
+        if !self.is_single() {
+            return Ok(None);
+        }
+        let store = self.store();
+        #[cfg(test)]
+        store.refusals.step()?;
+        let now_ms = self.now_ms();
+        let hash = hash_of(key);
+        let full = head_key_of_hash(space, hash, key);
+        let mut made = Ok(None);
+        let mut value_bytes = 0;
+        let upserted = store.map.modify(&full, |found, encoded| {
+            let mut next = Next::new(encoded);
+            made = Head::decode_found(found).and_then(|former| {
+                let is_other = |head: &Head<'_>| !matches!(head.content, Content::String(_));
+                if former.is_some_and(|head| is_other(&head) || has_expired(&head, now_ms)) {
+                    return Ok(None);
+                }
+                let answer = change(former, &mut next)?;
+                let expires_at = former.and_then(|head| head.expires_at);
+                let stays = next.expires_at.is_none_or(|next| next == expires_at);
+                Ok(stays.then_some(answer))
+            });
+            let is_put = next.expires_at.is_some() && matches!(made, Ok(Some(_)));
+            value_bytes = encoded.len();
+            is_put
+        })?;
+        if let Some(upserted) = upserted {
+            store.memory.note_write(full.len(), Some(value_bytes));
+            store.memory.note_use(hash, now_ms);
+            if let Some(stripe) = self.held().stripe_mut(stripe_of(hash)) {
+                stripe.touch(space, key);
+                if upserted == pando::Upserted::Inserted {
+                    stripe.count(space, 1);
+                }
+            }
+        }
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::layout::Kind;
+    use crate::store::stripes::Access;
+    use crate::store::tests::{get, put_hash, records, refuse, set, volatile};
+    use crate::store::{Store, Transaction};
+
+    fn with<Answer>(store: &Store, work: impl FnOnce(&mut Transaction<'_>) -> Answer) -> Answer {
+        let held = store.lock([Store::stripe_of_key(b"key")].into_iter().collect(), Access::Alone);
+        let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+        let answer = work(&mut transaction);
+        transaction.commit().expect("commits");
+        answer
+    }
+
+    fn append(transaction: &mut Transaction<'_>, more: &[u8]) -> Result<Option<Kind>> {
+        transaction.change_string(0, b"key", |head, next| {
+            let former = match head.map(|head| head.content) {
+                Some(Content::String(bytes)) => bytes,
+                _ => &[],
+            };
+            let expires_at = head.and_then(|head| head.expires_at);
+            let whole = [former, more].concat();
+            next.put(&Head { expires_at, ..Head::string(&whole) });
+            Ok(head.map(|head| head.kind()))
+        })
+    }
+
+    #[test]
+    fn a_string_or_nothing_is_changed_at_once_and_all_else_the_long_way() {
+        let store = volatile();
+        let before = records(&store);
+        assert_eq!(store.count(0).expect("counts"), 0);
+        let at_once = |is_at_once: bool, more: &[u8]| {
+            with(&store, |transaction| {
+                let kind = append(transaction, more).expect("changes");
+                assert_eq!(transaction.is_single(), is_at_once, "{more:?}");
+                kind
+            })
+        };
+        assert_eq!(at_once(true, b"a"), None);
+        assert_eq!((records(&store), store.count(0).expect("counts")), (before + 1, 1));
+        assert_eq!(at_once(true, b"b"), Some(Kind::String));
+        assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"ab"[..]));
+        // It expires, and goes on to.
+        let later = store.clock().now_ms() + 1_000_000;
+        set(&store, 0, b"key", b"timed", Some(later));
+        assert_eq!(at_once(true, b"!"), Some(Kind::String));
+        let kept = with(&store, |transaction| {
+            transaction.head(0, b"key", |head| head.and_then(|head| head.expires_at))
+        });
+        assert_eq!(kept.expect("reads"), Some(later));
+        // It has expired, and so its entry goes with it.
+        set(&store, 0, b"key", b"gone", Some(store.clock().now_ms()));
+        assert_eq!(at_once(false, b"new"), None);
+        assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"new"[..]));
+        put_hash(&store, b"key", 3);
+        assert_eq!(at_once(false, b"instead"), Some(Kind::Hash));
+        assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"instead"[..]));
+        assert_eq!(store.count(0).expect("counts"), 1);
+    }
+
+    #[test]
+    fn what_is_one_of_several_commands_waits_for_the_commit() {
+        let store = volatile();
+        with(&store, |transaction| {
+            transaction.gather_commands();
+            append(transaction, b"a").expect("changes");
+            append(transaction, b"b").expect("changes");
+            assert_eq!(store.map.get(&crate::store::layout::head_key(0, b"key")).ok(), Some(None));
+        });
+        assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"ab"[..]));
+    }
+
+    #[test]
+    fn a_change_that_fails_or_is_refused_changes_nothing() {
+        let store = volatile();
+        set(&store, 0, b"key", b"1", None);
+        let said = with(&store, |transaction| {
+            transaction.change_string(0, b"key", |_, next| {
+                next.put(&Head::string(b"2"));
+                Err::<(), _>(crate::failure::WRONG_TYPE)
+            })
+        });
+        assert!(said.is_err());
+        with(&store, |transaction| {
+            transaction.change_string(0, b"key", |_, _| Ok(())).expect("it stays")
+        });
+        refuse(&store, 0, 1);
+        assert!(with(&store, |transaction| append(transaction, b"2")).is_err());
+        assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"1"[..]));
+    }
+}

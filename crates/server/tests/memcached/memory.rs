@@ -1,0 +1,66 @@
+//! The memory limit, which is the server's and holds for memcached's clients too.
+
+use crate::servers::{self, Running};
+
+fn set_config(server: &Running, name: &str, value: &str) {
+    let mut redis = server.connect_redis();
+    redis.send(format!("CONFIG SET {name} {value}\r\n").as_bytes()).expect("it takes it");
+    assert_eq!(redis.read_until(b"\r\n"), b"+OK\r\n", "{name} {value}");
+}
+
+#[test]
+fn writes_that_need_memory_are_refused_and_others_are_not() {
+    let server = servers::pando();
+    let mut client = server.connect();
+    let refused = "SERVER_ERROR out of memory storing object\r\n";
+    let begin = "set kept 0 0 1\r\n7\r\nset replaced 0 0 1\r\n7\r\n";
+    assert_eq!(client.say(begin), "STORED\r\nSTORED\r\n");
+    set_config(&server, "maxmemory", "1");
+    for request in [
+        "add new 0 0 1\r\n1\r\n",
+        "append kept 0 0 1\r\n1\r\n",
+        "incr kept 1\r\n",
+        "mg new N0 v\r\n",
+    ] {
+        assert_eq!(client.say(request), refused, "{request:?}");
+    }
+    assert_eq!(client.say("ms new 1\r\n1\r\n"), refused);
+    assert_eq!(client.say("ma kept\r\n"), refused);
+    // What was there is not what the client means to be there, as in memcached.
+    assert_eq!(client.say("set replaced 0 0 1\r\n8\r\n"), refused);
+    assert_eq!(client.say("get replaced kept\r\n"), "VALUE kept 0 1\r\n7\r\nEND\r\n");
+    assert_eq!(client.say("touch kept 0\r\ndelete kept\r\n"), "TOUCHED\r\nDELETED\r\n");
+    set_config(&server, "maxmemory", "0");
+    assert_eq!(client.say("add new 0 0 1\r\n1\r\n"), "STORED\r\n");
+}
+
+#[test]
+fn keys_go_when_memory_is_short() {
+    let server = servers::pando();
+    let mut client = server.connect();
+    let fill = |client: &mut servers::Connection, from: u32| {
+        let value = "v".repeat(4000);
+        for number in from..from + 1000 {
+            let stored = client.say(&format!("set key-{number} 0 0 4000\r\n{value}\r\n"));
+            assert_eq!(stored, "STORED\r\n");
+        }
+    };
+    fill(&mut client, 0);
+    set_config(&server, "maxmemory-policy", "allkeys-lru");
+    set_config(&server, "maxmemory", "16777216");
+    for round in 1..10 {
+        fill(&mut client, 1000 * round);
+    }
+    let evicted = || {
+        let stats = server.connect().say("stats\r\n");
+        let line =
+            stats.lines().find_map(|line| line.strip_prefix("STAT evictions ")).map(str::to_owned);
+        line.and_then(|count| count.parse::<u32>().ok()).expect("a count")
+    };
+    // The count is taken ten times a second.
+    let is_seen = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        evicted() > 1000
+    });
+    assert!(is_seen, "{} evicted", evicted());
+}
