@@ -123,21 +123,15 @@ pub(crate) fn admit(
     command: &'static Command,
     arguments: &Arguments<'_>,
 ) -> Result<()> {
-    let Err(denied) = session.user.check(command, arguments) else { return Ok(()) };
-    let user = session.user.name.clone();
-    match denied {
-        Denied::Command => {
-            let name = full_name(command);
-            note_denied(server, session, "command", name.as_bytes(), user);
-            let words = format!("NOPERM this user has no permissions to run the '{name}' command");
-            Err(told(words))
-        }
-        Denied::Key(place) => {
-            note_denied(server, session, "key", arguments[place], user);
-            Err(said(
-                "NOPERM this user has no permissions to access one of the keys used as arguments",
-            ))
-        }
+    match denied(server, session, command, arguments) {
+        None => Ok(()),
+        Some(Denied::Command) => Err(told(format!(
+            "NOPERM this user has no permissions to run the '{}' command",
+            full_name(command)
+        ))),
+        Some(Denied::Key(_)) => Err(said(
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+        )),
     }
 }
 
@@ -148,22 +142,33 @@ pub(crate) fn admit_queued(
     command: &'static Command,
     arguments: &Arguments<'_>,
 ) -> Result<()> {
-    let Err(denied) = session.user.check(command, arguments) else { return Ok(()) };
-    let user = session.user.name.clone();
-    let why = match denied {
-        Denied::Command => {
-            note_denied(server, session, "command", full_name(command).as_bytes(), user);
-            "no permission to execute the command or subcommand"
-        }
-        Denied::Key(place) => {
-            note_denied(server, session, "key", arguments[place], user);
-            "no permission to touch the specified keys"
-        }
+    let why = match denied(server, session, command, arguments) {
+        None => return Ok(()),
+        Some(Denied::Command) => "no permission to execute the command or subcommand",
+        Some(Denied::Key(_)) => "no permission to touch the specified keys",
     };
     Err(told(format!(
         "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
          call. This command is no longer allowed for the following reason: {why}"
     )))
+}
+
+/// What of a command the client may not do, and so is noted.
+fn denied(
+    server: &Server,
+    session: &Session,
+    command: &'static Command,
+    arguments: &Arguments<'_>,
+) -> Option<Denied> {
+    let denied = session.user.check(command, arguments).err()?;
+    let user = session.user.name.clone();
+    match denied {
+        Denied::Command => {
+            note_denied(server, session, "command", full_name(command).as_bytes(), user);
+        }
+        Denied::Key(place) => note_denied(server, session, "key", arguments[place], user),
+    }
+    Some(denied)
 }
 
 fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {

@@ -66,6 +66,11 @@ pub(super) struct About {
 }
 
 impl About {
+    /// That of a value that a command makes by itself.
+    pub(super) fn fresh(store: &Store) -> Self {
+        Self { flags: 0, cas: new_cas(store), marks: Marks::default(), expires_at: None }
+    }
+
     /// What a head says, if it is a string's, and the string.
     #[inline]
     pub(super) fn of<'value>(head: &Head<'value>) -> Option<(Self, &'value [u8])> {

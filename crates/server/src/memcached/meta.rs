@@ -266,12 +266,7 @@ pub(super) fn get(
         let found = match item::find(&transaction, &request.key)? {
             Found::Item(about, bytes) => Some((about, bytes, false)),
             Found::Nothing if request.new_seconds.is_some() => {
-                let about = About {
-                    flags: 0,
-                    cas: item::new_cas(&server.store),
-                    marks: Marks::default(),
-                    expires_at: None,
-                };
+                let about = About::fresh(&server.store);
                 Some((about, Vec::new(), true))
             }
             _ => None,
@@ -531,12 +526,7 @@ pub(super) fn count(
     let (number, mut about, bytes, is_new) = match counted {
         Counted::Number(number, about, bytes) => (number, about, bytes, false),
         Counted::NotFound(Found::Nothing) if request.new_seconds.is_some() => {
-            let about = About {
-                flags: 0,
-                cas: item::new_cas(&server.store),
-                marks: Marks::default(),
-                expires_at: None,
-            };
+            let about = About::fresh(&server.store);
             (request.initial, about, request.initial.to_string().into_bytes(), true)
         }
         Counted::NotANumber => {
