@@ -278,13 +278,11 @@ impl Store {
     /// since are left out. A store in which it was cut short is refused when it is opened: it has a part
     /// of the keys, and nobody would know which.
     pub(crate) fn restore(&self, path: &Path) -> Result<u64> {
-        for database in 0..DATABASES {
-            if self.count(database)? > 0 {
-                return Err(told(format!(
-                    "the store is not empty; restore {} into a new pool",
-                    path.display()
-                )));
-            }
+        if !self.count_none()? {
+            return Err(told(format!(
+                "the store is not empty; restore {} into a new pool",
+                path.display()
+            )));
         }
         let wrong = |what: String| told(format!("cannot restore {}: {what}", path.display()));
         let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
