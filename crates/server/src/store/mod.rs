@@ -207,6 +207,9 @@ impl Store {
         store.finish_intents()?;
         store.take_up()?;
         store.keep_ballast();
+        if store.starts == 1 {
+            store.count_none()?;
+        }
         Ok(store)
     }
 
