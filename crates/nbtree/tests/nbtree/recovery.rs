@@ -1,0 +1,1 @@
+//! What is left by a process that dies, and opened again.

@@ -1,0 +1,1 @@
+//! Traps of `traps.md`; each test's name says which.
