@@ -1,6 +1,8 @@
 //! Records in blocks of their own: those whose key or value is not of eight bytes, or whose value is not of its
 //! slot's class. `layout.rs` draws the block, which never changes.
 
+use std::sync::atomic::Ordering;
+
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 
@@ -43,4 +45,17 @@ pub(crate) fn parts<'guard, D: Domain>(
 #[inline]
 pub(crate) fn has_key<D: Domain>(guard: &Guard<'_, D>, off: u64, key: &[u8]) -> bool {
     parts(guard, off).0 == key
+}
+
+/// The key of the record in the block at `off`, which may be anything; `None` if no record can be there.
+pub(crate) fn checked_key<'guard, D: Domain>(
+    guard: &'guard Guard<'_, D>,
+    off: u64,
+) -> Option<&'guard [u8]> {
+    let pool = guard.pool();
+    let bytes = pool.active_block(off)?;
+    // Relaxed: nobody writes there.
+    let (key_bytes, value_bytes) = record_sizes(pool.word(off).load(Ordering::Relaxed));
+    let fits = RECORD_HEADER_BYTES + key_bytes + value_bytes <= bytes;
+    fits.then(|| parts(guard, off).0)
 }

@@ -17,7 +17,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::{Pmwcas, Policy};
 
 use crate::layout::{
@@ -37,36 +37,44 @@ const SURVEYED_ALONE: usize = 4096;
 
 /// What the slots of a block hold.
 #[derive(Debug)]
-pub(crate) struct Survey<'guard> {
+pub(crate) struct Survey {
     off: u64,
     bitmap: u64,
     used: usize,
     fingerprints: [u8; MAX_SLOTS],
-    lowest: Option<Key<'guard>>,
-    highest: Option<Key<'guard>>,
+    lowest: Option<Key>,
+    highest: Option<Key>,
     /// Whether a value word is closed.
     is_closed: bool,
 }
 
-/// A key: the first eight bytes as a number, and all, if these are not the whole.
-type Key<'guard> = (u64, Option<&'guard [u8]>);
+/// A key: the first eight bytes as a number, and all, if it has a block of its own.
+type Key = (u64, Option<Box<[u8]>>);
 
-fn bytes_of(key: &Key<'_>) -> Vec<u8> {
-    match key.1 {
+fn bytes_of(key: &Key) -> Vec<u8> {
+    match &key.1 {
         Some(long) => long.to_vec(),
         None => key.0.to_be_bytes().to_vec(),
     }
 }
 
-fn is_below(left: &Key<'_>, right: &Key<'_>) -> bool {
-    match (left, right) {
-        ((left, None), (right, None)) => left < right,
-        _ if left.0 != right.0 => left.0 < right.0,
-        _ => bytes_of(left) < bytes_of(right),
+/// As in [`Key`], lent.
+type LentKey<'guard> = (u64, Option<&'guard [u8]>);
+
+#[inline(always)]
+fn is_below(left: &LentKey<'_>, right: &LentKey<'_>) -> bool {
+    if left.0 != right.0 || (left.1.is_none() && right.1.is_none()) {
+        return left.0 < right.0;
     }
+    let bytes = |key: &LentKey<'_>| bytes_of(&(key.0, key.1.map(Box::from)));
+    bytes(left) < bytes(right)
 }
 
-impl Survey<'_> {
+fn lend(key: &Key) -> LentKey<'_> {
+    (key.0, key.1.as_deref())
+}
+
+impl Survey {
     /// The lowest key.
     pub fn lowest(&self) -> Option<Vec<u8>> {
         self.lowest.as_ref().map(bytes_of)
@@ -84,55 +92,52 @@ impl Survey<'_> {
     }
 }
 
-/// Surveys the block at `off`; `None` if it is no leaf with so many slots.
-pub(crate) fn survey<'guard, D: Domain>(
-    guard: &'guard Guard<'_, D>,
-    off: u64,
-    slots: usize,
-) -> Option<Survey<'guard>> {
+/// Surveys the block at `off`; `None` if it is no leaf with so many slots, or one of its records is none.
+pub(crate) fn survey<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) -> Option<Survey> {
     let words = guard.pool().words(off, block_bytes(slots) / 8);
     // Relaxed, here and below: nobody changes the block meanwhile, or what is found comes to nothing.
     let at = |at: u64| words.load(at / 8, Ordering::Relaxed);
     if at(MARK_AT) != mark(slots) {
         return None;
     }
-    let mut survey = Survey {
-        off,
-        bitmap: 0,
-        used: 0,
-        fingerprints: [0; MAX_SLOTS],
-        lowest: None,
-        highest: None,
-        is_closed: false,
-    };
-    for slot in 0..slots {
+    let (mut bitmap, mut used, mut any_closed) = (0, 0, false);
+    let mut fingerprints = [0; MAX_SLOTS];
+    let mut lowest: Option<LentKey<'_>> = None;
+    let mut highest: Option<LentKey<'_>> = None;
+    for (slot, place) in fingerprints.iter_mut().enumerate().take(slots) {
         let (slice, word) = (at(key_at(slot)), at(value_at(slot)));
         let content = content(word);
         if content != Content::Empty || class_of(at(classes_at(slot)), slot) != 0 {
-            survey.used = slot + 1;
+            used = slot + 1;
         }
         if is_pending(word) {
             continue;
         }
-        let (key, fingerprint) = match content {
-            Content::Value => ((slice, None), eight_fingerprint(slice)),
-            Content::Record(off) => {
-                let key = record::parts(guard, off).0;
-                ((slice, Some(key)), fingerprint_of(key))
+        let key = match content {
+            Content::Value => {
+                *place = eight_fingerprint(slice);
+                (slice, None)
             }
-            Content::Empty | Content::Deleted | Content::Damaged => continue,
+            Content::Record(off) => {
+                let key = record::checked_key(guard, off)?;
+                *place = fingerprint_of(key);
+                (slice, Some(key))
+            }
+            Content::Empty | Content::Deleted => continue,
+            Content::Damaged => return None,
         };
-        survey.bitmap |= 1 << slot;
-        survey.fingerprints[slot] = fingerprint;
-        survey.is_closed |= is_closed(word);
-        if survey.lowest.as_ref().is_none_or(|lowest| is_below(&key, lowest)) {
-            survey.lowest = Some(key);
+        bitmap |= 1 << slot;
+        any_closed |= is_closed(word);
+        if lowest.as_ref().is_none_or(|lowest| is_below(&key, lowest)) {
+            lowest = Some(key);
         }
-        if survey.highest.as_ref().is_none_or(|highest| is_below(highest, &key)) {
-            survey.highest = Some(key);
+        if highest.as_ref().is_none_or(|highest| is_below(highest, &key)) {
+            highest = Some(key);
         }
     }
-    Some(survey)
+    let own = |key: LentKey<'_>| (key.0, key.1.map(Box::from));
+    let (lowest, highest) = (lowest.map(own), highest.map(own));
+    Some(Survey { off, bitmap, used, fingerprints, lowest, highest, is_closed: any_closed })
 }
 
 /// Rebuilds the layers in process memory of the tree whose entry word is at `root_off`.
@@ -159,9 +164,9 @@ fn build_pinned<D: Domain>(
 ) -> Result<Root, Damaged> {
     let slots = options.leaf_slots as usize;
     let chain = chain(pmwcas, guard, root_off, slots)?;
-    let surveys = survey_all(guard, &chain, slots)?;
+    let surveys = survey_all(pmwcas.pool(), guard, &chain, slots)?;
     let mut leaves: Vec<Box<Leaf>> = Vec::with_capacity(surveys.len());
-    let mut highest: Option<Key<'_>> = None;
+    let mut highest: Option<Key> = None;
     for survey in surveys {
         let off = survey.off;
         if survey.is_closed {
@@ -176,7 +181,7 @@ fn build_pinned<D: Domain>(
                 continue;
             }
             (Some(_), Some(lowest)) => match &highest {
-                Some(highest) if !is_below(highest, lowest) => {
+                Some(highest) if !is_below(&lend(highest), &lend(lowest)) => {
                     return Err(Damaged {
                         off,
                         what: "its keys are not above those of the leaf before",
@@ -187,7 +192,7 @@ fn build_pinned<D: Domain>(
                 None => Separator::new(&bytes_of(lowest)),
             },
         };
-        highest = survey.highest.or(highest);
+        highest = survey.highest.clone().or(highest);
         leaves.push(survey.into_leaf::<D>(low));
     }
     Ok(Root::new(build_inner(leaves, options)))
@@ -223,16 +228,36 @@ fn chain<D: Domain>(
     Ok(chain)
 }
 
-fn survey_all<'guard, D: Domain>(
-    guard: &'guard Guard<'_, D>,
+/// Surveys all blocks of the chain, in several threads if there are many.
+fn survey_all<D: Domain>(
+    pool: &Pool<D>,
+    guard: &Guard<'_, D>,
     chain: &[u64],
     slots: usize,
-) -> Result<Vec<Survey<'guard>>, Damaged> {
-    let of = |&off: &u64| {
-        survey(guard, off, slots)
-            .ok_or(Damaged { off, what: "it is not marked as a leaf of this tree" })
+) -> Result<Vec<Survey>, Damaged> {
+    let survey_part = |guard: &Guard<'_, D>, part: &[u64]| -> Result<Vec<Survey>, Damaged> {
+        let what = "it is no leaf of this tree, or a record of it is lost";
+        part.iter().map(|&off| survey(guard, off, slots).ok_or(Damaged { off, what })).collect()
     };
-    chain.iter().map(of).collect()
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(chain.len() / SURVEYED_ALONE).max(1);
+    let mut parts = chain.chunks(chain.len().div_ceil(threads).max(1));
+    let own = parts.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let work = |part| {
+            let survey_part = &survey_part;
+            // A thread without a participant slot leaves its part to this one.
+            let run = move || pool.pin().ok().map(|guard| survey_part(&guard, part));
+            (part, std::thread::Builder::new().spawn_scoped(scope, run).ok())
+        };
+        let others: Vec<_> = parts.map(work).collect();
+        let mut surveys = survey_part(guard, own)?;
+        for (part, thread) in others {
+            let surveyed = thread.and_then(|thread| thread.join().ok()).flatten();
+            surveys.extend(surveyed.unwrap_or_else(|| survey_part(guard, part))?);
+        }
+        Ok(surveys)
+    })
 }
 
 /// Opens the value words of a block that a replacement had closed which came to nothing.

@@ -494,6 +494,9 @@ fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map
     }
 }
 
+/// So many upserts of one key need no room, or they would have found none: it is written in place.
+const MOST_UPSERTS: usize = 64;
+
 /// Upserts of each key in its turn, as many as a pool without any room takes, less so many.
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
@@ -502,7 +505,8 @@ fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {
         let upsert = Operation::Upsert(0);
-        let times = (0..).take_while(|_| open.on_key(&key(number), upsert).is_ok()).count();
+        let is_taken = |_: &usize| open.on_key(&key(number), upsert).is_ok();
+        let times = (0..MOST_UPSERTS).take_while(is_taken).count();
         vec![Op::Key(number, upsert); times.saturating_sub(less)]
     };
     refuse(Resource::Block, 0, u64::MAX, || wanted.iter().flat_map(fill).collect()).0
