@@ -270,7 +270,11 @@ impl<D: Domain> Pool<D> {
             let (uid, slot) = claims.last.get();
             if uid == self.uid() { Ok(slot) } else { self.find_or_claim(claims) }
         });
-        slot.unwrap_or(Err(Error::ThreadEnds))
+        // Not `unwrap_or`, which makes an error, and drops it, each time.
+        match slot {
+            Ok(slot) => slot,
+            Err(_) => Err(Error::ThreadEnds),
+        }
     }
 
     #[cold]

@@ -31,7 +31,7 @@ impl Indexed for NbTrees {
         &[("leaf_slots", "6"), ("inner_children", "4")];
     // Inner nodes go when their last child does; the root stays.
     const CHANGES: &'static [Change] = &[
-        Change::Consolidation,
+        Change::Churn,
         Change::LeafSplit,
         Change::InnerSplit,
         Change::RootSplit,

@@ -1,9 +1,9 @@
 //! Inner nodes.
 //!
 //! ```text
-//! byte 0        8        24        64        192         1,216       2,240
+//! byte 0        8        24        64        128         640         1,152
 //!      sizes    odd keys           samples   slices      children
-//!                                  16 words  128 words   128 words
+//!                                  8 words   64 words    64 words
 //! ```
 //!
 //! Keys do not change once a node is published, so a search meets no shift and needs no second look (the paper's
@@ -12,7 +12,7 @@
 //! with the change, and replaced in its parent (`install.rs`).
 //!
 //! `slices` are the first eight bytes of the separators as numbers, unused ones all ones. `samples` are every eighth
-//! of them, so that a search reads two lines of these, one of the slices and one of the children, not one
+//! of them, so that a search reads one line of these, one of the slices and one of the children, not one
 //! line a step; and the child's line can be fetched beside the slices'.
 
 use std::cmp::Ordering;
@@ -24,10 +24,12 @@ use super::node::{Node, Slot};
 use crate::separator::{Probe, Separator, compare_tie};
 
 /// Most children of a node.
-pub(crate) const MAX_CHILDREN: usize = 128;
+pub(crate) const MAX_CHILDREN: usize = 64;
 /// Slices between two samples.
 const STRIDE: usize = 8;
 const SAMPLES: usize = MAX_CHILDREN / STRIDE;
+
+const _: () = assert!(SAMPLES == 8 && std::mem::size_of::<Inner>() == 1152);
 
 /// On which side of an equal separator a search goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,17 +99,19 @@ impl Inner {
     #[inline(always)]
     pub fn index(&self, probe: &Probe<'_>, side: Side) -> usize {
         let slice = probe.slice;
+        // Step by step, without branches: compilers make a detour of a count over all.
         let mut group = 0;
-        for &sample in &self.samples {
-            group += usize::from(sample <= slice);
+        for step in [4, 2, 1] {
+            group += step * usize::from(self.samples[(group + step - 1) % SAMPLES] <= slice);
         }
-        // Unused slices are all ones, and count for a probe that is: the length bounds it.
-        let group = group.min(SAMPLES - 1);
         let first = group * STRIDE;
+        // Most likely the child's line; fetched beside the slices'.
+        self.children[first].touch();
         let mut index = first;
         for &other in &self.slices[first..first + STRIDE] {
             index += usize::from(other <= slice);
         }
+        // Unused slices are all ones, and count for a probe that is: the length bounds it.
         let index = index.min(self.len as usize - 1);
         if index > 0 && self.slices[index - 1] == slice {
             return self.index_among_equals(index, probe, side);
@@ -189,7 +193,7 @@ mod tests {
         texts.extend([vec![0xFF; 8], vec![0xFF; 9], vec![0x55; 3], vec![0x55, 0]]);
         texts.sort();
         texts.dedup();
-        for count in 0..texts.len() {
+        for count in 0..MAX_CHILDREN {
             let separators: Vec<_> =
                 texts[..count].iter().map(|text| Separator::new(text)).collect();
             let children: Vec<_> = (0..=count).map(|_| leaf()).collect();

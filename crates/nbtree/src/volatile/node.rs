@@ -198,6 +198,13 @@ impl Slot {
         Node::tagged(found.map_addr(|address| address & !FROZEN))
     }
 
+    /// Fetches the slot's line, while other work goes on.
+    #[inline(always)]
+    pub fn touch(&self) {
+        // Relaxed: what is loaded is not used.
+        std::hint::black_box(self.0.load(Ordering::Relaxed));
+    }
+
     /// Replaces `from` by `to`; false if the slot holds something else, or is frozen.
     pub fn replace<D: Domain>(&self, from: Node<'_>, to: Node<'_>) -> bool {
         D::observe_process_memory();
