@@ -110,10 +110,10 @@ fn an_experiment_without_its_index_names_what_is_missing_and_fails() {
         let error = error.to_string();
         assert!(error.contains(experiment.name) && error.contains(missing), "{error}");
     }
-    let (succeeded, out, error) = bench(&["paper", "nbtree:fig6"]);
+    let (succeeded, out, error) = bench(&["paper", "bwtree:fig5"]);
     assert!(!succeeded && out.is_empty());
     assert_eq!(error.lines().count(), 1, "{error}");
-    assert!(error.contains("NBTree"), "{error}");
+    assert!(error.contains("Bw-tree"), "{error}");
     let (succeeded, _, error) = bench(&["paper", "nbtree:fig99"]);
     assert!(!succeeded && error.contains("nbtree:fig99"), "{error}");
     let (succeeded, out, _) = bench(&["paper"]);

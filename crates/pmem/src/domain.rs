@@ -79,6 +79,11 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// Called at each load of `bytes` bytes from `address`.
     #[inline(always)]
     fn observe_load(_address: usize, _bytes: usize) {}
+
+    /// Called before each access to a word of process memory by which threads of an index meet, so that a
+    /// test can let others go on there, as it can at the words of a pool.
+    #[inline(always)]
+    fn observe_process_memory() {}
 }
 
 /// The domains by name, for choosing and reporting them at run time.

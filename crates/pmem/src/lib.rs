@@ -42,7 +42,7 @@ pub mod testing;
 mod word;
 pub mod write_back;
 
-pub use alloc::{BLOCK_ALIGN, Block, Reservation, Usage, block_bytes};
+pub use alloc::{BLOCK_ALIGN, Block, Exchange, Reservation, Usage, block_bytes};
 pub use domain::{Adr, Domain, DomainKind, Eadr, Process, Volatile};
 pub use epoch::{Guard, Participant};
 pub use error::{Error, Result};

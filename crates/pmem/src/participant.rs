@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
-//! 0     state    epoch    left     zero       log kind log block log word zero
+//! 0     state    epoch    left     zero       log: kind, and up to four words
 //! ```
 //!
 //! * `state` is zero, or the incarnation in which the slot was last held (upper half) and how: 0 given
@@ -12,7 +12,7 @@
 //! * `left` is zero, or names work that the thread has left to its next operation, and that is to be
 //!   done before the epoch is raised ([`Guard::leave`](crate::Guard::leave)). The thread writes it, and
 //!   whoever raises the epoch clears it. Recovery never reads it.
-//! * the log, on a line of its own, belongs to the allocator's activation (alloc/activate.rs).
+//! * the log, on a line of its own, belongs to the allocator (alloc/activate.rs, alloc/exchange.rs).
 //!
 //! A slot is claimed by one CAS of `state`, to 2; then `epoch` and `left` are cleared if what they hold
 //! may be an earlier incarnation's, and `state` becomes 1. An epoch counts only in a slot that is a
@@ -270,7 +270,11 @@ impl<D: Domain> Pool<D> {
             let (uid, slot) = claims.last.get();
             if uid == self.uid() { Ok(slot) } else { self.find_or_claim(claims) }
         });
-        slot.unwrap_or(Err(Error::ThreadEnds))
+        // Not `unwrap_or`, which makes an error, and drops it, each time.
+        match slot {
+            Ok(slot) => slot,
+            Err(_) => Err(Error::ThreadEnds),
+        }
     }
 
     #[cold]

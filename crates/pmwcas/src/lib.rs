@@ -155,6 +155,7 @@
 //!
 //! After either: blocks are freed by policy, then the descriptor is *free*, durably (`finalize.rs`).
 
+mod companions;
 mod descriptor;
 mod direct;
 mod error;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::layout::PARTICIPANT_COUNT;
 use pando_pmem::{Domain, Guard, Pool};
 
+use crate::companions::Companions;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::execute::Algorithm;
@@ -23,6 +24,7 @@ pub struct Pmwcas<D: Domain> {
     participants: Box<[Participant]>,
     recovered: Recovered,
     algorithm: Algorithm,
+    companions: Companions,
 }
 
 /// What a participant's thread knows, and keeps to itself: on lines of its own, and on pairs of them,
@@ -64,6 +66,7 @@ impl<D: Domain> Pmwcas<D> {
             participants: (0..PARTICIPANT_COUNT).map(|_| Participant::default()).collect(),
             recovered: Recovered::default(),
             algorithm: Algorithm::default(),
+            companions: Companions::default(),
         };
         pmwcas.recovered = pmwcas.recover();
         pmwcas.pool.do_left_by(settle_left);
@@ -90,6 +93,10 @@ impl<D: Domain> Pmwcas<D> {
     /// The pool's handle, when PMwCAS on it is over.
     pub fn into_pool(self) -> Arc<Pool<D>> {
         self.pool
+    }
+
+    pub(crate) fn companions(&self) -> &Companions {
+        &self.companions
     }
 
     /// What recovery found when the pool was opened.

@@ -1,13 +1,18 @@
 //! NBTree: A Lock-Free PM-Friendly Persistent B+-Tree for eADR-Enabled PM Systems (Zhang, Zheng,
-//! Cai, Wang; VLDB 2022): what can be had of it before the index exists.
+//! Cai, Wang; VLDB 2022). The trees that it compares with are not ours; BzTree stands for them.
 
 use indicatif::ProgressBar;
 
 use super::Error;
-use super::experiment::{Paper, Settings};
+use super::bztree::{Grid, entrant, plan, ratio, throughput};
+use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
+use crate::chooser::KeyChoice;
+use crate::compare;
 use crate::costs::{self, Figure};
+use crate::mix::Mix;
 use crate::record::Shape;
+use crate::report::count;
 use crate::sides::ours::ours_called;
 
 /// The paper, and what it measured on.
@@ -36,18 +41,10 @@ pub fn published(tree: &str, operation: &str) -> Option<(&'static str, &'static 
     Some((flushes.split('/').nth(column)?, lines.split('/').nth(column)?))
 }
 
-/// Table 1: flushes and lines written by an operation. Ours is the row of BzTree.
+/// Table 1: flushes and lines written by an operation. Ours are the rows of BzTree and NBTree.
 pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, Error> {
     let records = settings.records.unwrap_or(100_000);
     let samples = records.min(100_000);
-    let refused = |source| Error::Refused { what: "building the counted index", source };
-    let build = settings.build.clone().for_records(records.saturating_add(samples), Shape::EIGHT);
-    let ours = ours_called("bztree").map_err(|what| refused(what.into()))?;
-    let index = (ours.counting)(&build).map_err(refused)?;
-    let costs = costs::count(ours.name, &*index, records, samples).map_err(|fault| {
-        let (side, mix) = ("bztree".to_owned(), "counted operations".to_owned());
-        crate::error::Error::Fault { side, mix, threads: 1, fault }
-    })?;
     let mut outcome = Outcome {
         conditions: format!(
             "{records} records of 8-byte keys and values, {samples} operations of each kind, 1 thread, counted"
@@ -55,35 +52,155 @@ pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
         ..Outcome::default()
     };
     for (tree, flushes, lines) in TABLE_1 {
-        outcome.push(
-            format!("{tree}: insert/delete/update"),
-            "flushes",
-            Some(Published::text(flushes, "")),
-            None,
-        );
-        outcome.push(
-            format!("{tree}: insert/delete/update"),
-            "lines written",
-            Some(Published::text(lines, "")),
-            None,
-        );
+        for (unit, figures) in [("flushes", flushes), ("lines written", lines)] {
+            let what = format!("{tree}: insert/delete/update");
+            outcome.push(what, unit, Some(Published::text(figures, "")), None);
+        }
     }
+    for tree in ["bztree", "nbtree"] {
+        count_rows(&mut outcome, tree, records, samples, settings)?;
+    }
+    Ok(outcome)
+}
+
+/// The counted operations of one index of ours.
+fn count_rows(
+    outcome: &mut Outcome,
+    tree: &'static str,
+    records: u64,
+    samples: u64,
+    settings: &Settings,
+) -> Result<(), Error> {
+    let refused = |source| Error::Refused { what: "building the counted index", source };
+    let build = settings.build.clone().for_records(records.saturating_add(samples), Shape::EIGHT);
+    let ours = ours_called(tree).map_err(|what| refused(what.into()))?;
+    let index = (ours.counting)(&build).map_err(refused)?;
+    let costs = costs::count(ours.name, &*index, records, samples).map_err(|fault| {
+        let (side, mix) = (tree.to_owned(), "counted operations".to_owned());
+        crate::error::Error::Fault { side, mix, threads: 1, fault }
+    })?;
     for cost in &costs {
         let operation = cost.published.operation;
         let mut add = |unit, paper: Option<&'static str>, figure: Figure| {
             let of = format!("mean {:.2}, with its share of splits and merges", figure.mean);
             let paper = paper.map(|figure| Published::text(figure, ""));
-            outcome.push(
-                format!("ours, BzTree: {operation}"),
-                unit,
-                paper,
-                Some(Measured::exact(figure.median, of)),
-            );
+            let what = format!("ours, {tree}: {operation}");
+            outcome.push(what, unit, paper, Some(Measured::exact(figure.median, of)));
         };
         let known = published(ours.name, operation);
         add("flushes", known.map(|(flushes, _)| flushes), cost.flushes);
         add("lines written", known.map(|(_, lines)| lines), cost.lines_written);
         add("lines read", None, cost.lines_read);
     }
+    Ok(())
+}
+
+/// The paper's base operations; updates are upserts of records that are there.
+const BASE: &[Mix] = &[Mix::INSERT, Mix::UPDATE, Mix::DELETE, Mix::READ];
+
+/// What a run compares.
+struct Sides<'run> {
+    /// Names; ratios are to the first.
+    names: &'run [&'static str],
+    /// The distribution of keys.
+    keys: KeyChoice,
+    mixes: &'run [Mix],
+}
+
+/// A line for each side's throughput and 99th percentile, then a ratio to the first side for each other one, beside what
+/// the paper says of the mix at its most threads.
+fn compared(
+    outcome: &mut Outcome,
+    label: &str,
+    sides: &Sides<'_>,
+    settings: &Settings,
+    says: fn(&Mix) -> Option<Published>,
+    progress: &ProgressBar,
+) -> Result<(), Error> {
+    let Sides { names, keys, mixes } = *sides;
+    let grid = Grid { sides: names, mixes, keys, shape: Shape::EIGHT, records: 200_000 };
+    let plan = plan(&grid, settings);
+    let entrants = names.iter().map(|name| entrant(name, &plan, &settings.build));
+    let rows = compare::run(&plan, &entrants.collect::<Result<Vec<_>, Error>>()?, progress)?;
+    let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
+    outcome.conditions = format!(
+        "{} records of 8-byte keys and values, {} threads, {} rounds of {} ms, default leaves",
+        count(plan.records),
+        threads.join(", "),
+        plan.rounds,
+        plan.time.as_millis(),
+    );
+    for row in &rows {
+        let what = format!("{label}{}, {}, {}", row.mix, in_threads(row.threads), row.side);
+        outcome.push(what.clone(), "M ops/s", None, Some(throughput(row)));
+        outcome.push(what, "us, p99", None, Some(Measured::exact(row.p99_ns as f64 / 1e3, "")));
+    }
+    for row in rows.iter().filter(|row| row.side != names[0]) {
+        let mix = mixes.iter().find(|mix| mix.name == row.mix);
+        let paper = mix.and_then(says).filter(|_| Some(&row.threads) == plan.threads.iter().max());
+        let what = format!("{label}{}, {}, ratio", row.mix, in_threads(row.threads));
+        outcome.push(what, "x", paper, Some(ratio(row, names[0])));
+    }
+    Ok(())
+}
+
+/// Figure 6: throughput of base operations, uniform keys.
+pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let says = |mix: &Mix| {
+        const OF: &str = "NBTree / the other trees, 56 threads";
+        Some(match mix.name {
+            "insert" => Published::text("1.6 to 7.5", OF),
+            "update" => Published::text("1.5 to 5.0", OF),
+            "delete" => Published::text("2.0 to 4.9", OF),
+            _ => Published::text("1.6 to 5.1", OF),
+        })
+    };
+    let names = &["bztree:process", "nbtree:process"];
+    let sides = Sides { names, keys: KeyChoice::Uniform, mixes: BASE };
+    let mut outcome = Outcome::default();
+    compared(&mut outcome, "", &sides, settings, says, progress)?;
+    Ok(outcome)
+}
+
+/// Figure 8: half reads, half updates, zipfian keys.
+pub fn figure_8(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let says = |_: &Mix| Some(Published::text("6.0", "NBTree / the other trees, 56 threads"));
+    let keys = KeyChoice::Zipfian { theta: 0.99 };
+    let sides = Sides { names: &["bztree:process", "nbtree:process"], keys, mixes: &[Mix::HALF] };
+    let mut outcome = Outcome::default();
+    compared(&mut outcome, "", &sides, settings, says, progress)?;
+    Ok(outcome)
+}
+
+/// Figure 9: by the share of writes, and by skew.
+pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let says = |mix: &Mix| {
+        let is_write_only = mix.name == Mix::UPDATE.name;
+        is_write_only.then(|| Published::text("11", "NBTree / the other trees, 56 threads"))
+    };
+    let mut outcome = Outcome::default();
+    for (theta, mixes) in
+        [(0.5, &[Mix::HALF][..]), (0.8, &[Mix::HALF]), (0.99, &[Mix::READ, Mix::HALF, Mix::UPDATE])]
+    {
+        progress.reset();
+        let keys = KeyChoice::Zipfian { theta };
+        let sides = Sides { names: &["bztree:process", "nbtree:process"], keys, mixes };
+        compared(&mut outcome, &format!("skew {theta}: "), &sides, settings, says, progress)?;
+    }
+    Ok(outcome)
+}
+
+/// Figure 13: base operations without persistent memory.
+pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let says = |mix: &Mix| match mix.name {
+        "insert" => Some(Published::text("1.8", "on DRAM / on persistent memory, 1 tree")),
+        "read" => Some(Published::text("1.7", "on DRAM / on persistent memory, 1 tree")),
+        _ => None,
+    };
+    let durable = if settings.is_emulated() { "nbtree:slow" } else { "nbtree:adr" };
+    let names = &[durable, "nbtree"];
+    let sides = Sides { names, keys: KeyChoice::Uniform, mixes: &[Mix::INSERT, Mix::READ] };
+    let mut outcome = Outcome::default();
+    compared(&mut outcome, "", &sides, settings, says, progress)?;
     Ok(outcome)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
+use pando_nbtree::NbTrees;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::{Emulated, set_delays};
 use pando_pmem::{Adr, Eadr, Process, Volatile};
@@ -134,6 +135,7 @@ macro_rules! ours {
 /// Every index of ours.
 pub const OURS: &[Ours] = &[
     ours!(BzTrees, "bztree", "BzTree"),
+    ours!(NbTrees, "nbtree", "NBTree"),
     #[cfg(feature = "sorted-array")]
     ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];

@@ -205,4 +205,8 @@ impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
             step(Access::Load);
         }
     }
+
+    fn observe_process_memory() {
+        step(Access::Load);
+    }
 }

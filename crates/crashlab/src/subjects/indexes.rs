@@ -21,6 +21,27 @@ impl Indexed for BzTrees {
     const CHANGES: &'static [Change] = Change::OF_TREES;
 }
 
+/// NBTrees.
+pub struct NbTrees;
+
+impl Indexed for NbTrees {
+    type Kind = pando_nbtree::NbTrees;
+
+    const SMALL: &'static [(&'static str, &'static str)] =
+        &[("leaf_slots", "6"), ("inner_children", "4")];
+    // Inner nodes go when their last child does; the root stays.
+    const CHANGES: &'static [Change] = &[
+        Change::Churn,
+        Change::LeafSplit,
+        Change::InnerSplit,
+        Change::RootSplit,
+        Change::LeafMerge,
+        Change::InnerMerge,
+    ];
+    // A value word that is closed is opened only by a replacement, which needs blocks.
+    const REMOVES_NEED_ROOM: bool = true;
+}
+
 impl OfMoments for BzTrees {
     const NAME: &'static str = "bztree-moments";
 }

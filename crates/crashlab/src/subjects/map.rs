@@ -290,6 +290,8 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
 pub enum Change {
     /// A node is replaced.
     Consolidation,
+    /// The same, of a node whose records come and go.
+    Churn,
     /// There is one leaf more.
     LeafSplit,
     /// There is one inner node more.
@@ -320,6 +322,7 @@ impl Change {
     fn scenario(self) -> (&'static str, fn() -> Vec<Op>) {
         match self {
             Self::Consolidation => ("consolidation", growth),
+            Self::Churn => ("churn", churning),
             Self::LeafSplit => ("leaf-split", growth),
             Self::InnerSplit => ("inner-split", growth),
             Self::RootSplit => ("root-split", growth),
@@ -362,7 +365,11 @@ fn brink<I: Indexed>(change: Change, ops: &[Op]) -> usize {
         open.perform(op);
         let next = open.shape();
         // The latest is taken: then there are neighbours to be disturbed.
-        if change_between(&shape, &next) == Some(change) {
+        let is_it = match change {
+            Change::Churn => change_between(&shape, &next) == Some(Change::Consolidation),
+            change => change_between(&shape, &next) == Some(change),
+        };
+        if is_it {
             found = Some(index);
         }
         shape = next;
@@ -494,6 +501,9 @@ fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map
     }
 }
 
+/// So many upserts of one key need no room, or they would have found none: it is written in place.
+const MOST_UPSERTS: usize = 64;
+
 /// Upserts of each key in its turn, as many as a pool without any room takes, less so many.
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
@@ -502,7 +512,8 @@ fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {
         let upsert = Operation::Upsert(0);
-        let times = (0..).take_while(|_| open.on_key(&key(number), upsert).is_ok()).count();
+        let is_taken = |_: &usize| open.on_key(&key(number), upsert).is_ok();
+        let times = (0..MOST_UPSERTS).take_while(is_taken).count();
         vec![Op::Key(number, upsert); times.saturating_sub(less)]
     };
     refuse(Resource::Block, 0, u64::MAX, || wanted.iter().flat_map(fill).collect()).0
@@ -533,6 +544,17 @@ fn mostly_on_one(number: usize, stamp: u64, random: &mut Random) -> Op {
 /// Inserts, scattered, so that nodes everywhere fill up; every second key stays free.
 fn growth() -> Vec<Op> {
     (0..KEYS / 2).map(|index| insert(index * 89 % (KEYS / 2) * 2)).collect()
+}
+
+/// Some inserts, and then removes and inserts of each of these keys in turn.
+fn churning() -> Vec<Op> {
+    let few = growth()[..24].to_vec();
+    let turn = |&op: &Op| match op {
+        Op::Key(number, _) => [Op::Key(number, Operation::Remove), op],
+        scan => [scan, scan],
+    };
+    let turns: Vec<Op> = few.iter().flat_map(turn).collect();
+    few.into_iter().chain(turns.repeat(2)).collect()
 }
 
 /// The same, and then removes in order.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
+use pando_nbtree::NbTrees;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Volatile};
 use pando_pmwcas::Pmwcas;
@@ -59,6 +60,7 @@ pub(super) trait Kind<D: Domain> {
 pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     &[
         &Of::<BzTrees>(PhantomData),
+        &Of::<NbTrees>(PhantomData),
         #[cfg(feature = "sorted-array")]
         &Of::<SortedArrays>(PhantomData),
     ]

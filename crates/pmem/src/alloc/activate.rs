@@ -23,13 +23,14 @@
 use std::sync::atomic::Ordering;
 
 use super::Reservation;
+use super::exchange::EXCHANGE;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;
 use crate::layout::CONTROL_OFF;
 use crate::pool::Pool;
 
-const KIND: u64 = 0;
+pub(super) const KIND: u64 = 0;
 const BLOCK: u64 = 1;
 const WORD: u64 = 2;
 const STANDING: u64 = 1;
@@ -100,14 +101,21 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Whether a word of the pool is at `off`: a log that rotted may say anything.
-    fn is_word(&self, off: u64) -> bool {
+    pub(super) fn is_word(&self, off: u64) -> bool {
         off.is_multiple_of(8) && (CONTROL_OFF..self.size_bytes()).contains(&off)
     }
 
     /// Settles the activations and deactivations that a crash cut short.
     pub(crate) fn recover_activations(&self) {
         for slot in 0..self.participants_high() {
-            if self.slot_log(slot, KIND).load(Ordering::Acquire) != STANDING {
+            let kind = self.slot_log(slot, KIND).load(Ordering::Acquire);
+            if kind == EXCHANGE {
+                let freed = self.recover_exchange(slot);
+                D::fence();
+                self.clear_log(slot);
+                freed.into_iter().filter(|&off| off != 0).for_each(|off| self.recover_reuse(off));
+            }
+            if kind != STANDING {
                 continue;
             }
             let block = self.slot_log(slot, BLOCK).load(Ordering::Acquire);

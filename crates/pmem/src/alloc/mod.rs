@@ -26,11 +26,13 @@ mod activate;
 mod audit;
 mod cache;
 mod chunks;
+mod exchange;
 mod slab;
 mod used;
 
 pub use audit::{Block, Usage};
 pub(crate) use cache::{Cache, SlabCache};
+pub use exchange::Exchange;
 
 use crate::domain::Domain;
 use crate::epoch::Guard;

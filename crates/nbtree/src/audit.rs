@@ -1,0 +1,205 @@
+//! What `check`, `stat` and salvage see of a tree: a walk over the chain of blocks that believes none of them,
+//! compared with what is in process memory.
+
+use pando_index::Error;
+use pando_pmem::{Block, Domain, Guard};
+use pando_pmwcas::maps::{Audit, ProblemClass};
+
+use crate::layout::{
+    Content, MARK_AT, NEXT_AT, RECORD_HEADER_BYTES, REPLACED, block_bytes, class_of, classes_at,
+    content, is_pending, join_value, key_at, mark, record_sizes, slice_of, value_at,
+};
+use crate::tree::NbTree;
+use crate::volatile::inner::Inner;
+use crate::volatile::leaf::slots;
+use crate::volatile::node::Kind;
+
+/// A block's bytes, copied.
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn word(&self, at: u64) -> u64 {
+        let word = self.0.get(at as usize..).and_then(|rest| rest.first_chunk::<8>());
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    }
+}
+
+/// Walks the whole tree; exact while nobody writes.
+pub(crate) fn walk<D: Domain>(
+    tree: &NbTree<D>,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<Audit, Error> {
+    // Also of a tree that refuses its operations.
+    let guard = tree.pmwcas.pool().pin().map_err(Error::storage)?;
+    let mut audit = Audit::default();
+    let mut chain = Vec::new();
+    let mut highest: Option<Vec<u8>> = None;
+    let mut off = tree.pmwcas.read(&guard, tree.root_off);
+    let most = guard.pool().geometry().max_bytes / block_bytes(tree.slots());
+    while off != 0 {
+        let bytes = block_bytes(tree.slots());
+        let Some(allocated) = guard.pool().active_block(off).filter(|&found| found >= bytes) else {
+            audit.problem(ProblemClass::Block, off, "the leaf's block is not allocated");
+            break;
+        };
+        if chain.len() as u64 >= most {
+            audit.problem(ProblemClass::Structure, off, "the chain of leaves has no end");
+            break;
+        }
+        chain.push(off);
+        audit.blocks.push(Block { off, bytes: allocated });
+        audit.stat.leaves += 1;
+        audit.stat.leaf_bytes += allocated;
+        let leaf = Bytes(guard.pool().load_bytes(off, bytes));
+        if leaf.word(MARK_AT) != mark(tree.slots()) {
+            let what = "the leaf is not marked as one of this tree";
+            audit.problem(ProblemClass::Structure, off, what);
+            break;
+        }
+        walk_leaf(tree, &guard, off, &leaf, &mut highest, &mut audit, visit);
+        let next = tree.pmwcas.read(&guard, off + NEXT_AT);
+        if next & REPLACED != 0 {
+            audit.problem(ProblemClass::Structure, off, "the leaf is replaced, and still linked");
+            break;
+        }
+        off = next;
+    }
+    if let Some(damage) = &tree.layers.damage {
+        audit.problem(ProblemClass::Structure, damage.off, damage.to_string());
+    } else {
+        walk_layers(tree, &guard, &chain, &mut audit);
+    }
+    audit.stat.height += 1;
+    Ok(audit)
+}
+
+/// The records of one leaf.
+fn walk_leaf<D: Domain>(
+    tree: &NbTree<D>,
+    guard: &Guard<'_, D>,
+    off: u64,
+    leaf: &Bytes,
+    highest: &mut Option<Vec<u8>>,
+    audit: &mut Audit,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) {
+    let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let problems = audit.problems.len();
+    for slot in 0..tree.slots() {
+        let (slice, word) = (leaf.word(key_at(slot)), leaf.word(value_at(slot)));
+        if is_pending(word) {
+            continue;
+        }
+        match content(word) {
+            Content::Empty => {}
+            Content::Deleted => audit.stat.deleted_bytes += 16,
+            Content::Damaged => {
+                let what = format!("the value word of slot {slot} is none: {word:#x}");
+                audit.problem(ProblemClass::Count, off, what);
+            }
+            Content::Value => {
+                let class = class_of(leaf.word(classes_at(slot)), slot);
+                let value = join_value(class, word).to_le_bytes();
+                records.push((slice.to_be_bytes().to_vec(), value.to_vec()));
+                audit.stat.live_bytes += 16;
+            }
+            Content::Record(at) => match record(guard, at, slice) {
+                Ok((block, key, value)) => {
+                    audit.blocks.push(block);
+                    audit.stat.value_blocks += 1;
+                    audit.stat.value_block_bytes += block.bytes;
+                    audit.stat.live_bytes += 16;
+                    records.push((key, value));
+                }
+                Err((class, what)) => audit.problem(class, at, what),
+            },
+        }
+    }
+    records.sort_unstable();
+    audit.stat.records += records.len() as u64;
+    if records.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        audit.problem(ProblemClass::Order, off, "a key is there twice");
+    }
+    if let (Some(highest), Some(first)) = (&highest, records.first())
+        && *highest >= first.0
+    {
+        audit.problem(ProblemClass::Order, off, "a key is not above those of the leaf before");
+    }
+    if let Some((last, _)) = records.last() {
+        *highest = Some(last.clone());
+    }
+    if audit.problems.len() == problems {
+        records.iter().for_each(|(key, value)| visit(key, value));
+    }
+}
+
+type FoundRecord = (Block, Vec<u8>, Vec<u8>);
+
+/// The record in the block at `off`, whose key begins with `slice`; what is wrong, if there is none.
+fn record<D: Domain>(
+    guard: &Guard<'_, D>,
+    off: u64,
+    slice: u64,
+) -> Result<FoundRecord, (ProblemClass, &'static str)> {
+    let pool = guard.pool();
+    let bytes = pool
+        .active_block(off)
+        .ok_or((ProblemClass::Block, "the record's block is not allocated"))?;
+    let header = Bytes(pool.load_bytes(off, RECORD_HEADER_BYTES)).word(0);
+    let (key_bytes, value_bytes) = record_sizes(header);
+    if RECORD_HEADER_BYTES + key_bytes + value_bytes > bytes {
+        return Err((ProblemClass::Count, "the record is longer than its block"));
+    }
+    let mut key = pool.load_bytes(off + RECORD_HEADER_BYTES, key_bytes + value_bytes);
+    let value = key.split_off(key_bytes as usize);
+    if slice_of(&key) != slice {
+        return Err((ProblemClass::Order, "the record's key is not that of its slot"));
+    }
+    Ok((Block { off, bytes }, key, value))
+}
+
+/// The layers in process memory, against the blocks of the chain.
+fn walk_layers<D: Domain>(
+    tree: &NbTree<D>,
+    guard: &Guard<'_, D>,
+    chain: &[u64],
+    audit: &mut Audit,
+) {
+    let mut found = Vec::new();
+    let mut lows = Vec::new();
+    tree.visit_leaves(guard, &mut |leaf| {
+        found.push(leaf.block_off);
+        lows.push(leaf.low.clone());
+        let live = slots(leaf.control::<D>().bitmap()).filter(|&slot| {
+            let word = guard.pool().word(leaf.block_off + value_at(slot));
+            is_pending(word.load(std::sync::atomic::Ordering::Acquire))
+        });
+        if live.count() > 0 {
+            let what = "an insert was decided and not completed";
+            audit.problem(ProblemClass::Structure, leaf.block_off, what);
+        }
+    });
+    if found != chain {
+        let off = chain.first().copied().unwrap_or_default();
+        let what = format!("the leaves in memory are {found:#x?}, those of the chain {chain:#x?}");
+        audit.problem(ProblemClass::Structure, off, what);
+    }
+    let ascend = lows.windows(2).all(|pair| {
+        let mut room = [0; 8];
+        let probe = crate::separator::Probe::new(pair[0].bytes(&mut room));
+        probe.compare(&pair[1]).is_lt()
+    });
+    if !ascend {
+        let off = chain.first().copied().unwrap_or_default();
+        audit.problem(ProblemClass::Separator, off, "the separators do not ascend");
+    }
+    let mut rest = vec![tree.layers.root.slot().load(guard)];
+    while let Some(node) = rest.pop() {
+        if let Kind::Inner(inner) = node.kind() {
+            audit.stat.height = audit.stat.height.max(u64::from(inner.level));
+            audit.stat.inner_nodes += 1;
+            audit.stat.inner_bytes += size_of::<Inner>() as u64;
+            rest.extend((0..inner.len()).map(|index| inner.slot(index).load(guard)));
+        }
+    }
+}

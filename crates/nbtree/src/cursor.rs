@@ -1,0 +1,256 @@
+//! Scans, forwards and backwards, which the paper lacks.
+//!
+//! A cursor copies the records of one leaf that lie in its range while it is pinned, sorts them, and lends them
+//! when it is not. Where it goes on is decided by the leaf's range, not by the last key that it returned:
+//!
+//! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is open has at least
+//!   that range, since its range only grows, to the right, when its neighbour is dropped. What lies
+//!   beyond is left to the next step, which may come to the same leaf.
+//! * Backwards: right below the leaf's lowest key, which never changes.
+//!
+//! The copy counts only if the leaf is not replaced when it is done (`tree.rs` says why each record then was
+//! there when it was read); otherwise the step begins again. So no key is skipped or repeated through
+//! a structure modification, in either direction.
+
+use std::cmp::Ordering as Compare;
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+use pando_index::{Cursor, Error, KeyRange, Order, Record};
+use pando_pmem::{Domain, Guard};
+
+use crate::layout::{Content, content, key_at};
+use crate::record;
+use crate::separator::{Probe, Separator};
+use crate::tree::{Found, NbTree};
+use crate::volatile::inner::Side;
+use crate::volatile::leaf::{Leaf, slots};
+use crate::volatile::node::Kind;
+
+/// From where the next leaf's records are to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing is left.
+    End,
+    /// From the first or last leaf on.
+    Edge,
+    /// From the cursor's key on; the key itself only if it is included.
+    Key { included: bool },
+}
+
+/// Where one copied record stands in the bytes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slice: u64,
+    at: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+/// A scan of a tree.
+#[derive(Debug)]
+pub(crate) struct TreeCursor<'index, D: Domain> {
+    tree: &'index NbTree<D>,
+    range: KeyRange,
+    order: Order,
+    next: Next,
+    /// The key of [`Next::Key`].
+    key: Vec<u8>,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    position: usize,
+}
+
+impl<'index, D: Domain> TreeCursor<'index, D> {
+    pub fn new(tree: &'index NbTree<D>, mut range: KeyRange, order: Order) -> Self {
+        // The end where the scan starts is not looked at again: its key serves as the first one.
+        let start = match order {
+            Order::Ascending => &mut range.low,
+            Order::Descending => &mut range.high,
+        };
+        let (next, key) = match std::mem::replace(start, Bound::Unbounded) {
+            Bound::Unbounded => (Next::Edge, Vec::new()),
+            Bound::Included(key) => (Next::Key { included: true }, key),
+            Bound::Excluded(key) => (Next::Key { included: false }, key),
+        };
+        let (bytes, places) = (Vec::with_capacity(1024), Vec::with_capacity(48));
+        Self { tree, range, order, next, key, bytes, places, position: 0 }
+    }
+
+    fn fill(&mut self) -> Result<(), Error> {
+        self.bytes.clear();
+        self.places.clear();
+        self.position = 0;
+        while self.places.is_empty() && self.next != Next::End {
+            let tree = self.tree;
+            let guard = tree.pin()?;
+            self.fill_from_leaf(&guard);
+        }
+        Ok(())
+    }
+
+    /// Copies what one leaf has, and goes on behind it.
+    fn fill_from_leaf(&mut self, guard: &Guard<'_, D>) {
+        let key = std::mem::take(&mut self.key);
+        let probe = (self.next != Next::Edge).then(|| Probe::new(&key));
+        let side = match (self.next, self.order) {
+            (Next::Key { included: false } | Next::Edge, Order::Descending) => Side::Below,
+            _ => Side::Holding,
+        };
+        let Some((leaf, high)) = self.find(guard, probe.as_ref(), side) else {
+            self.key = key;
+            return;
+        };
+        self.copy(guard, leaf, probe.as_ref(), high.as_ref());
+        if leaf.is_replaced::<D>() {
+            self.bytes.clear();
+            self.places.clear();
+            self.key = key;
+            return;
+        }
+        let (bytes, order) = (&self.bytes, self.order);
+        self.places.sort_unstable_by(|left, right| {
+            let key = |place: &Place| &bytes[place.at..place.at + place.key_bytes];
+            let compared = left.slice.cmp(&right.slice).then_with(|| key(left).cmp(key(right)));
+            if order == Order::Ascending { compared } else { compared.reverse() }
+        });
+        let low = (!leaf.low.is_lowest()).then(|| leaf.low.clone());
+        let (edge, included) = match order {
+            Order::Ascending => (high, true),
+            Order::Descending => (low, false),
+        };
+        self.next = match edge {
+            None => Next::End,
+            Some(edge) => {
+                let mut room = [0; 8];
+                self.key = edge.bytes(&mut room).to_vec();
+                if self.is_over(&self.key) { Next::End } else { Next::Key { included } }
+            }
+        };
+    }
+
+    /// Whether nothing from `key` on lies in the range.
+    fn is_over(&self, key: &[u8]) -> bool {
+        match (self.order, &self.range.high, &self.range.low) {
+            (Order::Ascending, Bound::Included(high), _) => key > high.as_slice(),
+            (Order::Ascending, Bound::Excluded(high), _) => key >= high.as_slice(),
+            (Order::Descending, _, Bound::Included(low) | Bound::Excluded(low)) => {
+                key <= low.as_slice()
+            }
+            _ => false,
+        }
+    }
+
+    /// The leaf of the probe, or at the edge, and the separator to its right.
+    fn find<'guard>(
+        &self,
+        guard: &'guard Guard<'_, D>,
+        probe: Option<&Probe<'_>>,
+        side: Side,
+    ) -> Option<(&'guard Leaf, Option<Separator>)> {
+        let tree = self.tree;
+        let mut high = None;
+        let mut node = tree.layers.root.slot().load(guard);
+        let mut leaf = loop {
+            match node.kind() {
+                Kind::Inner(inner) => {
+                    let index = match (probe, side) {
+                        (Some(probe), _) => inner.index(probe, side),
+                        (None, Side::Holding) => 0,
+                        (None, Side::Below) => inner.len() - 1,
+                    };
+                    if index + 1 < inner.len() {
+                        high = Some(inner.separator(index));
+                    }
+                    node = inner.slot(index).load(guard);
+                }
+                Kind::Leaf(leaf) => break leaf,
+            }
+        };
+        while let Some(replacement) = leaf.replaced_by(guard) {
+            tree.install(guard, leaf);
+            let is_right = |right: &&Leaf| match probe.map(|probe| probe.compare(&right.low)) {
+                None => side == Side::Below,
+                Some(Compare::Less) => false,
+                Some(Compare::Equal) => side == Side::Holding,
+                Some(Compare::Greater) => true,
+            };
+            // A leaf that was dropped has none.
+            let left = replacement.left(guard)?;
+            leaf = match replacement.right(guard) {
+                Some(right) if is_right(&right) => right,
+                Some(right) => {
+                    high = Some(right.low.clone());
+                    left
+                }
+                None => left,
+            };
+        }
+        Some((leaf, high))
+    }
+
+    /// Copies the records of the leaf that lie in the range, from the probe on, and below `high`.
+    fn copy(
+        &mut self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        probe: Option<&Probe<'_>>,
+        high: Option<&Separator>,
+    ) {
+        let tree = self.tree;
+        let start_included = self.next == Next::Key { included: true };
+        for slot in slots(leaf.control::<D>().bitmap()) {
+            let word = tree.settled(guard, leaf, slot);
+            // Relaxed: stored before the slot was decided.
+            let slice = guard.pool().word(leaf.block_off + key_at(slot)).load(Ordering::Relaxed);
+            let eight = slice.to_be_bytes();
+            let key = match content(word) {
+                Content::Value => &eight[..],
+                Content::Record(off) => record::parts(guard, off).0,
+                Content::Deleted => {
+                    tree.make_durable(guard, leaf, slot);
+                    continue;
+                }
+                Content::Empty | Content::Damaged => continue,
+            };
+            let own = Probe { slice, bytes: key };
+            let is_ahead = probe.is_none_or(|probe| {
+                let compared = slice.cmp(&probe.slice).then_with(|| key.cmp(probe.bytes));
+                match (compared, self.order) {
+                    (Compare::Equal, _) => start_included,
+                    (Compare::Greater, Order::Ascending) | (Compare::Less, Order::Descending) => {
+                        true
+                    }
+                    _ => false,
+                }
+            });
+            let is_below = high.is_none_or(|high| own.compare(high) == Compare::Less);
+            // Backwards nothing is beyond: what lies above the leaf's range comes before.
+            let is_here = is_ahead && (is_below || self.order == Order::Descending);
+            if !is_here || !self.range.contains(key) {
+                continue;
+            }
+            tree.make_durable(guard, leaf, slot);
+            let at = self.bytes.len();
+            self.bytes.extend_from_slice(key);
+            let key_bytes = key.len();
+            let bytes = &mut self.bytes;
+            tree.lend(guard, leaf, Found { slot, word }, |value| bytes.extend_from_slice(value));
+            let value_bytes = self.bytes.len() - at - key_bytes;
+            self.places.push(Place { slice, at, key_bytes, value_bytes });
+        }
+    }
+}
+
+impl<D: Domain> Cursor for TreeCursor<'_, D> {
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        if self.position == self.places.len() {
+            self.fill()?;
+        }
+        let Some(place) = self.places.get(self.position) else { return Ok(None) };
+        self.position += 1;
+        let value_at = place.at + place.key_bytes;
+        let key = &self.bytes[place.at..value_at];
+        Ok(Some((key, &self.bytes[value_at..value_at + place.value_bytes])))
+    }
+}

@@ -1,0 +1,196 @@
+//! Changes of inner nodes (paper 4.3).
+//!
+//! Inner nodes are a hint that is kept good: a leaf that is replaced names its replacement, so an operation
+//! that finds it comes to the right leaf anyway, and brings the inner nodes up to date on its way. Whoever
+//! does so first does it for all.
+//!
+//! # Protocol
+//!
+//! A child is replaced by one other by a CAS of its slot. A change of the keys replaces the node:
+//!
+//! | step | who can help | what others see |
+//! | --- | --- | --- |
+//! | freeze all slots: by one hardware transaction, or one by one | anyone | no CAS of them succeeds any more |
+//! | copy, with the change: one node, or two if it is full, or none if its last child goes | | the old node, and all children |
+//! | replace the node in its parent by the same rules, or in the root | | the old node, or the new |
+//! | retire the old node | | |
+//!
+//! The deciding word is the slot, in the lowest node that only has a child replaced, or the root. A thread that
+//! stops with a node frozen holds nobody up: whoever wants to change that node copies it too, and
+//! the slot above decides which copy it is. That is why the fallback is as good as the transaction, which
+//! saves a CAS a slot. (The paper changes nodes in place within transactions, and says nothing of
+//! processors that never commit one.)
+//!
+//! If the first child of a node is dropped, the range of its leaf goes to the leaf before it, which is below
+//! another node: the separator to the left of the node rises in the same step, in the parent, which is
+//! copied too, or further up.
+
+use pando_pmem::{Domain, Guard};
+
+use crate::separator::{Probe, Separator};
+use crate::tree::NbTree;
+use crate::volatile::inner::{Inner, Parts, Side};
+use crate::volatile::leaf::Leaf;
+use crate::volatile::node::{Kind, Node};
+
+/// What stands in place of a child.
+#[derive(Clone, Debug)]
+enum Edit<'guard> {
+    /// Another; with the separator to its left, if that rises.
+    One(Node<'guard>, Option<Separator>),
+    /// Two, and the separator between them; with the one to their left, if that rises.
+    Two(Node<'guard>, Separator, Node<'guard>, Option<Separator>),
+    /// Nothing: its range is the left neighbour's.
+    None,
+}
+
+impl<D: Domain> NbTree<D> {
+    /// Puts what `leaf` is replaced by in its place in the inner nodes, unless it is there.
+    pub(crate) fn install(&self, guard: &Guard<'_, D>, leaf: &Leaf) {
+        let Some(replacement) = leaf.replaced_by(guard) else { return };
+        let edit = match (replacement.left(guard), replacement.right(guard)) {
+            (Some(left), Some(right)) => {
+                Edit::Two(Node::from_leaf(left), right.low.clone(), Node::from_leaf(right), None)
+            }
+            (Some(left), None) => Edit::One(Node::from_leaf(left), None),
+            _ => Edit::None,
+        };
+        let mut room = [0; 8];
+        let probe = Probe::new(leaf.low.bytes(&mut room));
+        if self.change(guard, &probe, Node::from_leaf(leaf), 0, &edit) {
+            self.layers.root.retired.retire(guard, Node::from_leaf(leaf));
+        }
+    }
+
+    /// Carries out `edit` on `target`, which is at `level` on the way to `probe`, if it is still there;
+    /// whether this thread did it.
+    fn change(
+        &self,
+        guard: &Guard<'_, D>,
+        probe: &Probe<'_>,
+        target: Node<'_>,
+        level: u32,
+        edit: &Edit<'_>,
+    ) -> bool {
+        loop {
+            let root = self.layers.root.slot();
+            let mut node = root.load(guard);
+            let mut parent = None;
+            while node != target {
+                let Kind::Inner(inner) = node.kind() else { return false };
+                if inner.level <= level {
+                    return false;
+                }
+                let index = inner.index(probe, Side::Holding);
+                parent = Some((inner, index));
+                node = inner.slot(index).load(guard);
+            }
+            let done = match parent {
+                None => self.change_root(target, level, edit),
+                Some((inner, index)) => match edit {
+                    Edit::One(one, None) if inner.slot(index).replace::<D>(target, *one) => true,
+                    _ => self.change_copied(guard, probe, inner, target, edit),
+                },
+            };
+            if done {
+                return true;
+            }
+        }
+    }
+
+    /// The edit of the root, or a false start.
+    fn change_root(&self, target: Node<'_>, level: u32, edit: &Edit<'_>) -> bool {
+        let root = self.layers.root.slot();
+        match edit {
+            Edit::One(one, _) => root.replace::<D>(target, *one),
+            Edit::Two(left, separator, right, _) => {
+                let children = [*left, *right];
+                let inner = Inner::new(level + 1, &children, std::slice::from_ref(separator));
+                let new = Node::of_inner(inner);
+                let done = root.replace::<D>(target, new);
+                if !done {
+                    new.discard();
+                }
+                done
+            }
+            // The first leaf is never dropped, so the root has a child.
+            Edit::None => true,
+        }
+    }
+
+    /// Replaces `inner` by a copy with the edit; whether that was done by this thread.
+    fn change_copied(
+        &self,
+        guard: &Guard<'_, D>,
+        probe: &Probe<'_>,
+        inner: &Inner,
+        target: Node<'_>,
+        edit: &Edit<'_>,
+    ) -> bool {
+        inner.freeze::<D>();
+        let mut parts = inner.parts(guard);
+        // It may have been replaced before the freeze. Then the copy only makes the node one that can change.
+        let at = parts.children.iter().position(|&child| child == target);
+        let raised = at.and_then(|at| apply(&mut parts, at, edit));
+        let (level, old) = (inner.level, Node::from_inner(inner));
+        let most = self.options.inner_children as usize;
+        let above = if parts.children.is_empty() {
+            Edit::None
+        } else if parts.children.len() <= most {
+            let new = Inner::new(level, &parts.children, &parts.separators);
+            Edit::One(Node::of_inner(new), raised)
+        } else {
+            let half = parts.children.len() / 2;
+            let (left, right) = parts.children.split_at(half);
+            let (of_left, rest) = parts.separators.split_at(half - 1);
+            let left = Node::of_inner(Inner::new(level, left, of_left));
+            let right = Node::of_inner(Inner::new(level, right, &rest[1..]));
+            Edit::Two(left, rest[0].clone(), right, raised)
+        };
+        if self.change(guard, probe, old, level, &above) {
+            self.layers.root.retired.retire(guard, old);
+            return at.is_some();
+        }
+        match above {
+            Edit::One(new, _) => new.discard(),
+            Edit::Two(left, _, right, _) => {
+                left.discard();
+                right.discard();
+            }
+            Edit::None => {}
+        }
+        false
+    }
+}
+
+/// Makes the edit of the child at `at`; the separator to the left of all, if it rises.
+fn apply<'guard>(parts: &mut Parts<'guard>, at: usize, edit: &Edit<'guard>) -> Option<Separator> {
+    let mut raised = None;
+    let mut raise = |parts: &mut Parts<'_>, low: &Option<Separator>| match (low, at.checked_sub(1))
+    {
+        (Some(low), Some(left)) => parts.separators[left] = low.clone(),
+        (Some(low), None) => raised = Some(low.clone()),
+        (None, _) => {}
+    };
+    match edit {
+        Edit::One(one, low) => {
+            parts.children[at] = *one;
+            raise(parts, low);
+        }
+        Edit::Two(left, separator, right, low) => {
+            parts.children[at] = *left;
+            parts.children.insert(at + 1, *right);
+            parts.separators.insert(at, separator.clone());
+            raise(parts, low);
+        }
+        Edit::None => {
+            parts.children.remove(at);
+            if at > 0 {
+                parts.separators.remove(at - 1);
+            } else if !parts.separators.is_empty() {
+                raised = Some(parts.separators.remove(0));
+            }
+        }
+    }
+    raised
+}

@@ -1,0 +1,314 @@
+//! Structure modifications of leaves: split, consolidation, drop (paper 4.2, 5.1).
+//!
+//! A leaf without a free slot is replaced by two if more than half of its slots are live, else by one; a leaf
+//! without a live slot is dropped, its range going to the leaf before it (the first leaf never is). There
+//! are no merges of leaves that have records.
+//!
+//! # Three phases, and what stops in each
+//!
+//! | phase | what is done | inserts | updates, deletes | searches | a crash leaves |
+//! | --- | --- | --- | --- | --- | --- |
+//! | close | `control` closed, by whoever finds the leaf full or empty | replace the leaf | go on | go on | the old leaf |
+//! | copy | room is reserved; the live slots are copied, and divided | the same | go on | go on | the old leaf |
+//! | sync | each value word is closed, and the copy brought up to what it held then; written back | the same | of closed ones: replace the leaf | go on | the old leaf, closed words count as open ones |
+//! | link | one PMwCAS: the predecessor's `next` to the new leaf, this one's `next` marked, blocks given out and freed | the same | the same | go on | by PMwCAS: old or new |
+//! | publish | the new leaves' metadata, by a CAS of the old one's `replacement` | go on in the new | the same | go on in the new | the new leaves |
+//! | install | inner nodes (`install.rs`) | go on | go on | go on | |
+//!
+//! The paper's sync phase brings one shared copy up to date while updates change old and new leaf, told apart by the
+//! copy and sync bits of values; two updates that put a first value back then let a late synchronizer undo
+//! a third (its CAS compares values, and values return). Here a value word that is synchronized is closed, so what it holds
+//! is what it will ever hold, and each thread has a copy of its own.
+//!
+//! # Cooperation
+//!
+//! Whoever needs the leaf to be replaced does all of it, with blocks of its own (cooperative SMO). The PMwCAS decides: it
+//! succeeds once, since it marks the old leaf's `next`. The blocks of the others are free again by its
+//! policies, so nothing leaks, whoever stops or dies where. If the one that succeeded stops before it has
+//! published, the others find the mark, read the new leaves from the chain, and publish themselves: before that
+//! nobody has changed these.
+//!
+//! Neighbours: the PMwCAS expects the successor's block in this leaf's `next`, and changes the predecessor's. If the successor is
+//! replaced first, it fails and begins again with the new one. If the predecessor is, the same, once
+//! that one's replacement is published, which is helped along (that goes to the left, once for each thread that has stopped
+//! between linking and publishing). No next pointer is ever copied and then changed.
+
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard};
+use pando_pmwcas::Policy;
+
+use crate::layout::{
+    Content, Image, MAX_SLOTS, NEXT_AT, REPLACED, block_bytes, class_of, classes_at, closed,
+    content, is_closed, key_at, plain, value_at,
+};
+use crate::record;
+use crate::recovery;
+use crate::separator::{Probe, Separator, shortest_between};
+use crate::tree::NbTree;
+use crate::volatile::inner::Side;
+use crate::volatile::leaf::{Control, Leaf, slots};
+use crate::volatile::node::Replacement;
+
+/// A slot's copy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copy {
+    slot: usize,
+    slice: u64,
+    class: u64,
+    word: u64,
+    fingerprint: u8,
+}
+
+/// The live slots of a leaf.
+struct Copies {
+    list: [Copy; MAX_SLOTS],
+    len: usize,
+}
+
+impl Copies {
+    fn all(&self) -> &[Copy] {
+        &self.list[..self.len]
+    }
+
+    fn all_mut(&mut self) -> &mut [Copy] {
+        &mut self.list[..self.len]
+    }
+}
+
+impl<D: Domain> NbTree<D> {
+    /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone from then on.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> Result<(), Error> {
+        let was_closed = leaf.control::<D>().is_closed();
+        let control = leaf.close::<D>();
+        if was_closed {
+            // Another thread is at it, and likely to come to its end.
+            for _ in 0..D::SPINS {
+                if leaf.is_replaced::<D>() {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        while !leaf.is_replaced::<D>() {
+            self.try_replace(guard, leaf, control)?;
+        }
+        self.install(guard, leaf);
+        Ok(())
+    }
+
+    /// One attempt; the leaf may be replaced afterwards, or not.
+    fn try_replace(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        control: Control,
+    ) -> Result<(), Error> {
+        let next_off = leaf.block_off + NEXT_AT;
+        let next = self.pmwcas.read(guard, next_off);
+        let Some(previous_off) = self.previous_next(guard, leaf)? else { return Ok(()) };
+        if next & REPLACED != 0 {
+            self.publish_found(guard, leaf, previous_off, next & !REPLACED);
+            return Ok(());
+        }
+        // The copy phase.
+        let mut copies = self.copy(guard, leaf, control);
+        let room = self.slots();
+        let blocks = match copies.len {
+            0 if !leaf.low.is_lowest() => 0,
+            live if live > room / 2 => 2,
+            _ => 1,
+        };
+        let left_len = if blocks == 2 { copies.len / 2 } else { copies.len };
+        let middle = (blocks == 2).then(|| self.divide(guard, &mut copies, left_len));
+        let bytes = block_bytes(room);
+        let reserve = || guard.reserve(bytes).map_err(Error::storage);
+        let mut left_block = if blocks > 0 { Some(reserve()?) } else { None };
+        let mut right_block = if blocks > 1 { Some(reserve()?) } else { None };
+        // The sync phase.
+        self.sync(guard, leaf, control, &mut copies);
+        let is_live = |copy: &&Copy| content(copy.word) != Content::Deleted;
+        let live = |part: &[Copy]| part.iter().any(|copy| is_live(&copy));
+        let (left, right) = copies.all().split_at(left_len);
+        let mut middle = middle;
+        if !(live(left) && live(right)) {
+            // Deletes have emptied one: the other is enough.
+            (right_block, middle) = (None, None);
+        }
+        let (left, right) = if middle.is_some() { (left, right) } else { (copies.all(), &[][..]) };
+        let build = |part: &[Copy], block: &mut pando_pmem::Reservation<'_, '_, D>, low, next| {
+            let mut image = Image::new(room, next);
+            let mut fingerprints = [0; MAX_SLOTS];
+            for copy in part.iter().filter(is_live) {
+                fingerprints[image.used] = copy.fingerprint;
+                image.push(copy.slice, copy.class, copy.word);
+            }
+            if let Some(target) = block.range_mut(0, bytes) {
+                image.write_to(target);
+            }
+            block.flush(0, bytes);
+            let control = Control::new(image.used, (1 << image.used) - 1);
+            Box::new(Leaf::new::<D>(block.off(), low, control, &fingerprints))
+        };
+        let new_right = match (&mut right_block, middle) {
+            (Some(block), Some(middle)) => Some(build(right, block, middle, next)),
+            _ => None,
+        };
+        let behind = new_right.as_ref().map_or(next, |right| right.block_off);
+        let new_left =
+            left_block.as_mut().map(|block| build(left, block, leaf.low.clone(), behind));
+        // The link phase.
+        let mut link = self.pmwcas.allocate(guard).map_err(Error::storage)?;
+        match left_block {
+            Some(block) => {
+                let entry = link.reserve_entry(previous_off, leaf.block_off, Policy::FreeOne);
+                link.activate(entry.map_err(Error::storage)?, block);
+            }
+            None => {
+                link.add_word(previous_off, leaf.block_off, next).map_err(Error::storage)?;
+                let old = link.own_block(leaf.block_off, Policy::FreeOldOnSuccess);
+                old.map_err(Error::storage)?;
+            }
+        }
+        if let Some(block) = right_block {
+            let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
+            link.activate(owned, block);
+        }
+        link.add_word(next_off, next, next | REPLACED).map_err(Error::storage)?;
+        if link.execute() {
+            leaf.publish::<D>(Replacement::new(new_left, new_right));
+        }
+        Ok(())
+    }
+
+    /// Where the word is that names the leaf's block; `None` if that has to be looked for again.
+    fn previous_next(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> Result<Option<u64>, Error> {
+        if leaf.low.is_lowest() {
+            return Ok(Some(self.root_off));
+        }
+        let mut room = [0; 8];
+        let probe = Probe::new(leaf.low.bytes(&mut room));
+        let previous = self.find_leaf(guard, &probe, Side::Below);
+        let off = previous.block_off + NEXT_AT;
+        if self.pmwcas.read(guard, off) & REPLACED != 0 {
+            // Nobody has published by what, yet.
+            self.replace(guard, previous)?;
+            return Ok(None);
+        }
+        Ok(Some(off))
+    }
+
+    /// The slots of the bitmap that hold records now.
+    fn copy(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control) -> Copies {
+        let pool = guard.pool();
+        let mut copies = Copies { list: [Copy::default(); MAX_SLOTS], len: 0 };
+        for slot in slots(control.bitmap()) {
+            let word = self.settled(guard, leaf, slot);
+            if content(word) == Content::Deleted {
+                continue;
+            }
+            // Relaxed: stored before the slot was decided.
+            let at = |at| pool.word(leaf.block_off + at).load(Ordering::Relaxed);
+            copies.list[copies.len] = Copy {
+                slot,
+                slice: at(key_at(slot)),
+                class: class_of(at(classes_at(slot)), slot),
+                word: plain(word),
+                fingerprint: leaf.fingerprint(slot),
+            };
+            copies.len += 1;
+        }
+        copies
+    }
+
+    /// Puts the `left_len` lowest keys first; what divides them from the others.
+    fn divide(&self, guard: &Guard<'_, D>, copies: &mut Copies, left_len: usize) -> Separator {
+        fn key<'all, D: Domain>(
+            guard: &'all Guard<'_, D>,
+            copy: &Copy,
+            room: &'all mut [u8; 8],
+        ) -> &'all [u8] {
+            match content(copy.word) {
+                Content::Record(off) => record::parts(guard, off).0,
+                _ => {
+                    *room = copy.slice.to_be_bytes();
+                    room
+                }
+            }
+        }
+        let compare = |left: &Copy, right: &Copy| {
+            let (mut left_room, mut right_room) = ([0; 8], [0; 8]);
+            left.slice.cmp(&right.slice).then_with(|| {
+                key(guard, left, &mut left_room).cmp(key(guard, right, &mut right_room))
+            })
+        };
+        copies.all_mut().select_nth_unstable_by(left_len, compare);
+        let (left, right) = copies.all().split_at(left_len);
+        let (mut left_room, mut right_room) = ([0; 8], [0; 8]);
+        let lowest = key(guard, &right[0], &mut right_room);
+        match content(right[0].word) {
+            Content::Record(_) => {
+                let highest = left.iter().max_by(|left, right| compare(left, right));
+                let highest = highest.map_or(&[][..], |copy| key(guard, copy, &mut left_room));
+                shortest_between(highest, lowest)
+            }
+            _ => Separator::eight(right[0].slice),
+        }
+    }
+
+    /// Closes every value word of the bitmap, and brings the copies up to what these hold for ever.
+    fn sync(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control, copies: &mut Copies) {
+        let pool = guard.pool();
+        for copy in copies.all_mut() {
+            let value = pool.word(leaf.block_off + value_at(copy.slot));
+            loop {
+                let word = value.load(Ordering::Acquire);
+                let is_over = content(word) == Content::Deleted || is_closed(word);
+                if is_over || value.compare_exchange(word, closed(word)).is_ok() {
+                    copy.word = plain(word);
+                    break;
+                }
+            }
+        }
+        if D::WRITE_BACK {
+            // A log of a thread that has not come to its end must find in this block what the new ones
+            // say; the fence of the PMwCAS's descriptor completes it before anything is linked.
+            let undurable =
+                slots(control.bitmap()).filter(|&slot| leaf.may_be_undurable::<D>(slot));
+            for slot in undurable {
+                pool.word(leaf.block_off + value_at(slot)).flush();
+            }
+        }
+    }
+
+    /// Publishes what was linked in place of the leaf, behind the word at `previous_off` and before the leaf
+    /// at `next`, by a thread that has not done so yet.
+    fn publish_found(&self, guard: &Guard<'_, D>, leaf: &Leaf, previous_off: u64, next: u64) {
+        let first = self.pmwcas.read(guard, previous_off);
+        if first == leaf.block_off || first & REPLACED != 0 {
+            // Not the predecessor any more.
+            return;
+        }
+        if first == next {
+            leaf.publish::<D>(Replacement::new(None, None));
+            return;
+        }
+        let second = self.pmwcas.read(guard, first + NEXT_AT);
+        if leaf.is_replaced::<D>() || second & REPLACED != 0 {
+            return;
+        }
+        // As long as nothing is published nobody changes the new leaves; and if it is, this comes to nothing.
+        let Some(left) = recovery::survey(guard, first, self.slots()) else { return };
+        let right = if second == next {
+            None
+        } else {
+            let Some(right) = recovery::survey(guard, second, self.slots()) else { return };
+            let Some((lowest, highest)) = right.lowest().zip(left.highest()) else { return };
+            Some(right.into_leaf::<D>(shortest_between(&highest, &lowest)))
+        };
+        leaf.publish::<D>(Replacement::new(Some(left.into_leaf::<D>(leaf.low.clone())), right));
+    }
+}

@@ -1,0 +1,337 @@
+//! The tree: its handle, the descent from the root to a leaf, and the search in a leaf (paper 5.3).
+//!
+//! # Which leaf has a key
+//!
+//! Inner nodes may lag: a leaf that is replaced stands in them until its replacement does
+//! (`install.rs`). But a leaf that is replaced is closed, and names what replaces it. So a descent that
+//! ends in an open leaf has found the leaf of the key, since a leaf's range shrinks only by its replacement;
+//! and from a closed one it goes on to what replaces it. A leaf that was dropped names nothing: its range
+//! is that of the leaf before it, and the descent begins again once inner nodes say so.
+//!
+//! # What a search sees
+//!
+//! The slots of `control`'s bitmap at the beginning are all that were ever decided in the leaf by then. Of a
+//! key, at most one of them is live at any moment, and one that is deleted stays so. So:
+//!
+//! * A live slot, its value word not closed: the record was there, with this value, when the word was read.
+//!   (While a value word is open, nothing else in the tree has the record.)
+//! * A live slot, closed, and afterwards the leaf names no replacement: the same. A record is changed elsewhere
+//!   only by who found it there, behind the replacement (sync-on-read: paper 4.2, which has the reader bring the
+//!   new leaf up to date; here it need not, since the new leaf is not to be seen before it is).
+//! * No live slot, and `control` was open, or afterwards the leaf names no replacement: the key was absent,
+//!   when `control` was read or when its slot was deleted. (A closed leaf takes no insert, and neither does its
+//!   replacement before it is named.)
+//! * Otherwise the search begins again in what replaces the leaf.
+//!
+//! Where lines are written back, whatever such an answer relies on is made durable first, if its slot says that
+//! a change of it may not be (`volatile/leaf.rs`): no dirty read, which the paper accepts without eADR.
+
+use std::cmp::Ordering as Compare;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+
+use crate::layout::{
+    Content, Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes, class_of, classes_at, content,
+    is_closed, is_pending, join_value, key_at, plain, value_at,
+};
+use crate::options::Options;
+use crate::record;
+use crate::recovery;
+use crate::separator::Probe;
+use crate::volatile::inner::Side;
+use crate::volatile::leaf::{Control, Leaf, slots};
+use crate::volatile::node::{Kind, Root};
+
+/// The layers in process memory, which all handles of one tree share.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    /// The root, and what waits to be given back.
+    pub root: Root,
+    /// Why the tree could not be built of its blocks.
+    pub damage: Option<Damaged>,
+}
+
+/// An NBTree in a pool. Any number of handles may be open in the process that has opened the pool.
+#[derive(Debug)]
+pub struct NbTree<D: Domain> {
+    pub(crate) pmwcas: Arc<Pmwcas<D>>,
+    pub(crate) root_off: u64,
+    pub(crate) options: Options,
+    pub(crate) layers: Arc<Layers>,
+}
+
+impl<D: Domain> Clone for NbTree<D> {
+    fn clone(&self) -> Self {
+        Self {
+            pmwcas: Arc::clone(&self.pmwcas),
+            root_off: self.root_off,
+            options: self.options,
+            layers: Arc::clone(&self.layers),
+        }
+    }
+}
+
+/// Something that is in no sound tree.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the leaf at {off:#x} is damaged ({what}); check the pool, and copy out what can be read by salvage"
+)]
+pub(crate) struct Damaged {
+    pub off: u64,
+    pub what: &'static str,
+}
+
+/// A slot that holds the key that was looked for, and its value word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub slot: usize,
+    pub word: u64,
+}
+
+impl<D: Domain> NbTree<D> {
+    /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless another
+    /// handle has it.
+    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+        let layers = pmwcas.companion(root_off, || recovery::build(&pmwcas, root_off, &options));
+        Self { pmwcas, root_off, options, layers }
+    }
+
+    /// The empty leaf with which a tree begins.
+    pub(crate) fn first_leaf<'guard, 'pool>(
+        guard: &'guard Guard<'pool, D>,
+        options: &Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        let slots = options.leaf_slots as usize;
+        let mut block = guard.reserve(block_bytes(slots))?;
+        block.write(0, &Image::new(slots, 0).bytes());
+        block.flush(0, block_bytes(slots));
+        Ok(block)
+    }
+
+    /// The options with which the tree was created.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The PMwCAS of the tree's pool.
+    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
+        &self.pmwcas
+    }
+
+    /// Slots of a leaf.
+    pub(crate) fn slots(&self) -> usize {
+        self.options.leaf_slots as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        if let Some(damage) = &self.layers.damage {
+            return Err(Error::storage(damage.clone()));
+        }
+        self.pmwcas.pool().pin().map_err(Error::storage)
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+        if key.len() <= MAX_KEY_BYTES {
+            return Ok(());
+        }
+        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
+        if value.len() <= MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
+    }
+
+    /// The leaf of `probe`: open, or closed and not replaced yet.
+    #[inline(always)]
+    pub(crate) fn find_leaf<'guard>(
+        &self,
+        guard: &'guard Guard<'_, D>,
+        probe: &Probe<'_>,
+        side: Side,
+    ) -> &'guard Leaf {
+        loop {
+            let mut node = self.layers.root.slot().load(guard);
+            let leaf = loop {
+                match node.kind() {
+                    Kind::Inner(inner) => {
+                        node = inner.slot(inner.index(probe, side)).load(guard);
+                    }
+                    Kind::Leaf(leaf) => break leaf,
+                }
+            };
+            if !leaf.control::<D>().is_closed() {
+                return leaf;
+            }
+            if let Some(leaf) = self.current(guard, leaf, probe, side) {
+                return leaf;
+            }
+        }
+    }
+
+    /// What stands for a closed leaf now; `None` if it was dropped.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn current<'guard>(
+        &self,
+        guard: &'guard Guard<'_, D>,
+        mut leaf: &'guard Leaf,
+        probe: &Probe<'_>,
+        side: Side,
+    ) -> Option<&'guard Leaf> {
+        while let Some(replacement) = leaf.replaced_by(guard) {
+            self.install(guard, leaf);
+            let is_right = |right: &&Leaf| match probe.compare(&right.low) {
+                Compare::Less => false,
+                Compare::Equal => side == Side::Holding,
+                Compare::Greater => true,
+            };
+            leaf = replacement.right(guard).filter(is_right).or(replacement.left(guard))?;
+        }
+        Some(leaf)
+    }
+
+    /// The slot of the bitmap at `control` that holds the key.
+    #[inline(always)]
+    pub(crate) fn search(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        bitmap: u64,
+        probe: &Probe<'_>,
+        fingerprint: u8,
+    ) -> Option<Found> {
+        let pool = guard.pool();
+        let mut candidates = leaf.matches(fingerprint) & bitmap;
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            // Relaxed: stored before the slot was decided.
+            let slice = pool.word(leaf.block_off + key_at(slot)).load(Ordering::Relaxed);
+            if slice != probe.slice {
+                continue;
+            }
+            let word = self.settled(guard, leaf, slot);
+            match content(word) {
+                Content::Value if probe.is_eight() => return Some(Found { slot, word }),
+                Content::Record(off) if record::has_key(guard, off, probe.bytes) => {
+                    return Some(Found { slot, word });
+                }
+                // Who relies on its being gone must not do so before that is durable.
+                Content::Deleted => self.make_durable(guard, leaf, slot),
+                Content::Value | Content::Record(_) | Content::Empty | Content::Damaged => {}
+            }
+        }
+        None
+    }
+
+    /// The value word of a decided slot. If its insert is not completed, it is now.
+    #[inline(always)]
+    pub(crate) fn settled(&self, guard: &Guard<'_, D>, leaf: &Leaf, slot: usize) -> u64 {
+        // Acquire: with the CAS that put a record's block there.
+        let word = guard.pool().word(leaf.block_off + value_at(slot)).load(Ordering::Acquire);
+        if is_pending(word) { self.complete_insert(guard, leaf, slot) } else { word }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn complete_insert(&self, guard: &Guard<'_, D>, leaf: &Leaf, slot: usize) -> u64 {
+        let value = guard.pool().word(leaf.block_off + value_at(slot));
+        loop {
+            let word = value.load(Ordering::Acquire);
+            if !is_pending(word) {
+                return word;
+            }
+            leaf.begin_change::<D>(slot);
+            let _ = value.compare_exchange(word, plain(word));
+            value.flush();
+            D::fence();
+            leaf.end_change::<D>(slot);
+        }
+    }
+
+    /// What was read of the slot's value word is durable from now on.
+    #[inline(always)]
+    pub(crate) fn make_durable(&self, guard: &Guard<'_, D>, leaf: &Leaf, slot: usize) {
+        if leaf.may_be_undurable::<D>(slot) {
+            guard.pool().word(leaf.block_off + value_at(slot)).flush();
+            D::fence();
+        }
+    }
+
+    /// Lends the value that a value word of the slot stands for.
+    #[inline(always)]
+    pub(crate) fn lend<R>(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        found: Found,
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        match content(found.word) {
+            Content::Record(off) => visit(record::parts(guard, off).1),
+            _ => visit(&self.number(guard, leaf, found).to_le_bytes()),
+        }
+    }
+
+    /// The value of eight bytes that a value word of the slot stands for.
+    #[inline(always)]
+    fn number(&self, guard: &Guard<'_, D>, leaf: &Leaf, found: Found) -> u64 {
+        let Found { slot, word } = found;
+        // Relaxed: as the slot's key.
+        let classes = guard.pool().word(leaf.block_off + classes_at(slot)).load(Ordering::Relaxed);
+        join_value(class_of(classes, slot), word)
+    }
+
+    /// Whether what was found in the leaf may be out of date: the search has to begin again.
+    #[inline(always)]
+    pub(crate) fn is_outdated(&self, leaf: &Leaf, control: Control, found: Option<Found>) -> bool {
+        let closed = match found {
+            Some(found) => is_closed(found.word),
+            None => control.is_closed(),
+        };
+        closed && leaf.is_replaced::<D>()
+    }
+
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
+    /// Writes nothing that is shared, and allocates nothing.
+    #[inline]
+    pub fn read_with<R>(
+        &self,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let fingerprint = probe.fingerprint();
+        let guard = self.pin()?;
+        loop {
+            let leaf = self.find_leaf(&guard, &probe, Side::Holding);
+            let control = leaf.control::<D>();
+            let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
+            if self.is_outdated(leaf, control, found) {
+                continue;
+            }
+            let Some(found) = found else { return Ok(None) };
+            self.make_durable(&guard, leaf, found.slot);
+            return Ok(Some(self.lend(&guard, leaf, found, visit)));
+        }
+    }
+
+    /// Live records of a leaf.
+    pub(crate) fn count_live(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> u64 {
+        let is_live = |&slot: &usize| {
+            matches!(content(self.settled(guard, leaf, slot)), Content::Value | Content::Record(_))
+        };
+        slots(leaf.control::<D>().bitmap()).filter(is_live).count() as u64
+    }
+}

@@ -1,0 +1,295 @@
+//! A leaf's metadata (paper 3.1), one line that every operation reads and a second that few do.
+//!
+//! `control` decides what is in the leaf:
+//!
+//! ```text
+//! bit   63      62 .. 57                     44 .. 0
+//!       CLOSED  num: slots that are claimed  bitmap: slots whose inserts are decided
+//! ```
+//!
+//! It only changes by a CAS of the whole word, so who sees that it has not changed knows that no slot was
+//! claimed or decided since. Once it is closed it never changes again: nothing is inserted any more, and the
+//! leaf is replaced (`smo.rs`). Its slots' value words still change, until these are closed one by one.
+//!
+//! `dirty` counts, by slot and only where lines are written back, the threads that are about to change the
+//! slot's value word or have not yet made it durable. Who reads a value word and then finds the count zero has
+//! read what is durable; otherwise it makes it durable itself. The order: count up, change the word, write
+//! back, fence, count down. A thread that stops in between makes others write that line back, no more.
+
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use pando_pmem::Domain;
+
+use crate::layout::MAX_SLOTS;
+use crate::separator::Separator;
+use crate::volatile::node::Replacement;
+
+const CLOSED: u64 = 1 << 63;
+const NUM_SHIFT: u32 = 57;
+const NUM_ONE: u64 = 1 << NUM_SHIFT;
+const NUM_MASK: u64 = 0x3F << NUM_SHIFT;
+const BITMAP_MASK: u64 = (1 << MAX_SLOTS) - 1;
+/// Words of fingerprints.
+const FINGERPRINT_WORDS: usize = MAX_SLOTS.div_ceil(8);
+
+const _: () = assert!(MAX_SLOTS < 64 && MAX_SLOTS as u32 <= NUM_SHIFT);
+
+/// What `control` held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Control(u64);
+
+impl Control {
+    pub fn new(used: usize, bitmap: u64) -> Self {
+        Self((used as u64) << NUM_SHIFT | bitmap)
+    }
+
+    #[inline(always)]
+    pub fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    /// Slots that are claimed: the first so many.
+    #[inline(always)]
+    pub fn used(self) -> usize {
+        ((self.0 & NUM_MASK) >> NUM_SHIFT) as usize
+    }
+
+    /// Slots whose inserts are decided.
+    #[inline(always)]
+    pub fn bitmap(self) -> u64 {
+        self.0 & BITMAP_MASK
+    }
+
+    /// With one more slot claimed.
+    #[inline(always)]
+    pub fn claimed(self) -> Self {
+        Self(self.0 + NUM_ONE)
+    }
+
+    /// With the insert into the slot decided.
+    #[inline(always)]
+    pub fn decided(self, slot: usize) -> Self {
+        Self(self.0 | 1 << slot)
+    }
+}
+
+/// A leaf as it stands in process memory.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Leaf {
+    control: AtomicU64,
+    /// Offset of its block.
+    pub block_off: u64,
+    fingerprints: [AtomicU64; FINGERPRINT_WORDS],
+    /// What it is replaced by, if that is decided (paper 3.1: `copy_ptr` and `flag`).
+    pub replacement: AtomicPtr<Replacement>,
+    /// The lowest key that may lie in it.
+    pub low: Separator,
+    /// Slots whose records were deleted.
+    deleted: AtomicU32,
+    /// Empty where nothing is written back.
+    dirty: Box<[AtomicU8]>,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Leaf, replacement) == 64);
+    assert!(std::mem::size_of::<Leaf>() == 128);
+};
+
+/// Which bytes of eight are `byte`: the lowest bit of the result for the lowest byte.
+#[cfg_attr(target_arch = "x86_64", allow(dead_code))]
+fn equal_bytes(word: u64, byte: u8) -> u64 {
+    const LOW_SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    let differing = word ^ u64::from(byte).wrapping_mul(0x0101_0101_0101_0101);
+    // The top bit of each byte that is zero; no carry leaves its byte.
+    let zeros = !(((differing & LOW_SEVEN) + LOW_SEVEN) | differing | LOW_SEVEN);
+    (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// Which of sixteen bytes are `byte`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn equal_in_pair(low: u64, high: u64, byte: u8) -> u64 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    // SAFETY: SSE2 is part of every x86-64 processor.
+    let mask = unsafe {
+        let bytes = _mm_set_epi64x(high as i64, low as i64);
+        _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8)))
+    };
+    mask as u64
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn equal_in_pair(low: u64, high: u64, byte: u8) -> u64 {
+    equal_bytes(low, byte) | equal_bytes(high, byte) << 8
+}
+
+impl Leaf {
+    /// A leaf over the block at `block_off`, with the fingerprints of its slots.
+    pub fn new<D: Domain>(
+        block_off: u64,
+        low: Separator,
+        control: Control,
+        fingerprints: &[u8],
+    ) -> Self {
+        let word = |index: usize| {
+            let mut bytes = [0; 8];
+            let from = fingerprints.len().min(index * 8);
+            let part = &fingerprints[from..fingerprints.len().min(from + 8)];
+            bytes[..part.len()].copy_from_slice(part);
+            AtomicU64::new(u64::from_le_bytes(bytes))
+        };
+        let dirty_slots = if D::WRITE_BACK { MAX_SLOTS } else { 0 };
+        Self {
+            control: AtomicU64::new(control.0),
+            block_off,
+            fingerprints: std::array::from_fn(word),
+            replacement: AtomicPtr::default(),
+            low,
+            deleted: AtomicU32::new(0),
+            dirty: (0..dirty_slots).map(|_| AtomicU8::new(0)).collect(),
+        }
+    }
+
+    /// What is in the leaf.
+    #[inline(always)]
+    pub fn control<D: Domain>(&self) -> Control {
+        D::observe_process_memory();
+        // Acquire: with the CAS that decided a slot, behind the stores of its key and fingerprint.
+        Control(self.control.load(Ordering::Acquire))
+    }
+
+    /// Changes `control`; what it is, if it is not `from`.
+    #[inline(always)]
+    pub fn change<D: Domain>(&self, from: Control, to: Control) -> Result<(), Control> {
+        D::observe_process_memory();
+        // Release, of the slot that is decided; acquire, of the slots that others have decided.
+        let changed =
+            self.control.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire);
+        changed.map(drop).map_err(Control)
+    }
+
+    /// Closes the leaf: nothing is inserted from now on. What is in it.
+    pub fn close<D: Domain>(&self) -> Control {
+        D::observe_process_memory();
+        // As in `change`.
+        Control(self.control.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED)
+    }
+
+    /// Sets the fingerprint of a slot that this thread has claimed and not decided.
+    #[inline(always)]
+    pub fn set_fingerprint(&self, slot: usize, fingerprint: u8) {
+        // Others set theirs in the same word. All were zero. Relaxed: published with the slot.
+        let shifted = u64::from(fingerprint) << (slot % 8 * 8);
+        self.fingerprints[slot / 8].fetch_or(shifted, Ordering::Relaxed);
+    }
+
+    /// The fingerprint of a slot.
+    pub fn fingerprint(&self, slot: usize) -> u8 {
+        (self.fingerprints[slot / 8].load(Ordering::Relaxed) >> (slot % 8 * 8)) as u8
+    }
+
+    /// The slots with this fingerprint, among them some that are not decided.
+    #[inline(always)]
+    pub fn matches(&self, fingerprint: u8) -> u64 {
+        // Relaxed: those of decided slots were stored before `control` said so.
+        let word = |index: usize| self.fingerprints[index].load(Ordering::Relaxed);
+        equal_in_pair(word(0), word(1), fingerprint)
+            | equal_in_pair(word(2), word(3), fingerprint) << 16
+            | equal_in_pair(word(4), word(5), fingerprint) << 32
+    }
+
+    /// The value word of the slot is about to be changed.
+    #[inline(always)]
+    pub fn begin_change<D: Domain>(&self, slot: usize) {
+        if D::WRITE_BACK {
+            D::observe_process_memory();
+            // Before the CAS of the word, which is sequentially consistent.
+            self.dirty[slot].fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// What this thread has made of the value word is durable, or it has made nothing of it.
+    #[inline(always)]
+    pub fn end_change<D: Domain>(&self, slot: usize) {
+        if D::WRITE_BACK {
+            D::observe_process_memory();
+            // Release: pairs with `may_be_undurable`, which then needs no write-back of its own.
+            self.dirty[slot].fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether what was read of the value word may not be durable yet.
+    #[inline(always)]
+    pub fn may_be_undurable<D: Domain>(&self, slot: usize) -> bool {
+        D::WRITE_BACK && {
+            D::observe_process_memory();
+            // The load of the word came first, and acquired what its writer had counted up.
+            self.dirty[slot].load(Ordering::Acquire) != 0
+        }
+    }
+
+    /// Notes that a record of the leaf was deleted; whether it was the last.
+    pub fn note_deleted(&self) -> bool {
+        // Relaxed: a hint; what is in the leaf is looked at again.
+        let deleted = self.deleted.fetch_add(1, Ordering::Relaxed) + 1;
+        let decided = (self.control.load(Ordering::Relaxed) & BITMAP_MASK).count_ones();
+        deleted >= decided
+    }
+
+    /// What the leaf is replaced by, if it is.
+    #[inline(always)]
+    pub fn is_replaced<D: Domain>(&self) -> bool {
+        D::observe_process_memory();
+        // Acquire: with the CAS that published the replacement.
+        !self.replacement.load(Ordering::Acquire).is_null()
+    }
+}
+
+/// The slots of a bitmap, the first first.
+pub(crate) fn slots(mut bitmap: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let slot = (bitmap != 0).then_some(bitmap.trailing_zeros() as usize)?;
+        bitmap &= bitmap - 1;
+        Some(slot)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_pmem::Volatile;
+
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_found_by_every_way() {
+        let bytes: Vec<u8> = (0..MAX_SLOTS).map(|slot| (slot * 7 % 11) as u8).collect();
+        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0, 0), &bytes);
+        for wanted in 0..=255u8 {
+            let slots = bytes.iter().enumerate().filter(|&(_, &byte)| byte == wanted);
+            let expected = slots.fold(0, |mask, (slot, _)| mask | 1 << slot);
+            assert_eq!(leaf.matches(wanted) & BITMAP_MASK, expected);
+            let by_words = (0..FINGERPRINT_WORDS).fold(0, |mask, index| {
+                let word = leaf.fingerprints[index].load(Ordering::Relaxed);
+                mask | equal_bytes(word, wanted) << (8 * index)
+            });
+            assert_eq!(by_words & BITMAP_MASK, expected);
+        }
+    }
+
+    #[test]
+    fn control_counts_and_closes() {
+        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0, 0), &[]);
+        let mut control = leaf.control::<Volatile>();
+        for slot in 0..MAX_SLOTS {
+            assert_eq!(control.used(), slot);
+            let claimed = control.claimed();
+            leaf.change::<Volatile>(control, claimed).expect("nobody else");
+            leaf.change::<Volatile>(claimed, claimed.decided(slot)).expect("nobody else");
+            control = leaf.control::<Volatile>();
+        }
+        assert_eq!((control.used(), control.bitmap()), (MAX_SLOTS, BITMAP_MASK));
+        assert!(!control.is_closed() && leaf.close::<Volatile>().is_closed());
+        assert!(leaf.change::<Volatile>(control, control).is_err());
+    }
+}

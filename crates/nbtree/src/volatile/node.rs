@@ -1,0 +1,383 @@
+//! References to nodes in process memory, the words that hold them, and how their memory is given back:
+//! the one place of this crate that turns addresses into nodes.
+//!
+//! A node is published by a word ([`Slot`], or a leaf's replacement), found through it by who holds a guard,
+//! taken out of it by one thread, and that thread *retires* it: its memory goes back once nobody can hold it
+//! any more, by the epochs of the pool ([`Retired`]). A node that nobody ever saw is simply dropped.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use pando_pmem::{Domain, Guard};
+
+use super::inner::Inner;
+use super::leaf::Leaf;
+
+/// In the address of a slot: its inner node is being replaced, and the slot never changes again.
+const FROZEN: usize = 1;
+/// In the address of a node: it is an inner one.
+const INNER: usize = 2;
+const TAGS: usize = FROZEN | INNER;
+
+const _: () = assert!(align_of::<Leaf>() > TAGS && align_of::<Inner>() > TAGS);
+
+/// A node, as long as a guard is held since it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node<'guard> {
+    /// With [`INNER`], never with [`FROZEN`].
+    tagged: *mut (),
+    guard: PhantomData<&'guard Leaf>,
+}
+
+/// A node by its kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind<'guard> {
+    Leaf(&'guard Leaf),
+    Inner(&'guard Inner),
+}
+
+impl<'guard> Node<'guard> {
+    fn tagged(tagged: *mut ()) -> Self {
+        Self { tagged, guard: PhantomData }
+    }
+
+    /// A leaf that is to be published; until then it is given back by [`discard`](Self::discard).
+    pub fn of_leaf(leaf: Box<Leaf>) -> Self {
+        Self::tagged(Box::into_raw(leaf).cast())
+    }
+
+    /// The same, of an inner node.
+    pub fn of_inner(inner: Box<Inner>) -> Self {
+        Self::tagged(Box::into_raw(inner).cast::<()>().map_addr(|address| address | INNER))
+    }
+
+    /// A leaf that was found.
+    pub fn from_leaf(leaf: &'guard Leaf) -> Self {
+        Self::tagged(std::ptr::from_ref(leaf).cast_mut().cast())
+    }
+
+    /// An inner node that was found.
+    pub fn from_inner(inner: &'guard Inner) -> Self {
+        let address = std::ptr::from_ref(inner).cast_mut().cast::<()>();
+        Self::tagged(address.map_addr(|address| address | INNER))
+    }
+
+    #[inline(always)]
+    pub fn is_inner(self) -> bool {
+        self.tagged.addr() & INNER != 0
+    }
+
+    fn address(self) -> *mut () {
+        self.tagged.map_addr(|address| address & !TAGS)
+    }
+
+    #[inline(always)]
+    pub fn kind(self) -> Kind<'guard> {
+        if self.is_inner() {
+            // SAFETY: made by `of_inner` or `from_inner`, of a node that is not freed before the guard of
+            // this lifetime is dropped: it was found, while that was held, in a word that published it.
+            Kind::Inner(unsafe { &*self.address().cast::<Inner>() })
+        } else {
+            // SAFETY: as above, for leaves.
+            Kind::Leaf(unsafe { &*self.address().cast::<Leaf>() })
+        }
+    }
+
+    /// Gives back a node that nobody else has ever seen.
+    pub fn discard(self) {
+        // SAFETY: made by `of_leaf` or `of_inner`, and, as the caller says, known to nobody else.
+        unsafe { self.free() }
+    }
+
+    /// # Safety
+    /// The node was made by `of_leaf` or `of_inner`, and nobody can reach it, now or later.
+    unsafe fn free(self) {
+        if self.is_inner() {
+            // SAFETY: the caller's.
+            drop(unsafe { Box::from_raw(self.address().cast::<Inner>()) });
+        } else {
+            // SAFETY: the caller's.
+            drop(unsafe { Box::from_raw(self.address().cast::<Leaf>()) });
+        }
+    }
+}
+
+/// What a leaf is replaced by (paper 3.1: `copy_ptr`): two leaves, one, or none if it was empty and is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Replacement {
+    left: Option<NonNull<Leaf>>,
+    right: Option<NonNull<Leaf>>,
+}
+
+impl Replacement {
+    pub fn new(left: Option<Box<Leaf>>, right: Option<Box<Leaf>>) -> Self {
+        let raw = |leaf: Box<Leaf>| NonNull::from(Box::leak(leaf));
+        Self { left: left.map(raw), right: right.map(raw) }
+    }
+
+    pub fn left<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<&'guard Leaf> {
+        // SAFETY: made of a box. It is freed no earlier than the leaf that it replaces is retired, since
+        // only then can it be reached, and replaced, on another way; who reads this holds a guard since it
+        // found that leaf.
+        self.left.map(|leaf| unsafe { leaf.as_ref() })
+    }
+
+    pub fn right<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<&'guard Leaf> {
+        // SAFETY: as above.
+        self.right.map(|leaf| unsafe { leaf.as_ref() })
+    }
+
+    /// Gives back the leaves of a replacement that was not published.
+    fn discard(self) {
+        for leaf in [self.left, self.right].into_iter().flatten() {
+            // SAFETY: made of a box, and never published.
+            drop(unsafe { Box::from_raw(leaf.as_ptr()) });
+        }
+    }
+}
+
+impl Leaf {
+    /// What the leaf is replaced by, if that is decided.
+    #[inline(always)]
+    pub fn replaced_by<'guard, D: Domain>(
+        &'guard self,
+        _: &'guard Guard<'_, D>,
+    ) -> Option<&'guard Replacement> {
+        D::observe_process_memory();
+        // Acquire: with the CAS of `publish`.
+        let replacement = self.replacement.load(Ordering::Acquire);
+        // SAFETY: published by `publish`, and freed with this leaf.
+        unsafe { replacement.as_ref() }
+    }
+
+    /// Publishes what the leaf is replaced by, unless another thread has.
+    pub fn publish<D: Domain>(&self, replacement: Replacement) {
+        D::observe_process_memory();
+        let new = Box::into_raw(Box::new(replacement));
+        let null = std::ptr::null_mut();
+        // Release, of the new leaves.
+        let published =
+            self.replacement.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire);
+        if published.is_err() {
+            // SAFETY: made right above, and not published.
+            unsafe { Box::from_raw(new) }.discard();
+        }
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        let replacement = *self.replacement.get_mut();
+        if !replacement.is_null() {
+            // SAFETY: made of a box by `publish`; with the leaf nobody can reach it any more. The leaves
+            // that it names have their own ends.
+            drop(unsafe { Box::from_raw(replacement) });
+        }
+    }
+}
+
+/// A word that holds a node.
+#[derive(Debug, Default)]
+pub(crate) struct Slot(AtomicPtr<()>);
+
+impl Slot {
+    /// A slot of a node that has fewer children.
+    pub const NONE: Self = Self(AtomicPtr::new(std::ptr::null_mut()));
+
+    pub fn new(node: Node<'_>) -> Self {
+        Self(AtomicPtr::new(node.tagged))
+    }
+
+    /// The node.
+    #[inline(always)]
+    pub fn load<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Node<'guard> {
+        D::observe_process_memory();
+        // Acquire: with the CAS that published the node.
+        let found = self.0.load(Ordering::Acquire);
+        Node::tagged(found.map_addr(|address| address & !FROZEN))
+    }
+
+    /// Fetches the slot's line, while other work goes on.
+    #[inline(always)]
+    pub fn touch(&self) {
+        // Relaxed: what is loaded is not used.
+        std::hint::black_box(self.0.load(Ordering::Relaxed));
+    }
+
+    /// Replaces `from` by `to`; false if the slot holds something else, or is frozen.
+    pub fn replace<D: Domain>(&self, from: Node<'_>, to: Node<'_>) -> bool {
+        D::observe_process_memory();
+        // Release, of the new node.
+        self.0.compare_exchange(from.tagged, to.tagged, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Freezes the slot: it never changes again.
+    pub fn freeze<D: Domain>(&self) {
+        loop {
+            D::observe_process_memory();
+            let found = self.0.load(Ordering::Acquire);
+            let frozen = found.map_addr(|address| address | FROZEN);
+            let froze = self.0.compare_exchange(found, frozen, Ordering::AcqRel, Ordering::Acquire);
+            if found == frozen || froze.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// As [`freeze`](Self::freeze), within a hardware transaction, which orders it.
+    pub fn freeze_in_transaction(&self) {
+        let found = self.0.load(Ordering::Relaxed);
+        self.0.store(found.map_addr(|address| address | FROZEN), Ordering::Relaxed);
+    }
+
+    /// The node, of a slot that nobody else can reach.
+    fn take(&mut self) -> Node<'static> {
+        Node::tagged(self.0.get_mut().map_addr(|address| address & !FROZEN))
+    }
+}
+
+/// A node that nobody can find any more, but that some may still hold.
+#[derive(Debug)]
+struct Entry {
+    node: Node<'static>,
+    epoch: u64,
+    next: *mut Entry,
+}
+
+/// Nodes that wait for their epoch.
+#[derive(Debug, Default)]
+pub(crate) struct Retired {
+    first: AtomicPtr<Entry>,
+    count: AtomicUsize,
+}
+
+// SAFETY: nodes may be dropped by any thread, and are shared by their atomics alone.
+unsafe impl Send for Retired {}
+// SAFETY: as above; the list is changed by CAS and swap.
+unsafe impl Sync for Retired {}
+// SAFETY: as above.
+unsafe impl Send for Replacement {}
+// SAFETY: as above.
+unsafe impl Sync for Replacement {}
+
+/// Nodes are given back whenever so many have gathered.
+const COLLECT_EVERY: usize = 64;
+
+impl Retired {
+    /// Gives `node` back when nobody can hold it any more. The calling thread, and it alone, has just taken it out
+    /// of the one word by which it could be found.
+    pub fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
+        let epoch = guard.unlink_epoch();
+        let entry = Entry { node: Node::tagged(node.tagged), epoch, next: std::ptr::null_mut() };
+        let entry = Box::into_raw(Box::new(entry));
+        self.push(entry, entry);
+        // Relaxed: it only says when to look.
+        if self.count.fetch_add(1, Ordering::Relaxed) % COLLECT_EVERY == COLLECT_EVERY - 1 {
+            self.collect(guard);
+        }
+    }
+
+    /// Puts a chain of entries, which are this thread's alone, on the list.
+    fn push(&self, first: *mut Entry, last: *mut Entry) {
+        let mut found = self.first.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the chain is this thread's alone.
+            unsafe { (*last).next = found };
+            // Release, of the entries; pairs with the swap in `collect`.
+            match self.first.compare_exchange_weak(
+                found,
+                first,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    fn collect<D: Domain>(&self, guard: &Guard<'_, D>) {
+        // Acquire: pairs with `push`. From here on the entries are this thread's alone.
+        let mut next = self.first.swap(std::ptr::null_mut(), Ordering::Acquire);
+        let (mut kept, mut last) = (std::ptr::null_mut::<Entry>(), std::ptr::null_mut::<Entry>());
+        // What is ripe was so by the epoch of the newest that is.
+        let mut ripe_until = 0;
+        while !next.is_null() {
+            // SAFETY: made of a box by `retire`, and this thread's alone.
+            let mut entry = unsafe { Box::from_raw(next) };
+            next = entry.next;
+            if entry.epoch <= ripe_until || guard.is_ripe(entry.epoch) {
+                ripe_until = ripe_until.max(entry.epoch);
+                // SAFETY: nobody could find the node since its epoch, and nobody is left who could before.
+                unsafe { entry.node.free() };
+            } else {
+                entry.next = kept;
+                kept = Box::into_raw(entry);
+                if last.is_null() {
+                    last = kept;
+                }
+            }
+        }
+        if !kept.is_null() {
+            self.push(kept, last);
+        }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        let mut next = *self.first.get_mut();
+        while !next.is_null() {
+            // SAFETY: made of a box by `retire`; nobody else has the list any more.
+            let entry = unsafe { Box::from_raw(next) };
+            next = entry.next;
+            // SAFETY: nobody uses the tree any more.
+            unsafe { entry.node.free() };
+        }
+    }
+}
+
+/// The root of the volatile layers, which it owns.
+#[derive(Debug)]
+pub(crate) struct Root {
+    slot: Slot,
+    /// Nodes that were replaced.
+    pub retired: Retired,
+}
+
+impl Root {
+    pub fn new(node: Node<'_>) -> Self {
+        Self { slot: Slot::new(node), retired: Retired::default() }
+    }
+
+    #[inline(always)]
+    pub fn slot(&self) -> &Slot {
+        &self.slot
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        // A list of its own, not recursion: replacements of replacements may be many.
+        let mut rest = vec![self.slot.take()];
+        while let Some(node) = rest.pop() {
+            match node.kind() {
+                Kind::Inner(_) => {
+                    // SAFETY: nobody uses the tree any more, and each node is reached once: a leaf that is
+                    // replaced stands in an inner node only as long as what replaces it does not.
+                    let mut inner = unsafe { Box::from_raw(node.address().cast::<Inner>()) };
+                    rest.extend(inner.slots_mut().iter_mut().map(Slot::take));
+                }
+                Kind::Leaf(_) => {
+                    // SAFETY: as above.
+                    let leaf = unsafe { Box::from_raw(node.address().cast::<Leaf>()) };
+                    // SAFETY: published by `publish`, and freed with the leaf.
+                    let replacement = unsafe { leaf.replacement.load(Ordering::Relaxed).as_ref() };
+                    let leaves = replacement.map(|one| [one.left, one.right]).into_iter().flatten();
+                    rest.extend(leaves.flatten().map(|leaf| Node::tagged(leaf.as_ptr().cast())));
+                }
+            }
+        }
+    }
+}

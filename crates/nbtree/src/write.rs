@@ -1,0 +1,332 @@
+//! Inserts, updates and deletes (paper 3.2, 4.1, 5.1, 5.2).
+//!
+//! # Insert
+//!
+//! | step | deciding word | who can help | a crash leaves |
+//! | --- | --- | --- | --- |
+//! | search: no slot of the bitmap is live | | | |
+//! | claim the next slot: CAS of `control`, as it was before the search, to one slot more | `control` | | a slot that is empty |
+//! | store the slot's class, key and value word, *pending*; its fingerprint | | | pending: not live |
+//! | decide: CAS of `control` to the slot's bit, as long as no slot was decided since that holds the key | `control` | | pending: not live |
+//! | complete: CAS of the value word from pending to plain; write back, fence | value word | whoever meets it | live |
+//!
+//! So at most one slot of a key is live, which two steps of the paper (a slot that is claimed blindly, a bit that
+//! is set without a look at what else was decided) do not ensure; and what is live on the medium was decided,
+//! which its key word alone does not say. A slot whose thread stops before it has decided is lost to
+//! others until the leaf is replaced, and to nobody else. If the leaf is closed meanwhile, or another slot has the
+//! key, the slot is given up as it is: pending, it counts for nothing.
+//!
+//! One line of the pool is written, written back once, behind one fence.
+//!
+//! # Update, delete
+//!
+//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. It fails
+//! if the word was closed: then the leaf's replacement is completed first, and the search begins
+//! again there (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was copied
+//! nowhere for good, so a change of it is never lost.
+//!
+//! # Records in blocks of their own
+//!
+//! The same, with the word's name of the block and the block exchanged by `pando_pmem::Exchange`: the log of the
+//! thread stands until the value word is durable, or given up. A pending word names no block to
+//! recovery. A leaf is replaced only behind what its threads are doing to such words: who replaces it writes back
+//! each line with a change that may not be durable (`smo.rs`), and an unlinked leaf keeps its words as long as
+//! some thread that could have a log of them holds its guard.
+
+use std::sync::atomic::Ordering;
+
+use pando_index::{Error, Upserted};
+use pando_pmem::{Domain, Exchange, Guard};
+
+use crate::layout::{
+    Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
+    is_closed, key_at, pending, split_value, value_at,
+};
+use crate::record;
+use crate::separator::Probe;
+use crate::tree::{Found, NbTree};
+use crate::volatile::inner::Side;
+use crate::volatile::leaf::{Control, Leaf};
+
+/// What a write wants of the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Intent<'value> {
+    /// That it is absent.
+    Insert,
+    /// That it is there.
+    Update,
+    /// Nothing.
+    Upsert,
+    /// That it is there with this value.
+    Exchange {
+        /// That value.
+        expected: &'value [u8],
+    },
+}
+
+/// A key with its fingerprint, and the value it is to have.
+struct Record<'record> {
+    probe: Probe<'record>,
+    fingerprint: u8,
+    value: &'record [u8],
+    /// Class and value word, if key and value are of eight bytes.
+    inline: Option<(u64, u64)>,
+}
+
+impl<'record> Record<'record> {
+    #[inline(always)]
+    fn new(key: &'record [u8], value: &'record [u8]) -> Self {
+        let probe = Probe::new(key);
+        let number = <&[u8; 8]>::try_from(value).ok().filter(|_| probe.is_eight());
+        let inline = number.map(|number| split_value(u64::from_le_bytes(*number)));
+        Self { probe, fingerprint: probe.fingerprint(), value, inline }
+    }
+}
+
+/// The leaf has changed: search again.
+struct Again;
+
+impl<D: Domain> NbTree<D> {
+    /// Writes the record, if the key is as `intent` wants it.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        intent: Intent<'_>,
+    ) -> Result<Upserted, Error> {
+        Self::check_key(key)?;
+        Self::check_value(value)?;
+        let record = Record::new(key, value);
+        let mut has_reclaimed = false;
+        loop {
+            let guard = self.pin()?;
+            let written = guard.frugal(|| self.write_pinned(&guard, &record, intent));
+            drop(guard);
+            match written {
+                // What this thread has replaced may be all that is in the way.
+                Err(Error::Storage(_)) if !has_reclaimed => {
+                    has_reclaimed = true;
+                    self.pmwcas.pool().reclaim().map_err(Error::storage)?;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_pinned(
+        &self,
+        guard: &Guard<'_, D>,
+        record: &Record<'_>,
+        intent: Intent<'_>,
+    ) -> Result<Upserted, Error> {
+        let Record { probe, fingerprint, .. } = *record;
+        loop {
+            let leaf = self.find_leaf(guard, &probe, Side::Holding);
+            let control = leaf.control::<D>();
+            let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
+            if self.is_outdated(leaf, control, found) {
+                continue;
+            }
+            let Some(found) = found else {
+                if matches!(intent, Intent::Update | Intent::Exchange { .. }) {
+                    return Err(Error::KeyNotFound);
+                }
+                if control.is_closed() || control.used() == self.slots() {
+                    self.replace(guard, leaf)?;
+                } else if self.insert_into(guard, leaf, control, record)?.is_ok() {
+                    return Ok(Upserted::Inserted);
+                }
+                continue;
+            };
+            if matches!(intent, Intent::Insert) {
+                self.make_durable(guard, leaf, found.slot);
+                return Err(Error::KeyExists);
+            }
+            if is_closed(found.word) {
+                self.replace(guard, leaf)?;
+                continue;
+            }
+            if let Intent::Exchange { expected } = intent
+                && !self.lend(guard, leaf, found, |value| value == expected)
+            {
+                self.make_durable(guard, leaf, found.slot);
+                return Err(Error::ValueMismatch);
+            }
+            if self.update_slot(guard, leaf, found, record)?.is_ok() {
+                return Ok(Upserted::Updated);
+            }
+        }
+    }
+
+    /// Inserts the record into the leaf, which was found without its key at `control`.
+    #[inline(always)]
+    fn insert_into(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        control: Control,
+        record: &Record<'_>,
+    ) -> Result<Result<(), Again>, Error> {
+        let Record { probe, fingerprint, .. } = *record;
+        let pool = guard.pool();
+        // Before the claim: a refusal must not cost a slot.
+        let block = match record.inline {
+            Some(_) => None,
+            None => Some(record::reserve(guard, probe.bytes, record.value)?),
+        };
+        let (slot, claimed) = (control.used(), control.claimed());
+        if leaf.change::<D>(control, claimed).is_err() {
+            return Ok(Err(Again));
+        }
+        let value = pool.word(leaf.block_off + value_at(slot));
+        let exchange = block.map(|block| {
+            let new = Some((block, RECORD_TAG));
+            guard.begin_exchange(leaf.block_off + value_at(slot), STABLE_BITS, 0, new)
+        });
+        let word = match (record.inline, &exchange) {
+            (Some((class, word)), _) => {
+                if class != 0 {
+                    let classes = pool.word(leaf.block_off + classes_at(slot));
+                    classes.fetch_or(class << class_shift(slot));
+                }
+                word
+            }
+            (None, Some(exchange)) => exchange.new_name(),
+            (None, None) => 0,
+        };
+        // Relaxed, and in order on their line: the value word, last, makes them count. Readers see them
+        // with the bit in `control`.
+        pool.word(leaf.block_off + key_at(slot)).store(probe.slice, Ordering::Relaxed);
+        value.store(pending(word), Ordering::Release);
+        leaf.set_fingerprint(slot, fingerprint);
+        leaf.begin_change::<D>(slot);
+        let mut seen = claimed;
+        while let Err(found) = leaf.change::<D>(seen, seen.decided(slot)) {
+            let fresh = found.bitmap() & !seen.bitmap();
+            let has_key = || self.search(guard, leaf, fresh, &probe, fingerprint).is_some();
+            if found.is_closed() || has_key() {
+                leaf.end_change::<D>(slot);
+                exchange.map(Exchange::failed);
+                return Ok(Err(Again));
+            }
+            seen = found;
+        }
+        // Whoever met it may have completed it.
+        let _ = value.compare_exchange(pending(word), word);
+        value.flush();
+        match exchange {
+            Some(exchange) => exchange.succeeded(),
+            None => D::fence(),
+        }
+        leaf.end_change::<D>(slot);
+        Ok(Ok(()))
+    }
+
+    /// Replaces the value of the record that was found.
+    #[inline(always)]
+    fn update_slot(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        found: Found,
+        record: &Record<'_>,
+    ) -> Result<Result<(), Again>, Error> {
+        let classes = guard.pool().word(leaf.block_off + classes_at(found.slot));
+        // Relaxed: stored before the slot was decided.
+        let class = class_of(classes.load(Ordering::Relaxed), found.slot);
+        let new = record.inline.filter(|&(of_value, _)| of_value == class).map(|(_, word)| word);
+        match (content(found.word), new) {
+            (Content::Value, Some(word)) => Ok(self.change_word(guard, leaf, found, word)),
+            (_, Some(word)) => Ok(self.exchange(guard, leaf, found, Ok(word))),
+            (_, None) => {
+                let block = record::reserve(guard, record.probe.bytes, record.value)?;
+                Ok(self.exchange(guard, leaf, found, Err(block)))
+            }
+        }
+    }
+
+    /// Changes the value word that was found, which names no block, to another that names none.
+    #[inline(always)]
+    fn change_word(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        found: Found,
+        new: u64,
+    ) -> Result<(), Again> {
+        let value = guard.pool().word(leaf.block_off + value_at(found.slot));
+        leaf.begin_change::<D>(found.slot);
+        let changed = value.compare_exchange(found.word, new);
+        if changed.is_ok() {
+            value.flush();
+            D::fence();
+        }
+        leaf.end_change::<D>(found.slot);
+        changed.map(drop).map_err(|_| Again)
+    }
+
+    /// Changes the value word that was found to a word that names no block, or to the name of a block.
+    fn exchange<'guard, 'pool>(
+        &self,
+        guard: &'guard Guard<'pool, D>,
+        leaf: &Leaf,
+        found: Found,
+        new: Result<u64, pando_pmem::Reservation<'guard, 'pool, D>>,
+    ) -> Result<(), Again> {
+        let off = leaf.block_off + value_at(found.slot);
+        let old = if content(found.word) == Content::Value { 0 } else { found.word };
+        let (word, block) = match new {
+            Ok(word) => (Some(word), None),
+            Err(block) => (None, Some((block, RECORD_TAG))),
+        };
+        let exchange = guard.begin_exchange(off, STABLE_BITS, old, block);
+        let word = word.unwrap_or(exchange.new_name());
+        let value = guard.pool().word(off);
+        leaf.begin_change::<D>(found.slot);
+        let changed = value.compare_exchange(found.word, word);
+        if changed.is_ok() {
+            value.flush();
+            exchange.succeeded();
+        } else {
+            exchange.failed();
+        }
+        leaf.end_change::<D>(found.slot);
+        changed.map(drop).map_err(|_| Again)
+    }
+
+    /// Removes the key; whether it was there.
+    #[inline]
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let fingerprint = probe.fingerprint();
+        let guard = self.pin()?;
+        loop {
+            let leaf = self.find_leaf(&guard, &probe, Side::Holding);
+            let control = leaf.control::<D>();
+            let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
+            if self.is_outdated(leaf, control, found) {
+                continue;
+            }
+            let Some(found) = found else { return Ok(false) };
+            if is_closed(found.word) {
+                guard.relieve(|| self.replace(&guard, leaf))?;
+                continue;
+            }
+            let deleted = match content(found.word) {
+                Content::Value => self.change_word(&guard, leaf, found, DELETED),
+                _ => self.exchange(&guard, leaf, found, Ok(DELETED)),
+            };
+            if deleted.is_err() {
+                continue;
+            }
+            if leaf.note_deleted() && !leaf.low.is_lowest() {
+                // The record is gone, whether or not its leaf can be dropped now.
+                let _ = guard.relieve(|| self.replace(&guard, leaf));
+            }
+            return Ok(true);
+        }
+    }
+}

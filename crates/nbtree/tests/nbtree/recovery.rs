@@ -1,0 +1,236 @@
+//! What is left by a process that dies at any of its writes, and what is opened again; recovery that is
+//! cut short itself. (The lab explores the same with several threads and with lines that are lost.)
+
+use std::path::Path;
+
+use pando_index::{Error, RangeIndex, Upserted};
+use pando_nbtree::NbTree;
+use pando_pmem::testing::{CutShort, Random, kill_after};
+use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
+use pando_pmwcas::Pmwcas;
+
+use crate::common::{Planted, Records, check, create, dump, folder, plant, reopen, small_nodes};
+
+/// A key of eight bytes, or a longer or shorter one.
+fn key(number: u64) -> Vec<u8> {
+    let mut key = (number << 40).to_be_bytes().to_vec();
+    match number % 5 {
+        1 => key.extend_from_slice(&[b'l'; 40]),
+        3 => key.truncate(8 - number as usize % 2),
+        _ => {}
+    }
+    key
+}
+
+/// A value of eight bytes with any top bits, or another.
+fn value(number: u64) -> Vec<u8> {
+    match number % 4 {
+        0 => vec![number as u8; number as usize % 60],
+        _ => number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes().to_vec(),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Insert(u64),
+    Update(u64),
+    Upsert(u64),
+    Remove(u64),
+}
+
+impl Op {
+    fn run<D: Domain>(self, tree: &NbTree<D>, stamp: u64) -> Result<bool, Error> {
+        match self {
+            Self::Insert(number) => tree.insert(&key(number), &value(stamp)).map(|()| true),
+            Self::Update(number) => tree.update(&key(number), &value(stamp)).map(|()| true),
+            Self::Upsert(number) => {
+                tree.upsert(&key(number), &value(stamp)).map(|done| done == Upserted::Updated)
+            }
+            Self::Remove(number) => tree.remove(&key(number)),
+        }
+    }
+
+    fn apply(self, records: &mut Records, stamp: u64) {
+        let (Self::Insert(number)
+        | Self::Update(number)
+        | Self::Upsert(number)
+        | Self::Remove(number)) = self;
+        let (key, value) = (key(number), value(stamp));
+        match self {
+            Self::Insert(_) if records.contains_key(&key) => {}
+            Self::Update(_) if !records.contains_key(&key) => {}
+            Self::Remove(_) => drop(records.remove(&key)),
+            _ => drop(records.insert(key, value)),
+        }
+    }
+}
+
+fn draw(random: &mut Random, keys: u64) -> Op {
+    let number = random.below(keys);
+    match random.below(8) {
+        0..3 => Op::Insert(number),
+        3 => Op::Update(number),
+        4 => Op::Upsert(number),
+        _ => Op::Remove(number),
+    }
+}
+
+/// A process that dies at each of the writes of many operations in a row: what is found is what was, or what the
+/// operation at hand makes of it, and no block has leaked.
+fn dies_at_every_write<const WRITE_BACK: bool>() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let mut planted = create::<CutShort<WRITE_BACK>>(&path, 64 << 20, &small_nodes());
+    let mut records = Records::new();
+    let mut random = Random::new(7);
+    for stamp in 0..140 {
+        // Growth, and then mostly removes, so that leaves are emptied.
+        let number = random.below(64);
+        let op = if stamp < 60 {
+            Op::Upsert(number)
+        } else if stamp < 110 {
+            Op::Remove(number)
+        } else {
+            draw(&mut random, 64)
+        };
+        let mut after = records.clone();
+        op.apply(&mut after, stamp);
+        for writes in 0.. {
+            let done = kill_after(writes, || op.run(&planted.tree, stamp));
+            if done.is_none() {
+                crash(&mut planted, &path);
+            }
+            check(&planted);
+            let found = dump(&planted.tree);
+            if done.is_some() {
+                assert_eq!(found, after, "{op:?} of {stamp} returned {done:?}");
+                break;
+            }
+            assert!(found == after || found == records, "{op:?} of {stamp}, cut at {writes}");
+            if found == after {
+                break;
+            }
+        }
+        records = after;
+    }
+}
+
+/// Drops the tree as a crash would, and opens what is left.
+fn crash<D: Domain>(planted: &mut Planted<D>, path: &Path) {
+    let create = pando_pmem::CreateOptions { max_bytes: 1 << 24, ..Default::default() };
+    let empty = plant(Pool::anonymous(&create).expect("memory"), &small_nodes());
+    let old = std::mem::replace(planted, empty);
+    old.pool.clone().abandon();
+    drop(old);
+    *planted = reopen(path);
+}
+
+#[test]
+fn a_process_may_die_at_every_write() {
+    dies_at_every_write::<false>();
+}
+
+#[test]
+fn a_process_that_writes_back_may_die_at_every_write() {
+    dies_at_every_write::<true>();
+}
+
+/// Recovery is cut at each of its writes, in turn, and run again.
+#[test]
+fn recovery_may_be_cut_short() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let planted = create::<CutShort>(&path, 64 << 20, &small_nodes());
+    let mut records = Records::new();
+    for stamp in 0..200 {
+        Op::Insert(stamp).run(&planted.tree, stamp).expect("an insert");
+        Op::Insert(stamp).apply(&mut records, stamp);
+    }
+    // A split that is cut in its link, so that words are closed.
+    let cut = (0..).find(|&writes| {
+        let stamp = 1_000 + writes;
+        let done = kill_after(60 + writes % 40, || Op::Insert(stamp).run(&planted.tree, stamp));
+        if done.is_some() {
+            Op::Insert(stamp).apply(&mut records, stamp);
+        }
+        done.is_none()
+    });
+    assert!(cut.is_some());
+    planted.pool.clone().abandon();
+    drop(planted);
+    for writes in 0.. {
+        let opened = kill_after(writes, || {
+            let pool = Pool::<CutShort>::open(&path, &OpenPool::default()).expect("opens");
+            // What dies here leaves its pool open to nobody.
+            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
+            let tree = pmwcas.find_index::<pando_nbtree::NbTrees>("tree").expect("a map");
+            let is_there = tree.is_some();
+            pool.abandon();
+            is_there
+        });
+        if opened.is_some() {
+            break;
+        }
+    }
+    let planted = reopen::<Process>(&path);
+    check(&planted);
+    let mut found = dump(&planted.tree);
+    found.retain(|key, _| records.contains_key(key));
+    assert_eq!(found, records);
+}
+
+/// More leaves than one thread surveys alone.
+#[test]
+fn a_large_tree_is_surveyed_by_several_threads() {
+    const RECORDS: u64 = 60_000;
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let planted = create::<Process>(&path, 1 << 30, &small_nodes());
+    let number = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for at in 0..RECORDS {
+        planted.tree.insert(&number(at).to_be_bytes(), &at.to_le_bytes()).expect("an insert");
+    }
+    drop(planted);
+    let planted = reopen::<Adr>(&path);
+    check(&planted);
+    assert_eq!(planted.tree.len().expect("counts"), RECORDS);
+    for at in 0..RECORDS {
+        let found = planted.tree.get(&number(at).to_be_bytes()).expect("reads");
+        assert_eq!(found.as_deref(), Some(&at.to_le_bytes()[..]));
+    }
+}
+
+/// Each bit of the header and of the first slots of a leaf is damaged, in turn: opening, walking and reading do not
+/// panic, and what is refused says so.
+#[test]
+fn damaged_blocks_are_refused_or_harmless() {
+    use pando_pmem::testing::Arena;
+    use pando_pmwcas::maps::IndexKind;
+    type Tree = pando_nbtree::NbTrees;
+    let arena = Arena::new(4 << 20).expect("memory");
+    let off = {
+        let pool = Pool::<Process>::create_in(&arena).expect("a pool");
+        let planted = plant(pool, &small_nodes());
+        for at in 0..4 {
+            Op::Insert(at).run(&planted.tree, at).expect("an insert");
+        }
+        Tree::audit(&planted.tree).expect("audits").blocks[0].off
+    };
+    for at in (off..off + 192).step_by(8) {
+        for bit in [0, 3, 17, 47, 48, 49, 60, 61, 62, 63] {
+            let sound = arena.word(at);
+            arena.set_word(at, sound ^ 1 << bit);
+            let before = arena.read(0, arena.bytes() as usize);
+            let pool = Pool::<Process>::open_in(&arena).expect("opens");
+            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("recovers"));
+            let tree = pmwcas.find_index::<Tree>("tree").expect("a map").expect("is there");
+            let audit = Tree::audit(&tree).expect("audits");
+            if tree.get(&key(1)).is_err() {
+                assert!(!audit.is_sound(), "refused without a problem: {at:#x}, bit {bit}");
+            }
+            drop((tree, pmwcas));
+            arena.write(0, &before);
+            arena.set_word(at, sound);
+        }
+    }
+}

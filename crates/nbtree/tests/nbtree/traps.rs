@@ -1,0 +1,235 @@
+//! Traps of `traps.md`; each test's name says which.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pando_index::{Error, KeyRange, Order, RangeIndex};
+use pando_nbtree::NbTrees;
+use pando_pmem::testing::{CutShort, Random, run_until_stopped};
+use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
+use pando_pmwcas::maps::IndexKind;
+
+use crate::common::{anonymous, check, defaults, dump, in_file, plant, small_nodes};
+
+fn eight(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// NBTree: value bits (copy and sync) visible to a user whose value uses them; key 0 as "empty" against a user whose
+/// key is 0.
+#[test]
+fn every_key_and_every_value_is_allowed() {
+    let planted = anonymous::<Volatile>(&small_nodes());
+    let tree = &planted.tree;
+    let numbers: Vec<u64> = (0..64)
+        .flat_map(|bit| [1 << bit, u64::MAX << bit, u64::MAX >> bit, (1 << bit) - 1])
+        .chain([0, u64::MAX])
+        .collect();
+    let mut expected = std::collections::BTreeMap::new();
+    for (turn, &number) in numbers.iter().enumerate() {
+        // Inserted with one class of value, replaced by the others, in every order.
+        for other in &numbers[turn..(turn + 6).min(numbers.len())] {
+            tree.upsert(&eight(number), &other.to_le_bytes()).expect("an upsert");
+            let found = tree.get(&eight(number)).expect("reads");
+            assert_eq!(found.as_deref(), Some(&other.to_le_bytes()[..]), "{number:#x}");
+            expected.insert(eight(number).to_vec(), other.to_le_bytes().to_vec());
+        }
+    }
+    assert_eq!(dump(tree), expected);
+    check(&planted);
+}
+
+/// NBTree: the public one lost 1 to 3 of a million keys in most four-thread loads.
+#[test]
+fn a_load_by_four_threads_loses_no_key() {
+    const EACH: u64 = 50_000;
+    for settings in [defaults(), small_nodes()] {
+        let planted = anonymous::<Process>(&settings);
+        let key = |number: u64| eight(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let tree = &planted.tree;
+                scope.spawn(move || {
+                    for at in 0..EACH {
+                        let number = at * 4 + thread;
+                        tree.insert(&key(number), &number.to_le_bytes()).expect("is new");
+                    }
+                });
+            }
+        });
+        assert_eq!(planted.tree.len().expect("counts"), 4 * EACH);
+        for number in 0..4 * EACH {
+            let found = planted.tree.get(&key(number)).expect("reads");
+            assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]), "lost {number}");
+        }
+        check(&planted);
+    }
+}
+
+/// NBTree: lost update between copy and link; a key deleted, then found again, because the sync phase re-copied it; the next
+/// pointer of a predecessor that is itself replaced. Writers own their keys, so each knows what it must find, while
+/// others' inserts between these keys replace the leaves all the time.
+fn own_keys_among_splits<D: pando_pmem::Domain>() {
+    let planted = anonymous::<D>(&small_nodes());
+    let is_over = AtomicBool::new(false);
+    let turns = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (tree, is_over, turns) = (&planted.tree, &is_over, &turns);
+        for thread in 0..2u64 {
+            scope.spawn(move || {
+                let mut random = Random::new(thread);
+                let mut known = vec![None; 64];
+                for turn in 0..12_000u64 {
+                    let at = random.below(64);
+                    let key = eight(at << 16 | thread << 8);
+                    let found = tree.get(&key).expect("reads");
+                    assert_eq!(found.as_deref(), known[at as usize].as_deref(), "key {at}");
+                    known[at as usize] = match random.below(4) {
+                        0 => {
+                            let was = tree.remove(&key).expect("removes");
+                            assert_eq!(was, known[at as usize].is_some());
+                            None
+                        }
+                        _ => {
+                            // Any class, and now and then a block of its own.
+                            let value = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+                            let value =
+                                if turn % 9 == 0 { value.repeat(2) } else { value.to_vec() };
+                            tree.upsert(&key, &value).expect("writes");
+                            Some(value)
+                        }
+                    };
+                    turns.fetch_add(1, Ordering::Relaxed);
+                }
+                is_over.store(true, Ordering::Release);
+            });
+        }
+        scope.spawn(move || {
+            let mut random = Random::new(99);
+            while !is_over.load(Ordering::Acquire) {
+                let low = random.below(64) << 16 | 0xF000;
+                (0..24).for_each(|at| drop(tree.insert(&eight(low + at), &eight(at))));
+                (0..24).for_each(|at| drop(tree.remove(&eight(low + at))));
+            }
+        });
+    });
+    check(&planted);
+    drop(dump(&planted.tree));
+}
+
+#[test]
+fn updates_and_deletes_survive_every_phase_of_a_split() {
+    own_keys_among_splits::<Process>();
+}
+
+#[test]
+fn updates_and_deletes_survive_every_phase_of_a_split_with_write_backs() {
+    own_keys_among_splits::<Adr>();
+}
+
+/// Emptied leaves are dropped, and their blocks and records' blocks given back; also the first of an inner node.
+#[test]
+fn deletes_give_leaves_and_blocks_back() {
+    let planted = in_file::<Process>(&small_nodes());
+    for round in 0..3 {
+        for number in 0..3_000u64 {
+            let value = vec![7; if number % 3 == 0 { 100 } else { 8 }];
+            planted.tree.insert(&eight(number), &value).expect("an insert");
+        }
+        let full = NbTrees::audit(&planted.tree).expect("audits").stat;
+        assert!(full.leaves > 500 && full.height > 3 && full.value_blocks == 1_000);
+        for number in 0..3_000u64 {
+            let number = if round == 1 { 2_999 - number } else { number };
+            assert!(planted.tree.remove(&eight(number)).expect("removes"));
+        }
+        check(&planted);
+        let empty = NbTrees::audit(&planted.tree).expect("audits").stat;
+        assert_eq!((empty.leaves, empty.records, empty.value_blocks), (1, 0, 0), "round {round}");
+    }
+}
+
+/// Exhaustion: a clean error, nothing corrupted, and room again once something is removed.
+#[test]
+fn a_full_pool_refuses_and_takes_deletes() {
+    let create = CreateOptions { max_bytes: 2 << 20, initial_bytes: 0, huge_pages: false };
+    let planted = plant::<Process>(Pool::anonymous(&create).expect("memory"), &defaults());
+    let mut count = 0u64;
+    let refused = loop {
+        match planted.tree.insert(&eight(count), &[count as u8; 40]) {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Storage(_)), "{refused}");
+    assert_eq!(dump(&planted.tree).len() as u64, count);
+    check(&planted);
+    for number in 0..count {
+        assert!(planted.tree.remove(&eight(number)).expect("a remove"), "{number}");
+    }
+    for number in 0..count / 2 {
+        planted.tree.insert(&eight(number), &[1; 40]).expect("there is room again");
+    }
+    check(&planted);
+}
+
+/// A thread that stops for ever before any of its writes: the others go on.
+#[test]
+fn a_stopped_thread_holds_nobody_up() {
+    type Domain = CutShort<true>;
+    for writes in 0.. {
+        let planted = anonymous::<Domain>(&small_nodes());
+        for number in 0..6u64 {
+            planted.tree.insert(&eight(number * 10), &eight(1)).expect("an insert");
+        }
+        let tree = planted.tree.clone();
+        // It splits a leaf, updates in a block, deletes.
+        let is_done = run_until_stopped(writes, move || {
+            tree.insert(&eight(15), &eight(2)).expect("an insert");
+            tree.update(&eight(20), &[3; 30]).expect("an update");
+            assert!(tree.remove(&eight(30)).expect("a remove"));
+        });
+        for number in 0..60u64 {
+            tree_goes_on(&planted.tree, number);
+        }
+        let mut last = None;
+        let mut cursor = planted.tree.scan(KeyRange::all(), Order::Descending).expect("a scan");
+        while let Some((key, _)) = cursor.next().expect("a record") {
+            assert!(last.as_deref().is_none_or(|last| last > key), "out of order");
+            last = Some(key.to_vec());
+        }
+        if is_done {
+            check(&planted);
+            assert!(writes > 30, "{writes}");
+            return;
+        }
+    }
+}
+
+fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
+    tree.upsert(&eight(number), &eight(number)).expect("an upsert");
+    assert_eq!(tree.get(&eight(number)).expect("reads").as_deref(), Some(&eight(number)[..]));
+    if number % 2 == 0 {
+        assert!(tree.remove(&eight(number)).expect("a remove"));
+        assert_eq!(tree.get(&eight(number)).expect("reads"), None);
+    }
+}
+
+/// ABA and reuse: two handles of one tree share what is in memory, and a map that is dropped leaves nothing behind for
+/// the next at its place.
+#[test]
+fn handles_share_a_tree_and_a_dropped_map_is_gone() {
+    let planted = in_file::<Process>(&small_nodes());
+    let pmwcas = planted.tree.pmwcas();
+    let other = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+    for number in 0..500 {
+        let tree = if number % 2 == 0 { &other } else { &planted.tree };
+        tree.insert(&eight(number), &eight(number)).expect("an insert");
+    }
+    assert_eq!(dump(&other), dump(&planted.tree));
+    let guard = planted.pool.pin().expect("a slot");
+    let entry = pmwcas.find_map(&guard, "tree").expect("is there");
+    NbTrees::drop_map(&other, &entry).expect("is dropped");
+    let again = pmwcas.find_or_create_index::<NbTrees>("tree", &small_nodes()).expect("a map");
+    assert_eq!(again.len().expect("counts"), 0);
+    again.insert(&eight(1), &eight(1)).expect("an insert");
+    assert_eq!(dump(&again).len(), 1);
+}

@@ -1,0 +1,141 @@
+//! Blocks that come and go with a word which names them beside other bits, for indexes that change such
+//! words by their own CAS.
+//!
+//! A *name* is a word whose lower 48 bits are a block's offset; zero names no block. The word that is to
+//! hold it may have bits that come and go ([`Exchange`] is told which bits are *stable*).
+//!
+//! # Protocol
+//!
+//! The participant's log (activate.rs) has six words on one line: kind, new name, word, old name, stable bits.
+//!
+//! | step | a crash leaves | recovery |
+//! | --- | --- | --- |
+//! | log := (new, word, old, stable, 2), durable | the word as it was | both judged: new is free, old active, as they were |
+//! | active bit of the new block, durable | the same | new: inactive |
+//! | the caller changes the word from old to new, durable | either | what the word does not name: inactive |
+//! | active bit of the old block cleared, durable | new | the same |
+//! | log := 0, durable; then the old block waits for its epoch | new | |
+//!
+//! The deciding word is the caller's: recovery deactivates each of the two blocks that the word does not
+//! name by its stable bits. That is idempotent. A word that moves on meanwhile, by another thread's
+//! exchange, names neither, and both are that thread's or nobody's. The word's own block is not reused as
+//! long as the log stands, since its writer holds a guard; so it may be unlinked meanwhile, as long as the
+//! word keeps its last name.
+
+use std::sync::atomic::Ordering;
+
+use super::Reservation;
+use super::activate::KIND;
+use crate::domain::Domain;
+use crate::epoch::Guard;
+use crate::pool::Pool;
+
+const NEW: u64 = 1;
+const WORD: u64 = 2;
+const OLD: u64 = 3;
+const STABLE: u64 = 4;
+/// In the log's first word: an exchange stands there.
+pub(super) const EXCHANGE: u64 = 2;
+
+/// The bits of a name that are the block's offset.
+const BLOCK_MASK: u64 = (1 << 48) - 1;
+
+/// An exchange on record: it ends by [`succeeded`](Self::succeeded) or [`failed`](Self::failed). A thread
+/// has one at a time, and activates and frees nothing else meanwhile by its log.
+#[derive(Debug)]
+#[must_use = "an exchange stands on record until it is ended"]
+pub struct Exchange<'guard, 'pool, D: Domain> {
+    guard: &'guard Guard<'pool, D>,
+    new: u64,
+    old: u64,
+}
+
+impl<'pool, D: Domain> Guard<'pool, D> {
+    /// Puts on record that the word at `word_off` is to change from the name `old` (zero: it names no
+    /// block) to that of `new`, whose content must be flushed, with the bits `tag` beside the offset. Then the
+    /// new block is active, durably. Of what the word will hold, the bits in `stable` decide whether it
+    /// names a block.
+    pub fn begin_exchange(
+        &self,
+        word_off: u64,
+        stable: u64,
+        old: u64,
+        new: Option<(Reservation<'_, 'pool, D>, u64)>,
+    ) -> Exchange<'_, 'pool, D> {
+        let new = new.map_or(0, |(block, tag)| block.into_logged() | tag);
+        let (pool, slot) = (self.pool(), self.slot());
+        pool.slot_log(slot, NEW).store(new, Ordering::Release);
+        pool.slot_log(slot, WORD).store(word_off, Ordering::Release);
+        pool.slot_log(slot, OLD).store(old, Ordering::Release);
+        pool.slot_log(slot, STABLE).store(stable, Ordering::Release);
+        pool.slot_log(slot, KIND).store(EXCHANGE, Ordering::Release);
+        pool.slot_log(slot, KIND).flush();
+        D::fence();
+        if new != 0 {
+            pool.activate_logged(new & BLOCK_MASK);
+            D::fence();
+        }
+        Exchange { guard: self, new, old }
+    }
+}
+
+impl<D: Domain> Exchange<'_, '_, D> {
+    /// The name of the new block; zero if there is none.
+    pub fn new_name(&self) -> u64 {
+        self.new
+    }
+
+    /// The word has been changed, and its line flushed. On return that is durable, and so is that the old
+    /// block is free; it is reused when nobody can look at it.
+    pub fn succeeded(self) {
+        D::fence();
+        let freed = self.old != 0 && self.end(self.old);
+        if freed {
+            self.guard.defer_reuse(self.old & BLOCK_MASK);
+        } else if self.old == 0 {
+            self.clear();
+        }
+    }
+
+    /// The word does not name the new block, and nobody has seen it. On return that is free.
+    pub fn failed(self) {
+        let freed = self.new != 0 && self.end(self.new);
+        if freed {
+            self.guard.pool().reuse(self.guard, self.new & BLOCK_MASK);
+        } else if self.new == 0 {
+            self.clear();
+        }
+    }
+
+    /// Frees the block of `name` and ends the exchange; whether the block was allocated.
+    fn end(&self, name: u64) -> bool {
+        let freed = self.guard.pool().deactivate(name & BLOCK_MASK).is_ok();
+        D::fence();
+        self.clear();
+        freed
+    }
+
+    fn clear(&self) {
+        let kind = self.guard.pool().slot_log(self.guard.slot(), KIND);
+        kind.store(0, Ordering::Release);
+        kind.flush();
+        D::fence();
+    }
+}
+
+impl<D: Domain> Pool<D> {
+    /// Settles an exchange that a crash cut short: the blocks that are free now.
+    pub(super) fn recover_exchange(&self, slot: usize) -> [u64; 2] {
+        let field = |field| self.slot_log(slot, field).load(Ordering::Acquire);
+        let (word_off, stable) = (field(WORD), field(STABLE));
+        let held =
+            if self.is_word(word_off) { self.word(word_off).load(Ordering::Acquire) } else { 0 };
+        [field(NEW), field(OLD)].map(|name| {
+            if name == 0 || held & stable == name & stable {
+                return 0;
+            }
+            self.recover_deactivate(name & BLOCK_MASK);
+            name & BLOCK_MASK
+        })
+    }
+}
