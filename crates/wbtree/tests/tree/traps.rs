@@ -1,0 +1,1 @@
+//! Defects that others shipped, each with a test that fails if the care against it is taken out.
