@@ -41,8 +41,10 @@
 //! * `tree.rs`: the descent. `write.rs`: inserts, updates, deletes; `smo/`: splits, merges, copies.
 //!   `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end of a tree. `kind.rs`:
 //!   the tree as a kind of map; `options.rs`: what can be set of it.
+//! * [`baselines`]: what the paper compares its trees with.
 
 mod audit;
+pub mod baselines;
 mod build;
 mod claim;
 mod commit;

@@ -11,6 +11,7 @@ use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
+use pando_wbtree::WbTrees;
 
 use crate::Error;
 
@@ -59,6 +60,7 @@ pub(super) trait Kind<D: Domain> {
 pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     &[
         &Of::<BzTrees>(PhantomData),
+        &Of::<WbTrees>(PhantomData),
         #[cfg(feature = "sorted-array")]
         &Of::<SortedArrays>(PhantomData),
     ]

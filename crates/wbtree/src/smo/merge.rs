@@ -8,7 +8,8 @@
 //! It compares all that it has read: both nodes and the parent. Both must be children of one parent, and the
 //! left one's fence must lead to the right one. Blocks of records and of the right fence's key change
 //! their owner; the right node, the key of the left one's fence and the key of the parent's cell are
-//! freed. It allocates nothing, so deletes in a full pool make room.
+//! freed. It allocates nothing, unless the left node or the parent has no versions left and has to be copied;
+//! so deletes in a full pool make room.
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -141,8 +142,13 @@ impl<D: Domain> WbTree<D> {
         // Not to the brim: the next insert would split it again.
         let is_fitting = total + 2 <= left.node.cells(context)
             && (total <= 2 || total * 4 <= left.node.cells(context) * 3);
-        if !is_fitting || !left.may_change(context) {
+        if !is_fitting {
             return Ok(Attempt::Not);
+        }
+        if !left.may_change(context) {
+            let key = context.key(&parent.cells[right - 1]);
+            self.replace(context, left.node.level, Probe::new(&key), left.node.off)?;
+            return Ok(Attempt::Again);
         }
         let claim = match left.node.claim(context, left.state, gone.count() as u32 + 1, 0) {
             Ok(claim) => claim,

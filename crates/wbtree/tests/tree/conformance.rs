@@ -1,13 +1,8 @@
 //! The conformance suite, over persistence domains and the three trees of the paper's table 2.
 
 use crate::common::{anonymous, in_file, small_nodes};
-use pando_pmem::{Adr, Process, Volatile, counting::Counting};
+use pando_pmem::{Adr, Process, Volatile};
 use pando_wbtree::{NodeKind, Options};
-
-mod volatile {
-    use super::*;
-    pando_index::conformance_suite!(|| anonymous::<Volatile>(small_nodes(NodeKind::SlotBitmap)));
-}
 
 mod volatile_defaults {
     use super::*;
@@ -27,9 +22,4 @@ mod adr_slot_only {
 mod adr {
     use super::*;
     pando_index::conformance_suite!(|| in_file::<Adr>(small_nodes(NodeKind::SlotBitmap)));
-}
-
-mod counting {
-    use super::*;
-    pando_index::conformance_suite!(|| in_file::<Counting>(small_nodes(NodeKind::SlotBitmap)));
 }

@@ -1,6 +1,7 @@
 //! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
 //!
 //! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have eight bytes.
+//! * `table3.rs`: what operations take, beside the paper's formulas.
 //! * `traps.rs`: defects that others shipped.
 //! * `common/`: trees for all of them.
 //!
@@ -10,4 +11,5 @@ mod common;
 
 mod conformance;
 mod fixed;
+mod table3;
 mod traps;

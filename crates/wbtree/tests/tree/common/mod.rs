@@ -53,6 +53,12 @@ pub fn in_file<D: Domain>(options: Options) -> Planted<D> {
     Planted { _folder: Some(folder), ..plant(pool, options) }
 }
 
+/// A tree in the new file `path`, which may grow to `max_bytes`.
+pub fn create<D: Domain>(path: &Path, max_bytes: u64, options: Options) -> Planted<D> {
+    let create = CreateOptions { max_bytes, initial_bytes: 0, huge_pages: false };
+    plant(Pool::create(path, &create).expect("a pool"), options)
+}
+
 /// Drops the tree as a crash would: its pool stays marked as in use.
 pub fn abandon<D: Domain>(planted: Planted<D>) {
     planted.pool.clone().abandon();
