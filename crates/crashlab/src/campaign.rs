@@ -14,7 +14,9 @@ use crate::progress;
 use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
-use crate::subjects::indexes::{BzTrees, NbTrees, SortedArrays};
+use crate::subjects::indexes::{
+    BitmapOnlyWbTrees, BzTrees, FixedWbTrees, NbTrees, SlotOnlyWbTrees, SortedArrays, WbTrees,
+};
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
 use crate::subjects::roots::Roots;
@@ -107,6 +109,11 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<BzTrees>>(&mut list);
     add::<Moments<BzTrees>>(&mut list);
     add::<Map<NbTrees>>(&mut list);
+    add::<Map<WbTrees>>(&mut list);
+    add::<Moments<WbTrees>>(&mut list);
+    add::<Map<FixedWbTrees>>(&mut list);
+    add::<Map<BitmapOnlyWbTrees>>(&mut list);
+    add::<Map<SlotOnlyWbTrees>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
     list
 }

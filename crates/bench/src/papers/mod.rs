@@ -25,6 +25,7 @@ pub mod nbtree;
 pub mod outcome;
 pub mod pmwcas;
 pub mod sizes;
+pub mod wbtree;
 
 pub use catalogue::{EXPERIMENTS, find};
 pub use experiment::{Built, Experiment, Settings, run};

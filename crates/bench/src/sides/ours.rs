@@ -11,10 +11,13 @@ use pando_pmem::counting::Counting;
 use pando_pmem::emulated::{Emulated, set_delays};
 use pando_pmem::{Adr, Eadr, Process, Volatile};
 use pando_pmwcas::Recovered;
+use pando_pmwcas::maps::{IndexKind, Settings};
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
+use pando_wbtree::WbTrees;
 
 use super::stored::Stored;
+use super::words::only_words;
 use super::{BuildError, BuildOptions, Durability, SideEntry, any_shape, boxed};
 
 /// An index, or why it could not be built.
@@ -52,6 +55,9 @@ pub struct Reopened {
 
 macro_rules! ours {
     ($kind:ty, $name:literal, $title:literal) => {
+        ours!($kind, $name, $title, any_shape, &[])
+    };
+    ($kind:ty, $name:literal, $title:literal, $limits:expr, $set:expr) => {
         Ours {
             name: $name,
             sides: &[
@@ -60,45 +66,45 @@ macro_rules! ours {
                     what: concat!($title, ", domain volatile, on anonymous memory"),
                     durability: Durability::None,
                     settings: "default options",
-                    limits: any_shape,
+                    limits: $limits,
                     can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(options)?),
+                    build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(&set::<$kind>(options, $set)?)?),
                 },
                 SideEntry {
                     name: concat!($name, ":volatile-file"),
                     what: concat!($title, ", domain volatile, in a file of --pool-dir"),
                     durability: Durability::None,
                     settings: "default options; what :process costs more than it, durability costs",
-                    limits: any_shape,
+                    limits: $limits,
                     can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(options)?),
+                    build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(&set::<$kind>(options, $set)?)?),
                 },
                 SideEntry {
                     name: concat!($name, ":process"),
                     what: concat!($title, ", domain process, in a pool file of --pool-dir"),
                     durability: Durability::ProcessCrash,
                     settings: "default options",
-                    limits: any_shape,
+                    limits: $limits,
                     can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Process>::in_file(options)?),
+                    build: |_, options| boxed(Stored::<$kind, Process>::in_file(&set::<$kind>(options, $set)?)?),
                 },
                 SideEntry {
                     name: concat!($name, ":eadr"),
                     what: concat!($title, ", domain eadr, in a pool file of --pool-dir"),
                     durability: Durability::PowerLoss,
                     settings: "default options; on ordinary memory it survives a process crash only",
-                    limits: any_shape,
+                    limits: $limits,
                     can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Eadr>::in_file(options)?),
+                    build: |_, options| boxed(Stored::<$kind, Eadr>::in_file(&set::<$kind>(options, $set)?)?),
                 },
                 SideEntry {
                     name: concat!($name, ":adr"),
                     what: concat!($title, ", domain adr, in a pool file of --pool-dir"),
                     durability: Durability::PowerLoss,
                     settings: "default options; on ordinary memory it survives a process crash only",
-                    limits: any_shape,
+                    limits: $limits,
                     can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Adr>::in_file(options)?),
+                    build: |_, options| boxed(Stored::<$kind, Adr>::in_file(&set::<$kind>(options, $set)?)?),
                 },
                 SideEntry {
                     name: concat!($name, ":slow"),
@@ -108,17 +114,17 @@ macro_rules! ours {
                     ),
                     durability: Durability::PowerLoss,
                     settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached; on ordinary memory it survives a process crash only",
-                    limits: any_shape,
+                    limits: $limits,
                     can_descend: true,
                     build: |_, options| {
                         set_delays(options.delays)?;
-                        boxed(Stored::<$kind, Emulated>::in_file(options)?)
+                        boxed(Stored::<$kind, Emulated>::in_file(&set::<$kind>(options, $set)?)?)
                     },
                 },
             ],
-            counting: |options| Ok(Arc::new(Stored::<$kind, Counting>::anonymous(options)?.index)),
+            counting: |options| Ok(Arc::new(Stored::<$kind, Counting>::anonymous(&set::<$kind>(options, $set)?)?.index)),
             create: |path, options| {
-                Ok(Arc::new(Stored::<$kind, Process>::create(path, options)?.index))
+                Ok(Arc::new(Stored::<$kind, Process>::create(path, &set::<$kind>(options, $set)?)?.index))
             },
             open: |path| {
                 let Stored { index, pmwcas, .. } = Stored::<$kind, Process>::open(path)?;
@@ -132,10 +138,32 @@ macro_rules! ours {
     };
 }
 
+/// The options with what a side has set of its index, unless a run sets anything itself.
+fn set<K: IndexKind>(
+    options: &BuildOptions,
+    words: &[(&str, &str)],
+) -> Result<BuildOptions, BuildError> {
+    let mut options = options.clone();
+    if options.settings.is_none() && !words.is_empty() {
+        let mut settings = Settings::new(K::SETTINGS);
+        words.iter().try_for_each(|(name, text)| settings.set(name, text))?;
+        options.settings = Some(settings);
+    }
+    Ok(options)
+}
+
 /// Every index of ours.
 pub const OURS: &[Ours] = &[
     ours!(BzTrees, "bztree", "BzTree"),
     ours!(NbTrees, "nbtree", "NBTree"),
+    ours!(WbTrees, "wbtree", "wB+-Tree"),
+    ours!(
+        WbTrees,
+        "wbtree-fixed",
+        "wB+-Tree with records of 8-byte keys and values",
+        only_words,
+        &[("records", "fixed")]
+    ),
     #[cfg(feature = "sorted-array")]
     ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];

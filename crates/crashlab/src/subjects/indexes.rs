@@ -56,3 +56,61 @@ impl Indexed for SortedArrays {
     const CHANGES: &'static [Change] = &[Change::Consolidation];
     const REMOVES_NEED_ROOM: bool = true;
 }
+
+/// wB+-Trees.
+pub struct WbTrees;
+
+impl Indexed for WbTrees {
+    type Kind = pando_wbtree::WbTrees;
+
+    const SMALL: &'static [(&'static str, &'static str)] =
+        &[("node_lines", "4"), ("node_versions", "8")];
+    const CHANGES: &'static [Change] = Change::OF_TREES;
+}
+
+impl OfMoments for WbTrees {
+    const NAME: &'static str = "wbtree-moments";
+}
+
+/// wB+-Trees whose records are cells, without blocks.
+pub struct FixedWbTrees;
+
+impl Indexed for FixedWbTrees {
+    type Kind = pando_wbtree::WbTrees;
+
+    const NAME: &'static str = "wbtree-fixed";
+    const FIXED: bool = true;
+    const SMALL: &'static [(&'static str, &'static str)] =
+        &[("records", "fixed"), ("node_lines", "3"), ("node_versions", "8")];
+    const CHANGES: &'static [Change] = Change::OF_TREES;
+}
+
+/// wB+-Trees with bitmap-only leaves.
+pub struct BitmapOnlyWbTrees;
+
+impl Indexed for BitmapOnlyWbTrees {
+    type Kind = pando_wbtree::WbTrees;
+
+    const NAME: &'static str = "wbtree-bitmap-only";
+    const FIXED: bool = true;
+    const SMALL: &'static [(&'static str, &'static str)] = &[
+        ("leaf", "bitmap-only"),
+        ("records", "fixed"),
+        ("node_lines", "3"),
+        ("node_versions", "8"),
+    ];
+    const CHANGES: &'static [Change] = Change::OF_TREES;
+}
+
+/// wB+-Trees with slot-only nodes.
+pub struct SlotOnlyWbTrees;
+
+impl Indexed for SlotOnlyWbTrees {
+    type Kind = pando_wbtree::WbTrees;
+
+    const NAME: &'static str = "wbtree-slot-only";
+    const FIXED: bool = true;
+    const SMALL: &'static [(&'static str, &'static str)] =
+        &[("leaf", "slot-only"), ("records", "fixed"), ("node_lines", "2"), ("node_versions", "8")];
+    const CHANGES: &'static [Change] = Change::OF_TREES;
+}

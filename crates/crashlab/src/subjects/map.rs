@@ -26,6 +26,12 @@ pub trait Indexed: 'static {
     /// Its kind.
     type Kind: IndexKind;
 
+    /// What it is explored as: the name of its kind, unless that is explored with several settings.
+    const NAME: &'static str = Self::Kind::NAME;
+
+    /// Whether its keys and values all have eight bytes.
+    const FIXED: bool = false;
+
     /// What is set so that nodes are as small as can be.
     const SMALL: &'static [(&'static str, &'static str)];
 
@@ -59,9 +65,10 @@ pub struct Open<I: Indexed, D: Domain> {
 }
 
 /// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
-pub(super) fn key(number: usize) -> Vec<u8> {
+pub(super) fn key<I: Indexed>(number: usize) -> Vec<u8> {
     let mut key = (number as u64).to_be_bytes().to_vec();
     match number % 7 {
+        _ if I::FIXED => {}
         1 => key.extend_from_slice(b"odd"),
         3 => key.extend_from_slice(&[b'k'; 32]),
         5 => key.extend_from_slice(&[b'l'; 80]),
@@ -70,10 +77,10 @@ pub(super) fn key(number: usize) -> Vec<u8> {
     key
 }
 
-fn number_of(found: &[u8]) -> Result<usize, String> {
+fn number_of<I: Indexed>(found: &[u8]) -> Result<usize, String> {
     let number = found.first_chunk().map(|bytes| u64::from_be_bytes(*bytes) as usize);
     number
-        .filter(|&number| number < KEYS && key(number) == found)
+        .filter(|&number| number < KEYS && key::<I>(number) == found)
         .ok_or_else(|| format!("there is a key that nobody inserted: {found:02x?}"))
 }
 
@@ -82,16 +89,20 @@ fn number_of(found: &[u8]) -> Result<usize, String> {
 const DISGUISE: u64 = 2 << 58 | 40 << 32 | 8 << 16;
 
 /// The value that a number stands for: one word, over and over. One in five is long.
-fn value(number: u64) -> Vec<u8> {
-    let words = if number % 5 == 4 { 25 } else { 1 + number as usize % 3 };
+fn value<I: Indexed>(number: u64) -> Vec<u8> {
+    let words = match number % 5 {
+        _ if I::FIXED => 1,
+        4 => 25,
+        _ => 1 + number as usize % 3,
+    };
     (number | DISGUISE).to_le_bytes().repeat(words)
 }
 
-fn value_number(found: &[u8]) -> Result<u64, String> {
+fn value_number<I: Indexed>(found: &[u8]) -> Result<u64, String> {
     let word = found.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let number = word.map(|word| word & 0xFFFF);
     number
-        .filter(|&number| value(number) == found)
+        .filter(|&number| value::<I>(number) == found)
         .ok_or_else(|| format!("a torn value: {found:02x?}"))
 }
 
@@ -101,7 +112,7 @@ impl<I: Indexed> Subject for Map<I> {
     type State = State;
     type Open<D: Domain> = Open<I, D>;
 
-    const NAME: &'static str = I::Kind::NAME;
+    const NAME: &'static str = I::NAME;
     const POOL_BYTES: u64 = 3 << 20;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
@@ -166,16 +177,16 @@ impl<I: Indexed, D: Domain> Open<I, D> {
             Err(error) => refused(error),
         };
         Ok(match operation {
-            Operation::Insert(new) => return written(self.index.insert(key, &value(new))),
-            Operation::Update(new) => return written(self.index.update(key, &value(new))),
-            Operation::Upsert(new) => match self.index.upsert(key, &value(new)) {
+            Operation::Insert(new) => return written(self.index.insert(key, &value::<I>(new))),
+            Operation::Update(new) => return written(self.index.update(key, &value::<I>(new))),
+            Operation::Upsert(new) => match self.index.upsert(key, &value::<I>(new)) {
                 Ok(Upserted::Inserted) => Answer::Inserted,
                 Ok(Upserted::Updated) => Answer::Updated,
                 Err(error) => return refused(error),
             },
             Operation::Read => {
                 let found = self.index.get(key).unwrap_or_else(|error| fail(error));
-                let number = |value: Vec<u8>| value_number(&value);
+                let number = |value: Vec<u8>| value_number::<I>(&value);
                 Answer::Found(found.map(number).transpose().unwrap_or_else(|what| panic!("{what}")))
             }
             Operation::Remove => match self.index.remove(key) {
@@ -184,7 +195,11 @@ impl<I: Indexed, D: Domain> Open<I, D> {
                 Err(error) => fail(error),
             },
             Operation::CompareExchange { expected, new } => {
-                return written(self.index.compare_exchange(key, &value(expected), &value(new)));
+                return written(self.index.compare_exchange(
+                    key,
+                    &value::<I>(expected),
+                    &value::<I>(new),
+                ));
             }
         })
     }
@@ -199,13 +214,13 @@ impl<I: Indexed, D: Domain> Open<I, D> {
         let mut last = None;
         let mut cursor = self.index.scan(range, order).map_err(|error| error.to_string())?;
         while let Some((key, value)) = cursor.next().map_err(|error| error.to_string())? {
-            let number = number_of(key)?;
+            let number = number_of::<I>(key)?;
             let forwards = order == Order::Ascending;
             if last.is_some_and(|last| if forwards { last >= number } else { last <= number }) {
                 return Err(format!("a scan goes from key {last:?} to key {number}"));
             }
             last = Some(number);
-            list.insert(number, Some(value_number(value)?));
+            list.insert(number, Some(value_number::<I>(value)?));
         }
         Ok(list)
     }
@@ -215,11 +230,13 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
     fn perform(&self, op: &Op) -> Vec<Noted<Map<I>>> {
         match *op {
             Op::Key(number, operation) => {
-                vec![(number, *op, self.on_key(&key(number), operation))]
+                vec![(number, *op, self.on_key(&key::<I>(number), operation))]
             }
             Op::Scan(from, to, order) => {
-                let range =
-                    KeyRange { low: Bound::Included(key(from)), high: Bound::Excluded(key(to)) };
+                let range = KeyRange {
+                    low: Bound::Included(key::<I>(from)),
+                    high: Bound::Excluded(key::<I>(to)),
+                };
                 let found = self.list(range, order).unwrap_or_else(|what| panic!("{what}"));
                 // A read of each key in the range, at some instant of the scan.
                 let read = |number| {
@@ -238,7 +255,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         }
         // Scans have seen all of them; some are looked for, too.
         for (&number, &state) in ascending.iter().step_by(3) {
-            let found = self.on_key(&key(number), Operation::Read);
+            let found = self.on_key(&key::<I>(number), Operation::Read);
             if found != Ok(Answer::Found(state)) {
                 return Err(format!("key {number} is {state:?} by a scan and {found:?} by a get"));
             }
@@ -266,13 +283,13 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         let dense = absent.iter().skip(place).take(12);
         let fresh: BTreeSet<usize> = scattered.chain(dense).copied().collect();
         for &number in &fresh {
-            let done = self.on_key(&key(number), Operation::Insert(number as u64));
+            let done = self.on_key(&key::<I>(number), Operation::Insert(number as u64));
             if done != Ok(Answer::Done) {
                 return Err(format!("key {number} is absent, and its insert answers {done:?}"));
             }
         }
         for &number in &fresh {
-            let done = self.on_key(&key(number), Operation::Remove);
+            let done = self.on_key(&key::<I>(number), Operation::Remove);
             if done != Ok(Answer::Removed(true)) {
                 return Err(format!("key {number} was inserted, and its remove answers {done:?}"));
             }
@@ -512,7 +529,7 @@ fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {
         let upsert = Operation::Upsert(0);
-        let is_taken = |_: &usize| open.on_key(&key(number), upsert).is_ok();
+        let is_taken = |_: &usize| open.on_key(&key::<I>(number), upsert).is_ok();
         let times = (0..MOST_UPSERTS).take_while(is_taken).count();
         vec![Op::Key(number, upsert); times.saturating_sub(less)]
     };

@@ -127,7 +127,7 @@ fn stored(number: u64) -> u64 {
 
 impl<I: OfMoments, D: Domain> Open<I, D> {
     fn on_key(&self, place: usize, operation: Operation) -> OnKey {
-        self.0.on_key(&key(KEYS[place]), operation).expect("the pool has room")
+        self.0.on_key(&key::<I>(KEYS[place]), operation).expect("the pool has room")
     }
 
     fn scan(&self, order: Order) -> Result<State, String> {

@@ -12,6 +12,7 @@ use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
+use pando_wbtree::WbTrees;
 
 use crate::Error;
 
@@ -61,6 +62,7 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     &[
         &Of::<BzTrees>(PhantomData),
         &Of::<NbTrees>(PhantomData),
+        &Of::<WbTrees>(PhantomData),
         #[cfg(feature = "sorted-array")]
         &Of::<SortedArrays>(PhantomData),
     ]

@@ -1,0 +1,402 @@
+//! Persistent B+-Trees in Non-Volatile Main Memory (Chen, Jin; VLDB 2015): its nine trees and the volatile
+//! one, side by side in one run.
+//!
+//! The baselines have one writer (`pando_wbtree::baselines`); the wB+-Trees are the ones that users have, with
+//! all that many writers take. Each tree is loaded with the same records; then, round by round, each does a
+//! batch of searches, of insertions and of deletions in turn, on one thread. Ratios are of one round's times.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use pando_index::RangeIndex;
+use pando_pmem::counting::{Counting, Counts, measure};
+use pando_pmem::emulated::{Delays, Emulated, set_delays};
+use pando_pmem::{Adr, CreateOptions, Domain, Pool, Volatile};
+use pando_pmwcas::Pmwcas;
+use pando_wbtree::baselines::{BASELINES, Baseline, Leaves, Scheme};
+use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
+
+use super::Error;
+use super::experiment::{Paper, Settings};
+use super::outcome::{Measured, Outcome, Published};
+use crate::keys::{key_of, value_of};
+use crate::report::Spread;
+use crate::rng::Rng;
+use crate::sides::BuildError;
+
+/// The paper, and what it measured on.
+pub const PAPER: Paper = Paper {
+    short: "wbtree",
+    title: "Chen, Jin: Persistent B+-Trees in Non-Volatile Main Memory",
+    conditions: "2 x Xeon E5-2620 2 GHz, 12 cores; PTLsim with PCM: 230 cycles a line read, 450 an 8-byte write",
+};
+
+/// What a tree of the paper does, whatever it is.
+trait Tree {
+    fn get(&self, key: u64) -> bool;
+    fn insert(&self, key: u64) -> bool;
+    fn remove(&self, key: u64) -> bool;
+}
+
+impl<D: Domain> Tree for Baseline<D> {
+    fn get(&self, key: u64) -> bool {
+        Baseline::get(self, key).is_some()
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        Baseline::insert(self, key, value_of(key, 0)).unwrap_or(false)
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        Baseline::remove(self, key).unwrap_or(false)
+    }
+}
+
+impl<D: Domain> Tree for WbTree<D> {
+    fn get(&self, key: u64) -> bool {
+        self.read_with(&key.to_be_bytes(), |_| ()).is_ok_and(|found| found.is_some())
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        RangeIndex::insert(self, &key.to_be_bytes(), &value_of(key, 0).to_le_bytes()).is_ok()
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        RangeIndex::remove(self, &key.to_be_bytes()).unwrap_or(false)
+    }
+}
+
+/// The three wB+-Trees by the paper's names.
+const WB_TREES: [(&str, NodeKind); 3] = [
+    ("wbtree", NodeKind::SlotBitmap),
+    ("wbtree w/ bmp-leaf", NodeKind::BitmapOnly),
+    ("wbtree w/ slot-only", NodeKind::SlotOnly),
+];
+
+fn pool<D: Domain>(settings: &Settings) -> Result<Arc<Pool<D>>, BuildError> {
+    let create = CreateOptions {
+        max_bytes: settings.build.max_pool_bytes,
+        huge_pages: settings.build.huge_pages,
+        ..CreateOptions::default()
+    };
+    Ok(Pool::anonymous(&create)?)
+}
+
+fn baseline<D: Domain>(
+    settings: &Settings,
+    leaves: Leaves,
+    scheme: Scheme,
+    lines: u64,
+) -> Result<Box<dyn Tree>, BuildError> {
+    Ok(Box::new(Baseline::<D>::new(pool(settings)?, leaves, scheme, lines)?))
+}
+
+fn wb_tree<D: Domain>(
+    settings: &Settings,
+    leaf: NodeKind,
+    lines: u64,
+) -> Result<WbTree<D>, BuildError> {
+    // The slots of a word are for eight cells.
+    let node_lines = if leaf == NodeKind::SlotOnly { lines.min(3) } else { lines };
+    let options =
+        Options { leaf, is_variable: false, node_lines: node_lines as u32, ..Options::default() };
+    let pmwcas = Arc::new(Pmwcas::open(pool(settings)?, &[])?);
+    Ok(pmwcas.find_or_create_index::<WbTrees>("wbtree", &options.settings()?)?)
+}
+
+/// All trees with nodes of `lines` lines, the volatile one first.
+fn trees<D: Domain>(
+    settings: &Settings,
+    lines: u64,
+) -> Result<Vec<(&'static str, Box<dyn Tree>)>, BuildError> {
+    let mut trees = Vec::new();
+    for (name, leaves, scheme) in BASELINES {
+        let tree = match scheme {
+            Scheme::Volatile => baseline::<Volatile>(settings, leaves, scheme, lines)?,
+            Scheme::UndoRedo | Scheme::Shadow => baseline::<D>(settings, leaves, scheme, lines)?,
+        };
+        trees.push((name, tree));
+    }
+    // Of two lines only slot-only nodes can be, as in the paper.
+    for (name, leaf) in
+        WB_TREES.into_iter().filter(|tree| (lines == 2) == (tree.1 == NodeKind::SlotOnly))
+    {
+        trees.push((name, Box::new(wb_tree::<D>(settings, leaf, lines)?)));
+    }
+    // And the wB+-Tree where nothing is written back: what of a search is the tree, and not the medium.
+    if lines > 2 {
+        trees.push((
+            "wbtree (volatile)",
+            Box::new(wb_tree::<Volatile>(settings, NodeKind::SlotBitmap, lines)?),
+        ));
+    }
+    Ok(trees)
+}
+
+const OPERATIONS: [&str; 3] = ["search", "insertion", "deletion"];
+
+/// Nanoseconds an operation of each tree, by operation and round.
+type Times = Vec<[Vec<f64>; 3]>;
+
+fn refused(source: BuildError) -> Error {
+    Error::Refused { what: "building a tree of the paper", source }
+}
+
+/// Loads all trees, and times batches in turn.
+fn rounds<D: Domain>(
+    settings: &Settings,
+    lines: u64,
+    records: u64,
+    progress: &ProgressBar,
+) -> Result<(Vec<&'static str>, Times), Error> {
+    let trees = trees::<D>(settings, lines).map_err(refused)?;
+    let rounds = settings.rounds.unwrap_or(5) as u64;
+    let batch = (records / (4 * rounds.max(5))).clamp(1, 20_000);
+    progress.set_length(trees.len() as u64 * (rounds + 1));
+    let lost = |name: &str, operation: &str| {
+        refused(format!("{name} has lost a record, or refused an {operation}").into())
+    };
+    for (name, tree) in &trees {
+        if !(0..records).all(|number| tree.insert(key_of(number))) {
+            return Err(lost(name, "insertion"));
+        }
+        progress.inc(1);
+    }
+    let mut times: Times = trees.iter().map(|_| Default::default()).collect();
+    for round in 0..rounds {
+        for turn in 0..trees.len() {
+            // Each round begins with another tree.
+            let index = (turn + round as usize) % trees.len();
+            let (name, tree) = &trees[index];
+            let mut rng = Rng::new(settings.seed ^ round);
+            // Earlier rounds have removed the first of what was loaded.
+            let (gone, fresh) = (round * batch, records + round * batch);
+            let numbers: Vec<u64> = (0..batch).map(|_| gone + rng.below(records - gone)).collect();
+            let timed = |work: &mut dyn FnMut(u64) -> bool| {
+                let begun = Instant::now();
+                let done = (0..batch).all(work);
+                (done, begun.elapsed().as_nanos() as f64 / batch as f64)
+            };
+            let results = [
+                timed(&mut |step| tree.get(key_of(numbers[step as usize]))),
+                timed(&mut |step| tree.insert(key_of(fresh + step))),
+                timed(&mut |step| tree.remove(key_of(gone + step))),
+            ];
+            for (place, (done, ns)) in results.into_iter().enumerate() {
+                if !done {
+                    return Err(lost(name, OPERATIONS[place]));
+                }
+                times[index][place].push(ns);
+            }
+            progress.inc(1);
+        }
+    }
+    Ok((trees.iter().map(|tree| tree.0).collect(), times))
+}
+
+/// The ratio of two trees' times, round by round.
+fn ratio(over: &[f64], under: &[f64]) -> Spread {
+    let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
+    Spread::of(&ratios)
+}
+
+/// What a figure says of the best wB+-Tree against the slowest and the fastest of the others.
+struct Says {
+    slowest: Published,
+    fastest: Published,
+    search: Published,
+}
+
+fn figure<D: Domain>(
+    settings: &Settings,
+    lines: &[u64],
+    says: &Says,
+    progress: &ProgressBar,
+) -> Result<Outcome, Error> {
+    let records = settings.records.unwrap_or(1_000_000);
+    let mut outcome = Outcome {
+        conditions: format!(
+            "{records} records of 8-byte keys and values, 1 thread, anonymous memory"
+        ),
+        ..Outcome::default()
+    };
+    for &lines in lines {
+        let (names, times) = rounds::<D>(settings, lines, records, progress)?;
+        let place = |wanted: &str| names.iter().position(|name| *name == wanted);
+        for (operation, label) in OPERATIONS.iter().enumerate() {
+            for (name, times) in names.iter().zip(&times) {
+                let of = Measured::new(Spread::of(&times[operation]), "");
+                outcome.push(format!("{lines} lines, {label}, {name}"), "ns", None, Some(of));
+            }
+            let median = |index: usize| Spread::of(&times[index][operation]).median;
+            let ours: Vec<usize> = WB_TREES.iter().filter_map(|tree| place(tree.0)).collect();
+            if operation == 0 {
+                for (name, paper) in [
+                    ("wbtree", Some(says.search.clone())),
+                    ("wbtree w/ bmp-leaf", None),
+                    ("wbtree w/ slot-only", None),
+                    ("wbtree (volatile)", None),
+                ] {
+                    let Some(index) = place(name) else { continue };
+                    let spread = ratio(&times[index][0], &times[0][0]);
+                    let ours = Measured::new(spread, format!("time of {name} / {}", names[0]));
+                    outcome.push(format!("{lines} lines, search, ratio"), "x", paper, Some(ours));
+                }
+                continue;
+            }
+            // The others are the six with logging and shadowing.
+            let others: Vec<usize> = (1..BASELINES.len()).collect();
+            let by_time = |list: &[usize]| {
+                let mut list = list.to_vec();
+                list.sort_by(|left, right| median(*left).total_cmp(&median(*right)));
+                list
+            };
+            let (ours, others) = (by_time(&ours), by_time(&others));
+            let (Some(&best), Some(&fastest), Some(&slowest)) =
+                (ours.first(), others.first(), others.last())
+            else {
+                continue;
+            };
+            for (what, other, paper) in
+                [("slowest", slowest, &says.slowest), ("fastest", fastest, &says.fastest)]
+            {
+                let spread = ratio(&times[other][operation], &times[best][operation]);
+                let of = format!("time of {} / {}", names[other], names[best]);
+                outcome.push(
+                    format!("{lines} lines, {label}, {what} other / best wB+-Tree"),
+                    "x",
+                    Some(paper.clone()),
+                    Some(Measured::new(spread, of)),
+                );
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// Figure 11: a slower medium, emulated.
+pub fn figure_11(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    // Of figure 4 and table 4: 230 cycles a line read, 450 an 8-byte write at 3 GHz, if nothing else is asked.
+    let delays = match settings.build.delays {
+        asked if asked != Delays::default() => asked,
+        _ => Delays { write_back_ns: 150, read_line_ns: 77 },
+    };
+    set_delays(delays).map_err(|error| refused(error.into()))?;
+    let says = Says {
+        slowest: Published::text("4.2 to 27.1", ""),
+        fastest: Published::text("1.5 to 2.4", ""),
+        search: Published::text("1.02 to 1.04", ""),
+    };
+    let settings = Settings { records: settings.records.or(Some(200_000)), ..settings.clone() };
+    let mut outcome = figure::<Emulated>(&settings, &[2, 4, 8], &says, progress)?;
+    outcome.conditions += &format!(
+        ", emulated medium: {} ns a line written back, {} ns a line read; the volatile trees on ordinary memory",
+        delays.write_back_ns, delays.read_line_ns
+    );
+    Ok(outcome)
+}
+
+/// Figure 13: ordinary memory.
+pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let says = Says {
+        slowest: Published::text("2.1 to 8.8", ""),
+        fastest: Published::text("1.2 to 1.6", ""),
+        search: Published::text("1.02 to 1.04", "on the simulator; similar on a machine"),
+    };
+    figure::<Adr>(settings, &[2, 4, 8], &says, progress)
+}
+
+/// What table 3 says of an insertion and of a deletion, for m entries: words, write-backs, fences.
+fn formulas(name: &str, m: f64) -> [[f64; 3]; 2] {
+    match name {
+        "btree log" => [[4.0 * m + 12.0, m + 3.0, m + 3.0], [4.0 * m, m, m]],
+        "unsorted leaf log" => [[10.0, 2.0, 2.0], [12.0, 3.0, 3.0]],
+        "uleaf bmp log" => [[10.0, 2.0, 2.0], [4.0, 1.0, 1.0]],
+        "wbtree" => [
+            [0.125 * m + 4.25, m / 64.0 + 3.0 + 1.0 / 32.0, 3.0],
+            [0.125 * m + 2.0, m / 64.0 + 2.0, 3.0],
+        ],
+        "wbtree w/ bmp-leaf" | "wbtree w/ slot-only" => [[3.0, 2.0, 2.0], [1.0, 1.0, 1.0]],
+        _ => [[2.0 * m + 11.0, 0.25 * m + 2.5, 2.0], [2.0 * m + 7.0, 0.25 * m + 2.0, 2.0]],
+    }
+}
+
+/// Table 3: one insertion at each place of a leaf with m entries, and one deletion of each, on the average.
+pub fn table_3(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, Error> {
+    const LINES: u64 = 8;
+    let mut outcome = Outcome {
+        conditions: format!("nodes of {LINES} lines, 8-byte keys and values, counted"),
+        ..Outcome::default()
+    };
+    let key = |place: u64| place * 10 + 10;
+    let mut kinds: Vec<(&'static str, Option<(Leaves, Scheme)>, NodeKind)> = BASELINES[1..]
+        .iter()
+        .map(|&(name, leaves, scheme)| (name, Some((leaves, scheme)), NodeKind::default()))
+        .collect();
+    kinds.extend(WB_TREES.map(|(name, kind)| (name, None, kind)));
+    for (name, baseline_of, kind) in kinds {
+        let m = if kind == NodeKind::SlotOnly { 4 } else { 21 };
+        let filled = || {
+            let tree: Box<dyn Tree> = match baseline_of {
+                Some((leaves, scheme)) => baseline::<Counting>(settings, leaves, scheme, LINES)?,
+                None => Box::new(wb_tree::<Counting>(settings, kind, LINES)?),
+            };
+            (0..m).for_each(|place| assert!(tree.insert(key(place)), "an empty leaf has room"));
+            Ok(tree)
+        };
+        let mut counts: [Vec<Counts>; 2] = Default::default();
+        for place in 0..=m {
+            let tree = filled().map_err(refused)?;
+            counts[0].push(measure(|| tree.insert(key(place) - 5)).1);
+        }
+        for place in 0..m {
+            let tree = filled().map_err(refused)?;
+            counts[1].push(measure(|| tree.remove(key(place))).1);
+        }
+        for (counts, (operation, formula)) in
+            counts.iter().zip(["insertion", "deletion"].into_iter().zip(formulas(name, m as f64)))
+        {
+            let fields: [(&'static str, fn(&Counts) -> u64); 3] = [
+                ("words written", |counts| counts.words_written),
+                ("write-backs", |counts| counts.flushes),
+                ("fences", |counts| counts.fences),
+            ];
+            for ((unit, field), formula) in fields.into_iter().zip(formula) {
+                let sum: u64 = counts.iter().map(field).sum();
+                let mean = sum as f64 / counts.len() as f64;
+                let of = format!("the paper's formula: {formula:.2}");
+                let what = format!("{name}, m = {m}, {operation}");
+                outcome.push(
+                    what,
+                    unit,
+                    printed(name, operation, unit),
+                    Some(Measured::exact(mean, of)),
+                );
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// The formula as it is printed.
+fn printed(name: &str, operation: &str, unit: &str) -> Option<Published> {
+    let is_insertion = operation == "insertion";
+    let figure = match (name, unit) {
+        ("btree log", "words written") => ["4m + 12", "4m"],
+        ("btree log", _) => ["m + 3", "m"],
+        ("unsorted leaf log", "words written") => ["10", "12"],
+        ("unsorted leaf log", _) => ["2", "3"],
+        ("uleaf bmp log", "words written") => ["10", "4"],
+        ("uleaf bmp log", _) => ["2", "1"],
+        ("wbtree", "words written") => ["0.125m + 4.25", "0.125m + 2"],
+        ("wbtree", "write-backs") => ["m/64 + 3 1/32", "m/64 + 2"],
+        ("wbtree", _) => ["3", "3"],
+        ("wbtree w/ bmp-leaf" | "wbtree w/ slot-only", "words written") => ["3", "1"],
+        ("wbtree w/ bmp-leaf" | "wbtree w/ slot-only", _) => ["2", "1"],
+        (_, "words written") => ["2m + 11", "2m + 7"],
+        (_, "write-backs") => ["0.25m + 2.5", "0.25m + 2"],
+        (_, _) => ["2", "2"],
+    };
+    Some(Published::text(figure[usize::from(!is_insertion)], ""))
+}

@@ -1,0 +1,315 @@
+//! What `check` and `stat` see of a tree. Exact while nobody writes; believes nothing of a block before it
+//! was found to lie in one.
+//!
+//! Level by level, from the root's, along the fences: a node need not have a cell in its parent, but each
+//! child of a parent must be one of the level below, with the key of its cell as its lowest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::{Block, Domain};
+use pando_pmwcas::maps::{Audit, ProblemClass};
+
+use crate::layout::{
+    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, NodeKind, SLOTS_AT, block_lengths, slice_of,
+};
+use crate::node::Context;
+use crate::slots;
+use crate::state::{Order, State};
+use crate::tree::WbTree;
+
+/// More levels than any pool can have nodes for.
+const MAX_LEVELS: u64 = 64;
+
+/// A walk under way.
+struct Walk<'op, 'pool, 'visit, D: Domain> {
+    context: Context<'op, 'pool, D>,
+    audit: Audit,
+    reached: BTreeSet<u64>,
+    visit: &'visit mut dyn FnMut(&[u8], &[u8]),
+}
+
+/// A key and, of a record, its value, as they were found in the cell at this place.
+struct Entry {
+    cell: Cell,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// A node in which nothing is wrong that would keep it from being read.
+struct Sound {
+    state: State,
+    kind: NodeKind,
+    /// The live cells in order of their keys.
+    entries: Vec<Entry>,
+    fence: Entry,
+}
+
+impl<D: Domain> WbTree<D> {
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let root_off = context.pmwcas.read(&guard, self.root_off());
+        let mut walk = Walk { context, audit: Audit::default(), reached: BTreeSet::new(), visit };
+        walk.tree(root_off);
+        Ok(walk.audit)
+    }
+}
+
+impl<D: Domain> Walk<'_, '_, '_, D> {
+    fn problem(&mut self, class: ProblemClass, off: u64, what: impl Into<String>) {
+        self.audit.problem(class, off, what);
+    }
+
+    fn tree(&mut self, root_off: u64) {
+        let Some(header) = self.header(root_off, None) else { return };
+        if header.level >= MAX_LEVELS {
+            let what = format!("the root is of level {}", header.level);
+            self.problem(ProblemClass::Structure, root_off, what);
+            return;
+        }
+        self.audit.stat.height = header.level + 1;
+        // What the level above has cells for, by offset; the first node of each level.
+        let mut expected = BTreeMap::from([(root_off, self.low(&[]).to_vec())]);
+        let mut first = root_off;
+        for level in (0..=header.level).rev() {
+            let (children, next_first) = self.level(level, first, expected);
+            expected = children;
+            match next_first {
+                Some(off) => first = off,
+                None => return,
+            }
+        }
+    }
+
+    /// Walks a level from its first node; what its nodes have cells for, and the first child.
+    fn level(
+        &mut self,
+        level: u64,
+        first: u64,
+        mut expected: BTreeMap<u64, Vec<u8>>,
+    ) -> (BTreeMap<u64, Vec<u8>>, Option<u64>) {
+        let mut children = BTreeMap::new();
+        let mut first_child = None;
+        let mut at = first;
+        let mut low = Vec::new();
+        while at != 0 {
+            let wanted = expected.remove(&at);
+            if wanted.as_ref().is_some_and(|key| key.as_slice() != self.low(&low)) {
+                let what = "the parent's key of the node is not the lowest of its range";
+                self.problem(ProblemClass::Separator, at, what);
+            }
+            let Some(node) = self.node(at, level, &low) else { break };
+            for entry in &node.entries {
+                if level > 0 {
+                    first_child = first_child.or(Some(entry.cell.link));
+                    children.insert(entry.cell.link, entry.key.clone());
+                } else {
+                    (self.visit)(&entry.key, &entry.value);
+                }
+            }
+            self.count(level, &node);
+            at = node.fence.cell.link;
+            low = node.fence.key;
+        }
+        // A chain that is broken hides the nodes behind: what the parents lead to is visited all the same.
+        let is_broken = at != 0;
+        for (off, low) in expected {
+            if !is_broken {
+                let what = "the parent leads to a node that its level does not have";
+                self.problem(ProblemClass::Structure, off, what);
+            }
+            if self.reached.contains(&off) {
+                continue;
+            }
+            if let Some(node) = self.node(off, level, &low) {
+                for entry in &node.entries {
+                    if level > 0 {
+                        children.insert(entry.cell.link, entry.key.clone());
+                    } else {
+                        (self.visit)(&entry.key, &entry.value);
+                    }
+                }
+                self.count(level, &node);
+            }
+        }
+        if is_broken {
+            first_child = first_child.or(children.keys().next().copied());
+        }
+        (children, first_child)
+    }
+
+    fn count(&mut self, level: u64, node: &Sound) {
+        let shape = self.context.shape;
+        let stat = &mut self.audit.stat;
+        if level > 0 {
+            stat.inner_nodes += 1;
+            stat.inner_bytes += shape.node_bytes;
+            return;
+        }
+        stat.leaves += 1;
+        stat.leaf_bytes += shape.node_bytes;
+        stat.records += node.entries.len() as u64;
+        stat.live_bytes += node.entries.len() as u64 * shape.cell_words() * 8;
+        if shape.is_variable {
+            for entry in &node.entries {
+                stat.value_blocks += 1;
+                stat.value_block_bytes +=
+                    BLOCK_HEADER_BYTES + (entry.key.len() + entry.value.len()) as u64;
+            }
+        }
+        debug_assert_eq!(node.state.count(node.kind), node.entries.len());
+    }
+
+    /// Takes the block at `off` for a node's or a key's; false if it is none, or was reached before.
+    fn take(&mut self, off: u64, least_bytes: u64, what: &str) -> bool {
+        let bytes = self.context.pool().active_block(off);
+        let Some(bytes) = bytes.filter(|&bytes| bytes >= least_bytes) else {
+            let what = format!("the block of {what} is not allocated, or is too small");
+            self.problem(ProblemClass::Block, off, what);
+            return false;
+        };
+        if !self.reached.insert(off) {
+            self.problem(ProblemClass::Block, off, format!("the block of {what} is reached twice"));
+            return false;
+        }
+        self.audit.blocks.push(Block { off, bytes });
+        true
+    }
+
+    /// The header of the node at `off`, which lies in its block.
+    fn header(&mut self, off: u64, level: Option<u64>) -> Option<Header> {
+        let shape = self.context.shape;
+        if self.context.pool().active_block(off).is_none_or(|bytes| bytes < shape.node_bytes) {
+            self.problem(
+                ProblemClass::Block,
+                off,
+                "the block of a node is not allocated, or is too small",
+            );
+            return None;
+        }
+        let word = self.context.pool().word(off + HEADER_AT).load(Ordering::Acquire);
+        let header = Header::decode(word).filter(|header| {
+            header.node_bytes == shape.node_bytes
+                && header.kind == shape.kind(header.level)
+                && level.is_none_or(|level| level == header.level)
+        });
+        if header.is_none() {
+            let what = format!("the header {word:#x} is not that of a node of this level and tree");
+            self.problem(ProblemClass::Structure, off, what);
+        }
+        header
+    }
+
+    /// The node at `off`, whose range begins at `low`.
+    fn node(&mut self, off: u64, level: u64, low: &[u8]) -> Option<Sound> {
+        let kind = self.header(off, Some(level))?.kind;
+        if !self.take(off, self.context.shape.node_bytes, "a node") {
+            return None;
+        }
+        let context = self.context;
+        let state = State(context.pmwcas.read(context.guard, off));
+        let cells = context.shape.cells(kind);
+        if state.is_dead() {
+            self.problem(ProblemClass::Structure, off, "a dead node is linked");
+            return None;
+        }
+        let (live, count) = (state.live(kind), state.count(kind));
+        let is_fitting = live >> cells == 0
+            && u64::from(state.fence()) < cells
+            && live >> state.fence() & 1 == 0
+            && live.count_ones() as usize == count;
+        if !is_fitting || (level > 0 && count == 0) {
+            let what = format!("the state {:#x} is none of a node with {cells} cells", state.0);
+            self.problem(ProblemClass::Count, off, what);
+            return None;
+        }
+        let node = context.node(off);
+        let mut entries = Vec::new();
+        for at in (0..cells as u8).filter(|at| live >> at & 1 != 0) {
+            let entry = self.entry(off, node.cell(context, at), level == 0)?;
+            entries.push((at, entry));
+        }
+        let fence = self.entry(off, node.cell(context, state.fence()), false)?;
+        entries.sort_by(|left, right| left.1.key.cmp(&right.1.key));
+        self.check_order(off, kind, state, &entries);
+        let entries: Vec<Entry> = entries.into_iter().map(|(_, entry)| entry).collect();
+        if entries.windows(2).any(|pair| pair[0].key == pair[1].key) {
+            self.problem(ProblemClass::Order, off, "a key is there twice");
+        }
+        let is_last = fence.cell.link == 0;
+        let is_below = entries.first().is_some_and(|entry| entry.key.as_slice() < self.low(low));
+        let is_beyond = entries.last().is_some_and(|entry| entry.key >= fence.key);
+        if is_below || (is_beyond && !is_last) || (!is_last && fence.key.as_slice() <= low) {
+            self.problem(ProblemClass::Separator, off, "a key lies outside the range of its node");
+        }
+        let first_key = entries.first().map(|entry| entry.key.as_slice());
+        if level > 0 && first_key.is_some_and(|key| key != self.low(low)) {
+            self.problem(
+                ProblemClass::Separator,
+                off,
+                "the first child is not that of the lowest key",
+            );
+        }
+        Some(Sound { state, kind, entries, fence })
+    }
+
+    /// The lowest key of a range, as a cell would have it.
+    fn low<'key>(&self, low: &'key [u8]) -> &'key [u8] {
+        if low.is_empty() && !self.context.shape.is_variable { &[0; 8] } else { low }
+    }
+
+    /// What a cell says, with the block that it owns.
+    fn entry(&mut self, off: u64, cell: Cell, is_record: bool) -> Option<Entry> {
+        if !self.context.shape.is_variable {
+            let key = cell.slice.to_be_bytes().to_vec();
+            return Some(Entry { cell, key, value: cell.link.to_le_bytes().to_vec() });
+        }
+        if cell.block == 0 {
+            if is_record || cell.slice != 0 {
+                self.problem(ProblemClass::Block, off, "a cell has no block");
+                return None;
+            }
+            return Some(Entry { cell, key: Vec::new(), value: Vec::new() });
+        }
+        if !self.take(cell.block, BLOCK_HEADER_BYTES, "a key or record") {
+            return None;
+        }
+        let pool = self.context.pool();
+        let (key_bytes, value_bytes) = block_lengths(pool.word(cell.block).load(Ordering::Acquire));
+        let bytes = pool.active_block(cell.block).unwrap_or(0);
+        if key_bytes + value_bytes > bytes - BLOCK_HEADER_BYTES {
+            let what = format!(
+                "a key of {key_bytes} and a value of {value_bytes} bytes leave their block"
+            );
+            self.problem(ProblemClass::Count, cell.block, what);
+            return None;
+        }
+        let mut key = pool.load_bytes(cell.block + BLOCK_HEADER_BYTES, key_bytes + value_bytes);
+        let value = key.split_off(key_bytes as usize);
+        if slice_of(&key) != cell.slice {
+            self.problem(ProblemClass::Order, off, "a slice is not that of its key");
+        }
+        Some(Entry { cell, key, value })
+    }
+
+    /// Whether slots that are believed are in the order of the keys.
+    fn check_order(&mut self, off: u64, kind: NodeKind, state: State, entries: &[(u8, Entry)]) {
+        let mut order = Order::EMPTY;
+        entries.iter().for_each(|(at, _)| order.push(*at));
+        let is_sound = match kind {
+            NodeKind::BitmapOnly => true,
+            NodeKind::SlotOnly => state.slots().all() == order.all(),
+            NodeKind::SlotBitmap => (0..slots::words_of(entries.len())).all(|index| {
+                let word = self.context.pool().word(off + SLOTS_AT + index * 8);
+                let word = word.load(Ordering::Acquire);
+                slots::version_of(word) != state.version()
+                    || word == slots::encode(&order, index, state.version())
+            }),
+        };
+        if !is_sound {
+            self.problem(ProblemClass::Order, off, "the slots are not in the order of the keys");
+        }
+    }
+}

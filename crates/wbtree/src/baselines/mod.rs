@@ -1,0 +1,57 @@
+//! What the wB+-Trees are compared with (paper, sections 3.1, 3.2 and 5.1): B+-trees whose leaves are sorted,
+//! unsorted, or unsorted with a bitmap, under undo-redo logging or shadowing, and the volatile prefetching
+//! B+-tree.
+//!
+//! They are for the figures and for table 3, not for users: one writer, keys and values of eight
+//! bytes, no merges. They write, write back and fence what the paper's procedures do, in that
+//! order, but nothing is read after a crash: a log is written and never replayed, and its ring
+//! begins again without a checkpoint, which the paper does not count either. Nodes come from spans that are
+//! given back with the tree.
+//!
+//! ```text
+//! node    byte 0    8         16 ..
+//!         number    next      entries: key, value         a leaf; a bitmap in place of the number
+//!         number    child     entries: key, child         an inner node; the first child has no key
+//! ```
+//!
+//! * `log.rs`: the procedures of figures 5 and 6. `tree.rs`: search, and writes in place under a log.
+//!   `shadow.rs`: writes by copies (figure 7).
+
+mod log;
+mod shadow;
+mod tree;
+
+pub use tree::Baseline;
+
+/// How a baseline's leaves are arranged (paper, figure 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// In order of keys, packed.
+    Sorted,
+    /// In any order, packed.
+    Unsorted,
+    /// In any order, with holes; a bitmap says where entries are.
+    Bitmap,
+}
+
+/// How a baseline's writes survive a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// They do not.
+    Volatile,
+    /// Each write in place is logged, with its old and new value, before it is made (3.1).
+    UndoRedo,
+    /// Nodes are copied, and two pointers changed by redo-only logging (3.2).
+    Shadow,
+}
+
+/// The baselines by the paper's names.
+pub const BASELINES: [(&str, Leaves, Scheme); 7] = [
+    ("btree (volatile)", Leaves::Sorted, Scheme::Volatile),
+    ("btree log", Leaves::Sorted, Scheme::UndoRedo),
+    ("unsorted leaf log", Leaves::Unsorted, Scheme::UndoRedo),
+    ("uleaf bmp log", Leaves::Bitmap, Scheme::UndoRedo),
+    ("btree shadow", Leaves::Sorted, Scheme::Shadow),
+    ("unsorted leaf shadow", Leaves::Unsorted, Scheme::Shadow),
+    ("uleaf bmp shadow", Leaves::Bitmap, Scheme::Shadow),
+];

@@ -1,0 +1,79 @@
+//! Nodes and blocks as they are made, where nobody looks.
+
+use pando_index::Error;
+use pando_pmem::{Domain, Reservation};
+
+use crate::layout::{
+    BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, SLOT_WORDS, SLOTS_AT, STATE_AT,
+    block_header,
+};
+use crate::node::{Context, Node};
+use crate::slots;
+use crate::state::{Order, State};
+
+/// A node of `level` with these cells, which ascend, and this fence; written and flushed.
+pub(crate) fn node<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    level: u64,
+    cells: &[Cell],
+    fence: &Cell,
+) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    let shape = context.shape;
+    let kind = shape.kind(level);
+    let mut block = context.guard.reserve(shape.node_bytes)?;
+    block.write_u64(STATE_AT, State::new(kind, cells.len()).0);
+    block.write_u64(CLAIMS_AT, 0);
+    block.write_u64(HEADER_AT, Header { level, kind, node_bytes: shape.node_bytes }.encode());
+    let order = Order::ascending(cells.len());
+    for index in 0..(kind.cells_at() - SLOTS_AT) / 8 {
+        // Words without slots have a version too, so that none is believed that an earlier node left.
+        let is_slots = index < slots::words_of(cells.len()).min(SLOT_WORDS);
+        block.write_u64(
+            SLOTS_AT + index * 8,
+            if is_slots { slots::encode(&order, index, 0) } else { 0 },
+        );
+    }
+    let mut at = kind.cells_at();
+    for cell in cells.iter().chain([fence]) {
+        let (bytes, length) = cell.encode(&shape);
+        block.write(at, &bytes[..length]);
+        at += length as u64;
+    }
+    block.flush(0, at);
+    Ok(block)
+}
+
+/// The block of a key or record, written and flushed.
+pub(crate) fn block<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Reservation<'op, 'pool, D>, Error> {
+    let bytes = BLOCK_HEADER_BYTES + (key.len() + value.len()) as u64;
+    let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
+    block.write_u64(0, block_header(key.len(), value.len()));
+    block.write(BLOCK_HEADER_BYTES, key);
+    block.write(BLOCK_HEADER_BYTES + key.len() as u64, value);
+    block.flush(0, bytes);
+    Ok(block)
+}
+
+/// Writes a claimed cell and starts its write-back.
+#[inline]
+pub(crate) fn write_cell<D: Domain>(
+    context: Context<'_, '_, D>,
+    node: &Node<'_, D>,
+    at: u8,
+    cell: &Cell,
+) {
+    use std::sync::atomic::Ordering::Release;
+    let (pool, off) = (context.pool(), node.cell_off(context, at));
+    // Release: a reader of an earlier state that sees one of these sees the later state too.
+    pool.word(off).store(cell.slice, Release);
+    if context.shape.is_variable {
+        pool.word(off + 8).store(cell.block, Release);
+    }
+    let words = context.shape.cell_words();
+    pool.word(off + words * 8 - 8).store(cell.link, Release);
+    pool.flush(off, words * 8);
+}

@@ -1,0 +1,106 @@
+//! Claims of cells: which free cells of a node a thread may write.
+//!
+//! The claims word has a bit for each claimed cell, and the incarnation that claimed. It is process memory
+//! in all but place: never written back for its own sake, and void in the next incarnation.
+//!
+//! | step | what it ensures |
+//! | --- | --- |
+//! | claims are read, then the state | a cell that another has published is either still claimed in the one, or live in the other |
+//! | a CAS of the claims adds free cells | nobody else writes them |
+//! | the state is looked at again | cells that were claimed, published and given up in between, so that the CAS could not tell, are live: the claim is given up |
+//! | the cells are written; a state publishes them, or does not | |
+//! | the claim is given up | cells that are not live are free again |
+//!
+//! A thread that stops for ever keeps its cells. A node that has no room for that reason is copied
+//! (`smo/replace.rs`), and the copy has no claims.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Pool};
+
+use crate::layout::{CLAIMS_AT, MAX_CELLS};
+use crate::node::{Changed, Context, Node};
+use crate::state::State;
+
+const CELLS: u64 = (1 << MAX_CELLS) - 1;
+
+/// Cells that this thread may write; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Claim<'pool, D: Domain> {
+    pool: &'pool Pool<D>,
+    node_off: u64,
+    cells: u64,
+}
+
+/// Why there is no claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoClaim {
+    /// The state is another than the one that was looked at.
+    Changed,
+    /// Too few cells are free.
+    NoRoom,
+}
+
+impl From<Changed> for NoClaim {
+    fn from(Changed: Changed) -> Self {
+        Self::Changed
+    }
+}
+
+impl<D: Domain> Claim<'_, D> {
+    /// The claimed cells, from the first.
+    pub fn cells(&self) -> impl Iterator<Item = u8> {
+        let cells = self.cells;
+        (0..MAX_CELLS as u8).filter(move |cell| cells >> cell & 1 != 0)
+    }
+
+    /// The first claimed cell.
+    #[inline(always)]
+    pub fn first(&self) -> u8 {
+        self.cells.trailing_zeros() as u8
+    }
+}
+
+impl<D: Domain> Drop for Claim<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        // Releases: who claims a cell next sees whether it is live.
+        self.pool.word(self.node_off + CLAIMS_AT).fetch_and(!self.cells);
+    }
+}
+
+impl<'op, D: Domain> Node<'op, D> {
+    /// Claims `count` free cells of the node in `state`, and leaves `spare` others.
+    #[inline]
+    pub fn claim<'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        state: State,
+        count: u32,
+        spare: u32,
+    ) -> Result<Claim<'pool, D>, NoClaim> {
+        let pool = context.pool();
+        let incarnation = u64::from(pool.incarnation()) << MAX_CELLS;
+        let all = (1 << self.cells(context)) - 1;
+        let word = pool.word(self.off + CLAIMS_AT);
+        loop {
+            let found = word.load(Ordering::Acquire);
+            let claimed = if found & !CELLS == incarnation { found & CELLS } else { 0 };
+            self.still(context, state)?;
+            let mut free = all & !(state.used(self.kind) | claimed);
+            if free.count_ones() < count + spare {
+                return Err(NoClaim::NoRoom);
+            }
+            let mut cells = 0;
+            for _ in 0..count {
+                cells |= free & free.wrapping_neg();
+                free &= free - 1;
+            }
+            if word.compare_exchange(found, incarnation | claimed | cells).is_ok() {
+                let claim = Claim { pool, node_off: self.off, cells };
+                self.still(context, state)?;
+                return Ok(claim);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The one atomic write.
+//!
+//! A change of a node that owns no block is a persistent CAS of its state (paper, figures 9 and 10):
+//!
+//! | step | write-backs, fences | a crash leaves |
+//! | --- | --- | --- |
+//! | a claimed cell is written and written back; **fence** | 1, 1 | a free cell |
+//! | the state is swapped and written back; **fence**; return | 1, 1 | all or nothing |
+//! | slot words are written | | nothing that counts |
+//!
+//! One that makes or frees blocks is a PMwCAS of the state that owns them, so that a block is allocated
+//! exactly if the state names it. In both the state that was read is what the change depends on:
+//! which records are live, which cell is the fence, whether the node lives.
+
+use pando_index::Error;
+use pando_pmem::{Domain, Reservation};
+use pando_pmwcas::{Descriptor, Policy};
+
+use crate::node::{Context, Node};
+use crate::state::State;
+
+/// What a change does to blocks: one that it makes, one that it frees (zero: none).
+#[derive(Debug)]
+pub(crate) struct Blocks<'op, 'pool, D: Domain> {
+    pub new: Option<Reservation<'op, 'pool, D>>,
+    pub old: u64,
+}
+
+/// Makes the operation own a new block and an old one.
+pub(crate) fn own<'pool, D: Domain>(
+    operation: &mut Descriptor<'_, 'pool, D>,
+    blocks: Blocks<'_, 'pool, D>,
+) -> pando_pmwcas::Result<()> {
+    let Blocks { new, old } = blocks;
+    if new.is_none() && old == 0 {
+        return Ok(());
+    }
+    let policy = if old == 0 { Policy::FreeNewOnFailure } else { Policy::FreeOldOnSuccess };
+    let entry = operation.own_block(old, policy)?;
+    if let Some(block) = new {
+        operation.activate(entry, block);
+    }
+    Ok(())
+}
+
+/// Makes `to` the node's state, if it is `from`; durable when it returns. `wrote` says that cells were
+/// written whose write-back has only begun.
+#[inline]
+pub(crate) fn commit<'pool, D: Domain>(
+    context: Context<'_, 'pool, D>,
+    node: &Node<'_, D>,
+    from: State,
+    to: State,
+    wrote: bool,
+    blocks: Blocks<'_, 'pool, D>,
+) -> Result<bool, Error> {
+    if blocks.new.is_none() && blocks.old == 0 {
+        if wrote {
+            D::fence();
+        }
+        let swapped = context.pmwcas.compare_exchange(context.guard, node.off, from.0, to.0);
+        return Ok(swapped.is_ok());
+    }
+    // The operation's own first fence covers the cells.
+    let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
+    let prepared =
+        operation.add_word(node.off, from.0, to.0).and_then(|()| own(&mut operation, blocks));
+    prepared.map_err(Error::storage)?;
+    Ok(operation.execute())
+}

@@ -1,0 +1,209 @@
+//! Scans, forwards and backwards.
+//!
+//! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state, and lends
+//! them when it is not. Forwards it goes from leaf to leaf by their fences, the paper's sibling
+//! pointers. Backwards it looks for the leaf below the lowest key of the last one, from the root: a pointer to the
+//! left would be one more word that each split and merge has to change, in a line of its own.
+//!
+//! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an empty
+//! leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's last key, in
+//! whatever leaf that lies by then.
+
+use std::ops::Bound;
+
+use pando_index::{Cursor, Error, KeyRange, Order, Record};
+use pando_pmem::Domain;
+
+use crate::layout::Cell;
+use crate::node::{Context, Node, Probe, Seek};
+use crate::tree::WbTree;
+use crate::write::with_value;
+
+/// Records of the first batch: short scans copy little. Later batches double up to the last.
+const FIRST_BATCH: usize = 12;
+const LAST_BATCH: usize = 96;
+
+/// From where the next batch is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing is left.
+    End,
+    /// From the last leaf on, backwards.
+    Last,
+    /// From the cursor's key on. The key itself only if it is included.
+    Key { included: bool },
+}
+
+/// Where one copied record stands in the batch's bytes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+/// A scan of a tree.
+#[derive(Debug)]
+pub(crate) struct TreeCursor<'index, D: Domain> {
+    tree: &'index WbTree<D>,
+    /// The end that the scan goes to.
+    end: Bound<Vec<u8>>,
+    order: Order,
+    next: Next,
+    /// The key of [`Next::Key`].
+    key: Vec<u8>,
+    batch: usize,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    position: usize,
+}
+
+impl<'index, D: Domain> TreeCursor<'index, D> {
+    pub fn new(tree: &'index WbTree<D>, range: KeyRange, order: Order) -> Self {
+        let (start, end) = match order {
+            Order::Ascending => (range.low, range.high),
+            Order::Descending => (range.high, range.low),
+        };
+        let (next, key) = match (start, order) {
+            (Bound::Unbounded, Order::Descending) => (Next::Last, Vec::new()),
+            (Bound::Unbounded, Order::Ascending) => (Next::Key { included: true }, Vec::new()),
+            (Bound::Included(key), _) => (Next::Key { included: true }, key),
+            (Bound::Excluded(key), _) => (Next::Key { included: false }, key),
+        };
+        let (bytes, places) = (Vec::new(), Vec::new());
+        Self { tree, end, order, next, key, batch: FIRST_BATCH, bytes, places, position: 0 }
+    }
+
+    /// Whether `key` lies between where the cursor is and its end; `Err` if it lies beyond the end.
+    fn wants(&self, key: &[u8]) -> Result<bool, ()> {
+        let ascending = self.order == Order::Ascending;
+        let is_within = match (&self.end, ascending) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(end), true) => key <= end.as_slice(),
+            (Bound::Excluded(end), true) => key < end.as_slice(),
+            (Bound::Included(end), false) => key >= end.as_slice(),
+            (Bound::Excluded(end), false) => key > end.as_slice(),
+        };
+        if !is_within {
+            return Err(());
+        }
+        Ok(match (self.next, ascending) {
+            (Next::Key { included: true }, true) => key >= self.key.as_slice(),
+            (Next::Key { included: false }, true) => key > self.key.as_slice(),
+            (Next::Key { included: true }, false) => key <= self.key.as_slice(),
+            (Next::Key { included: false }, false) => key < self.key.as_slice(),
+            (Next::Last | Next::End, _) => true,
+        })
+    }
+
+    fn push(&mut self, context: Context<'_, '_, D>, record: &Cell, key: &[u8]) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let value_bytes = with_value(context, record, |value| {
+            self.bytes.extend_from_slice(value);
+            value.len()
+        });
+        self.places.push(Place { at, key_bytes: key.len(), value_bytes });
+    }
+
+    /// Copies the next batch; none is left if it is empty.
+    fn fill(&mut self) -> Result<(), Error> {
+        self.bytes.clear();
+        self.places.clear();
+        self.position = 0;
+        let tree = self.tree;
+        let guard = tree.pin()?;
+        let context = tree.context(&guard);
+        let mut sibling: Option<Node<'_, D>> = None;
+        while self.places.len() < self.batch && self.next != Next::End {
+            let (leaf, state, low) = match sibling.take() {
+                Some(leaf) => (leaf, leaf.state(context), Cell::default()),
+                None => {
+                    let probe = Probe::new(&self.key);
+                    let seek = match (self.next, self.order) {
+                        (Next::Key { included: false }, Order::Descending)
+                            if !self.key.is_empty() =>
+                        {
+                            Seek::Below(probe)
+                        }
+                        (Next::Last, _) => Seek::Last,
+                        _ => Seek::Holding(probe),
+                    };
+                    let Some(found) = tree.seek(context, seek, 0) else { continue };
+                    (found.node, found.state, found.low)
+                }
+            };
+            if state.is_dead() {
+                continue;
+            }
+            let Ok((order, cells)) = leaf.contents(context, state) else { continue };
+            self.copy(context, &cells[..order.all().len()], &cells[order.all().len()], low);
+            if self.order == Order::Ascending
+                && self.next == (Next::Key { included: true })
+                && cells[order.all().len()].link != 0
+            {
+                sibling = Some(context.node(cells[order.all().len()].link));
+            }
+        }
+        self.batch = (self.batch * 2).min(LAST_BATCH);
+        Ok(())
+    }
+
+    /// Copies the wanted records of a leaf, up to the batch's size, and says where to go on.
+    fn copy(&mut self, context: Context<'_, '_, D>, records: &[Cell], fence: &Cell, low: Cell) {
+        let mut key = Vec::new();
+        let count = records.len();
+        for index in 0..count {
+            let record = match self.order {
+                Order::Ascending => &records[index],
+                Order::Descending => &records[count - 1 - index],
+            };
+            context.copy_key(record, &mut key);
+            match self.wants(&key) {
+                Err(()) => {
+                    self.next = Next::End;
+                    return;
+                }
+                Ok(false) => {}
+                Ok(true) => {
+                    self.push(context, record, &key);
+                    if self.places.len() == self.batch && index + 1 < count {
+                        self.next = Next::Key { included: false };
+                        self.key = key;
+                        return;
+                    }
+                }
+            }
+        }
+        let (bound, is_edge, included) = match self.order {
+            Order::Ascending => (fence, fence.link == 0, true),
+            Order::Descending => (&low, low.slice == 0 && low.block == 0, false),
+        };
+        if is_edge {
+            self.next = Next::End;
+            return;
+        }
+        context.copy_key(bound, &mut self.key);
+        self.next = Next::Key { included };
+        // Nothing there can be wanted: a short scan need not look.
+        if self.order == Order::Ascending && self.wants(&self.key) == Err(()) {
+            self.next = Next::End;
+        }
+    }
+}
+
+impl<D: Domain> Cursor for TreeCursor<'_, D> {
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        if self.position == self.places.len() {
+            if self.next == Next::End {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+        let Some(place) = self.places.get(self.position) else { return Ok(None) };
+        self.position += 1;
+        let value_at = place.at + place.key_bytes;
+        let key = &self.bytes[place.at..value_at];
+        Ok(Some((key, &self.bytes[value_at..value_at + place.value_bytes])))
+    }
+}

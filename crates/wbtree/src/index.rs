@@ -1,0 +1,88 @@
+//! The tree as a [`RangeIndex`].
+
+use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_pmem::Domain;
+
+use crate::cursor::TreeCursor;
+use crate::layout::{FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::node::{Probe, Seek};
+use crate::tree::WbTree;
+use crate::write::{Intent, with_value};
+
+impl<D: Domain> WbTree<D> {
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
+    /// Writes no record and allocates nothing, but slot words that a crash has left invalid are written anew.
+    #[inline]
+    pub fn read_with<R>(
+        &self,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        self.check_key(key)?;
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let found = self.lookup(context, Probe::new(key));
+        Ok(found.map(|record| with_value(context, &record, visit)))
+    }
+}
+
+impl<D: Domain> RangeIndex for WbTree<D> {
+    fn limits(&self) -> Limits {
+        if self.shape().is_variable {
+            Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+        } else {
+            Limits { max_key_bytes: FIXED_BYTES, max_value_bytes: FIXED_BYTES }
+        }
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.write(key, value, Intent::Insert).map(drop)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.write(key, value, Intent::Update).map(drop)
+    }
+
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
+        self.write(key, value, Intent::Upsert)
+    }
+
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
+        Ok(self.read_with(key, visit)?.is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        self.delete(key)
+    }
+
+    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
+        self.write(key, new, Intent::Exchange { expected }).map(drop)
+    }
+
+    #[inline]
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>, Error> {
+        Ok(Box::new(TreeCursor::new(self, range, order)))
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        let mut records = 0;
+        let mut from = Vec::new();
+        loop {
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let Some(found) = self.seek(context, Seek::Holding(Probe::new(&from)), 0) else {
+                continue;
+            };
+            let Ok(fence) = found.node.fence(context, found.state) else { continue };
+            records += found.state.count(found.node.kind) as u64;
+            if fence.link == 0 {
+                return Ok(records);
+            }
+            from = context.key(&fence);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The wB+-Tree as a kind of index that pools hold.
+
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::catalog::MapEntry;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
+
+use crate::options::{self, Options, SETTINGS};
+use crate::tree::WbTree;
+
+/// wB+-Trees.
+#[derive(Clone, Copy, Debug)]
+pub enum WbTrees {}
+
+impl IndexKind for WbTrees {
+    const NUMBER: u64 = 4;
+    const NAME: &'static str = "wbtree";
+    const WHAT: &'static str = "wB+-Tree, a B+-tree whose nodes change by one atomic write";
+    const SETTINGS: &'static [Setting] = &SETTINGS;
+
+    type Index<D: Domain> = WbTree<D>;
+
+    fn check(settings: &Settings) -> Result<(), BadSetting> {
+        options::check(settings)
+    }
+
+    fn first_block<'guard, 'pool, D: Domain>(
+        pmwcas: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        settings: &Settings,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        WbTree::first_leaf(pmwcas, guard, &Options::from(settings))
+    }
+
+    fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> WbTree<D> {
+        WbTree::open(pmwcas, root_off, Options::from(settings))
+    }
+
+    fn walk<D: Domain>(
+        tree: &WbTree<D>,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Audit, Error> {
+        tree.walk(visit)
+    }
+
+    fn drop_map<D: Domain>(tree: &WbTree<D>, entry: &MapEntry) -> Result<(), Error> {
+        tree.drop_map(entry)
+    }
+
+    #[inline(always)]
+    fn read_with<D: Domain, R>(
+        tree: &WbTree<D>,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        tree.read_with(key, visit)
+    }
+}

@@ -1,0 +1,248 @@
+//! The layout of nodes (paper 4.2, figure 8), and of the blocks of keys and records.
+//!
+//! ```text
+//! byte 0        8        16       24                64
+//! 0    state    claims   header   5 slot words      cells ..      slot+bitmap
+//! 0    state    claims   header   zero   | 32: cells ..           bitmap-only, slot-only
+//!
+//! header  63..56 0x77   55..48 level, 0 of a leaf   47..40 kind   31..0 bytes of the node
+//! claims  63..38 incarnation, its low 26 bits       37..0 cells that a thread has claimed
+//!
+//! cell, fixed      0 key     8 link
+//! cell, variable   0 slice   8 block    16 link
+//!
+//! block of a key or record   0 bytes of the key (u32)   4 bytes of the value (u32)   8 key, value
+//! ```
+//!
+//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots).
+//!
+//! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in the
+//! block (variable). One of an inner node is a child: the link is the child's offset, the key the
+//! lowest that the child may hold. One cell of each node, the *fence*, has the lowest key beyond the node
+//! and the offset of the next node of the level; of the last node its words are zero.
+//!
+//! A fixed key is the eight bytes as a number, the first byte the most significant. A slice is that of the
+//! first eight bytes, padded with zeros; block zero stands for the empty key.
+
+use pando_pmem::BLOCK_ALIGN;
+
+/// Longest key, in bytes, of a tree with variable records.
+pub const MAX_KEY_BYTES: usize = 32 * 1024;
+/// Longest value, in bytes, of a tree with variable records.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// Bytes of each key and each value of a tree with fixed records.
+pub const FIXED_BYTES: usize = 8;
+
+pub(crate) const STATE_AT: u64 = 0;
+pub(crate) const CLAIMS_AT: u64 = 8;
+pub(crate) const HEADER_AT: u64 = 16;
+pub(crate) const SLOTS_AT: u64 = 24;
+/// Slot words of a slot+bitmap node.
+pub(crate) const SLOT_WORDS: u64 = 5;
+/// Most cells of a node: what the bitmap has bits for.
+pub(crate) const MAX_CELLS: u64 = 38;
+/// Most cells of a slot-only node: slots have three bits.
+pub(crate) const MAX_SLOT_ONLY_CELLS: u64 = 8;
+/// Fewest cells of a node: the fence, one for the fence of a split, and twice two, so that no split leaves
+/// an inner node with one child.
+pub(crate) const MIN_CELLS: u64 = 6;
+pub(crate) const LINE_BYTES: u64 = 64;
+/// Most lines of a node.
+pub(crate) const MAX_NODE_LINES: u64 = 12;
+/// Bytes before the key in the block of a key or record.
+pub(crate) const BLOCK_HEADER_BYTES: u64 = 8;
+
+const MAGIC: u64 = 0x77;
+
+const _: () = {
+    assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
+    assert!(SLOT_WORDS * crate::slots::SLOTS_A_WORD >= MAX_CELLS);
+    assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT && HEADER_AT + 8 == SLOTS_AT);
+    assert!(MAX_VALUE_BYTES <= u32::MAX as usize && MAX_KEY_BYTES <= u32::MAX as usize);
+};
+
+/// How a node knows which cells are live, and in which order (paper, table 2 and figure 8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeKind {
+    /// A bitmap says which cells are live, slot words in which order.
+    #[default]
+    SlotBitmap = 1,
+    /// A bitmap says which cells are live; their order has to be found.
+    BitmapOnly = 2,
+    /// The word that a bitmap would be in has the slots, so there are at most seven records.
+    SlotOnly = 3,
+}
+
+impl NodeKind {
+    /// Where the cells begin.
+    #[inline(always)]
+    pub(crate) fn cells_at(self) -> u64 {
+        match self {
+            Self::SlotBitmap => LINE_BYTES,
+            Self::BitmapOnly | Self::SlotOnly => 32,
+        }
+    }
+
+    fn max_cells(self) -> u64 {
+        if self == Self::SlotOnly { MAX_SLOT_ONLY_CELLS } else { MAX_CELLS }
+    }
+}
+
+/// What all nodes of a tree have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub node_bytes: u64,
+    pub leaf: NodeKind,
+    pub inner: NodeKind,
+    /// Whether keys and values have any length, and blocks of their own.
+    pub is_variable: bool,
+    /// Changes of a node before it is copied.
+    pub versions: u64,
+}
+
+impl Shape {
+    #[inline(always)]
+    pub fn cell_words(&self) -> u64 {
+        if self.is_variable { 3 } else { 2 }
+    }
+
+    #[inline(always)]
+    pub fn kind(&self, level: u64) -> NodeKind {
+        if level == 0 { self.leaf } else { self.inner }
+    }
+
+    /// Cells of a node of `kind`.
+    #[inline(always)]
+    pub fn cells(&self, kind: NodeKind) -> u64 {
+        let cells = (self.node_bytes - kind.cells_at()) / (self.cell_words() * 8);
+        cells.min(kind.max_cells())
+    }
+}
+
+/// The third word of a node; never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub level: u64,
+    pub kind: NodeKind,
+    pub node_bytes: u64,
+}
+
+impl Header {
+    pub fn encode(self) -> u64 {
+        MAGIC << 56 | self.level << 48 | (self.kind as u64) << 40 | self.node_bytes
+    }
+
+    /// Checked: `None` for a word that cannot have been written.
+    pub fn decode(word: u64) -> Option<Self> {
+        let kind = match word >> 40 & 0xFF {
+            1 => NodeKind::SlotBitmap,
+            2 => NodeKind::BitmapOnly,
+            3 => NodeKind::SlotOnly,
+            _ => return None,
+        };
+        let header = Self { level: Self::level_of(word), kind, node_bytes: word & 0xFFFF_FFFF };
+        (header.encode() == word).then_some(header)
+    }
+
+    /// The level of a node whose header is sound.
+    #[inline(always)]
+    pub fn level_of(word: u64) -> u64 {
+        word >> 48 & 0xFF
+    }
+}
+
+/// What a cell holds. A fixed one has no block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub slice: u64,
+    pub block: u64,
+    pub link: u64,
+}
+
+impl Cell {
+    /// The cell's bytes, as they stand in a node of `shape`.
+    pub fn encode(self, shape: &Shape) -> ([u8; 24], usize) {
+        let words: &[u64] = if shape.is_variable {
+            &[self.slice, self.block, self.link]
+        } else {
+            &[self.slice, self.link]
+        };
+        let mut bytes = [0; 24];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        (bytes, words.len() * 8)
+    }
+}
+
+/// The first eight bytes of a key as a number that orders as they do.
+#[inline(always)]
+pub(crate) fn slice_of(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut padded = [0; 8];
+    padded[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(padded)
+}
+
+/// The first word of the block of a key or record.
+pub(crate) fn block_header(key_bytes: usize, value_bytes: usize) -> u64 {
+    key_bytes as u64 | (value_bytes as u64) << 32
+}
+
+/// Bytes of key and value that the first word of a block tells of.
+#[inline(always)]
+pub(crate) fn block_lengths(word: u64) -> (u64, u64) {
+    (word & 0xFFFF_FFFF, word >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_words() {
+        let header = Header { level: 3, kind: NodeKind::BitmapOnly, node_bytes: 512 };
+        assert_eq!(header.encode(), 0x7703_0200_0000_0200);
+        assert_eq!(Header::decode(header.encode()), Some(header));
+        assert_eq!(block_header(3, 5), 0x0000_0005_0000_0003);
+        assert_eq!(block_lengths(block_header(3, 5)), (3, 5));
+        assert_eq!(slice_of(b"ab"), 0x6162_0000_0000_0000);
+        assert_eq!(slice_of(b"abcdefghi"), 0x6162_6364_6566_6768);
+    }
+
+    #[test]
+    fn golden_cells() {
+        let cell = Cell { slice: 1, block: 2, link: 3 };
+        let mut shape = Shape {
+            node_bytes: 512,
+            leaf: NodeKind::SlotBitmap,
+            inner: NodeKind::SlotBitmap,
+            is_variable: true,
+            versions: 16,
+        };
+        let (bytes, length) = cell.encode(&shape);
+        assert_eq!((bytes[0], bytes[8], bytes[16], length), (1, 2, 3, 24));
+        assert_eq!(
+            (shape.cells(NodeKind::SlotBitmap), shape.cells(NodeKind::BitmapOnly)),
+            (18, 20)
+        );
+        shape.is_variable = false;
+        let (bytes, length) = cell.encode(&shape);
+        assert_eq!((bytes[0], bytes[8], bytes[16], length), (1, 3, 0, 16));
+        assert_eq!(
+            (shape.cells(NodeKind::SlotBitmap), shape.cells(NodeKind::BitmapOnly)),
+            (28, 30)
+        );
+        assert_eq!(shape.cells(NodeKind::SlotOnly), 8);
+    }
+
+    #[test]
+    fn damaged_headers_are_refused() {
+        let sound = Header { level: 1, kind: NodeKind::SlotBitmap, node_bytes: 512 }.encode();
+        for bit in [32, 39, 40, 42, 56, 63] {
+            assert_eq!(Header::decode(sound ^ 1 << bit), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Nodes as they are read.
+//!
+//! A reader loads the state, then cells, then the state again. If it is the same, the cells were those of
+//! that state: a cell that is live is not written before a later state is there, which has another
+//! version. Stores to cells release and loads acquire, so who sees a cell's next content sees the later
+//! state too. What was read is believed only after the second look; above all no block is looked
+//! into before.
+
+use std::cmp::Ordering as Compare;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard, Pool, Words};
+use pando_pmwcas::{CONTROL_BITS, Pmwcas};
+
+use crate::layout::{
+    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LINE_BYTES, NodeKind, SLOTS_AT, Shape,
+    block_lengths, slice_of,
+};
+use crate::slots;
+use crate::state::{Order, State};
+
+/// What an operation works with.
+#[derive(Debug)]
+pub(crate) struct Context<'op, 'pool, D: Domain> {
+    pub pmwcas: &'op Pmwcas<D>,
+    pub guard: &'op Guard<'pool, D>,
+    pub shape: Shape,
+}
+
+impl<D: Domain> Clone for Context<'_, '_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for Context<'_, '_, D> {}
+
+/// The state is another than the one that was looked at: look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changed;
+
+/// A key that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe<'key> {
+    pub bytes: &'key [u8],
+    pub slice: u64,
+}
+
+impl<'key> Probe<'key> {
+    #[inline(always)]
+    pub fn new(bytes: &'key [u8]) -> Self {
+        Self { bytes, slice: slice_of(bytes) }
+    }
+}
+
+/// Which node of a level is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seek<'key> {
+    /// The one whose range holds the key.
+    Holding(Probe<'key>),
+    /// The one whose range holds the keys right below the key, which is not the smallest of all.
+    Below(Probe<'key>),
+    /// The last.
+    Last,
+}
+
+/// A node, for as long as the guard is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node<'op, D: Domain> {
+    words: Words<'op, D>,
+    pub off: u64,
+    pub level: u64,
+    pub kind: NodeKind,
+}
+
+/// What a node says of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// The live cell that has the key.
+    pub found: Option<u8>,
+    /// The place of the key in the order: of its cell, or of where its cell would be.
+    pub place: usize,
+    /// The live cells in order; empty of a bitmap-only node.
+    pub order: Order,
+}
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    #[inline(always)]
+    pub fn pool(&self) -> &'pool Pool<D> {
+        self.guard.pool()
+    }
+
+    /// The node at `off`, to which a live cell or the entry word led while the guard was held.
+    #[inline(always)]
+    pub fn node(&self, off: u64) -> Node<'op, D>
+    where
+        'pool: 'op,
+    {
+        let pool: &'op Pool<D> = self.guard.pool();
+        let mut line = 0;
+        while line < self.shape.node_bytes {
+            pool.prefetch(off + line);
+            line += LINE_BYTES;
+        }
+        let words = pool.words(off, self.shape.node_bytes / 8);
+        // Relaxed: written before the node was published, by whom the caller has acquired from.
+        let level = Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed));
+        Node { words, off, level, kind: self.shape.kind(level) }
+    }
+
+    /// Key and value in the block at `off`.
+    #[inline]
+    pub fn block(&self, off: u64) -> (&'op [u8], &'op [u8])
+    where
+        'pool: 'op,
+    {
+        if off == 0 {
+            return (&[], &[]);
+        }
+        let pool: &'op Pool<D> = self.guard.pool();
+        let (key_bytes, value_bytes) = block_lengths(pool.word(off).load(Ordering::Relaxed));
+        // SAFETY: the callers have found the block's offset in a cell that was live, or a fence, while
+        // the guard was held, and have seen so by the state; such a block was written before it was
+        // published, is not written again, and is not reused before the guard is dropped.
+        let bytes = unsafe { pool.bytes(off + BLOCK_HEADER_BYTES, key_bytes + value_bytes) };
+        bytes.split_at(key_bytes as usize)
+    }
+
+    /// Copies the key of a cell that was live, or a fence, into `key`.
+    pub fn copy_key(&self, cell: &Cell, key: &mut Vec<u8>) {
+        key.clear();
+        if self.shape.is_variable {
+            key.extend_from_slice(self.block(cell.block).0);
+        } else {
+            key.extend_from_slice(&cell.slice.to_be_bytes());
+        }
+    }
+
+    /// The key of a cell that was live, or a fence.
+    pub fn key(&self, cell: &Cell) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.copy_key(cell, &mut key);
+        key
+    }
+}
+
+impl<'op, D: Domain> Node<'op, D> {
+    /// The state, durable.
+    #[inline(always)]
+    pub fn state(&self, context: Context<'_, '_, D>) -> State {
+        // Acquire: with the swap that put it there; what its writer wrote to cells is seen.
+        let word = self.words.load(0, Ordering::Acquire);
+        if word & CONTROL_BITS == 0 {
+            return State(word);
+        }
+        State(context.pmwcas.read(context.guard, self.off))
+    }
+
+    /// An error if the state is another than `state`.
+    #[inline(always)]
+    pub fn still(&self, context: Context<'_, '_, D>, state: State) -> Result<(), Changed> {
+        if self.state(context) == state { Ok(()) } else { Err(Changed) }
+    }
+
+    /// Cells of the node.
+    #[inline(always)]
+    pub fn cells(&self, context: Context<'_, '_, D>) -> u64 {
+        context.shape.cells(self.kind)
+    }
+
+    #[inline(always)]
+    fn word_of(&self, context: Context<'_, '_, D>, cell: u8) -> u64 {
+        self.kind.cells_at() / 8 + u64::from(cell) * context.shape.cell_words()
+    }
+
+    /// Where a cell is.
+    #[inline(always)]
+    pub fn cell_off(&self, context: Context<'_, '_, D>, cell: u8) -> u64 {
+        self.off + self.word_of(context, cell) * 8
+    }
+
+    #[inline(always)]
+    fn slice(&self, context: Context<'_, '_, D>, cell: u8) -> u64 {
+        self.words.load(self.word_of(context, cell), Ordering::Acquire)
+    }
+
+    /// What a cell holds, of this state or another: to be believed when the state is still there.
+    #[inline(always)]
+    pub fn cell(&self, context: Context<'_, '_, D>, cell: u8) -> Cell {
+        let first = self.word_of(context, cell);
+        let word = |index| self.words.load(first + index, Ordering::Acquire);
+        if context.shape.is_variable {
+            Cell { slice: word(0), block: word(1), link: word(2) }
+        } else {
+            Cell { slice: word(0), block: 0, link: word(1) }
+        }
+    }
+
+    /// The fence under `state`.
+    pub fn fence(&self, context: Context<'_, '_, D>, state: State) -> Result<Cell, Changed> {
+        let cell = self.cell(context, state.fence());
+        self.still(context, state)?;
+        Ok(cell)
+    }
+
+    /// How the key of `cell` compares with the probe's, under `state`.
+    #[inline(always)]
+    fn compare(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        cell: u8,
+        probe: Probe<'_>,
+    ) -> Result<Compare, Changed> {
+        let slice = self.slice(context, cell);
+        if slice != probe.slice || !context.shape.is_variable {
+            return Ok(slice.cmp(&probe.slice));
+        }
+        let found = self.cell(context, cell);
+        // Before the block is looked into: it is the cell's, and not what was there before or after.
+        self.still(context, state)?;
+        Ok(context.block(found.block).0.cmp(probe.bytes))
+    }
+
+    /// The slot words of `state`; `None` if they are of another version.
+    #[inline(always)]
+    fn slot_words(&self, state: State, count: usize) -> Option<[u64; 5]> {
+        let mut words = [0; 5];
+        for index in 0..slots::words_of(count) {
+            let word = self.words.load(SLOTS_AT / 8 + index, Ordering::Acquire);
+            if slots::version_of(word) != state.version() {
+                return None;
+            }
+            words[index as usize] = word;
+        }
+        Some(words)
+    }
+
+    /// How many of the ordered cells, that `cell` gives by place, have keys below the probe's, or not
+    /// above it if `inclusive`.
+    #[inline(always)]
+    fn rank(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+        inclusive: bool,
+        count: usize,
+        cell: impl Fn(usize) -> u8,
+    ) -> Result<usize, Changed> {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = (low + high) / 2;
+            let is_before = match self.compare(context, state, cell(middle), probe)? {
+                Compare::Less => true,
+                Compare::Equal => inclusive,
+                Compare::Greater => false,
+            };
+            if is_before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The live cells in order; by their keys if the slot words are of another version, which then are
+    /// written anew.
+    pub fn order(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
+        let count = state.count(self.kind);
+        match self.kind {
+            NodeKind::SlotOnly => return Ok(state.slots()),
+            NodeKind::SlotBitmap => {
+                if let Some(words) = self.slot_words(state, count) {
+                    let mut order = Order::EMPTY;
+                    (0..count).for_each(|place| order.push(slots::cell(&words, place)));
+                    return Ok(order);
+                }
+            }
+            NodeKind::BitmapOnly => {}
+        }
+        let order = self.sort(context, state)?;
+        if self.kind == NodeKind::SlotBitmap {
+            self.write_slots(context, state, &order);
+        }
+        Ok(order)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sort(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
+        let mut order = Order::EMPTY;
+        let mut live = state.live(self.kind);
+        while live != 0 {
+            order.push(live.trailing_zeros() as u8);
+            live &= live - 1;
+        }
+        let cells: Vec<Cell> = (0..self.cells(context) as u8)
+            .map(|cell| {
+                if order.all().contains(&cell) { self.cell(context, cell) } else { Cell::default() }
+            })
+            .collect();
+        self.still(context, state)?;
+        order.all_mut().sort_unstable_by(|&left, &right| {
+            let (left, right) = (&cells[left as usize], &cells[right as usize]);
+            let blocks = || context.block(left.block).0.cmp(context.block(right.block).0);
+            left.slice.cmp(&right.slice).then_with(blocks)
+        });
+        Ok(order)
+    }
+
+    /// Writes the slot words of `state`, unless the node has another state by then.
+    #[inline]
+    pub fn write_slots(&self, context: Context<'_, '_, D>, state: State, order: &Order) {
+        for index in 0..slots::words_of(order.all().len()) {
+            let word = context.pool().word(self.off + SLOTS_AT + index * 8);
+            let found = word.load(Ordering::Acquire);
+            if slots::version_of(found) == state.version() {
+                continue;
+            }
+            // What was found is of no later version, if the state is still this one.
+            if self.still(context, state).is_err() {
+                return;
+            }
+            // A failure says that another has written it, for this version or a later one.
+            let _ = word.compare_exchange(found, slots::encode(order, index, state.version()));
+        }
+    }
+
+    /// The live cell that has the key.
+    #[inline(always)]
+    pub fn find(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<Option<Cell>, Changed> {
+        let count = state.count(self.kind);
+        let found = match self.kind {
+            NodeKind::SlotBitmap => match self.slot_words(state, count) {
+                Some(words) => {
+                    let cell = |place| slots::cell(&words, place);
+                    let place = self.rank(context, state, probe, true, count, cell)?;
+                    place.checked_sub(1).map(cell)
+                }
+                None => {
+                    self.order(context, state)?;
+                    return self.find_unsorted(context, state, probe);
+                }
+            },
+            NodeKind::SlotOnly => {
+                let order = state.slots();
+                let cell = |place: usize| order.all()[place];
+                let place = self.rank(context, state, probe, true, count, cell)?;
+                place.checked_sub(1).map(cell)
+            }
+            NodeKind::BitmapOnly => return self.find_unsorted(context, state, probe),
+        };
+        let Some(found) = found else {
+            self.still(context, state)?;
+            return Ok(None);
+        };
+        let is_found = self.compare(context, state, found, probe)? == Compare::Equal;
+        let cell = self.cell(context, found);
+        self.still(context, state)?;
+        Ok(is_found.then_some(cell))
+    }
+
+    fn find_unsorted(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<Option<Cell>, Changed> {
+        let found = self.search(context, state, probe)?.map(|cell| self.cell(context, cell));
+        self.still(context, state)?;
+        Ok(found)
+    }
+
+    /// The live cell that has the key, found by looking at each.
+    #[inline]
+    fn search(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<Option<u8>, Changed> {
+        let mut live = state.live(self.kind);
+        while live != 0 {
+            let cell = live.trailing_zeros() as u8;
+            live &= live - 1;
+            if self.slice(context, cell) == probe.slice
+                && self.compare(context, state, cell, probe)? == Compare::Equal
+            {
+                return Ok(Some(cell));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a writer has to know of a key.
+    pub fn look(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<Look, Changed> {
+        if self.kind == NodeKind::BitmapOnly {
+            let found = self.search(context, state, probe)?;
+            self.still(context, state)?;
+            return Ok(Look { found, place: 0, order: Order::EMPTY });
+        }
+        let order = self.order(context, state)?;
+        let all = order.all();
+        let place = self.rank(context, state, probe, false, all.len(), |place| all[place])?;
+        let found = match all.get(place) {
+            Some(&cell) if self.compare(context, state, cell, probe)? == Compare::Equal => {
+                Some(cell)
+            }
+            _ => None,
+        };
+        self.still(context, state)?;
+        Ok(Look { found, place, order })
+    }
+
+    /// The live cells in order, and what they hold, under one state; the fence is the last.
+    pub fn contents(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+    ) -> Result<(Order, Vec<Cell>), Changed> {
+        let order = self.order(context, state)?;
+        let cells = order.all().iter().copied().chain([state.fence()]);
+        let cells = cells.map(|cell| self.cell(context, cell)).collect();
+        self.still(context, state)?;
+        Ok((order, cells))
+    }
+
+    /// Of an inner node, the cell of the child to go to, and whether it is the last in order. The state is
+    /// not looked at again.
+    #[inline(always)]
+    pub fn child(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        seek: Seek<'_>,
+    ) -> Result<(u8, bool), Changed> {
+        let count = state.count(self.kind);
+        let last = count - 1;
+        let words = match self.kind {
+            NodeKind::SlotBitmap => self.slot_words(state, count),
+            NodeKind::BitmapOnly | NodeKind::SlotOnly => None,
+        };
+        let (cell, place) = match words {
+            Some(words) => {
+                let cell = |place| slots::cell(&words, place);
+                let place = self.place(context, state, seek, count, cell)?;
+                (cell(place), place)
+            }
+            None => {
+                let order = self.order(context, state)?;
+                let cell = |place: usize| order.all()[place];
+                let place = self.place(context, state, seek, count, cell)?;
+                (cell(place), place)
+            }
+        };
+        Ok((cell, place == last))
+    }
+
+    /// The place of the last ordered cell whose key is not above what is looked for.
+    #[inline(always)]
+    fn place(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        seek: Seek<'_>,
+        count: usize,
+        cell: impl Fn(usize) -> u8,
+    ) -> Result<usize, Changed> {
+        let rank = match seek {
+            Seek::Holding(probe) => self.rank(context, state, probe, true, count, cell)?,
+            Seek::Below(probe) => self.rank(context, state, probe, false, count, cell)?,
+            Seek::Last => count,
+        };
+        Ok(rank.saturating_sub(1))
+    }
+
+    /// Whether what is looked for lies beyond the node, whose fence, under `state`, is `fence`.
+    #[inline(always)]
+    pub fn is_beyond(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        seek: Seek<'_>,
+    ) -> Result<Option<Cell>, Changed> {
+        let fence = self.cell(context, state.fence());
+        if fence.link == 0 {
+            self.still(context, state)?;
+            return Ok(None);
+        }
+        let is_beyond = match seek {
+            Seek::Holding(probe) => {
+                self.compare(context, state, state.fence(), probe)? != Compare::Greater
+            }
+            Seek::Below(probe) => {
+                self.compare(context, state, state.fence(), probe)? == Compare::Less
+            }
+            Seek::Last => true,
+        };
+        self.still(context, state)?;
+        Ok(is_beyond.then_some(fence))
+    }
+}

@@ -1,0 +1,229 @@
+//! Merges: a node takes over the cells and the fence of the node to its right; and the collapse of a root.
+//!
+//! | step | a crash leaves |
+//! | --- | --- |
+//! | free cells of the left node are claimed; the right one's cells and fence are copied there | free cells |
+//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent's without the right one's cell | before or after |
+//!
+//! It compares all that it has read: both nodes and the parent. Both must be children of one parent, and the
+//! left one's fence must lead to the right one. Blocks of records and of the right fence's key change
+//! their owner; the right node, the key of the left one's fence and the key of the parent's cell are
+//! freed. It allocates nothing, unless the left node or the parent has no versions left and has to be copied;
+//! so deletes in a full pool make room.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::Policy;
+
+use crate::build;
+use crate::claim::NoClaim;
+use crate::commit::{Blocks, own};
+use crate::layout::{Cell, NodeKind};
+use crate::node::{Context, Node, Probe, Seek};
+use crate::smo::{Attempt, MERGE_BELOW};
+use crate::state::{Order, State};
+use crate::tree::WbTree;
+
+/// What became of a node that was to be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Merged {
+    /// It is merged with a neighbour, and its parent may be a candidate too.
+    Done { parent_is_small: bool },
+    /// Its parent has no other child.
+    OnlyChild,
+    /// Its neighbours are too full.
+    Not,
+}
+
+/// A node as it was read.
+struct Seen<'op, D: Domain> {
+    node: Node<'op, D>,
+    state: State,
+    order: Order,
+    /// What the cells in order hold, and behind them the fence.
+    cells: Vec<Cell>,
+}
+
+impl<'op, D: Domain> Seen<'op, D> {
+    /// The node at `off`, if it is alive and does not change while it is read.
+    fn of(context: Context<'op, '_, D>, off: u64) -> Option<Self> {
+        let node = context.node(off);
+        let state = node.state(context);
+        let (order, cells) = node.contents(context, state).ok()?;
+        (!state.is_dead()).then_some(Self { node, state, order, cells })
+    }
+
+    fn count(&self) -> usize {
+        self.order.all().len()
+    }
+
+    fn fence(&self) -> &Cell {
+        &self.cells[self.count()]
+    }
+
+    fn may_change(&self, context: Context<'_, '_, D>) -> bool {
+        self.state.version() < context.shape.versions
+    }
+}
+
+impl<D: Domain> WbTree<D> {
+    /// Merges the node of `level` that holds the key with a neighbour.
+    pub(crate) fn merge(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        level: u64,
+    ) -> Result<Merged, Error> {
+        loop {
+            let Some(found) = self.seek(context, Seek::Holding(probe), level + 1) else {
+                return Ok(Merged::Not);
+            };
+            let (node, state) = (found.node, found.state);
+            let Ok((order, cells)) = node.contents(context, state) else { continue };
+            let parent = Seen { node, state, order, cells };
+            if !parent.may_change(context) {
+                self.make_room(context, &parent.node, parent.state, probe)?;
+                continue;
+            }
+            let count = parent.count();
+            let above = parent.cells[..count]
+                .iter()
+                .position(|cell| Self::is_above(context, cell, probe))
+                .unwrap_or(count);
+            let place = above.saturating_sub(1);
+            let mut outcome = Attempt::Not;
+            for right in [place + 1, place] {
+                if right == 0 || right >= count {
+                    continue;
+                }
+                outcome = self.fuse(context, &parent, right)?;
+                if outcome != Attempt::Not {
+                    break;
+                }
+            }
+            match outcome {
+                Attempt::Again => {}
+                Attempt::Not if count == 1 => return Ok(Merged::OnlyChild),
+                Attempt::Not => return Ok(Merged::Not),
+                Attempt::Done => {
+                    let left = count as u64 - 1;
+                    let parent_is_small = left * MERGE_BELOW < parent.node.cells(context);
+                    return Ok(Merged::Done { parent_is_small });
+                }
+            }
+        }
+    }
+
+    /// Merges the child at `right` of the parent into the one before it.
+    fn fuse(
+        &self,
+        context: Context<'_, '_, D>,
+        parent: &Seen<'_, D>,
+        right: usize,
+    ) -> Result<Attempt, Error> {
+        let child = |place: usize| Seen::of(context, parent.cells[place].link);
+        let (Some(left), Some(gone)) = (child(right - 1), child(right)) else {
+            return Ok(Attempt::Again);
+        };
+        if left.fence().link != gone.node.off {
+            // Between them is a node that has no cell in the parent yet.
+            let state = parent.node.state(context);
+            if state == parent.state {
+                self.post(context, left.node)?;
+            }
+            return Ok(if parent.node.state(context) == parent.state {
+                Attempt::Not
+            } else {
+                Attempt::Again
+            });
+        }
+        let kind = left.node.kind;
+        let total = (left.count() + gone.count()) as u64;
+        // Not to the brim: the next insert would split it again.
+        let is_fitting = total + 2 <= left.node.cells(context)
+            && (total <= 2 || total * 4 <= left.node.cells(context) * 3);
+        if !is_fitting {
+            return Ok(Attempt::Not);
+        }
+        if !left.may_change(context) {
+            let key = context.key(&parent.cells[right - 1]);
+            self.replace(context, left.node.level, Probe::new(&key), left.node.off)?;
+            return Ok(Attempt::Again);
+        }
+        let claim = match left.node.claim(context, left.state, gone.count() as u32 + 1, 0) {
+            Ok(claim) => claim,
+            Err(NoClaim::Changed) => return Ok(Attempt::Again),
+            Err(NoClaim::NoRoom) => return Ok(Attempt::Not),
+        };
+        let (mut order, mut live) = (left.order, left.state.live(kind));
+        let mut fence = 0;
+        for (at, cell) in claim.cells().zip(&gone.cells) {
+            build::write_cell(context, &left.node, at, cell);
+            if order.all().len() < total as usize {
+                order.push(at);
+                live |= 1 << at;
+            } else {
+                fence = at;
+            }
+        }
+        let next = left.state.next(kind, live, &order, fence);
+        let mut parent_order = parent.order;
+        let parent_cell = parent_order.all()[right];
+        parent_order.remove(right);
+        let parent_kind = parent.node.kind;
+        let parent_live = parent.state.live(parent_kind) & !(1 << parent_cell);
+        let parent_next =
+            parent.state.next(parent_kind, parent_live, &parent_order, parent.state.fence());
+
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
+        let prepared = (|| {
+            operation.add_word(left.node.off, left.state.0, next.0)?;
+            operation.add_word(gone.node.off, gone.state.0, gone.state.dead().0)?;
+            operation.add_word(parent.node.off, parent.state.0, parent_next.0)?;
+            operation.own_block(gone.node.off, Policy::FreeOldOnSuccess)?;
+            own(&mut operation, Blocks { new: None, old: left.fence().block })?;
+            own(&mut operation, Blocks { new: None, old: parent.cells[right].block })
+        })();
+        prepared.map_err(Error::storage)?;
+        if !operation.execute() {
+            return Ok(Attempt::Again);
+        }
+        if kind == NodeKind::SlotBitmap {
+            left.node.write_slots(context, next, &order);
+        }
+        if parent_kind == NodeKind::SlotBitmap {
+            parent.node.write_slots(context, parent_next, &parent_order);
+        }
+        Ok(Attempt::Done)
+    }
+
+    /// Makes the only child of the root the root, as often as it has only one.
+    pub(crate) fn collapse(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
+        loop {
+            let root = self.root(context);
+            if root.level == 0 {
+                return Ok(());
+            }
+            let Some(root) = Seen::of(context, root.off) else { continue };
+            if root.count() != 1 || root.fence().link != 0 {
+                return Ok(());
+            }
+            let child = context.node(root.cells[0].link);
+            let state = child.state(context);
+            let Ok(fence) = child.fence(context, state) else { continue };
+            // One that has a next has not been posted; that needs the root.
+            if state.is_dead() || fence.link != 0 {
+                return Ok(());
+            }
+            let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
+            let prepared = (|| {
+                operation.add_word(self.root_off(), root.node.off, child.off)?;
+                operation.add_word(root.node.off, root.state.0, root.state.dead().0)?;
+                operation.add_word(child.off, state.0, state.0)?;
+                operation.own_block(root.node.off, Policy::FreeOldOnSuccess).map(drop)
+            })();
+            prepared.map_err(Error::storage)?;
+            operation.execute();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Structure modifications: splits, merges, copies, and the growth and collapse of the root.
+//!
+//! The paper logs what a split changes and writes it back when the log is durable. Here each step is
+//! one swap of a state, or one PMwCAS of the states concerned, and leaves a tree in which everything is
+//! found: so there is no log, and no recovery.
+//!
+//! | step | words | what is true afterwards |
+//! | --- | --- | --- |
+//! | *split* (`split.rs`): the upper half goes to a new node, to which a new fence leads | the node | keys of the new node are found through the fence |
+//! | *post* (`post.rs`): the new node gets a cell in the parent | the parent | and directly |
+//! | *growth*: a new root above the root | the entry word | the root's level has a parent |
+//! | *merge* (`merge.rs`): a node takes over its right neighbour's cells and fence | both, the parent | the neighbour is dead, and linked from nowhere |
+//! | *collapse*: a root with one child | the entry word, both | the child is the root |
+//! | *copy* (`replace.rs`): a node whose versions or cells run out gives way to a copy | the node, its left neighbour, the parent | the node is dead, and linked from nowhere |
+//!
+//! Whoever writes and comes to a node through a fence posts it, so it does not matter who split; a reader
+//! goes on. A split that a crash cut short is posted by the next writer that passes.
+//!
+//! Why a post names no dead node: it reads the parent's state, and then looks whether the left node's
+//! fence still leads to the right one, which is alive then. Only a merge through the parent's cell
+//! for that node makes it dead; there is no such cell in the parent's state, and another state lets the
+//! post fail.
+//!
+//! Why a merge loses nothing: it compares the states of both nodes and of the parent, so whatever changed
+//! since it copied the cells lets it fail.
+//!
+//! Nobody's help is needed for any of this to end: each failure is another's change.
+
+mod merge;
+mod post;
+mod replace;
+mod split;
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+pub(crate) use self::merge::Merged;
+use crate::layout::Cell;
+use crate::node::{Changed, Context, Node, Probe};
+use crate::state::State;
+use crate::tree::WbTree;
+
+/// A node is looked at for a merge when a delete leaves less than one of this many of its cells live.
+pub(crate) const MERGE_BELOW: u64 = 4;
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    Done,
+    /// Something changed meanwhile, or is in the way that was cleared: look again.
+    Again,
+    /// It cannot be done as things are.
+    Not,
+}
+
+impl From<Changed> for Attempt {
+    fn from(Changed: Changed) -> Self {
+        Self::Again
+    }
+}
+
+impl<D: Domain> WbTree<D> {
+    /// Makes room in a node that had none in `state`, by a split or a copy. The caller looks again.
+    pub(crate) fn make_room(
+        &self,
+        context: Context<'_, '_, D>,
+        node: &Node<'_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<(), Error> {
+        let count = state.count(node.kind) as u64;
+        // A node with few live cells is full of claims of threads that have stopped, or has no versions.
+        let is_full = count >= 2 && 2 * (count + 2) >= node.cells(context);
+        if is_full && state.version() < context.shape.versions {
+            match self.split(context, node, state)? {
+                Attempt::Done => {
+                    self.help(context, *node);
+                    return Ok(());
+                }
+                Attempt::Again => return Ok(()),
+                Attempt::Not => {}
+            }
+        }
+        self.replace(context, node.level, probe, node.off).map(drop)
+    }
+
+    /// Posts the node that `left`'s fence leads to, if that is possible: without it everything is found, too.
+    pub(crate) fn help(&self, context: Context<'_, '_, D>, left: Node<'_, D>) {
+        let _ = self.post(context, left);
+    }
+
+    /// Merges the leaf that holds the key with a neighbour, and what then is nearly empty above it, as far as
+    /// that is possible: without it nothing is lost but room.
+    pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
+        // An only child has neighbours when its parent is merged, so after that the leaf is looked at again.
+        for _ in 0..2 {
+            let (mut level, mut was_alone) = (0, false);
+            loop {
+                match self.merge(context, probe, level) {
+                    Ok(Merged::Done { parent_is_small: true }) => {}
+                    Ok(Merged::OnlyChild) => was_alone = true,
+                    Ok(Merged::Done { .. } | Merged::Not) | Err(_) => break,
+                }
+                level += 1;
+            }
+            if !was_alone {
+                break;
+            }
+        }
+        let _ = self.collapse(context);
+    }
+
+    /// Whether the key of a cell that was live is above `key`.
+    pub(crate) fn is_above(context: Context<'_, '_, D>, cell: &Cell, key: Probe<'_>) -> bool {
+        if context.shape.is_variable {
+            context.block(cell.block).0 > key.bytes
+        } else {
+            cell.slice > key.slice
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Posts: the parent gets a cell for a node that so far is found only through its left neighbour's fence.
+//!
+//! The deciding word is the parent's state. The left neighbour's fence is looked at after the parent's
+//! state was read ([`smo`](super) says why). If the level has no parent, the tree grows first: a new
+//! root with one child, whose deciding word is the entry word.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::Policy;
+
+use crate::build;
+use crate::commit::Blocks;
+use crate::layout::Cell;
+use crate::node::{Context, Node, Probe, Seek};
+use crate::tree::WbTree;
+use crate::write::Put;
+
+impl<D: Domain> WbTree<D> {
+    /// Posts the node that `left`'s fence leads to.
+    pub(crate) fn post(&self, context: Context<'_, '_, D>, left: Node<'_, D>) -> Result<(), Error> {
+        let Some(fence) = Self::fence_of(context, &left) else { return Ok(()) };
+        let key = context.key(&fence);
+        let probe = Probe::new(&key);
+        loop {
+            let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1) else {
+                self.grow(context, left.level)?;
+                continue;
+            };
+            let (parent, state) = (found.node, found.state);
+            let Ok(look) = parent.look(context, state, probe) else { continue };
+            // The node was posted, or merged away, or its left neighbour was, or was split again: who
+            // passes the fence that then leads to it posts it.
+            if look.found.is_some() || Self::fence_of(context, &left) != Some(fence) {
+                return Ok(());
+            }
+            let mut child = Cell { slice: fence.slice, block: 0, link: fence.link };
+            let new = if context.shape.is_variable {
+                let block = build::block(context, &key, &[])?;
+                child.block = block.off();
+                Some(block)
+            } else {
+                None
+            };
+            let blocks = Blocks { new, old: 0 };
+            match Self::put(context, &parent, state, &look, &child, blocks)? {
+                Put::Done => return Ok(()),
+                Put::Changed => {}
+                Put::NoRoom => self.make_room(context, &parent, state, probe)?,
+            }
+        }
+    }
+
+    /// The fence of a node that is alive, and has a next one.
+    fn fence_of(context: Context<'_, '_, D>, node: &Node<'_, D>) -> Option<Cell> {
+        loop {
+            let state = node.state(context);
+            if state.is_dead() {
+                return None;
+            }
+            if let Ok(fence) = node.fence(context, state) {
+                return (fence.link != 0).then_some(fence);
+            }
+        }
+    }
+
+    /// Puts a new root above the root, if that is of `level`.
+    fn grow(&self, context: Context<'_, '_, D>, level: u64) -> Result<(), Error> {
+        let root = self.root(context);
+        if root.level > level {
+            return Ok(());
+        }
+        let child = Cell { slice: 0, block: 0, link: root.off };
+        let block = build::node(context, level + 1, &[child], &Cell::default());
+        let block = block.map_err(Error::storage)?;
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
+        let entry = operation.reserve_entry(self.root_off(), root.off, Policy::FreeNewOnFailure);
+        operation.activate(entry.map_err(Error::storage)?, block);
+        // A failure says that another has put a root there.
+        operation.execute();
+        Ok(())
+    }
+}

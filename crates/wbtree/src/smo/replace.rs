@@ -1,0 +1,185 @@
+//! Copies: a node whose versions run out, or whose free cells are claimed by threads that have stopped, gives
+//! way to a copy with the first version and no claims.
+//!
+//! | step | a crash leaves |
+//! | --- | --- |
+//! | the copy is written | a reserved block |
+//! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy's cell | free cells |
+//! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell | before or after |
+//!
+//! Keys keep their blocks: the new cells name those of the old ones. A parent or neighbour that has itself no
+//! cell or version is copied first; that ends at the root, and at the first node of the level.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::Policy;
+
+use crate::build;
+use crate::claim::NoClaim;
+use crate::layout::{Cell, NodeKind};
+use crate::node::{Context, Node, Probe, Seek};
+use crate::smo::Attempt;
+use crate::state::{Order, State};
+use crate::tree::WbTree;
+
+/// Versions beyond those of ordinary changes that are left to changes of a fence.
+const FENCE_VERSIONS: u64 = 1000;
+
+/// A node with one of its cells exchanged for another that has been written.
+struct Exchange<'op, 'pool, D: Domain> {
+    node: Node<'op, D>,
+    state: State,
+    next: State,
+    order: Order,
+    _claim: crate::claim::Claim<'pool, D>,
+}
+
+/// Why there is no exchange.
+enum NoExchange {
+    /// Look again.
+    Changed,
+    /// The node has no free cell, or no version: it is to be copied first.
+    NoRoom,
+}
+
+impl<D: Domain> WbTree<D> {
+    /// Copies the node at `off`, of `level`, if it still is the one that holds the key.
+    pub(crate) fn replace(
+        &self,
+        context: Context<'_, '_, D>,
+        level: u64,
+        probe: Probe<'_>,
+        off: u64,
+    ) -> Result<Attempt, Error> {
+        let Some(found) = self.seek(context, Seek::Holding(probe), level) else {
+            return Ok(Attempt::Again);
+        };
+        if found.node.off != off {
+            return Ok(Attempt::Again);
+        }
+        if let Some(left) = found.crossed {
+            self.post(context, left)?;
+            return Ok(Attempt::Again);
+        }
+        let (node, state) = (found.node, found.state);
+        let Ok((order, cells)) = node.contents(context, state) else { return Ok(Attempt::Again) };
+        let (live, fence) = cells.split_at(order.all().len());
+        let copy = build::node(context, level, live, &fence[0]).map_err(Error::storage)?;
+        let copy_off = copy.off();
+
+        let parent = match self.seek(context, Seek::Holding(probe), level + 1) {
+            None => None,
+            Some(found) => {
+                let (above, state) = (found.node, found.state);
+                let Ok((order, cells)) = above.contents(context, state) else {
+                    return Ok(Attempt::Again);
+                };
+                let count = order.all().len();
+                let Some(place) = cells[..count].iter().position(|cell| cell.link == off) else {
+                    return Ok(Attempt::Again);
+                };
+                let cell = Cell { link: copy_off, ..cells[place] };
+                match Self::exchange(context, above, state, order, Some(place), &cell) {
+                    Ok(exchange) => Some((exchange, cells[place])),
+                    Err(NoExchange::Changed) => return Ok(Attempt::Again),
+                    Err(NoExchange::NoRoom) => {
+                        drop(copy);
+                        self.make_room(context, &above, state, probe)?;
+                        return Ok(Attempt::Again);
+                    }
+                }
+            }
+        };
+        // The left neighbour is the one that holds the keys right below the node's range.
+        let low = parent.as_ref().map_or(Cell::default(), |(_, cell)| *cell);
+        let low_key = context.key(&low);
+        let is_first = low.block == 0 && low.slice == 0;
+        let neighbour = if is_first {
+            None
+        } else {
+            let low = Probe::new(&low_key);
+            let Some(found) = self.seek(context, Seek::Below(low), level) else {
+                return Ok(Attempt::Again);
+            };
+            let (left, state) = (found.node, found.state);
+            let Ok(fence) = left.fence(context, state) else { return Ok(Attempt::Again) };
+            if fence.link != off {
+                return Ok(Attempt::Again);
+            }
+            let Ok(order) = left.order(context, state) else { return Ok(Attempt::Again) };
+            let fence = Cell { link: copy_off, ..fence };
+            match Self::exchange(context, left, state, order, None, &fence) {
+                Ok(exchange) => Some(exchange),
+                Err(NoExchange::Changed) => return Ok(Attempt::Again),
+                Err(NoExchange::NoRoom) => {
+                    drop((copy, parent));
+                    // Some key of the neighbour's range leads there: its own lowest.
+                    let key = context.key(&found.low);
+                    return self.replace(context, level, Probe::new(&key), left.off);
+                }
+            }
+        };
+
+        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
+        let prepared = (|| {
+            operation.add_word(node.off, state.0, state.dead().0)?;
+            let entry = match &parent {
+                Some((parent, _)) => {
+                    operation.add_word(parent.node.off, parent.state.0, parent.next.0)?;
+                    operation.own_block(off, Policy::FreeOldOnSuccess)?
+                }
+                None => operation.reserve_entry(self.root_off(), off, Policy::FreeOldOnSuccess)?,
+            };
+            operation.activate(entry, copy);
+            if let Some(left) = &neighbour {
+                operation.add_word(left.node.off, left.state.0, left.next.0)?;
+            }
+            Ok::<_, pando_pmwcas::Error>(())
+        })();
+        prepared.map_err(Error::storage)?;
+        if !operation.execute() {
+            return Ok(Attempt::Again);
+        }
+        let parent = parent.map(|(parent, _)| parent);
+        for changed in [parent, neighbour].into_iter().flatten() {
+            if changed.node.kind == NodeKind::SlotBitmap {
+                changed.node.write_slots(context, changed.next, &changed.order);
+            }
+        }
+        Ok(Attempt::Done)
+    }
+
+    /// Writes `cell` into a free cell of the node, and the state in which it stands for the one at `place`
+    /// of the order, or for the fence.
+    fn exchange<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
+        node: Node<'op, D>,
+        state: State,
+        mut order: Order,
+        place: Option<usize>,
+        cell: &Cell,
+    ) -> Result<Exchange<'op, 'pool, D>, NoExchange> {
+        let most = context.shape.versions + if place.is_none() { FENCE_VERSIONS } else { 0 };
+        if state.version() >= most {
+            return Err(NoExchange::NoRoom);
+        }
+        let claim = node.claim(context, state, 1, 0).map_err(|why| match why {
+            NoClaim::Changed => NoExchange::Changed,
+            NoClaim::NoRoom => NoExchange::NoRoom,
+        })?;
+        let at = claim.first();
+        build::write_cell(context, &node, at, cell);
+        let mut live = state.live(node.kind);
+        let mut fence = state.fence();
+        match place {
+            Some(place) => {
+                let old = order.all()[place];
+                live = live & !(1 << old) | 1 << at;
+                order.all_mut()[place] = at;
+            }
+            None => fence = at,
+        }
+        let next = state.next(node.kind, live, &order, fence);
+        Ok(Exchange { node, state, next, order, _claim: claim })
+    }
+}

@@ -1,0 +1,219 @@
+//! The state of a node: the one word whose change commits every change of the node.
+//!
+//! ```text
+//! 63..61 control   60 dead   59..44 version   43..38 fence   37..0 body
+//!
+//! body, bitmap kinds   a bit a cell: the cell is live
+//! body, slot-only      2..0 number of records   3 (i + 1) .. 3 i + 5 the cell of record i, in order of keys
+//! ```
+//!
+//! The paper's bitmap has a bit that says whether the slot array is valid. Here slot words tell by
+//! the version for which they were written ([`slots`](crate::slots)), so no write has to clear a bit first.
+//!
+//! The version is raised by each change and never returns: a node whose versions run out is copied. So a
+//! state that a thread finds again, after it has looked at cells, held all the time in between; and
+//! a CAS from a state succeeds only if nothing changed since that state was read. A dead node is linked
+//! from nowhere; who still holds it begins again from the root.
+
+use pando_pmwcas::CONTROL_BITS;
+
+use crate::layout::{MAX_CELLS, NodeKind};
+
+const FENCE_SHIFT: u32 = 38;
+const VERSION_SHIFT: u32 = 44;
+/// The largest version.
+pub(crate) const MAX_VERSION: u64 = 0xFFFF;
+const DEAD: u64 = 1 << 60;
+const BODY: u64 = (1 << FENCE_SHIFT) - 1;
+
+const _: () = {
+    assert!(MAX_CELLS == FENCE_SHIFT as u64 && MAX_CELLS <= 1 << (VERSION_SHIFT - FENCE_SHIFT));
+    assert!((MAX_VERSION << VERSION_SHIFT | DEAD | BODY) & CONTROL_BITS == 0);
+};
+
+/// Cells of a node in order of their keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    cells: [u8; MAX_CELLS as usize],
+    len: usize,
+}
+
+impl Order {
+    pub const EMPTY: Self = Self { cells: [0; MAX_CELLS as usize], len: 0 };
+
+    /// Cells 0 to `len`, in that order.
+    pub fn ascending(len: usize) -> Self {
+        let mut order = Self::EMPTY;
+        for cell in 0..len {
+            order.push(cell as u8);
+        }
+        order
+    }
+
+    #[inline(always)]
+    pub fn all(&self) -> &[u8] {
+        &self.cells[..self.len]
+    }
+
+    pub fn all_mut(&mut self) -> &mut [u8] {
+        &mut self.cells[..self.len]
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, cell: u8) {
+        self.cells[self.len] = cell;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub fn insert(&mut self, at: usize, cell: u8) {
+        self.cells.copy_within(at..self.len, at + 1);
+        self.cells[at] = cell;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub fn remove(&mut self, at: usize) {
+        self.cells.copy_within(at + 1..self.len, at);
+        self.len -= 1;
+    }
+
+    /// Keeps the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+/// A node's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(pub u64);
+
+impl State {
+    /// Of a new node, whose first cells are live, in order, and whose fence is the cell behind them.
+    pub fn new(kind: NodeKind, live: usize) -> Self {
+        let order = Order::ascending(live);
+        Self(Self::body(kind, (1 << live) - 1, &order) | (live as u64) << FENCE_SHIFT)
+    }
+
+    fn body(kind: NodeKind, live: u64, order: &Order) -> u64 {
+        match kind {
+            NodeKind::SlotBitmap | NodeKind::BitmapOnly => live,
+            NodeKind::SlotOnly => {
+                let slots = order.all().iter().rev();
+                let slots = slots.fold(0, |body, &cell| body << 3 | u64::from(cell));
+                slots << 3 | order.all().len() as u64
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn is_dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+
+    #[inline(always)]
+    pub fn version(self) -> u64 {
+        self.0 >> VERSION_SHIFT & MAX_VERSION
+    }
+
+    /// The cell that is the fence.
+    #[inline(always)]
+    pub fn fence(self) -> u8 {
+        (self.0 >> FENCE_SHIFT & 0x3F) as u8
+    }
+
+    /// A bit for each live cell.
+    #[inline(always)]
+    pub fn live(self, kind: NodeKind) -> u64 {
+        match kind {
+            NodeKind::SlotBitmap | NodeKind::BitmapOnly => self.0 & BODY,
+            NodeKind::SlotOnly => {
+                let order = self.slots();
+                order.all().iter().fold(0, |live, &cell| live | 1 << cell)
+            }
+        }
+    }
+
+    /// The number of live cells.
+    #[inline(always)]
+    pub fn count(self, kind: NodeKind) -> usize {
+        match kind {
+            NodeKind::SlotBitmap | NodeKind::BitmapOnly => (self.0 & BODY).count_ones() as usize,
+            NodeKind::SlotOnly => (self.0 & 7) as usize,
+        }
+    }
+
+    /// A bit for each cell that is live or the fence.
+    #[inline(always)]
+    pub fn used(self, kind: NodeKind) -> u64 {
+        self.live(kind) | 1 << self.fence()
+    }
+
+    /// The order of a slot-only node.
+    #[inline(always)]
+    pub fn slots(self) -> Order {
+        let mut order = Order::EMPTY;
+        for place in 0..self.0 & 7 {
+            order.push((self.0 >> (3 * place + 3) & 7) as u8);
+        }
+        order
+    }
+
+    /// The state after this one, with these live cells and this fence. `order` is theirs; a
+    /// bitmap-only node needs none.
+    #[inline]
+    pub fn next(self, kind: NodeKind, live: u64, order: &Order, fence: u8) -> Self {
+        let version = (self.version() + 1) & MAX_VERSION;
+        Self(
+            version << VERSION_SHIFT
+                | u64::from(fence) << FENCE_SHIFT
+                | Self::body(kind, live, order),
+        )
+    }
+
+    /// The last state of a node.
+    pub fn dead(self) -> Self {
+        Self(self.0 | DEAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_states() {
+        let state = State::new(NodeKind::SlotBitmap, 3);
+        assert_eq!(state.0, 0x0000_00C0_0000_0007);
+        let mut order = Order::ascending(3);
+        order.insert(1, 5);
+        let next = state.next(NodeKind::SlotBitmap, 0x27, &order, 4);
+        assert_eq!(next.0, 0x0000_1100_0000_0027);
+        assert_eq!((next.version(), next.fence(), next.count(NodeKind::SlotBitmap)), (1, 4, 4));
+        assert_eq!(next.dead().0, 0x1000_1100_0000_0027);
+        let next = State::new(NodeKind::SlotOnly, 3).next(NodeKind::SlotOnly, 0x27, &order, 4);
+        assert_eq!(next.0, 0x0000_1100_0000_0000 | (2 << 9 | 1 << 6 | 5 << 3) << 3 | 4);
+        assert_eq!((next.live(NodeKind::SlotOnly), next.slots().all()), (0x27, &[0, 5, 1, 2][..]));
+    }
+
+    /// Trap: the 8-byte slot array is only atomic while n < 8.
+    #[test]
+    fn seven_records_and_the_fence_fit_the_slots_of_a_word() {
+        let order = Order::ascending(7);
+        let state = State(0).next(NodeKind::SlotOnly, 0x7F, &order, 7);
+        assert_eq!((state.slots().all(), state.fence()), (order.all(), 7));
+        assert_eq!(state.used(NodeKind::SlotOnly), 0xFF);
+        assert_eq!(crate::layout::MAX_SLOT_ONLY_CELLS, 8);
+    }
+
+    #[test]
+    fn orders_change_as_lists_do() {
+        let mut order = Order::ascending(4);
+        order.insert(0, 9);
+        order.remove(2);
+        order.insert(4, 8);
+        assert_eq!(order.all(), [9, 0, 2, 3, 8]);
+        order.truncate(2);
+        assert_eq!(order.all(), [9, 0]);
+    }
+}

@@ -1,0 +1,212 @@
+//! The tree: its handle, and the descent from the root.
+//!
+//! A descent goes from a child of one state of its parent to that child. That child was alive when the
+//! parent had that state, so its range began not above the key; it begins there for as long as the node is
+//! alive, since splits and merges move only its upper end. If the key lies beyond that, the fence leads to
+//! the next node, which is alive as long as the fence names it. A dead node sends to the root. So
+//! the node in which a descent ends holds the key's range in the state that it returns.
+
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+
+use crate::build;
+use crate::layout::{Cell, Shape};
+use crate::node::{Changed, Context, Node, Probe, Seek};
+use crate::options::Options;
+use crate::state::State;
+
+/// A wB+-Tree in a pool. All of its state is in the pool; any number of handles may be open.
+#[derive(Debug)]
+pub struct WbTree<D: Domain> {
+    pmwcas: Arc<Pmwcas<D>>,
+    root_off: u64,
+    options: Options,
+    shape: Shape,
+}
+
+impl<D: Domain> Clone for WbTree<D> {
+    fn clone(&self) -> Self {
+        Self {
+            pmwcas: Arc::clone(&self.pmwcas),
+            root_off: self.root_off,
+            options: self.options,
+            shape: self.shape,
+        }
+    }
+}
+
+/// Where a descent has ended.
+#[derive(Debug)]
+pub(crate) struct Found<'op, D: Domain> {
+    pub node: Node<'op, D>,
+    pub state: State,
+    /// A cell whose key is not above the lowest of the node's range; all zero for the smallest.
+    pub low: Cell,
+    /// A node that was left for the next of its level, which then may have no cell in its parent.
+    pub crossed: Option<Node<'op, D>>,
+}
+
+/// Where to go from a node.
+enum Step {
+    /// The node is the one.
+    Here,
+    /// To the next of the level, beyond this fence.
+    Next(Cell),
+    /// To this child.
+    Down(Cell),
+}
+
+impl<D: Domain> WbTree<D> {
+    /// Opens the tree whose entry word is at `root_off`.
+    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+        Self { pmwcas, root_off, options, shape: options.shape() }
+    }
+
+    /// The empty leaf with which a tree begins.
+    pub(crate) fn first_leaf<'op, 'pool>(
+        pmwcas: &'op Pmwcas<D>,
+        guard: &'op Guard<'pool, D>,
+        options: &Options,
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        let context = Context { pmwcas, guard, shape: options.shape() };
+        build::node(context, 0, &[], &Cell::default())
+    }
+
+    /// The options with which the tree was created.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The PMwCAS of the tree's pool.
+    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
+        &self.pmwcas
+    }
+
+    pub(crate) fn root_off(&self) -> u64 {
+        self.root_off
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    #[inline(always)]
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        self.pmwcas.pool().pin().map_err(Error::storage)
+    }
+
+    #[inline(always)]
+    pub(crate) fn context<'op, 'pool>(
+        &'op self,
+        guard: &'op Guard<'pool, D>,
+    ) -> Context<'op, 'pool, D> {
+        Context { pmwcas: &self.pmwcas, guard, shape: self.shape }
+    }
+
+    #[inline(always)]
+    pub(crate) fn root<'op>(&self, context: Context<'op, '_, D>) -> Node<'op, D> {
+        context.node(context.pmwcas.read(context.guard, self.root_off))
+    }
+
+    /// The node of `level` that is looked for; `None` if the tree is not that high.
+    #[inline]
+    pub(crate) fn seek<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        seek: Seek<'_>,
+        level: u64,
+    ) -> Option<Found<'op, D>> {
+        'root: loop {
+            let mut node = self.root(context);
+            if node.level < level {
+                return None;
+            }
+            let (mut low, mut crossed) = (Cell::default(), None);
+            loop {
+                let state = node.state(context);
+                if state.is_dead() {
+                    continue 'root;
+                }
+                match Self::step(context, &node, state, seek, level) {
+                    Err(Changed) => {}
+                    Ok(Step::Here) => return Some(Found { node, state, low, crossed }),
+                    Ok(Step::Next(fence)) => {
+                        crossed = Some(node);
+                        low = fence;
+                        node = context.node(fence.link);
+                    }
+                    Ok(Step::Down(cell)) => {
+                        low = cell;
+                        node = context.node(cell.link);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn step(
+        context: Context<'_, '_, D>,
+        node: &Node<'_, D>,
+        state: State,
+        seek: Seek<'_>,
+        level: u64,
+    ) -> Result<Step, Changed> {
+        if node.level == level {
+            let fence = node.is_beyond(context, state, seek)?;
+            return Ok(fence.map_or(Step::Here, Step::Next));
+        }
+        Self::step_down(context, node, state, seek)
+    }
+
+    #[inline(always)]
+    fn step_down(
+        context: Context<'_, '_, D>,
+        node: &Node<'_, D>,
+        state: State,
+        seek: Seek<'_>,
+    ) -> Result<Step, Changed> {
+        let (child, is_last) = node.child(context, state, seek)?;
+        let child = node.cell(context, child);
+        // What lies beyond the node lies beyond its last child.
+        if is_last && let Some(fence) = node.is_beyond(context, state, seek)? {
+            return Ok(Step::Next(fence));
+        }
+        node.still(context, state)?;
+        Ok(Step::Down(child))
+    }
+
+    /// The record of the key.
+    #[inline(always)]
+    pub(crate) fn lookup(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Cell> {
+        let seek = Seek::Holding(probe);
+        'root: loop {
+            let mut node = self.root(context);
+            loop {
+                let state = node.state(context);
+                if state.is_dead() {
+                    continue 'root;
+                }
+                if node.level > 0 {
+                    match Self::step_down(context, &node, state, seek) {
+                        Ok(Step::Next(cell) | Step::Down(cell)) => node = context.node(cell.link),
+                        Ok(Step::Here) | Err(Changed) => {}
+                    }
+                    continue;
+                }
+                match node.find(context, state, probe) {
+                    Ok(Some(cell)) => return Some(cell),
+                    Ok(None) => match node.is_beyond(context, state, seek) {
+                        Ok(None) => return None,
+                        Ok(Some(fence)) => node = context.node(fence.link),
+                        Err(Changed) => {}
+                    },
+                    Err(Changed) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Defects that others shipped, each with a test that fails if the care against it is taken out. Crashes
+//! at each step, with lines that are lost, and schedules are explored by `pando-crashlab`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::testing::{CutShort, Random, kill_after};
+use pando_pmem::{Adr, Volatile};
+use pando_wbtree::{NodeKind, Options};
+
+use crate::common::{
+    Records, abandon, anonymous, check, create, dump, folder, reopen, small_fixed, small_nodes,
+};
+
+const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
+const MAX_BYTES: u64 = 8 << 20;
+
+fn key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Traps: published before durable; a slot array that is invalid after a crash and used anyway; a crash
+/// inside splits, merges and copies; leaked blocks. An operation is killed before each of its writes,
+/// slot words included, and the tree is what it was before or after, and serves.
+#[test]
+fn a_kill_at_every_write_leaves_all_or_nothing() {
+    for options in [
+        small_fixed(NodeKind::SlotBitmap),
+        small_fixed(NodeKind::SlotOnly),
+        small_nodes(NodeKind::SlotBitmap),
+        small_nodes(NodeKind::BitmapOnly),
+    ] {
+        let folder = folder();
+        let (sound, copy) = (folder.path().join("sound"), folder.path().join("copy"));
+        let planted = create::<CutShort>(&sound, MAX_BYTES, options);
+        let value = |tag: u64| tag.to_le_bytes();
+        for number in 0..40 {
+            planted.tree.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
+        }
+        for number in 16..22 {
+            planted.tree.remove(&key(number * 2)).unwrap();
+        }
+        let before = dump(&planted.tree);
+        abandon(planted);
+        // Inserts at one place fill a leaf and split it; removes empty one and merge it.
+        let acts: [(&str, u64); 3] = [("insert", 1), ("remove", 22 * 2), ("upsert", 2 * 23)];
+        for (act, first) in acts {
+            let run = |tree: &pando_wbtree::WbTree<CutShort>| {
+                for step in 0..6 {
+                    match act {
+                        "insert" => tree.insert(&key(first + 2 * step), &value(99)).unwrap(),
+                        "upsert" => drop(tree.upsert(&key(first), &value(step)).unwrap()),
+                        _ => drop(tree.remove(&key(first + 2 * step)).unwrap()),
+                    }
+                }
+            };
+            let model = |steps: u64| {
+                let mut model: Records = before.clone();
+                for step in 0..steps {
+                    match act {
+                        "insert" => drop(model.insert(key(first + 2 * step), value(99).to_vec())),
+                        "upsert" => drop(model.insert(key(first), value(step).to_vec())),
+                        _ => drop(model.remove(&key(first + 2 * step))),
+                    }
+                }
+                model
+            };
+            for writes in 0.. {
+                std::fs::copy(&sound, &copy).unwrap();
+                let planted = reopen::<CutShort>(&copy);
+                let is_over = kill_after(writes, || run(&planted.tree)).is_some();
+                abandon(planted);
+                let planted = reopen::<CutShort>(&copy);
+                check(&planted);
+                let found = dump(&planted.tree);
+                let label = format!("{options:?}, {act}, killed before write {writes}");
+                assert!((0..=6).any(|steps| model(steps) == found), "{label}");
+                for number in 0..30 {
+                    let number = number * 2 + 1;
+                    planted.tree.upsert(&key(number), &value(number)).expect(&label);
+                    assert_eq!(
+                        planted.tree.get(&key(number)).unwrap(),
+                        Some(value(number).to_vec())
+                    );
+                }
+                check(&planted);
+                if is_over {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Trap: a redo log that is replayed over a later change. There is no log of the tree's own, so a pool that
+/// is opened again and again stays what it was.
+#[test]
+fn opening_again_changes_nothing() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let planted = create::<Adr>(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
+    for number in 0..100 {
+        planted.tree.insert(&key(number), b"first").unwrap();
+        planted.tree.upsert(&key(number / 2), b"second").unwrap();
+    }
+    let expected = dump(&planted.tree);
+    abandon(planted);
+    for _ in 0..3 {
+        let planted = reopen::<Adr>(&path);
+        assert!(dump(&planted.tree) == expected);
+        check(&planted);
+        abandon(planted);
+    }
+}
+
+/// Trap: an overflow of a fixed field. Versions run out again and again, in leaves, in inner nodes and in
+/// the root, and nodes are copied.
+#[test]
+fn versions_run_out_and_nodes_are_copied() {
+    for leaf in KINDS {
+        let options = Options { node_versions: 8, ..small_fixed(leaf) };
+        let planted = anonymous::<Adr>(options);
+        let tree = &planted.tree;
+        let value = |step: u64| step.to_le_bytes();
+        for number in 0..60 {
+            tree.insert(&key(number), &value(0)).unwrap();
+        }
+        for step in 0..300 {
+            for number in [0, 31, 59] {
+                tree.update(&key(number), &value(step)).unwrap();
+            }
+            assert_eq!(tree.get(&key(31)).unwrap(), Some(value(step).to_vec()));
+        }
+        for round in 0..20 {
+            for number in 20..40 {
+                assert!(tree.remove(&key(number)).unwrap(), "round {round}");
+            }
+            for number in 20..40 {
+                tree.insert(&key(number), &value(round)).unwrap();
+            }
+            check(&planted);
+        }
+        assert_eq!(dump(tree).len(), 60);
+    }
+}
+
+/// Trap: scans that skip or repeat a key during splits and merges, in either direction.
+#[test]
+fn scans_find_what_stays_among_splits_and_merges() {
+    for leaf in KINDS {
+        let planted = anonymous::<Adr>(small_fixed(leaf));
+        let tree = &planted.tree;
+        const STEP: u64 = 8;
+        for number in 0..60 {
+            tree.insert(&key(number * STEP), &[7; 8]).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..30 {
+                    for number in (0..60 * STEP).filter(|number| number % STEP != 0) {
+                        match round % 2 {
+                            0 => tree.insert(&key(number), &[8; 8]).unwrap(),
+                            _ => assert!(tree.remove(&key(number)).unwrap()),
+                        }
+                    }
+                }
+                is_over.store(true, Ordering::Release);
+            });
+            while !is_over.load(Ordering::Acquire) {
+                for order in [Order::Ascending, Order::Descending] {
+                    let mut cursor = tree.scan(KeyRange::all(), order).unwrap();
+                    let (mut stayed, mut last) = (0, None);
+                    while let Some((key, _)) = cursor.next().unwrap() {
+                        let key = u64::from_be_bytes(key.try_into().unwrap());
+                        let is_next = last.is_none_or(|last| match order {
+                            Order::Ascending => last < key,
+                            Order::Descending => last > key,
+                        });
+                        assert!(is_next, "{order:?} from {last:?} to {key}");
+                        last = Some(key);
+                        stayed += u64::from(key % STEP == 0);
+                    }
+                    assert_eq!(stayed, 60);
+                }
+            }
+        });
+        check(&planted);
+    }
+}
+
+/// Trap: exhaustion. A full pool refuses inserts, takes deletes, and then has room again.
+#[test]
+fn a_full_pool_refuses_and_takes_deletes() {
+    for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let options = Options { node_versions: 30_000, ..options };
+        let planted = create::<Adr>(&path, 2 << 20, options);
+        let tree = &planted.tree;
+        let mut random = Random::new(3);
+        let mut there = Vec::new();
+        let refused = loop {
+            let number = random.draw();
+            match tree.insert(&key(number), &[1; 8]) {
+                Ok(()) => there.push(number),
+                Err(error) => break error,
+            }
+        };
+        assert!(refused.to_string().contains("full"), "{refused}");
+        check(&planted);
+        assert_eq!(tree.len().unwrap(), there.len() as u64);
+        for number in &there {
+            assert!(tree.remove(&key(*number)).unwrap());
+        }
+        assert!(tree.is_empty().unwrap());
+        for number in there.iter().take(there.len() / 2) {
+            tree.insert(&key(*number), &[2; 8]).unwrap();
+        }
+        check(&planted);
+    }
+}
+
+/// Trap: keys and values at the ends of their fields; keys that begin alike, with zeros that slices pad with.
+#[test]
+fn keys_and_values_at_the_ends_of_their_fields() {
+    let planted = anonymous::<Volatile>(small_nodes(NodeKind::SlotBitmap));
+    let tree = &planted.tree;
+    let limits = tree.limits();
+    let mut keys = vec![Vec::new(), vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xFF; 8]];
+    keys.extend((0..20).map(|length| [b"prefix".as_slice(), &vec![0; length]].concat()));
+    keys.push(vec![0xFF; limits.max_key_bytes]);
+    for key in &keys {
+        tree.insert(key, key).unwrap();
+    }
+    keys.sort();
+    let mut expected = keys.iter();
+    let mut cursor = tree.scan(KeyRange::all(), Order::Ascending).unwrap();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        assert_eq!((Some(&key.to_vec()), key), (expected.next(), value));
+    }
+    assert!(expected.next().is_none());
+    assert!(tree.insert(&vec![0; limits.max_key_bytes + 1], b"").is_err());
+    check(&planted);
+}
