@@ -14,7 +14,7 @@ use crate::progress;
 use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
-use crate::subjects::indexes::{BzTrees, SortedArrays};
+use crate::subjects::indexes::{BzTrees, SkipLists, SortedArrays};
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
 use crate::subjects::roots::Roots;
@@ -106,6 +106,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);
     add::<Moments<BzTrees>>(&mut list);
+    add::<Map<SkipLists>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
     list
 }

@@ -502,7 +502,8 @@ fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {
         let upsert = Operation::Upsert(0);
-        let times = (0..).take_while(|_| open.on_key(&key(number), upsert).is_ok()).count();
+        // Where a value is replaced in its place, there is no end.
+        let times = (0..64).take_while(|_| open.on_key(&key(number), upsert).is_ok()).count();
         vec![Op::Key(number, upsert); times.saturating_sub(less)]
     };
     refuse(Resource::Block, 0, u64::MAX, || wanted.iter().flat_map(fill).collect()).0
