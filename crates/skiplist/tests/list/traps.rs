@@ -97,7 +97,7 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
                     scope.spawn(move || {
                         for _ in 0..20_000 {
                             let number = random.below(KEYS);
-                            if number % 8 == 0 {
+                            if number.is_multiple_of(8) {
                                 continue;
                             }
                             match random.below(2) {
