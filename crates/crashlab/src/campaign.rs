@@ -15,7 +15,8 @@ use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
 use crate::subjects::indexes::{
-    BitmapOnlyWbTrees, BzTrees, FixedWbTrees, NbTrees, SlotOnlyWbTrees, SortedArrays, WbTrees,
+    BitmapOnlyWbTrees, BzTrees, FixedWbTrees, NbTrees, SkipLists, SlotOnlyWbTrees, SortedArrays,
+    WbTrees,
 };
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
@@ -114,6 +115,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<FixedWbTrees>>(&mut list);
     add::<Map<BitmapOnlyWbTrees>>(&mut list);
     add::<Map<SlotOnlyWbTrees>>(&mut list);
+    add::<Map<SkipLists>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
     list
 }

@@ -183,12 +183,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "Bw-tree, skip list on PMwCAS",
         built: Built::Partly(
             pmwcas::figure_6,
-            "the Bw-tree and the skip list on PMwCAS (crates `bwtree`, `skiplist`): BzTree stands in for both, crossbeam's skip list for CAS",
+            "the Bw-tree (crate `bwtree`): BzTree stands in for it, on MwCAS and PMwCAS; the skip list is there on all four primitives",
         ),
         takes_delays: true,
         differs: &[
-            "the CAS side is another index (crossbeam's skip list), so its ratio is not the price of MwCAS",
-            "persistent words are written back by clwb where the processor has it; no variant without durability of single CAS",
+            "the writes of the realistic mix are upserts, where the paper's skip list inserts; without PMwCAS an upsert takes a block, with it two words of the node",
+            "PCAS is the CAS list with the paper's persistent CAS of one word, where the paper's is a PMwCAS of one word",
+            "persistent words are written back by clwb where the processor has it, not by CLFLUSH",
             FEW_CORES,
             EMULATED_MEDIUM,
         ],

@@ -12,6 +12,7 @@ use pando_pmem::emulated::{Emulated, set_delays};
 use pando_pmem::{Adr, Eadr, Process, Volatile};
 use pando_pmwcas::Recovered;
 use pando_pmwcas::maps::{IndexKind, Settings};
+use pando_skiplist::{CasSkipLists, SkipLists};
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
 use pando_wbtree::WbTrees;
@@ -164,8 +165,41 @@ pub const OURS: &[Ours] = &[
         only_words,
         &[("records", "fixed")]
     ),
+    // `skiplist` is the peer.
+    ours!(SkipLists, "skiplist-pmwcas", "our skip list on PMwCAS"),
     #[cfg(feature = "sorted-array")]
     ours!(SortedArrays, "sorted-array", "the example of an index"),
+];
+
+/// The skip list by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
+pub const CAS_SKIP_LISTS: &[SideEntry] = &[
+    SideEntry {
+        name: "skiplist-cas",
+        what: "our skip list by single-word CAS, domain volatile, on anonymous memory",
+        durability: Durability::None,
+        settings: "default options",
+        limits: any_shape,
+        can_descend: true,
+        build: |_, options| boxed(Stored::<CasSkipLists, Volatile>::anonymous(options)?),
+    },
+    SideEntry {
+        name: "skiplist-cas:volatile-file",
+        what: "our skip list by single-word CAS, domain volatile, in a file of --pool-dir",
+        durability: Durability::None,
+        settings: "default options",
+        limits: any_shape,
+        can_descend: true,
+        build: |_, options| boxed(Stored::<CasSkipLists, Volatile>::in_file(options)?),
+    },
+    SideEntry {
+        name: "skiplist-cas:adr",
+        what: "our skip list by single-word persistent CAS, domain adr, in a pool file of --pool-dir",
+        durability: Durability::None,
+        settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
+        limits: any_shape,
+        can_descend: true,
+        build: |_, options| boxed(Stored::<CasSkipLists, Adr>::in_file(options)?),
+    },
 ];
 
 /// What the names of sides end with whose medium is emulated.

@@ -46,6 +46,20 @@ impl OfMoments for BzTrees {
     const NAME: &'static str = "bztree-moments";
 }
 
+/// Skip lists.
+pub struct SkipLists;
+
+impl Indexed for SkipLists {
+    type Kind = pando_skiplist::SkipLists;
+
+    // Values of all three kinds, and nodes that are raised.
+    const SMALL: &'static [(&'static str, &'static str)] =
+        &[("inline_bytes", "64"), ("levels_at_once", "2")];
+    // A node is a leaf; the height is that of the highest.
+    const CHANGES: &'static [Change] =
+        &[Change::LeafSplit, Change::RootSplit, Change::LeafMerge, Change::RootCollapse];
+}
+
 /// Sorted arrays.
 pub struct SortedArrays;
 

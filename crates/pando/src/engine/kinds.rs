@@ -10,6 +10,7 @@ use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Volatile};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
+use pando_skiplist::SkipLists;
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
 use pando_wbtree::WbTrees;
@@ -63,6 +64,7 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
         &Of::<BzTrees>(PhantomData),
         &Of::<NbTrees>(PhantomData),
         &Of::<WbTrees>(PhantomData),
+        &Of::<SkipLists>(PhantomData),
         #[cfg(feature = "sorted-array")]
         &Of::<SortedArrays>(PhantomData),
     ]

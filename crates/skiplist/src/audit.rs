@@ -1,0 +1,244 @@
+//! What `check` and `stat` see of a list: its invariants, its shape, and the blocks that it reaches.
+//! Exact while nobody writes.
+//!
+//! Nothing that a node says is believed before it was found to lie in the node's block: a damaged list
+//! is walked to the end of each level as far as that can be, and every problem is reported. Behind a
+//! node that is damaged a walk goes on from the levels above, which pass over it.
+
+use std::collections::HashMap;
+
+use pando_index::Error;
+use pando_pmem::{Block, Domain};
+use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
+
+use crate::hint::Hint;
+use crate::layout::{Info, MAX_HEIGHT, VALUE_HEADER_BYTES, tail_at};
+use crate::list::SkipList;
+use crate::node::{Context, Next, Node};
+use crate::state::{Kind, SMALL_BYTES};
+use crate::style::Links;
+
+/// What a walk has found, and where it has been.
+struct Walk<'visit> {
+    found: Audit,
+    /// The nodes that were walked, by offset, and on how many levels each says that it is linked, less
+    /// those on which it was met.
+    unmet: HashMap<u64, i64>,
+    visit: &'visit mut dyn FnMut(&[u8], &[u8]),
+}
+
+impl<D: Domain, S: Links> SkipList<D, S> {
+    /// Walks the whole list.
+    pub fn audit(&self) -> Result<Audit, Error> {
+        self.walk(&mut |_, _| ())
+    }
+
+    /// Walks the whole list, and lends the records in which nothing is wrong to `visit`.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let mut walk = Walk { found: Audit::default(), unmet: HashMap::new(), visit };
+        let head = self.head(context);
+        if walk.begin(context, head) {
+            for level in 0..MAX_HEIGHT {
+                walk.level(context, head, level);
+            }
+            if S::COUNTS_LEVELS {
+                walk.end();
+            }
+        }
+        Ok(walk.found)
+    }
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, class: ProblemClass, node: Node, what: impl Into<String>) {
+        self.found.problem(class, node.0, what);
+    }
+
+    /// Looks at the head; whether it is one.
+    fn begin<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node) -> bool {
+        let Some(bytes) = context.pool().active_block(head.0) else {
+            self.problem(ProblemClass::Block, head, "the head's block is not allocated");
+            return false;
+        };
+        self.found.blocks.push(Block { off: head.0, bytes });
+        self.found.stat = Stat { height: 1, inner_bytes: bytes, ..Stat::default() };
+        let expected = Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
+        if bytes < tail_at(MAX_HEIGHT) || context.info(head) != expected {
+            self.problem(ProblemClass::Structure, head, "what the map begins with is no head");
+            return false;
+        }
+        true
+    }
+
+    /// Walks one level.
+    fn level<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node, level: usize) {
+        let mut node = head;
+        let mut last_key: Option<Vec<u8>> = None;
+        loop {
+            let next = context.next(node, level);
+            if next.is_marked() && node == head {
+                self.problem(ProblemClass::Structure, node, "the head is marked");
+            }
+            let before = node;
+            node = next.node();
+            if level == 0 && !self.names(context, node, before, head) {
+                return;
+            }
+            if node == head {
+                self.leads(before, level, next, Next::to(head, Hint::NONE));
+                return;
+            }
+            // Each node is walked on level 0, where all are; one that is met first above it is lost there.
+            let known = self.unmet.contains_key(&node.0);
+            if level > 0 && !known {
+                self.problem(
+                    ProblemClass::Structure,
+                    node,
+                    format!("a node on level {level} is not on level 0"),
+                );
+            }
+            if !known && !self.node(context, node) {
+                return;
+            }
+            if level == 0 && known {
+                self.problem(ProblemClass::Structure, node, "the node is reached twice");
+                return;
+            }
+            if context.info(node).height <= level {
+                self.problem(
+                    ProblemClass::Structure,
+                    node,
+                    format!("a node that is too low is on level {level}"),
+                );
+                return;
+            }
+            if context.next(node, level).is_marked() {
+                self.problem(
+                    ProblemClass::Structure,
+                    node,
+                    format!("a node on level {level} is marked there"),
+                );
+            }
+            let hint = context.hint(context.slice(before), node, head);
+            self.leads(before, level, next, Next::to(node, hint));
+            let mut key = Vec::new();
+            context.key(node).copy_to(&mut key);
+            if last_key.as_ref().is_some_and(|last| *last >= key) {
+                self.problem(
+                    ProblemClass::Order,
+                    node,
+                    format!("the keys of level {level} do not ascend"),
+                );
+                // Round and round, perhaps.
+                return;
+            }
+            last_key = Some(key);
+            if let Some(unmet) = self.unmet.get_mut(&node.0) {
+                *unmet -= 1;
+            }
+            self.found.stat.height = self.found.stat.height.max(level as u64 + 1);
+        }
+    }
+
+    /// Looks whether a word says of where it leads what is so.
+    fn leads(&mut self, node: Node, level: usize, next: Next, expected: Next) {
+        if next.unmarked() != expected {
+            let what = format!("what the word of level {level} says of a key is not so");
+            self.problem(ProblemClass::Separator, node, what);
+        }
+    }
+
+    /// Looks whether `node` names the one before it; whether it can be looked at.
+    fn names<D: Domain>(
+        &mut self,
+        context: Context<'_, '_, D>,
+        node: Node,
+        before: Node,
+        head: Node,
+    ) -> bool {
+        let is_there = node == head || context.pool().active_block(node.0).is_some();
+        if !is_there {
+            self.problem(ProblemClass::Block, node, "a node's block is not allocated");
+        } else if context.prev(node) != before {
+            self.problem(ProblemClass::Structure, node, "the node names another one before it");
+        }
+        is_there
+    }
+
+    /// Looks at a node for the first time; whether it can be passed.
+    fn node<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node) -> bool {
+        let Some(bytes) = context.pool().active_block(node.0) else {
+            self.problem(ProblemClass::Block, node, "a node's block is not allocated");
+            return false;
+        };
+        let wrong_before = self.found.problems.len();
+        self.found.blocks.push(Block { off: node.0, bytes });
+        let info = context.info(node);
+        if !info.is_sound() || info.node_bytes() > bytes {
+            self.problem(ProblemClass::Count, node, "the node says more than its block holds");
+            return false;
+        }
+        let state = context.state(node);
+        self.unmet.insert(node.0, state.levels() as i64);
+        let stat = &mut self.found.stat;
+        stat.leaves += 1;
+        stat.leaf_bytes += bytes;
+        if state.is_deleted() {
+            stat.deleted_bytes += info.node_bytes();
+            self.problem(ProblemClass::Structure, node, "a deleted node is linked");
+            return true;
+        }
+        stat.records += 1;
+        stat.live_bytes += info.node_bytes();
+        if state.levels() > info.height {
+            let what = format!("{} levels of a node of height {}", state.levels(), info.height);
+            self.problem(ProblemClass::Count, node, what);
+        }
+        match state.kind() {
+            Some(Kind::Small) if state.small_bytes() > SMALL_BYTES => {
+                self.problem(ProblemClass::Count, node, "a small value that is not small");
+            }
+            Some(Kind::Small | Kind::Inline) => {}
+            Some(Kind::Block) => self.value_block(context, node, state.block_off()),
+            None => self.problem(ProblemClass::Structure, node, "a value of no kind"),
+        }
+        if self.found.problems.len() == wrong_before
+            && let Some((_, value)) = context.value(node)
+        {
+            let mut key = Vec::new();
+            context.key(node).copy_to(&mut key);
+            (self.visit)(&key, value.as_bytes());
+        }
+        true
+    }
+
+    fn value_block<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node, block: u64) {
+        match context.pool().active_block(block) {
+            Some(bytes) if context.fixed(block) > bytes - VALUE_HEADER_BYTES => {
+                self.problem(ProblemClass::Count, node, "a value is longer than its block");
+            }
+            Some(bytes) => {
+                self.found.blocks.push(Block { off: block, bytes });
+                self.found.stat.value_blocks += 1;
+                self.found.stat.value_block_bytes += bytes;
+            }
+            None => self.problem(ProblemClass::Block, node, "a value's block is not allocated"),
+        }
+    }
+
+    /// Compares what nodes say with where they were met.
+    fn end(&mut self) {
+        let mut wrong: Vec<_> =
+            self.unmet.iter().filter(|&(_, &unmet)| unmet != 0).map(|(&off, _)| off).collect();
+        wrong.sort_unstable();
+        for off in wrong {
+            self.problem(
+                ProblemClass::Structure,
+                Node(off),
+                "the node is not linked on the levels that it says",
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Nodes and values' blocks as they are made: written and flushed before anyone can see them.
+
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::layout::{
+    INFO_AT, Info, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT, VALUE_HEADER_BYTES, next_at,
+    tail_at,
+};
+use crate::node::{Context, Next, Node, Probe};
+use crate::state::{Small, State};
+use crate::style::{Block, Place};
+
+/// A node of that height for the record, to stand at `place` and to be linked on `levels` at once, and the
+/// block of its value, if that is longer than `inline_bytes` (and than a small one).
+pub(crate) fn node<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    place: &Place,
+    height: usize,
+    levels: usize,
+    key: Probe<'_>,
+    value: &[u8],
+    inline_bytes: u32,
+) -> Result<(Block<'op, 'pool, D>, Option<Block<'op, 'pool, D>>), Error> {
+    let small = Small::new(value);
+    let is_inline = small.is_none() && value.len() <= inline_bytes as usize;
+    let inline: &[u8] = if is_inline { value } else { &[] };
+    let info = Info { height, key_bytes: key.bytes.len(), inline_bytes: inline.len() as u32 };
+    let mut own = None;
+    let state = match small {
+        Some(small) => State::small(small),
+        None if is_inline => State::inline(),
+        None => State::block(own.insert(value_block(context, value)?).off()),
+    };
+    let bytes = info.node_bytes();
+    let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
+    for level in 0..levels {
+        block.write_u64(next_at(level), place.behind(context, level, key.slice).0);
+    }
+    block.write_u64(PREV_AT, place.preds[0].0);
+    block.write_u64(STATE_AT, state.on_levels(levels).0);
+    block.write_u64(SMALL_AT, small.map_or(0, |small| small.word));
+    block.write_u64(INFO_AT, info.encode());
+    block.write_u64(SLICE_AT, key.slice);
+    // Not linked there yet, so not followed; but marked, perhaps, in the style of CAS.
+    block.zero(next_at(levels), next_at(height) - next_at(levels));
+    let mut at = tail_at(height);
+    if let Some(tail) = key.bytes.get(SLICE_BYTES..) {
+        block.write(at, tail);
+        at += tail.len() as u64;
+    }
+    block.write(at, inline);
+    block.flush(0, bytes);
+    Ok((block, own))
+}
+
+/// A block with a value.
+pub(crate) fn value_block<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    value: &[u8],
+) -> Result<Block<'op, 'pool, D>, Error> {
+    let bytes = VALUE_HEADER_BYTES + value.len() as u64;
+    let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
+    block.write_u64(0, value.len() as u64);
+    block.write(VALUE_HEADER_BYTES, value);
+    block.flush(0, bytes);
+    Ok(block)
+}
+
+/// Names the successor of `node` on a level on which it is not linked yet, durable after the next
+/// fence: that of the operation that links it.
+pub(crate) fn set_next<D: Domain>(
+    context: Context<'_, '_, D>,
+    node: Node,
+    level: usize,
+    next: Next,
+) {
+    let word = context.pool().word(node.next_off(level));
+    // Release: with the acquire load of who comes here by the link that is made next.
+    word.store(next.0, Ordering::Release);
+    word.flush();
+}

@@ -1,0 +1,256 @@
+//! Scans, forwards and backwards, on level 0.
+//!
+//! A cursor copies a batch of records while it is pinned, and lends them when it is not. The next
+//! batch begins behind the last key that it has visited, wherever that lies by then. Each record is
+//! one of a moment of the scan, and so is the absence of any other between it and the next one: the
+//! two were neighbours (see `search.rs`). Backwards, `prev` says so, which is exact while its node is
+//! linked and stays as it was when that is unlinked.
+
+use std::cell::Cell;
+use std::cmp::Ordering as Compare;
+use std::ops::Bound;
+
+use pando_index::{Cursor, Error, KeyRange, Order, Record};
+use pando_pmem::Domain;
+
+use crate::list::SkipList;
+use crate::node::{Context, Node, Probe};
+use crate::style::Links;
+
+/// Nodes of the first batch: each is a line to wait for, and short scans are mostly of ten. Later batches
+/// double up to [`LAST_BATCH`].
+const FIRST_BATCH: usize = 10;
+const LAST_BATCH: usize = 768;
+/// No more is copied to a batch that has so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+/// Nodes that are counted under one guard, so that reclamation does not wait for all.
+const COUNTED: usize = 4096;
+/// More room than this is not kept for a thread's next cursor, in bytes.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// Where one copied record stands in the batch's bytes.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    at: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+/// What a cursor copies into. A thread's last cursor leaves its room to the next.
+#[derive(Debug, Default)]
+struct Buffers {
+    bytes: Vec<u8>,
+    records: Vec<Copied>,
+}
+
+thread_local! {
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+impl Buffers {
+    fn take() -> Self {
+        let mut buffers = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        buffers.bytes.clear();
+        buffers.records.clear();
+        buffers
+    }
+
+    fn keep(self) {
+        if self.bytes.capacity() <= KEPT_BYTES {
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
+}
+
+/// A scan of a list.
+#[derive(Debug)]
+pub(crate) struct ListCursor<'index, D: Domain, S: Links> {
+    list: &'index SkipList<D, S>,
+    /// What is left.
+    range: KeyRange,
+    order: Order,
+    batch: usize,
+    buffers: Buffers,
+    position: usize,
+    is_over: bool,
+}
+
+impl<D: Domain, S: Links> Drop for ListCursor<'_, D, S> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.buffers).keep();
+    }
+}
+
+impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
+    pub fn new(list: &'index SkipList<D, S>, range: KeyRange, order: Order) -> Self {
+        Self {
+            list,
+            range,
+            order,
+            batch: FIRST_BATCH,
+            buffers: Buffers::take(),
+            position: 0,
+            is_over: false,
+        }
+    }
+
+    #[cold]
+    fn fill(&mut self) -> Result<(), Error> {
+        self.buffers.bytes.clear();
+        self.buffers.records.clear();
+        self.position = 0;
+        while self.buffers.records.is_empty() && !self.is_over {
+            let list = self.list;
+            let guard = list.pin()?;
+            self.fill_once(list.context(&guard));
+        }
+        Ok(())
+    }
+
+    /// Copies a batch, and takes what was visited off the range.
+    fn fill_once(&mut self, context: Context<'_, '_, D>) {
+        let list = self.list;
+        let head = list.head(context);
+        let mut node = match self.order {
+            Order::Ascending => list.first_from(context, &self.range.low),
+            Order::Descending => list.last_to(context, &self.range.high),
+        };
+        let mut last = None;
+        for _ in 0..self.batch {
+            if node == head || self.is_beyond(context, node) {
+                self.is_over = true;
+                break;
+            }
+            self.copy(context, node);
+            last = Some(node);
+            if self.buffers.bytes.len() > BATCH_BYTES {
+                break;
+            }
+            match self.step(context, node) {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        self.batch = (self.batch * 2).min(LAST_BATCH);
+        if let Some(last) = last.filter(|_| !self.is_over) {
+            let mut key = Vec::new();
+            context.key(last).copy_to(&mut key);
+            match self.order {
+                Order::Ascending => self.range.low = Bound::Excluded(key),
+                Order::Descending => self.range.high = Bound::Excluded(key),
+            }
+        }
+    }
+
+    /// The next node in the order of the scan; `None` if it is to be searched for.
+    #[inline(always)]
+    fn step(&self, context: Context<'_, '_, D>, node: Node) -> Option<Node> {
+        let next = match self.order {
+            Order::Ascending => {
+                let next = context.next(node, 0);
+                (!S::MARKED_STAY || !next.is_marked()).then_some(next.node())
+            }
+            Order::Descending => S::before(context, node),
+        };
+        if let Some(next) = next {
+            context.pool().prefetch(next.0);
+        }
+        next
+    }
+
+    /// Whether the node lies beyond the end of the range.
+    #[inline(always)]
+    fn is_beyond(&self, context: Context<'_, '_, D>, node: Node) -> bool {
+        let (end, beyond) = match self.order {
+            Order::Ascending => (&self.range.high, Compare::Greater),
+            Order::Descending => (&self.range.low, Compare::Less),
+        };
+        match end {
+            Bound::Unbounded => false,
+            Bound::Included(end) => context.compare(node, Probe::new(end)) == beyond,
+            Bound::Excluded(end) => {
+                let found = context.compare(node, Probe::new(end));
+                found == beyond || found.is_eq()
+            }
+        }
+    }
+
+    /// Copies the record, unless it is deleted.
+    #[inline(always)]
+    fn copy(&mut self, context: Context<'_, '_, D>, node: Node) {
+        let Some((_, value)) = context.value(node) else { return };
+        let Buffers { bytes, records } = &mut self.buffers;
+        let (at, value) = (bytes.len(), value.as_bytes());
+        context.key(node).copy_to(bytes);
+        let key_bytes = bytes.len() - at;
+        bytes.extend_from_slice(value);
+        records.push(Copied { at, key_bytes, value_bytes: value.len() });
+    }
+}
+
+impl<D: Domain, S: Links> SkipList<D, S> {
+    /// The first node of a range, or the head.
+    fn first_from(&self, context: Context<'_, '_, D>, low: &Bound<Vec<u8>>) -> Node {
+        match low {
+            Bound::Included(low) => self.find_gap(context, Probe::new(low), false).1,
+            Bound::Excluded(low) => self.find_gap(context, Probe::new(low), true).1,
+            // The head's own successor is never marked.
+            Bound::Unbounded => context.next(self.head(context), 0).node(),
+        }
+    }
+
+    /// The last node of a range, or the head.
+    fn last_to(&self, context: Context<'_, '_, D>, high: &Bound<Vec<u8>>) -> Node {
+        match high {
+            Bound::Included(high) => self.find_gap(context, Probe::new(high), true).0,
+            Bound::Excluded(high) => self.find_gap(context, Probe::new(high), false).0,
+            Bound::Unbounded => self.last(context),
+        }
+    }
+
+    /// The last node, or the head.
+    fn last(&self, context: Context<'_, '_, D>) -> Node {
+        let head = self.head(context);
+        if let Some(last) = S::before(context, head) {
+            return last;
+        }
+        // As a search for a key behind all.
+        self.find_end(context)
+    }
+
+    /// Counts some of the records from `low` on, and says from which key on the others are.
+    pub(crate) fn count_from(&self, low: Bound<Vec<u8>>) -> Result<(u64, Option<Vec<u8>>), Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let head = self.head(context);
+        let mut node = self.first_from(context, &low);
+        let mut live = 0;
+        for visited in 1.. {
+            if node == head {
+                break;
+            }
+            live += u64::from(!context.state(node).is_deleted());
+            let next = context.next(node, 0);
+            if visited == COUNTED || (S::MARKED_STAY && next.is_marked()) {
+                let mut key = Vec::new();
+                context.key(node).copy_to(&mut key);
+                return Ok((live, Some(key)));
+            }
+            node = next.node();
+        }
+        Ok((live, None))
+    }
+}
+
+impl<D: Domain, S: Links> Cursor for ListCursor<'_, D, S> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        if self.position == self.buffers.records.len() {
+            self.fill()?;
+        }
+        let Some(record) = self.buffers.records.get(self.position) else { return Ok(None) };
+        self.position += 1;
+        let (key, value) = self.buffers.bytes[record.at..].split_at(record.key_bytes);
+        Ok(Some((key, &value[..record.value_bytes])))
+    }
+}

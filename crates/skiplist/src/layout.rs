@@ -1,0 +1,201 @@
+//! The block of a node.
+//!
+//! ```text
+//! byte   0         8         16        24        32        40        48        56
+//! 0      next 0    prev      state     small     info      slice     next 1    next 2
+//! 64     next 3    ..  next h-1, tail: the key's bytes from the ninth on, then the inline value
+//! ```
+//!
+//! * `next i`: the successor on level `i`, with a hint of its key (`hint.rs`); only `h` of them are there,
+//!   so the tail of a node of height 1 begins at byte 48. The last node's successor is the head. Bit 0
+//!   ([`MARK`]): the node is no more linked on that level, and the word changes no more.
+//! * `prev`: the predecessor on level 0; the first node's is the head.
+//! * `state`, `small`: liveness, links and value (`state.rs`).
+//! * `info`: bits 7 .. 0 the height `h`; 31 .. 8 the bytes of the key; 63 .. 32 the bytes of the
+//!   inline value.
+//! * `slice`: the first eight bytes of the key as a number whose order is theirs; a shorter key is
+//!   filled up with zeros.
+//!
+//! `info`, `slice` and the tail never change. A node of height 3 at most with a key and a value of
+//! eight bytes each is one cache line. The *head* is a node of height [`MAX_HEIGHT`] without a key,
+//! behind and before all: so an empty list's words all name the head. Its `slice` is zero, and its
+//! `small` the seed of the map's heights.
+//!
+//! A value that has a block of its own:
+//!
+//! ```text
+//! byte   0        8 ..
+//! 0      bytes    the value
+//! ```
+
+use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
+
+/// Levels of the head, and of the highest node. Half of the nodes of a level are on the next one, so these
+/// serve sixteen million records as well as fewer, and more nearly as well.
+pub const MAX_HEIGHT: usize = 24;
+/// Longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 32 * 1024;
+/// Longest value, in bytes.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// Longest value that can be inline, in bytes.
+pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
+
+pub(crate) const PREV_AT: u64 = 8;
+pub(crate) const STATE_AT: u64 = 16;
+pub(crate) const SMALL_AT: u64 = 24;
+pub(crate) const INFO_AT: u64 = 32;
+pub(crate) const SLICE_AT: u64 = 40;
+const UPPER_AT: u64 = 48;
+/// Bytes of the key that its slice holds.
+pub(crate) const SLICE_BYTES: usize = 8;
+/// Bytes before a value in a block of its own.
+pub(crate) const VALUE_HEADER_BYTES: u64 = 8;
+
+/// In a `next` word: the node that the word is of is no more linked on that level.
+pub(crate) const MARK: u64 = 1;
+/// The bits of a `next` word that are the offset.
+pub(crate) const OFF_MASK: u64 = (1 << HINT_SHIFT) - 1 - MARK;
+
+const _: () = {
+    assert!(next_at(0) == 0 && next_at(1) == UPPER_AT && next_at(3) == 64);
+    assert!(tail_at(3) == 64, "a node of height 3 without a tail is a line");
+    assert!(MAX_KEY_BYTES < 1 << 24 && MAX_HEIGHT < 1 << 5);
+    assert!((0xFFF << HINT_SHIFT) + OFF_MASK + MARK <= MAX_VALUE);
+};
+
+/// Where in a node its successor on `level` stands.
+#[inline(always)]
+pub(crate) const fn next_at(level: usize) -> u64 {
+    if level == 0 { 0 } else { UPPER_AT + (level as u64 - 1) * 8 }
+}
+
+/// Where the tail of a node of that height begins.
+#[inline(always)]
+pub(crate) const fn tail_at(height: usize) -> u64 {
+    next_at(height)
+}
+
+/// The first eight bytes of a key, as a number.
+#[inline(always)]
+pub(crate) fn slice_of(key: &[u8]) -> u64 {
+    match key.first_chunk::<SLICE_BYTES>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; SLICE_BYTES];
+            first[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(first)
+        }
+    }
+}
+
+/// What never changes of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    pub height: usize,
+    pub key_bytes: usize,
+    pub inline_bytes: u32,
+}
+
+impl Info {
+    pub const fn encode(self) -> u64 {
+        self.height as u64 | (self.key_bytes as u64) << 8 | (self.inline_bytes as u64) << 32
+    }
+
+    #[inline(always)]
+    pub const fn decode(word: u64) -> Self {
+        Self {
+            height: (word & 0xFF) as usize,
+            key_bytes: (word >> 8 & 0xFF_FFFF) as usize,
+            inline_bytes: (word >> 32) as u32,
+        }
+    }
+
+    /// Whether a sound node can say so.
+    pub fn is_sound(self) -> bool {
+        (1..=MAX_HEIGHT).contains(&self.height)
+            && self.key_bytes <= MAX_KEY_BYTES
+            && self.inline_bytes <= MAX_INLINE_BYTES
+    }
+
+    /// Bytes of the key behind its slice.
+    #[inline(always)]
+    pub const fn tail_key_bytes(self) -> u64 {
+        self.key_bytes.saturating_sub(SLICE_BYTES) as u64
+    }
+
+    /// Where the inline value begins.
+    #[inline(always)]
+    pub const fn inline_at(self) -> u64 {
+        tail_at(self.height) + self.tail_key_bytes()
+    }
+
+    /// Bytes of the node.
+    pub const fn node_bytes(self) -> u64 {
+        self.inline_at() + self.inline_bytes as u64
+    }
+}
+
+/// The height of the node of `key`: as drawn by chance, but of one key in one map always the same, so
+/// that a run can be repeated. The map's `seed` keeps a user's keys from being chosen to be low.
+#[inline]
+pub(crate) fn height_of(key: &[u8], seed: u64) -> usize {
+    let fold = |mixed: u64, word: u64| {
+        let product = u128::from(mixed ^ word) * 0x9E37_79B9_7F4A_7C15;
+        product as u64 ^ (product >> 64) as u64
+    };
+    let start = fold(seed ^ 0xA076_1D64_78BD_642F, key.len() as u64);
+    let (words, rest) = key.as_chunks::<8>();
+    let mixed = words.iter().fold(start, |mixed, word| fold(mixed, u64::from_le_bytes(*word)));
+    let mixed = if rest.is_empty() { mixed } else { fold(mixed, slice_of(rest)) };
+    let mixed = fold(mixed, 0xE703_7ED1_A0B4_28DB);
+    (1 + mixed.trailing_zeros() as usize).min(MAX_HEIGHT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_places() {
+        let places: Vec<_> = (0..5).map(next_at).collect();
+        assert_eq!(places, [0, 48, 56, 64, 72]);
+        assert_eq!((PREV_AT, STATE_AT, SMALL_AT, INFO_AT, SLICE_AT), (8, 16, 24, 32, 40));
+        let info = Info { height: 4, key_bytes: 11, inline_bytes: 100 };
+        assert_eq!(info.encode(), 0x0000_0064_0000_0B04);
+        assert_eq!(Info::decode(info.encode()), info);
+        assert_eq!((info.inline_at(), info.node_bytes()), (75, 175));
+        assert!(info.is_sound() && !Info { height: 0, ..info }.is_sound());
+        assert_eq!(slice_of(b"oak"), 0x6F61_6B00_0000_0000);
+        assert_eq!(slice_of(b"quaking aspen"), 0x7175_616B_696E_6720);
+    }
+
+    #[test]
+    fn golden_heights() {
+        let heights: Vec<_> =
+            (0..12_u64).map(|number| height_of(&number.to_be_bytes(), 1)).collect();
+        // Nodes that are there keep theirs, whatever this says; runs of the lab are repeated by it.
+        assert_eq!(heights, HEIGHTS);
+    }
+
+    const HEIGHTS: [usize; 12] = [5, 2, 2, 3, 10, 1, 1, 2, 5, 1, 2, 1];
+
+    #[test]
+    fn half_of_a_level_is_on_the_next() {
+        for length in [1, 7, 8, 9, 16, 40] {
+            for seed in [0, 1, u64::MAX] {
+                let mut above = [0_u64; MAX_HEIGHT + 1];
+                for number in 0..65_536_u64 {
+                    let mut key = number.to_be_bytes().repeat(5);
+                    key.drain(..40 - length.max(3));
+                    let height = height_of(&key, seed);
+                    (0..height).for_each(|level| above[level] += 1);
+                }
+                for level in 1..5 {
+                    let (here, below) = (above[level] as f64, above[level - 1] as f64);
+                    let share = here / below;
+                    assert!((0.45..0.55).contains(&share), "{length} {seed} {level}: {share}");
+                }
+            }
+        }
+    }
+}

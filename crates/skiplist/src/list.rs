@@ -1,0 +1,113 @@
+//! The skip list: its handle, and the pieces that all operations use.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::{MAX_VALUE, Pmwcas};
+
+use crate::layout::{
+    INFO_AT, Info, MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES, PREV_AT, SMALL_AT, next_at, tail_at,
+};
+use crate::multi_word::MultiWord;
+use crate::node::{Context, Node};
+use crate::options::Options;
+
+/// A skip list in a pool, whose links change in the style `S`. All of its state is in the pool; any
+/// number of handles may be open.
+#[derive(Debug)]
+pub struct SkipList<D: Domain, S = MultiWord> {
+    pmwcas: Arc<Pmwcas<D>>,
+    root_off: u64,
+    options: Options,
+    style: PhantomData<S>,
+}
+
+impl<D: Domain, S> Clone for SkipList<D, S> {
+    fn clone(&self) -> Self {
+        Self {
+            pmwcas: self.pmwcas.clone(),
+            root_off: self.root_off,
+            options: self.options,
+            style: PhantomData,
+        }
+    }
+}
+
+impl<D: Domain, S> SkipList<D, S> {
+    /// Opens the list whose entry word is at `root_off`.
+    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+        Self { pmwcas, root_off, options, style: PhantomData }
+    }
+
+    /// The head of an empty list, for the entry word of a new map.
+    pub(crate) fn first_head<'op, 'pool>(
+        guard: &'op Guard<'pool, D>,
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        let bytes = tail_at(MAX_HEIGHT);
+        let mut block = guard.reserve(bytes)?;
+        let head = block.off();
+        block.zero(0, bytes);
+        for level in 0..MAX_HEIGHT {
+            block.write_u64(next_at(level), head);
+        }
+        block.write_u64(PREV_AT, head);
+        let info = Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
+        block.write_u64(INFO_AT, info.encode());
+        let id = guard.pool().pool_id();
+        block.write_u64(SMALL_AT, (id as u64 ^ (id >> 64) as u64) & MAX_VALUE);
+        block.flush(0, bytes);
+        Ok(block)
+    }
+
+    /// The seed of the heights of nodes.
+    pub(crate) fn seed(&self, context: Context<'_, '_, D>) -> u64 {
+        context.fixed(self.head(context).small_off())
+    }
+
+    /// The options with which the list was created.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The PMwCAS of the list's pool.
+    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
+        &self.pmwcas
+    }
+
+    #[inline(always)]
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        self.pmwcas.pool().pin().map_err(Error::storage)
+    }
+
+    #[inline(always)]
+    pub(crate) fn context<'op, 'pool>(
+        &'op self,
+        guard: &'op Guard<'pool, D>,
+    ) -> Context<'op, 'pool, D> {
+        Context { pmwcas: &self.pmwcas, guard }
+    }
+
+    /// What stands before all records, and behind.
+    #[inline(always)]
+    pub(crate) fn head(&self, context: Context<'_, '_, D>) -> Node {
+        Node(context.read(self.root_off))
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+        if key.len() <= MAX_KEY_BYTES {
+            return Ok(());
+        }
+        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
+        if value.len() <= MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
+    }
+}

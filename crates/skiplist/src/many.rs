@@ -1,0 +1,121 @@
+//! Gets of many keys at once.
+//!
+//! A get waits for memory most of its time, for one node after the other. Here the searches for a group
+//! of keys take turns: the node that one of them goes to next is asked for while the others look at
+//! theirs. Each key is read for itself, as by a single get; the answers are not of one moment.
+
+use std::cmp::Ordering as Compare;
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::layout::MAX_HEIGHT;
+use crate::list::SkipList;
+use crate::node::{Context, Node, Probe};
+use crate::style::Links;
+
+/// Searches that take turns. More would ask for more lines at a time than a core waits for.
+const GROUP: usize = 8;
+
+/// A search under way.
+#[derive(Clone, Copy)]
+struct Descent<'key> {
+    probe: Probe<'key>,
+    node: Node,
+    /// How many bits the key has in common with that of `node`.
+    alike: u32,
+    level: usize,
+    /// Known not to be before the key.
+    bound: Node,
+    /// The node that was asked for.
+    next: Option<Node>,
+    /// The node of the key, when the search is over.
+    found: Option<Option<Node>>,
+}
+
+impl<'key> Descent<'key> {
+    fn new(probe: Probe<'key>, head: Node) -> Self {
+        let alike = probe.slice.leading_zeros();
+        let level = MAX_HEIGHT - 1;
+        Self { probe, node: head, alike, level, bound: head, next: None, found: None }
+    }
+
+    fn go_down(&mut self) {
+        match self.level.checked_sub(1) {
+            Some(level) => self.level = level,
+            None => self.found = Some(None),
+        }
+    }
+
+    /// Looks at the node that was asked for, and goes on to where another one is to be looked at.
+    #[inline]
+    fn advance<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node) {
+        if let Some(next) = self.next.take() {
+            match context.compare(next, self.probe) {
+                Compare::Less => {
+                    self.node = next;
+                    self.alike = (self.probe.slice ^ context.slice(next)).leading_zeros();
+                }
+                Compare::Equal => self.found = Some(Some(next)),
+                Compare::Greater => {
+                    self.bound = next;
+                    self.go_down();
+                }
+            }
+        }
+        while self.found.is_none() {
+            let next = context.next(self.node, self.level);
+            let node = next.node();
+            if node == self.bound || node == head {
+                self.go_down();
+            } else if next.hint().compare(self.probe.slice, self.alike) == Some(Compare::Greater) {
+                self.bound = node;
+                self.go_down();
+            } else {
+                context.pool().prefetch(node.0);
+                self.next = Some(node);
+                return;
+            }
+        }
+    }
+}
+
+impl<D: Domain, S: Links> SkipList<D, S> {
+    /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
+    /// is absent.
+    pub(crate) fn visit_many(
+        &self,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
+        for key in keys {
+            Self::check_key(key)?;
+        }
+        for (group, keys) in keys.chunks(GROUP).enumerate() {
+            // A guard for each group: reclamation does not wait for all of them.
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let head = self.head(context);
+            let mut descents = [Descent::new(Probe::new(&[]), head); GROUP];
+            for (descent, key) in descents.iter_mut().zip(keys) {
+                *descent = Descent::new(Probe::new(key), head);
+            }
+            let descents = &mut descents[..keys.len()];
+            if S::MARKED_STAY {
+                // Its searches begin again now and then, and take no turns.
+                for descent in descents.iter_mut() {
+                    descent.found = Some(self.find_node(context, descent.probe));
+                }
+            }
+            while descents.iter().any(|descent| descent.found.is_none()) {
+                descents.iter_mut().for_each(|descent| descent.advance(context, head));
+            }
+            for (at, descent) in descents.iter().enumerate() {
+                let value = descent.found.flatten().and_then(|node| context.value(node));
+                let value = value.as_ref().map(|(_, value)| value.as_bytes());
+                visit(group * GROUP + at, value);
+            }
+        }
+        Ok(())
+    }
+}

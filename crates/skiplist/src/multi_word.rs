@@ -1,0 +1,237 @@
+//! Links that change by PMwCAS: the skip list of section 6.1 of the paper.
+//!
+//! # Protocol
+//!
+//! Level 0 is a doubly linked list of all records, each level above it a singly linked list of a part
+//! of the level below. Between two operations of PMwCAS all of this holds, always:
+//!
+//! 1. A node that is linked on a level names its successor there, unmarked; on level 0 its successor
+//!    names it back. Keys ascend. The head is behind the last node.
+//! 2. A node's state says on how many levels it is linked: on exactly the levels below that number.
+//! 3. A node that is unlinked from a level is marked there, and its words of that level never change
+//!    again. One that is unlinked from level 0 is unlinked from all, and its state is zero.
+//!
+//! So there is no half-linked tower, for a reader, for a helper or for a crash: a node that was to be
+//! higher is a lower one, which is as right. No recovery is needed but that of PMwCAS.
+//!
+//! | operation | words of its PMwCAS | blocks | a crash before it leaves | after it |
+//! | --- | --- | --- | --- | --- |
+//! | insert of `n` between `p` and `s` | on each level, up to eight (`levels_at_once`): `p.next i` from s to n; and `s.prev 0` from p to n | n, and its value's: freed on failure | a reserved block, free again | a node |
+//! | raise of `n` to level i, beyond these | `p.next i` from s to n; `n.state` from i levels to i+1 | | a lower node | a higher one |
+//! | lower of `n`, by up to four levels, to three at least | on each: `p.next i` from n to s, `n.next i` marked; `n.state` to fewer levels | | a higher node | a lower one |
+//! | remove of `n`, if it is on three levels at most | on each: `p.next i` from n to s, `n.next i` marked; `s.prev 0` from n to p; `n.state` to zero | n, and its value's: freed on success | a record | none |
+//! | new small value of `n` | `n.state`, `n.small` | | the old value | the new one |
+//! | new value of `n` in a block | `n.state` | the old and the new block: one of them freed | the old value | the new one |
+//!
+//! The deciding word is the status of the PMwCAS, the helper whoever meets one of its words. Each that
+//! fails does so since another has succeeded, so all is lock-free. An insert, a remove and a write of
+//! a value take effect when theirs succeeds; raising and lowering change nothing that a user sees.
+//!
+//! A node is raised by who has inserted it, and by nobody else; so its words of higher levels are that
+//! thread's own until they are linked, and it stops raising when the state does not say what it has
+//! left there. A remove lowers a node from the highest level first: whoever finds a node on some level
+//! finds it on all below. Most nodes need neither: seven in eight are on three levels at most, and are
+//! linked, and removed, by one PMwCAS.
+//!
+//! Why `p` is linked when it is given another successor: its word is expected unmarked. Why `s` is:
+//! `p`, which is linked, names it.
+//!
+//! # Where we leave the paper
+//!
+//! It links nodes both ways on each level. Here levels above 0 have no back pointers: nothing would
+//! read them. A reverse scan runs on level 0, and a remove has just searched for its predecessors.
+//! And a tower is one block, not one node a level: a search finds a node's lower levels in the line
+//! that it has compared, a record has one owner, and its levels need not be linked one by one.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
+
+use crate::build;
+use crate::list::SkipList;
+use crate::node::{Context, Next, Node};
+use crate::state::{Kind, Small, State};
+use crate::style::{Block, Links, Place, Raise, Removal};
+
+/// Links change by PMwCAS, all words of a step at once.
+#[derive(Clone, Copy, Debug)]
+pub enum MultiWord {}
+
+/// Most levels on which one operation links a node: beside these, the successor's `prev` and the value's
+/// block.
+pub(crate) const MAX_LEVELS_AT_ONCE: u32 = MAX_WORDS as u32 - 2;
+/// Levels that one operation removes a node from, and frees it: two words each, and beside them `prev`,
+/// `state`, and two blocks.
+const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
+/// Levels that one operation lowers a node by: two words each, and `state`.
+const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {
+        self.pmwcas.allocate(self.guard).map_err(Error::storage)
+    }
+}
+
+impl Links for MultiWord {
+    const MARKED_STAY: bool = false;
+    const COUNTS_LEVELS: bool = true;
+
+    fn insert<'op, 'pool, D: Domain>(
+        _: &SkipList<D, Self>,
+        context: Context<'op, 'pool, D>,
+        place: &Place,
+        slice: u64,
+        height: usize,
+        node: Block<'op, 'pool, D>,
+        value: Option<Block<'op, 'pool, D>>,
+    ) -> Result<bool, Error> {
+        let off = Node(node.off());
+        let mut operation = context.allocate()?;
+        let mut add = |off: u64, expected: u64, new: u64| {
+            operation.add_word(off, expected, new).map_err(Error::storage)
+        };
+        let (pred, succ) = (place.preds[0], place.succ(0));
+        add(succ.prev_off(), pred.0, off.0)?;
+        for level in 1..height {
+            let next = place.before(context, level, off, slice);
+            add(place.preds[level].next_off(level), place.nexts[level].0, next.0)?;
+        }
+        let link = operation
+            .reserve_entry(pred.next_off(0), place.nexts[0].0, Policy::FreeNewOnFailure)
+            .map_err(Error::storage)?;
+        if let Some(value) = value {
+            let entry = operation.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
+            operation.activate(entry, value);
+        }
+        operation.activate_with_hint(
+            link,
+            node,
+            place.before(context, 0, off, slice).hint().bits(),
+        );
+        Ok(operation.execute())
+    }
+
+    fn raise<D: Domain>(
+        _: &SkipList<D, Self>,
+        context: Context<'_, '_, D>,
+        place: &Place,
+        node: Node,
+        level: usize,
+    ) -> Result<Raise, Error> {
+        let state = context.state(node);
+        if state.levels() != level {
+            return Ok(Raise::Over);
+        }
+        let slice = context.slice(node);
+        build::set_next(context, node, level, place.behind(context, level, slice));
+        let next = place.before(context, level, node, slice);
+        let mut operation = context.allocate()?;
+        operation
+            .add_word(place.preds[level].next_off(level), place.nexts[level].0, next.0)
+            .map_err(Error::storage)?;
+        let raised = state.on_levels(level + 1);
+        operation.add_word(node.state_off(), state.0, raised.0).map_err(Error::storage)?;
+        Ok(if operation.execute() { Raise::Done } else { Raise::Again })
+    }
+
+    fn remove<D: Domain>(
+        _: &SkipList<D, Self>,
+        context: Context<'_, '_, D>,
+        place: &Place,
+        node: Node,
+    ) -> Result<Removal, Error> {
+        loop {
+            let state = context.state(node);
+            if state.is_deleted() {
+                return Ok(Removal::Deleted);
+            }
+            let levels = state.levels();
+            let lowered = if levels > REMOVED_AT_ONCE {
+                levels.saturating_sub(LOWERED_AT_ONCE).max(REMOVED_AT_ONCE)
+            } else {
+                0
+            };
+            let mut operation = context.allocate()?;
+            for level in lowered..levels {
+                let next = context.next(node, level);
+                // It was raised since, or it has another predecessor, or is removed.
+                if place.succ(level) != node || next.is_marked() {
+                    return Ok(Removal::Again);
+                }
+                let past = place.past(context, level, node, next);
+                operation
+                    .add_word(place.preds[level].next_off(level), place.nexts[level].0, past.0)
+                    .map_err(Error::storage)?;
+                operation
+                    .add_word(node.next_off(level), next.0, next.marked().0)
+                    .map_err(Error::storage)?;
+                if level == 0 {
+                    let (pred, succ) = (place.preds[0], next.node());
+                    operation.add_word(succ.prev_off(), node.0, pred.0).map_err(Error::storage)?;
+                }
+            }
+            let next_state = if lowered > 0 { state.on_levels(lowered) } else { State::DELETED };
+            operation.add_word(node.state_off(), state.0, next_state.0).map_err(Error::storage)?;
+            if lowered == 0 {
+                for block in [node.0, state.block_off()] {
+                    if block != 0 {
+                        operation
+                            .own_block(block, Policy::FreeOldOnSuccess)
+                            .map_err(Error::storage)?;
+                    }
+                }
+            }
+            match operation.execute() {
+                true if lowered == 0 => return Ok(Removal::Done),
+                true => {}
+                false => return Ok(Removal::Again),
+            }
+        }
+    }
+
+    fn replace<D: Domain>(
+        context: Context<'_, '_, D>,
+        node: Node,
+        state: State,
+        value: &[u8],
+    ) -> Result<bool, Error> {
+        if let Some(small) = Small::new(value).filter(|_| state.kind() != Some(Kind::Block)) {
+            // If it is not of that state, the operation fails.
+            let word = context.read(node.small_off());
+            let mut operation = context.allocate()?;
+            operation
+                .add_word(node.state_off(), state.0, state.with_small(small).0)
+                .map_err(Error::storage)?;
+            operation.add_word(node.small_off(), word, small.word).map_err(Error::storage)?;
+            return Ok(operation.execute());
+        }
+        let block = build::value_block(context, value)?;
+        let policy = match state.kind() {
+            Some(Kind::Block) => Policy::FreeOne,
+            _ => Policy::FreeNewOnFailure,
+        };
+        let mut operation = context.allocate()?;
+        let entry =
+            operation.reserve_entry(node.state_off(), state.0, policy).map_err(Error::storage)?;
+        operation.activate_with_hint(entry, block, state.hint_of_block());
+        Ok(operation.execute())
+    }
+
+    /// Nothing: its words of all levels say so already.
+    fn bury<D: Domain>(_: Context<'_, '_, D>, _: Node) {}
+
+    fn unlink<D: Domain>(
+        _: Context<'_, '_, D>,
+        _: Node,
+        _: Node,
+        _: usize,
+        _: Next,
+        _: Next,
+    ) -> bool {
+        false
+    }
+
+    fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node> {
+        Some(context.prev(node))
+    }
+}

@@ -1,0 +1,297 @@
+//! Nodes as a pinned thread reads them.
+
+use std::cmp::Ordering as Compare;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard, Pool};
+use pando_pmwcas::Pmwcas;
+
+use crate::hint::Hint;
+use crate::layout::{
+    INFO_AT, Info, MARK, OFF_MASK, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
+    VALUE_HEADER_BYTES, next_at, slice_of, tail_at,
+};
+use crate::state::{Kind, SMALL_BYTES, State};
+
+/// What an operation reads and writes with.
+#[derive(Debug)]
+pub struct Context<'op, 'pool, D: Domain> {
+    pub pmwcas: &'op Pmwcas<D>,
+    pub guard: &'op Guard<'pool, D>,
+}
+
+impl<D: Domain> Clone for Context<'_, '_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for Context<'_, '_, D> {}
+
+/// A node, by the offset of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node(pub u64);
+
+impl Node {
+    #[inline(always)]
+    pub fn next_off(self, level: usize) -> u64 {
+        self.0 + next_at(level)
+    }
+
+    pub fn prev_off(self) -> u64 {
+        self.0 + PREV_AT
+    }
+
+    pub fn state_off(self) -> u64 {
+        self.0 + STATE_AT
+    }
+
+    pub fn small_off(self) -> u64 {
+        self.0 + SMALL_AT
+    }
+}
+
+/// A `next` word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next(pub u64);
+
+impl Next {
+    /// To `node`, whose key the hint is of.
+    #[inline(always)]
+    pub fn to(node: Node, hint: Hint) -> Self {
+        Self(node.0 | hint.to_word())
+    }
+
+    #[inline(always)]
+    pub fn node(self) -> Node {
+        Node(self.0 & OFF_MASK)
+    }
+
+    /// The node that the word is of is no more linked on that level.
+    #[inline(always)]
+    pub fn is_marked(self) -> bool {
+        self.0 & MARK != 0
+    }
+
+    #[inline(always)]
+    pub fn hint(self) -> Hint {
+        Hint::of_word(self.0)
+    }
+
+    pub fn marked(self) -> Self {
+        Self(self.0 | MARK)
+    }
+
+    #[inline(always)]
+    pub fn unmarked(self) -> Self {
+        Self(self.0 & !MARK)
+    }
+}
+
+/// A key to be searched for, with what makes comparing it cheap.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'key> {
+    pub bytes: &'key [u8],
+    pub slice: u64,
+}
+
+impl<'key> Probe<'key> {
+    #[inline(always)]
+    pub fn new(bytes: &'key [u8]) -> Self {
+        Self { bytes, slice: slice_of(bytes) }
+    }
+}
+
+/// A key of a node: its slice, and what is behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'op> {
+    pub slice: u64,
+    pub bytes: usize,
+    pub tail: &'op [u8],
+}
+
+impl Key<'_> {
+    /// How the key compares with another, whose slice is the same.
+    fn compare_rest(self, other: &[u8]) -> Compare {
+        match other.get(SLICE_BYTES..) {
+            Some(rest) if self.bytes > SLICE_BYTES => self.tail.cmp(rest),
+            // One of them ends within its slice, and the other begins with it.
+            _ => self.bytes.cmp(&other.len()),
+        }
+    }
+
+    /// Appends the key's bytes to `target`.
+    #[inline(always)]
+    pub fn copy_to(self, target: &mut Vec<u8>) {
+        let first = self.slice.to_be_bytes();
+        target.extend_from_slice(&first[..self.bytes.min(SLICE_BYTES)]);
+        target.extend_from_slice(self.tail);
+    }
+}
+
+/// A value, as it is lent.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'op> {
+    /// Copied from the node's words, and its length.
+    Small([u8; SMALL_BYTES], usize),
+    /// Where it lies.
+    Bytes(&'op [u8]),
+}
+
+impl Value<'_> {
+    #[inline(always)]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Small(bytes, length) => &bytes[..*length],
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    #[inline(always)]
+    pub fn pool(self) -> &'op Pool<D> {
+        self.pmwcas.pool()
+    }
+
+    #[inline(always)]
+    pub fn read(self, off: u64) -> u64 {
+        self.pmwcas.read(self.guard, off)
+    }
+
+    /// A word that never changes while it can be reached.
+    #[inline(always)]
+    pub fn fixed(self, off: u64) -> u64 {
+        // Relaxed: the node was published by the word that led here, which was read with acquire.
+        self.pool().word(off).load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a published key or value.
+    #[inline(always)]
+    pub fn bytes(self, off: u64, bytes: u64) -> &'op [u8] {
+        // SAFETY: keys, inline values and values' blocks are written before they are published and
+        // never after, and the guard keeps what was reachable since it was taken from being reused.
+        // The offset came from a published node.
+        unsafe { self.pool().bytes(off, bytes) }
+    }
+
+    #[inline(always)]
+    pub fn next(self, node: Node, level: usize) -> Next {
+        Next(self.read(node.next_off(level)))
+    }
+
+    #[inline(always)]
+    pub fn prev(self, node: Node) -> Node {
+        Node(self.read(node.prev_off()))
+    }
+
+    #[inline(always)]
+    pub fn state(self, node: Node) -> State {
+        State(self.read(node.state_off()))
+    }
+
+    #[inline(always)]
+    pub fn info(self, node: Node) -> Info {
+        Info::decode(self.fixed(node.0 + INFO_AT))
+    }
+
+    #[inline(always)]
+    pub fn slice(self, node: Node) -> u64 {
+        self.fixed(node.0 + SLICE_AT)
+    }
+
+    #[inline(always)]
+    pub fn key(self, node: Node) -> Key<'op> {
+        let info = self.info(node);
+        Key {
+            slice: self.slice(node),
+            bytes: info.key_bytes,
+            tail: self.bytes(node.0 + tail_at(info.height), info.tail_key_bytes()),
+        }
+    }
+
+    /// How the node's key compares with that of `probe`.
+    #[inline(always)]
+    pub fn compare(self, node: Node, probe: Probe<'_>) -> Compare {
+        match self.slice(node).cmp(&probe.slice) {
+            Compare::Equal => self.key(node).compare_rest(probe.bytes),
+            other => other,
+        }
+    }
+
+    /// The hint for a word of a node with the slice `from` that is to lead to `to`.
+    pub fn hint(self, from: u64, to: Node, head: Node) -> Hint {
+        if to == head { Hint::NONE } else { Hint::between(from, self.slice(to)) }
+    }
+
+    /// The value of the node, with the state that it is of; `None` if the record is deleted.
+    #[inline(always)]
+    pub fn value(self, node: Node) -> Option<(State, Value<'op>)> {
+        loop {
+            let state = self.state(node);
+            if state.is_deleted() {
+                return None;
+            }
+            let value = match state.kind() {
+                Some(Kind::Small) => {
+                    // Both loads acquire, so they are made in this order, and so is the next one.
+                    let word = self.read(node.small_off());
+                    if self.state(node) != state {
+                        continue;
+                    }
+                    let bytes = state.small_bytes().min(SMALL_BYTES);
+                    Value::Small(state.small_value(word), bytes)
+                }
+                Some(Kind::Inline) => {
+                    let info = self.info(node);
+                    let at = node.0 + info.inline_at();
+                    Value::Bytes(self.bytes(at, u64::from(info.inline_bytes)))
+                }
+                Some(Kind::Block) => Value::Bytes(self.value_of_block(state.block_off())),
+                // In no sound pool.
+                None => Value::Bytes(&[]),
+            };
+            return Some((state, value));
+        }
+    }
+
+    fn value_of_block(self, block: u64) -> &'op [u8] {
+        let bytes = self.fixed(block);
+        self.bytes(block + VALUE_HEADER_BYTES, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_compare_as_their_bytes_do() {
+        let keys: [&[u8]; 12] = [
+            b"",
+            b"\0",
+            b"\0\0\0\0\0\0\0",
+            b"\0\0\0\0\0\0\0\0",
+            b"\0\0\0\0\0\0\0\0\0",
+            b"\0\0\0\0\0\0\0\x01",
+            b"a",
+            b"a\0\0\0\0\0\0\0",
+            b"a\0\0\0\0\0\0\0\0b",
+            b"a\0\0\0\0\0\0\0\x01",
+            b"a\x01",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        ];
+        for left in keys {
+            for right in keys {
+                let tail = left.get(SLICE_BYTES..).unwrap_or_default();
+                let key = Key { slice: slice_of(left), bytes: left.len(), tail };
+                let compared =
+                    key.slice.cmp(&slice_of(right)).then_with(|| key.compare_rest(right));
+                assert_eq!(compared, left.cmp(right), "{left:?} {right:?}");
+                let mut copy = Vec::new();
+                key.copy_to(&mut copy);
+                assert_eq!(copy, left);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a user may set of a skip list.
+
+use pando_pmwcas::maps::{Allowed, BadSetting, Setting, Settings};
+
+use crate::layout::MAX_INLINE_BYTES;
+use crate::multi_word::MAX_LEVELS_AT_ONCE;
+
+/// The shape of a skip list. Kept with the list, so that it opens as it was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A value that is longer when its key is inserted goes to a block of its own, in bytes.
+    pub inline_bytes: u32,
+    /// On so many levels an insert links a node by one PMwCAS; on the others, one by one.
+    pub levels_at_once: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::from(&Settings::new(&SETTINGS))
+    }
+}
+
+/// What a user may set, in the order of the fields of [`Options`].
+pub(crate) static SETTINGS: [Setting; 2] = [
+    Setting {
+        name: "inline_bytes",
+        what: "a longer value has a block of its own from the beginning",
+        default: 1024,
+        allowed: Allowed::Number(0..=MAX_INLINE_BYTES),
+    },
+    Setting {
+        name: "levels_at_once",
+        what: "on so many levels an insert links a node in one step; with 1 each level is a step, as in the paper",
+        default: MAX_LEVELS_AT_ONCE,
+        allowed: Allowed::Number(1..=MAX_LEVELS_AT_ONCE),
+    },
+];
+
+impl Options {
+    /// The options as settings of a map; refused if one is out of its range.
+    pub fn settings(self) -> Result<Settings, BadSetting> {
+        let mut settings = Settings::new(&SETTINGS);
+        settings.set("inline_bytes", &self.inline_bytes.to_string())?;
+        settings.set("levels_at_once", &self.levels_at_once.to_string())?;
+        Ok(settings)
+    }
+}
+
+impl From<&Settings> for Options {
+    fn from(settings: &Settings) -> Self {
+        Self {
+            inline_bytes: settings.value("inline_bytes"),
+            levels_at_once: settings.value("levels_at_once"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_options() {
+        let settings = Options::default().settings().unwrap();
+        assert_eq!(settings.encode(), [0x8_0000_0400, 0, 0, 0]);
+        assert_eq!(Options::from(&settings), Options::default());
+        let refused = Options { levels_at_once: 9, ..Options::default() }.settings().unwrap_err();
+        assert_eq!(refused.to_string(), "levels_at_once is 9; allowed is 1 to 8");
+    }
+}

@@ -1,0 +1,189 @@
+//! The way to a key, from the highest level of the head down.
+//!
+//! A search stands on a node before the key, and goes to its successor as long as that is before the
+//! key too, else a level down. It writes nothing and begins nothing again, for what it stands on was
+//! linked at some moment since it began, and:
+//!
+//! * A node that was unlinked from a level keeps, marked, the successor that it had at that moment.
+//!   That one was linked then, and so is not in use for something else before this thread unpins.
+//! * If no key lay between the two at that moment, none did at a moment of this operation. So an
+//!   answer that is drawn from a marked word was right then.
+//!
+//! Who wants to write needs predecessors that are linked: [`SkipList::find_place`] begins again at a
+//! mark. It comes to one only if another thread has unlinked that node since it began.
+//!
+//! With the style of single words a marked word promises less (`single_word.rs`): every search begins
+//! again there, and unlinks what is marked before it steps on it.
+
+use std::cmp::Ordering as Compare;
+
+use pando_pmem::Domain;
+
+use crate::layout::MAX_HEIGHT;
+use crate::list::SkipList;
+use crate::node::{Context, Next, Node, Probe};
+use crate::style::{Links, Place};
+
+/// What a search is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// The node of the key: on whatever level it is met first.
+    Node,
+    /// The last node before the key, and the first that is not, on each level.
+    Before,
+    /// As [`Before`](Self::Before), but behind a node of the key itself.
+    Behind,
+}
+
+/// Something is marked: begin again.
+struct Marked;
+
+impl<D: Domain, S: Links> SkipList<D, S> {
+    /// The node of the key, if it is there; it may be deleted since.
+    #[inline(always)]
+    pub(crate) fn find_node(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Node> {
+        loop {
+            let nothing = |_, _, _| ();
+            if let Ok(found) = self.descend(context, probe, Aim::Node, false, nothing) {
+                return found;
+            }
+        }
+    }
+
+    /// Where the key stands, for a writer.
+    #[inline]
+    pub(crate) fn find_place(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Place {
+        loop {
+            let mut place = Place {
+                head: self.head(context),
+                preds: [Node(0); MAX_HEIGHT],
+                nexts: [Next(0); MAX_HEIGHT],
+                found: None,
+            };
+            let note = |level: usize, node, next| {
+                place.preds[level] = node;
+                place.nexts[level] = next;
+            };
+            if let Ok(found) = self.descend(context, probe, Aim::Before, true, note) {
+                place.found = found;
+                return place;
+            }
+        }
+    }
+
+    /// The last node before the key (`behind`: that is not behind it) and the first behind that one,
+    /// on level 0; either may be the head.
+    pub(crate) fn find_gap(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        behind: bool,
+    ) -> (Node, Node) {
+        loop {
+            let mut gap = (Node(0), Node(0));
+            let aim = if behind { Aim::Behind } else { Aim::Before };
+            let note = |_, node, next: Next| gap = (node, next.node());
+            if self.descend(context, probe, aim, false, note).is_ok() {
+                return gap;
+            }
+        }
+    }
+
+    /// The last node, or the head.
+    pub(crate) fn find_end(&self, context: Context<'_, '_, D>) -> Node {
+        'again: loop {
+            let head = self.head(context);
+            let mut node = head;
+            for level in (0..MAX_HEIGHT).rev() {
+                loop {
+                    let Ok(next) = self.next(context, node, level, head, false) else {
+                        continue 'again;
+                    };
+                    if next.node() == head {
+                        break;
+                    }
+                    node = next.node();
+                }
+            }
+            return node;
+        }
+    }
+
+    /// Goes down; tells `note` of each level the node where it left it, and the word that leads on from
+    /// there. The node of the key, if it was met.
+    #[inline(always)]
+    fn descend(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        aim: Aim,
+        only_linked: bool,
+        mut note: impl FnMut(usize, Node, Next),
+    ) -> Result<Option<Node>, Marked> {
+        let head = self.head(context);
+        let mut node = head;
+        // How many bits the key looked for has in common with that of the node.
+        let mut alike = probe.slice.leading_zeros();
+        let mut level = MAX_HEIGHT - 1;
+        // Known not to be before the key: met on the level above.
+        let mut bound = head;
+        let mut found = None;
+        loop {
+            let next = self.next(context, node, level, head, only_linked)?;
+            // The head is behind all. A search that took it for a node before the key, which is what its
+            // slice would say, would go round for ever.
+            if next.node() != bound && next.node() != head {
+                // If the hint does not tell, the node does.
+                let compared = next
+                    .hint()
+                    .compare(probe.slice, alike)
+                    .unwrap_or_else(|| context.compare(next.node(), probe));
+                if compared == Compare::Less || (compared.is_eq() && aim == Aim::Behind) {
+                    node = next.node();
+                    alike = (probe.slice ^ context.slice(node)).leading_zeros();
+                    continue;
+                }
+                if compared.is_eq() {
+                    found = Some(next.node());
+                    if aim == Aim::Node {
+                        return Ok(found);
+                    }
+                }
+                bound = next.node();
+            }
+            note(level, node, next);
+            if level == 0 {
+                return Ok(found);
+            }
+            level -= 1;
+        }
+    }
+
+    /// The word that leads on from `node` on `level`.
+    #[inline(always)]
+    fn next(
+        &self,
+        context: Context<'_, '_, D>,
+        node: Node,
+        level: usize,
+        head: Node,
+        only_linked: bool,
+    ) -> Result<Next, Marked> {
+        loop {
+            let next = context.next(node, level);
+            if next.is_marked() && (S::MARKED_STAY || only_linked) {
+                return Err(Marked);
+            }
+            if !S::MARKED_STAY || next.node() == head {
+                return Ok(next.unmarked());
+            }
+            let behind = context.next(next.node(), level);
+            if !behind.is_marked() {
+                return Ok(next);
+            }
+            if !S::unlink(context, head, node, level, next, behind) {
+                return Err(Marked);
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Links that change by single-word CAS: what section 7.2 of the paper compares with.
+//!
+//! For measuring. It is latch-free and linearizable, but a crash may leave it as no code repairs it, so no
+//! map of a user is of this style. In a volatile domain each change is one CAS of the processor; in
+//! one that writes lines back it is the paper's persistent CAS (its section 3).
+//!
+//! # Protocol
+//!
+//! No step changes two words, so most words may be behind:
+//!
+//! | word | what it says |
+//! | --- | --- |
+//! | `state` | zero: the record is deleted. This decides |
+//! | `next i` of a node | marked once the record is deleted, from the highest level down; then it changes no more, and the node is to be unlinked from that level |
+//! | `prev` | a hint: who finds that it is behind searches |
+//!
+//! *Insert*: the predecessor's `next 0` from s to n, where it takes effect; then the same on each level
+//! above, and `s.prev` is set. *Remove*: `state` to zero, where it takes effect; all `next` words of
+//! all levels are marked; a search for the key unlinks the node from each level, as every search does
+//! that meets a marked node; the successor's `prev` is set; the node is freed.
+//!
+//! Where PMwCAS has one step, three races are to be thought of here:
+//!
+//! * *An insert links a level of a node whose remove has already searched there.* It looks for the mark
+//!   after each link, and if there is one, searches too.
+//! * *A search stands on a node that is unlinked.* Its word leads to a node that may be unlinked as
+//!   well, and freed before this thread has pinned: a marked word is never followed. A node that is
+//!   marked is unlinked before its successor is, since nobody can change a marked word; so a marked node
+//!   that is still linked leads to one that is linked.
+//! * *Two threads set one `prev`, and the later one is late.* Who has set it looks whether that was
+//!   right, and if not sets it again.
+//!
+//! Nobody waits: who finds a deleted record of its key marks it and searches again.
+//!
+//! # When a node may be used for something else
+//!
+//! A thread that has found n linked may put n in a word later: link a level, set a `prev`. It takes
+//! that back, as above, before it unpins. If it is pinned in epoch e, n is unlinked in e or later, and
+//! used again three epochs later at the earliest. Who has seen what that thread put there is pinned in
+//! e + 1 at the latest, and holds the epoch below e + 3 until it unpins.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::build;
+use crate::layout::{MARK, next_at};
+use crate::list::SkipList;
+use crate::node::{Context, Next, Node, Probe};
+use crate::state::State;
+use crate::style::{Block, Links, Place, Raise, Removal, past};
+
+/// Links change by CAS, one word after the other.
+#[derive(Clone, Copy, Debug)]
+pub enum SingleWord {}
+
+/// Replaces `old` by `new`, durably in a domain that knows what that is; whether it did.
+#[inline(always)]
+fn swap<D: Domain>(context: Context<'_, '_, D>, off: u64, old: u64, new: u64) -> bool {
+    context.pmwcas.compare_exchange(context.guard, off, old, new).is_ok()
+}
+
+/// Takes a block into the list's possession.
+fn take<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> u64 {
+    let off = block.into_logged();
+    context.pool().activate_logged(off);
+    off
+}
+
+/// Gives back a block that nobody has seen.
+fn give_back<D: Domain>(context: Context<'_, '_, D>, off: u64) {
+    if off != 0 && context.pool().deactivate(off).is_ok() {
+        context.pool().reuse(context.guard, off);
+    }
+}
+
+/// Gives back a block that others may look at.
+fn free<D: Domain>(context: Context<'_, '_, D>, off: u64) {
+    if off != 0 && context.pool().deactivate(off).is_ok() {
+        context.guard.defer_reuse(off);
+    }
+}
+
+/// The node before `node`; `None` if that is not linked.
+fn search_before<D: Domain>(
+    list: &SkipList<D, SingleWord>,
+    context: Context<'_, '_, D>,
+    node: Node,
+) -> Option<Node> {
+    if node == list.head(context) {
+        return Some(list.find_end(context));
+    }
+    let mut key = Vec::new();
+    context.key(node).copy_to(&mut key);
+    let (pred, found) = list.find_gap(context, Probe::new(&key), false);
+    (found == node).then_some(pred)
+}
+
+/// Whether `node` follows `pred`, which is linked if so.
+fn follows<D: Domain>(context: Context<'_, '_, D>, pred: Node, node: Node) -> bool {
+    let next = context.next(pred, 0);
+    !next.is_marked() && next.node() == node
+}
+
+/// Sets `prev` of `node`, before which `hint` stood a moment ago.
+fn set_prev<D: Domain>(
+    list: &SkipList<D, SingleWord>,
+    context: Context<'_, '_, D>,
+    node: Node,
+    hint: Node,
+) {
+    loop {
+        let set = context.prev(node);
+        let pred = match follows(context, hint, node) {
+            true => hint,
+            false => match search_before(list, context, node) {
+                Some(pred) => pred,
+                None => return,
+            },
+        };
+        // It may have ceased to be right before it was set.
+        if (set == pred || swap(context, node.prev_off(), set.0, pred.0))
+            && follows(context, pred, node)
+        {
+            return;
+        }
+    }
+}
+
+/// Searches for the key of `node`, which is marked: then no level names it.
+fn unlink_all<D: Domain>(
+    list: &SkipList<D, SingleWord>,
+    context: Context<'_, '_, D>,
+    node: Node,
+) -> Place {
+    let mut key = Vec::new();
+    context.key(node).copy_to(&mut key);
+    list.find_place(context, Probe::new(&key))
+}
+
+impl Links for SingleWord {
+    const MARKED_STAY: bool = true;
+    const COUNTS_LEVELS: bool = false;
+
+    fn insert<'op, 'pool, D: Domain>(
+        list: &SkipList<D, Self>,
+        context: Context<'op, 'pool, D>,
+        place: &Place,
+        slice: u64,
+        _: usize,
+        node: Block<'op, 'pool, D>,
+        value: Option<Block<'op, 'pool, D>>,
+    ) -> Result<bool, Error> {
+        let (pred, succ) = (place.preds[0], place.succ(0));
+        let value = value.map_or(0, |value| take(context, value));
+        let node = Node(take(context, node));
+        D::fence();
+        let next = place.before(context, 0, node, slice);
+        if !swap(context, pred.next_off(0), place.nexts[0].0, next.0) {
+            give_back(context, node.0);
+            give_back(context, value);
+            return Ok(false);
+        }
+        set_prev(list, context, succ, node);
+        Ok(true)
+    }
+
+    fn raise<D: Domain>(
+        list: &SkipList<D, Self>,
+        context: Context<'_, '_, D>,
+        place: &Place,
+        node: Node,
+        level: usize,
+    ) -> Result<Raise, Error> {
+        let slice = context.slice(node);
+        let own = context.next(node, level);
+        if own.is_marked() {
+            return Ok(Raise::Over);
+        }
+        let behind = place.behind(context, level, slice);
+        if own != behind && !swap(context, node.next_off(level), own.0, behind.0) {
+            return Ok(Raise::Again);
+        }
+        let next = place.before(context, level, node, slice);
+        if !swap(context, place.preds[level].next_off(level), place.nexts[level].0, next.0) {
+            return Ok(Raise::Again);
+        }
+        if context.next(node, level).is_marked() {
+            unlink_all(list, context, node);
+            return Ok(Raise::Over);
+        }
+        Ok(Raise::Done)
+    }
+
+    fn remove<D: Domain>(
+        list: &SkipList<D, Self>,
+        context: Context<'_, '_, D>,
+        _: &Place,
+        node: Node,
+    ) -> Result<Removal, Error> {
+        let state = context.state(node);
+        if state.is_deleted() {
+            return Ok(Removal::Deleted);
+        }
+        if !swap(context, node.state_off(), state.0, State::DELETED.0) {
+            return Ok(Removal::Again);
+        }
+        Self::bury(context, node);
+        let place = unlink_all(list, context, node);
+        set_prev(list, context, place.succ(0), place.preds[0]);
+        free(context, node.0);
+        free(context, state.block_off());
+        Ok(Removal::Done)
+    }
+
+    fn replace<D: Domain>(
+        context: Context<'_, '_, D>,
+        node: Node,
+        state: State,
+        value: &[u8],
+    ) -> Result<bool, Error> {
+        let block = take(context, build::value_block(context, value)?);
+        D::fence();
+        let replaced = swap(context, node.state_off(), state.0, State::block(block).0);
+        match replaced {
+            true => free(context, state.block_off()),
+            false => give_back(context, block),
+        }
+        Ok(replaced)
+    }
+
+    /// Marks the words of all levels, the lowest last: an insert of the same key comes behind it.
+    fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node) {
+        for level in (0..context.info(node).height).rev() {
+            let off = node.0 + next_at(level);
+            loop {
+                let next = context.read(off);
+                if next & MARK != 0 || swap(context, off, next, next | MARK) {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn unlink<D: Domain>(
+        context: Context<'_, '_, D>,
+        head: Node,
+        node: Node,
+        level: usize,
+        next: Next,
+        behind: Next,
+    ) -> bool {
+        let past = past(context, head, node, next.node(), behind);
+        swap(context, node.next_off(level), next.0, past.0)
+    }
+
+    fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node> {
+        if context.next(node, 0).is_marked() {
+            return None;
+        }
+        let pred = context.prev(node);
+        follows(context, pred, node).then_some(pred)
+    }
+}

@@ -1,0 +1,176 @@
+//! How links change: what the two styles of section 7.2 of the paper have to say.
+//!
+//! All else is the same code: nodes, search, values, scans. In which domain a style runs is another
+//! type, so the paper's four primitives are four types:
+//!
+//! | primitive | style | domain |
+//! | --- | --- | --- |
+//! | CAS | [`SingleWord`](crate::SingleWord) | `Volatile` |
+//! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
+//! | PCAS | [`SingleWord`](crate::SingleWord) | `Adr`, for measuring: a crash may leave what no code repairs |
+//! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
+
+use std::fmt::Debug;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Reservation};
+
+use crate::hint::Hint;
+use crate::layout::MAX_HEIGHT;
+use crate::list::SkipList;
+use crate::node::{Context, Next, Node};
+use crate::state::State;
+
+/// Where a key stands on each level.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub head: Node,
+    /// The last node before it.
+    pub preds: [Node; MAX_HEIGHT],
+    /// The word that leads from there to the first that is not; unmarked.
+    pub nexts: [Next; MAX_HEIGHT],
+    /// The node of the key, which stands on level 0 behind `preds[0]`.
+    pub found: Option<Node>,
+}
+
+impl Place {
+    /// The first node on `level` that is not before the key.
+    pub fn succ(&self, level: usize) -> Node {
+        self.nexts[level].node()
+    }
+
+    /// The word for a new node of the key, whose slice is `slice`, that leads from it on `level`.
+    pub fn behind<D: Domain>(&self, context: Context<'_, '_, D>, level: usize, slice: u64) -> Next {
+        let (pred, next) = (self.preds[level], self.nexts[level]);
+        let hint = next.hint().behind(context.slice(pred), slice);
+        let hint = hint.unwrap_or_else(|| context.hint(slice, next.node(), self.head));
+        Next::to(next.node(), hint)
+    }
+
+    /// The word that leads on `level` to the new node of the key, whose slice is `slice`.
+    pub fn before<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        level: usize,
+        node: Node,
+        slice: u64,
+    ) -> Next {
+        Next::to(node, Hint::between(context.slice(self.preds[level]), slice))
+    }
+
+    /// The word that leads on `level` past the node of the key, whose own word there is `next`.
+    pub fn past<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        level: usize,
+        node: Node,
+        next: Next,
+    ) -> Next {
+        past(context, self.head, self.preds[level], node, next)
+    }
+}
+
+/// The word that leads from `pred` past `node`, whose own word on that level is `next`.
+pub(crate) fn past<D: Domain>(
+    context: Context<'_, '_, D>,
+    head: Node,
+    pred: Node,
+    node: Node,
+    next: Next,
+) -> Next {
+    let from = context.slice(pred);
+    let hint = next.hint().over(from, context.slice(node));
+    Next::to(next.node(), hint.unwrap_or_else(|| context.hint(from, next.node(), head)))
+}
+
+/// A block that is filled and flushed, and nobody else's yet.
+pub type Block<'op, 'pool, D> = Reservation<'op, 'pool, D>;
+
+/// What became of a remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// This thread has removed the record.
+    Done,
+    /// Another thread has.
+    Deleted,
+    /// Something has come between: look again.
+    Again,
+}
+
+/// What became of linking a node on one more level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raise {
+    /// It is linked.
+    Done,
+    /// Something has come between: look again.
+    Again,
+    /// The node is being removed.
+    Over,
+}
+
+/// How links change.
+pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
+    /// A node whose successor is marked may still be linked, and where that word leads may be in use
+    /// for something else: a search begins again, and on its way unlinks what is marked.
+    const MARKED_STAY: bool;
+
+    /// A node's state says on how many levels it is linked, and an insert may link several at once.
+    const COUNTS_LEVELS: bool;
+
+    /// Links the new node `node`, of that slice and height, with its value's block at `place`, where its
+    /// own words lead already, on as many levels as is done at once. Whether it did: not, if something
+    /// has come between.
+    fn insert<'op, 'pool, D: Domain>(
+        list: &SkipList<D, Self>,
+        context: Context<'op, 'pool, D>,
+        place: &Place,
+        slice: u64,
+        height: usize,
+        node: Block<'op, 'pool, D>,
+        value: Option<Block<'op, 'pool, D>>,
+    ) -> Result<bool, Error>;
+
+    /// Links `node`, which is linked on the levels below `level`, on that one too, at `place`.
+    fn raise<D: Domain>(
+        list: &SkipList<D, Self>,
+        context: Context<'_, '_, D>,
+        place: &Place,
+        node: Node,
+        level: usize,
+    ) -> Result<Raise, Error>;
+
+    /// Removes the node that `place` has found.
+    fn remove<D: Domain>(
+        list: &SkipList<D, Self>,
+        context: Context<'_, '_, D>,
+        place: &Place,
+        node: Node,
+    ) -> Result<Removal, Error>;
+
+    /// Replaces the value of `node`, which is in `state`. Whether it did: not, if the state is
+    /// another by now. `Err` without a change if the pool is full.
+    fn replace<D: Domain>(
+        context: Context<'_, '_, D>,
+        node: Node,
+        state: State,
+        value: &[u8],
+    ) -> Result<bool, Error>;
+
+    /// Does for `node`, whose record was found deleted, what lets an insert of the same key go on.
+    fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node);
+
+    /// Takes the node that `next` leads to, whose own word on `level` is `behind` and marked, out of the
+    /// list of that level, behind `node`. Whether the search may go on from `node`.
+    fn unlink<D: Domain>(
+        context: Context<'_, '_, D>,
+        head: Node,
+        node: Node,
+        level: usize,
+        next: Next,
+        behind: Next,
+    ) -> bool;
+
+    /// The node before `node` on level 0, as a scan that goes backwards needs it; `None` if it is to
+    /// be searched for.
+    fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node>;
+}

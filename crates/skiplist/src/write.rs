@@ -1,0 +1,174 @@
+//! Inserts, writes of values, removes: find, then let the style change the links.
+
+use std::ops::Range;
+
+use pando_index::{Error, Upserted};
+use pando_pmem::Domain;
+
+use crate::build;
+use crate::layout::height_of;
+use crate::list::SkipList;
+use crate::node::{Context, Node, Probe};
+use crate::style::{Links, Place, Raise, Removal};
+
+/// What a write wants of the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Intent<'op> {
+    /// That it is absent.
+    Insert,
+    /// That it is there.
+    Update,
+    /// Either.
+    Upsert,
+    /// That it is there, with this value.
+    Exchange { expected: &'op [u8] },
+}
+
+impl<D: Domain, S: Links> SkipList<D, S> {
+    /// Writes the value of `key`, if the key is as `intent` wants it.
+    pub(crate) fn write(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        intent: Intent<'_>,
+    ) -> Result<Upserted, Error> {
+        Self::check_key(key)?;
+        Self::check_value(value)?;
+        let probe = Probe::new(key);
+        self.until_done(|context| match intent {
+            Intent::Insert | Intent::Upsert => {
+                let place = self.find_place(context, probe);
+                match place.found {
+                    None => self.insert(context, place, probe, value),
+                    Some(node) => self.write_value(context, node, value, intent),
+                }
+            }
+            Intent::Update | Intent::Exchange { .. } => match self.find_node(context, probe) {
+                None => Err(Error::KeyNotFound),
+                Some(node) => self.write_value(context, node, value, intent),
+            },
+        })
+    }
+
+    /// Removes the record; whether it was there.
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        self.until_done(|context| {
+            let place = self.find_place(context, probe);
+            let Some(node) = place.found else { return Ok(Some(false)) };
+            Ok(match S::remove(self, context, &place, node)? {
+                Removal::Done => Some(true),
+                // By another, since this operation began: then it was absent.
+                Removal::Deleted => Some(false),
+                Removal::Again => None,
+            })
+        })
+    }
+
+    /// Attempts again and again: each attempt that comes to nothing is another operation's success.
+    #[inline(always)]
+    fn until_done<R>(
+        &self,
+        attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
+    ) -> Result<R, Error> {
+        let mut was_full = false;
+        loop {
+            let guard = self.pin()?;
+            match attempt(self.context(&guard)) {
+                Ok(Some(done)) => return Ok(done),
+                Ok(None) => {}
+                // What earlier writes have replaced may be all that is in the way.
+                Err(Error::Storage(_)) if !was_full && guard.waiting() > 0 => {
+                    was_full = true;
+                    drop(guard);
+                    self.pmwcas().pool().reclaim().map_err(Error::storage)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Inserts the record at `place`; `None` if something has come between.
+    fn insert(
+        &self,
+        context: Context<'_, '_, D>,
+        place: Place,
+        probe: Probe<'_>,
+        value: &[u8],
+    ) -> Result<Option<Upserted>, Error> {
+        let height = height_of(probe.bytes, self.seed(context));
+        let at_once = if S::COUNTS_LEVELS { self.options().levels_at_once as usize } else { 1 };
+        let levels = height.min(at_once);
+        let inline_bytes = self.options().inline_bytes;
+        let (block, own) =
+            build::node(context, &place, height, levels, probe, value, inline_bytes)?;
+        let node = Node(block.off());
+        if !S::insert(self, context, &place, probe.slice, levels, block, own)? {
+            return Ok(None);
+        }
+        // The record is there. What is left to do makes it quicker to find, and is left if it cannot
+        // be done.
+        let _ = self.raise(context, place, node, levels..height, probe);
+        Ok(Some(Upserted::Inserted))
+    }
+
+    /// Links `node` on these levels too, or as many as others let it be linked on.
+    fn raise(
+        &self,
+        context: Context<'_, '_, D>,
+        mut place: Place,
+        node: Node,
+        levels: Range<usize>,
+        probe: Probe<'_>,
+    ) -> Result<(), Error> {
+        for level in levels {
+            loop {
+                match S::raise(self, context, &place, node, level)? {
+                    Raise::Done => break,
+                    Raise::Over => return Ok(()),
+                    Raise::Again => place = self.find_place(context, probe),
+                }
+                if place.found != Some(node) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the value of a node of the key; `None` if the key is to be looked for again.
+    fn write_value(
+        &self,
+        context: Context<'_, '_, D>,
+        node: Node,
+        value: &[u8],
+        intent: Intent<'_>,
+    ) -> Result<Option<Upserted>, Error> {
+        loop {
+            let state = match intent {
+                Intent::Insert | Intent::Upsert | Intent::Update => context.state(node),
+                Intent::Exchange { expected } => match context.value(node) {
+                    Some((_, found)) if found.as_bytes() != expected => {
+                        return Err(Error::ValueMismatch);
+                    }
+                    Some((state, _)) => state,
+                    None => return Err(Error::KeyNotFound),
+                },
+            };
+            match intent {
+                // Deleted since this operation began: then the key was absent.
+                Intent::Update if state.is_deleted() => return Err(Error::KeyNotFound),
+                _ if state.is_deleted() => {
+                    S::bury(context, node);
+                    return Ok(None);
+                }
+                Intent::Insert => return Err(Error::KeyExists),
+                _ => {}
+            }
+            if S::replace(context, node, state, value)? {
+                return Ok(Some(Upserted::Updated));
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash leaves
+//! at each step of each schedule is explored by the lab (`pando-crashlab explore --index skiplist`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pando_index::{KeyRange, Order, RangeIndex, Upserted};
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
+use pando_pmem::{Process, Volatile};
+use pando_skiplist::{CasSkipLists, MAX_HEIGHT, Options, SkipLists};
+
+use crate::common::watchdog::{seed, within_bounds};
+use crate::common::{
+    Planted, abandon, anonymous, check, create, dump, folder, in_file, reopen, small_values,
+};
+use pando_pmwcas::maps::IndexKind;
+
+fn key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Values of all kinds: in two words of the node, behind the key, in blocks.
+fn values() -> [Vec<u8>; 5] {
+    [vec![], vec![0xFF; 8], vec![7; 9], vec![9; 32], vec![5; 300]]
+}
+
+/// Skip list: a get that misses during an overwrite.
+#[test]
+fn no_get_misses_a_key_that_is_overwritten() {
+    fn overwrite<K: IndexKind>(planted: &Planted<Volatile, K>) {
+        planted.list.insert(b"key", &values()[0]).expect("inserts");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let found = planted.list.get(b"key").expect("reads");
+                        let value = found.expect("the key is there all the time");
+                        assert!(values().contains(&value), "a torn value: {value:?}");
+                    }
+                });
+            }
+            for turn in 0..20_000 {
+                let done = planted.list.upsert(b"key", &values()[turn % 5]).expect("writes");
+                assert_eq!(done, Upserted::Updated);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        check(planted);
+    }
+    overwrite::<SkipLists>(&anonymous(small_values()));
+    overwrite::<CasSkipLists>(&anonymous(small_values()));
+}
+
+/// Skip list: a range that leaks every node it visits. Scans, half of them left in the middle, beside
+/// removes and inserts; the pool stays as large as it was.
+#[test]
+fn scans_leak_nothing() {
+    let planted = in_file::<Process>(small_values());
+    let mut size_bytes = 0;
+    for round in 0..300_u64 {
+        for number in 0..50 {
+            let value = &values()[(number % 5) as usize];
+            planted.list.insert(&key(number), value).expect("inserts");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = planted.list.scan(KeyRange::all(), order).expect("scans");
+            for _ in 0..round % 60 {
+                cursor.next().expect("the next record");
+            }
+        }
+        for number in 0..50 {
+            assert!(planted.list.remove(&key(number)).expect("removes"));
+        }
+        if round == 100 {
+            size_bytes = planted.pool.size_bytes();
+        }
+    }
+    check(&planted);
+    assert_eq!(planted.pool.size_bytes(), size_bytes, "the pool grew");
+}
+
+/// Skip list: predecessor pointers after racing deletes. Keys that stay are found by scans in both
+/// directions all the time; at the end every pointer is what it must be.
+#[test]
+fn predecessors_are_right_after_racing_inserts_and_deletes() {
+    fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
+        const KEYS: u64 = 64;
+        for number in (0..KEYS).step_by(8) {
+            planted.list.insert(&key(number), b"stays").expect("inserts");
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3)
+                .map(|thread| {
+                    let mut random = Random::new(seed ^ thread);
+                    scope.spawn(move || {
+                        for _ in 0..20_000 {
+                            let number = random.below(KEYS);
+                            if number.is_multiple_of(8) {
+                                continue;
+                            }
+                            match random.below(2) {
+                                0 => drop(planted.list.insert(&key(number), b"goes")),
+                                _ => drop(planted.list.remove(&key(number))),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for order in [Order::Ascending, Order::Descending] {
+                        let mut stays = 0;
+                        let mut last: Option<Vec<u8>> = None;
+                        let mut cursor = planted.list.scan(KeyRange::all(), order).expect("scans");
+                        while let Some((found, value)) = cursor.next().expect("the next record") {
+                            let ascends = last.as_ref().is_none_or(|last| match order {
+                                Order::Ascending => last.as_slice() < found,
+                                Order::Descending => last.as_slice() > found,
+                            });
+                            assert!(ascends, "{last:?} and then {found:?}");
+                            stays += u64::from(value == b"stays");
+                            last = Some(found.to_vec());
+                        }
+                        assert_eq!(stays, KEYS / 8, "{order:?}: a key was skipped");
+                    }
+                }
+            });
+            for writer in writers {
+                writer.join().expect("a writer");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        check(planted);
+        dump(&planted.list);
+    }
+    let seed = seed("racing inserts and deletes");
+    within_bounds("PMwCAS", move || race::<SkipLists>(&anonymous(Options::default()), seed));
+    within_bounds("CAS", move || race::<CasSkipLists>(&anonymous(Options::default()), seed));
+}
+
+/// A key whose node is higher than what one operation links.
+fn high_key<K: IndexKind>() -> Vec<u8> {
+    let planted = anonymous::<Volatile, K>(Options::default());
+    let height = || K::audit(&planted.list).expect("audits").stat.height;
+    (0..)
+        .map(key)
+        .find(|key| {
+            planted.list.insert(key, b"").expect("inserts");
+            height() > 9
+        })
+        .expect("one in five hundred is")
+}
+
+/// Skip list: a tower half linked at a crash. An insert, and then a remove, of a high node is killed
+/// before each of its writes: what is left is a sound list with the record or without it.
+#[test]
+fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
+    const POOL_BYTES: u64 = 8 << 20;
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let high = high_key::<SkipLists>();
+    let fresh = || {
+        let _ = std::fs::remove_file(&path);
+        let planted = create::<CutShort<true>>(&path, POOL_BYTES, small_values());
+        for number in 0..20 {
+            planted.list.insert(&key(u64::MAX - number), &values()[4]).expect("inserts");
+        }
+        planted
+    };
+    let mut heights = std::collections::BTreeSet::new();
+    for removes in [false, true] {
+        let act = |planted: &Planted<CutShort<true>>| match removes {
+            true => assert!(planted.list.remove(&high).expect("removes")),
+            false => planted.list.insert(&high, &values()[4]).expect("inserts"),
+        };
+        let prepare = || {
+            let planted = fresh();
+            if removes {
+                planted.list.insert(&high, &values()[4]).expect("inserts");
+            }
+            planted
+        };
+        let whole = prepare();
+        let (_, writes) = count_writes(|| act(&whole));
+        drop(whole);
+        for cut in (0..writes).step_by(3) {
+            let planted = prepare();
+            let done = kill_after(cut, || act(&planted)).is_some();
+            abandon(planted);
+            let planted = reopen::<CutShort<true>>(&path);
+            check(&planted);
+            let is_there = planted.list.get(&high).expect("reads").is_some();
+            heights.insert(SkipLists::audit(&planted.list).expect("audits").stat.height);
+            if done {
+                assert_eq!(is_there, !removes);
+                break;
+            }
+            // And it can be used.
+            planted.list.upsert(&high, b"new").expect("writes");
+            assert!(planted.list.remove(&high).expect("removes"));
+            check(&planted);
+            assert_eq!(dump(&planted.list).len(), 20);
+        }
+    }
+    assert!(heights.len() > 2 && heights.iter().all(|&height| height <= MAX_HEIGHT as u64));
+}
+
+/// Class 10: a full pool refuses inserts, changes nothing, takes deletes, and then has room again.
+#[test]
+fn a_full_pool_takes_deletes_and_writes_in_place() {
+    let planted = in_file::<Process>(small_values());
+    for number in 0..100 {
+        planted.list.insert(&key(number), &values()[(number % 5) as usize]).expect("inserts");
+    }
+    let before = dump(&planted.list);
+    refuse(Resource::Block, 0, u64::MAX, || {
+        let error = planted.list.insert(b"new", b"value").expect_err("there is no room");
+        assert!(error.to_string().contains("the pool is full"), "{error}");
+        planted.list.update(&key(1), &values()[4]).expect_err("there is no room");
+        assert!(dump(&planted.list) == before, "a refusal changed something");
+        // A small value is replaced in its place.
+        planted.list.update(&key(0), b"in place").expect("needs no room");
+        for number in 0..50 {
+            assert!(planted.list.remove(&key(number)).expect("removes"));
+        }
+    });
+    check(&planted);
+    planted.list.insert(b"new", b"value").expect("there is room again");
+    assert_eq!(planted.list.len().expect("counts"), 51);
+    check(&planted);
+}
+
+/// PMwCAS: values that use the control bits. And a small value that changes its length.
+#[test]
+fn small_values_have_all_their_bits() {
+    let planted = anonymous::<Volatile, SkipLists>(Options::default());
+    planted.list.insert(b"key", b"").expect("inserts");
+    for shift in 0..64 {
+        for value in [1_u64 << shift, !(1 << shift), u64::MAX << shift] {
+            let bytes = &value.to_le_bytes()[..1 + shift % 8];
+            let before = planted.list.get(b"key").expect("reads").expect("is there");
+            planted.list.compare_exchange(b"key", &before, bytes).expect("exchanges");
+            assert_eq!(planted.list.get(b"key").expect("reads").as_deref(), Some(bytes));
+        }
+    }
+}
+
+/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of the words
+/// that say where nodes are and in which order, no damage is unseen.
+#[test]
+fn a_damaged_list_is_walked_and_reported() {
+    for kinds in [1, 5] {
+        let planted = anonymous::<Volatile, SkipLists>(small_values());
+        for number in 0..60_u64 {
+            let tail = vec![b'k'; (number % 3) as usize * 5];
+            let name = [key(number), tail].concat();
+            planted.list.insert(&name, &values()[(number % kinds) as usize]).expect("inserts");
+        }
+        let blocks = SkipLists::audit(&planted.list).expect("audits").blocks;
+        let mut random = Random::new(seed("a damaged list"));
+        // The first is the head.
+        for block in blocks.iter().skip(1).take(40) {
+            for at in (0..64).step_by(8) {
+                let word = planted.pool.word(block.off + at);
+                let sound = word.load(Ordering::Relaxed);
+                for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
+                    word.store(sound ^ damage, Ordering::Relaxed);
+                    let audit = SkipLists::audit(&planted.list).expect("audits");
+                    // All blocks are nodes; the first, second and sixth word.
+                    let must_be_seen = kinds == 1 && [0, 8, 40].contains(&at);
+                    assert!(!must_be_seen || !audit.is_sound(), "{at}: {sound:#x} ^ {damage:#x}");
+                    word.store(sound, Ordering::Relaxed);
+                }
+            }
+        }
+        check(&planted);
+    }
+}
+
+/// Class 12: a loop without an end. Keys behind all others come and go, and the searches for them that are
+/// under way must find the end of each level.
+#[test]
+fn a_search_ends_at_the_end_of_the_list() {
+    fn race<K: IndexKind>(planted: &Planted<Volatile, K>) {
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                scope.spawn(move || {
+                    for turn in 0..20_000_u64 {
+                        let name = key((turn * 7 + thread) % 4);
+                        match thread % 2 {
+                            0 => drop(planted.list.upsert(&name, b"value")),
+                            _ => drop(planted.list.remove(&name)),
+                        }
+                    }
+                });
+            }
+        });
+        check(planted);
+    }
+    within_bounds("PMwCAS", || race::<SkipLists>(&anonymous(Options::default())));
+    within_bounds("CAS", || race::<CasSkipLists>(&anonymous(Options::default())));
+}
