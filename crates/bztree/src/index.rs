@@ -1,6 +1,6 @@
 //! The tree as a [`RangeIndex`].
 
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
 
 use crate::cursor::TreeCursor;
@@ -84,11 +84,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.write(key, new, Intent::Exchange { expected }).map(|_| ())
     }
 
-    fn modify(
-        &self,
-        key: &[u8],
-        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
-    ) -> Result<Option<Upserted>, Error> {
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         self.read_modify_write(key, change)
     }
 

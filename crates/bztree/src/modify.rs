@@ -4,7 +4,7 @@
 //! value that was read, or as an insert if there was none (`write.rs`). What those refuse, since another
 //! thread was faster, begins again at the root: its success.
 
-use pando_index::{Error, Upserted};
+use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
 
 use crate::node::Probe;
@@ -17,7 +17,7 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn read_modify_write(
         &self,
         key: &[u8],
-        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
+        change: &mut Change<'_>,
     ) -> Result<Option<Upserted>, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);

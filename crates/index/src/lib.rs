@@ -34,6 +34,9 @@ pub enum Upserted {
     Updated,
 }
 
+/// What [`modify`](RangeIndex::modify) makes of a value.
+pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
+
 /// The longest key and value that an index takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -103,11 +106,7 @@ pub trait RangeIndex: Send + Sync {
     /// becomes the value if it returns true; if it returns false, all stays, and so says the answer,
     /// `None`. It may be called more than once, with what is there then; the last call counts. It must not
     /// call back into the same pool.
-    fn modify(
-        &self,
-        key: &[u8],
-        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
-    ) -> Result<Option<Upserted>, Error> {
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let mut new = Vec::new();
         loop {
             let found = self.get(key)?;

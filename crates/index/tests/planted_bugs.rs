@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::conformance::{CASES, Reference, Subject, notices};
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
+use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
 
 /// What is wrong with an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -197,11 +197,7 @@ impl RangeIndex for Broken {
         }
     }
 
-    fn modify(
-        &self,
-        key: &[u8],
-        change: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
-    ) -> Result<Option<Upserted>, Error> {
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let key = &self.key(key)[..];
         match self.bug {
             Bug::ModifyNotAtomic => {
