@@ -125,6 +125,11 @@ impl<D: Domain> NbTree<D> {
         loop {
             let leaf = self.find_leaf(guard, &probe, Side::Holding);
             let control = leaf.control::<D>();
+            if matches!(intent, Intent::Insert) && control.used() < self.slots() {
+                // Most likely it is absent, and the next slot its place.
+                let value_off = leaf.block_off + value_at(control.used());
+                guard.pool().word(value_off).prefetch_for_write();
+            }
             let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
             if self.is_outdated(leaf, control, found) {
                 continue;
