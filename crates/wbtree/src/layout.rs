@@ -58,7 +58,8 @@ const _: () = {
     assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
     assert!(SLOT_WORDS * crate::slots::SLOTS_A_WORD >= MAX_CELLS);
     assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT && HEADER_AT + 8 == SLOTS_AT);
-    assert!(MAX_VALUE_BYTES <= u32::MAX as usize && MAX_KEY_BYTES <= u32::MAX as usize);
+    assert!(MAX_VALUE_BYTES <= u32::MAX as usize);
+    assert!(MAX_KEY_BYTES < MAX_VALUE_BYTES);
 };
 
 /// How a node knows which cells are live, and in which order (paper, table 2 and figure 8).

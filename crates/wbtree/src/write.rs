@@ -130,10 +130,10 @@ impl<D: Domain> WbTree<D> {
             match (&old, intent) {
                 (Some(_), Intent::Insert) => return Err(Error::KeyExists),
                 (None, Intent::Update | Intent::Exchange { .. }) => return Err(Error::KeyNotFound),
-                (Some(old), Intent::Exchange { expected }) => {
-                    if !with_value(context, old, |value| value == expected) {
-                        return Err(Error::ValueMismatch);
-                    }
+                (Some(old), Intent::Exchange { expected })
+                    if !with_value(context, old, |value| value == expected) =>
+                {
+                    return Err(Error::ValueMismatch);
                 }
                 _ => {}
             }

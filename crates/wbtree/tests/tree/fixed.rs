@@ -23,7 +23,7 @@ fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operat
     let mut model: Records = BTreeMap::new();
     for step in 0..operations {
         // Now growing, now shrinking.
-        let grows = step / (2 * keys) % 2 == 0;
+        let grows = (step / (2 * keys)).is_multiple_of(2);
         let number = random.below(keys);
         // The ends of the range of keys too.
         let key = key(if number == 0 { u64::MAX } else { number - 1 });
@@ -35,9 +35,11 @@ fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operat
                 Err(Error::KeyExists) => assert!(is_there),
                 Err(error) => panic!("{error}"),
             },
-            0..5 => assert_eq!(tree.remove(&key).unwrap(), model.remove(&key[..]).is_some()),
+            0..5 => {
+                assert_eq!(tree.remove(&key).expect("an answer"), model.remove(&key[..]).is_some())
+            }
             5 => {
-                let did = tree.upsert(&key, &value).unwrap();
+                let did = tree.upsert(&key, &value).expect("an answer");
                 let was = model.insert(key.to_vec(), value.to_vec());
                 assert_eq!(did == Upserted::Updated, was.is_some());
             }
@@ -68,20 +70,20 @@ fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operat
                 if order == Order::Descending {
                     expected.reverse();
                 }
-                let mut cursor = tree.scan(range, order).unwrap();
+                let mut cursor = tree.scan(range, order).expect("an answer");
                 for (key, value) in expected {
-                    assert_eq!(cursor.next().unwrap(), Some((&key[..], &value[..])));
+                    assert_eq!(cursor.next().expect("an answer"), Some((&key[..], &value[..])));
                 }
-                assert_eq!(cursor.next().unwrap(), None);
+                assert_eq!(cursor.next().expect("an answer"), None);
             }
-            _ => assert_eq!(tree.get(&key).unwrap().as_ref(), model.get(&key[..])),
+            _ => assert_eq!(tree.get(&key).expect("an answer").as_ref(), model.get(&key[..])),
         }
-        if step % 512 == 0 {
+        if step.is_multiple_of(512) {
             check(planted);
         }
     }
     assert_eq!(dump(tree), model);
-    assert_eq!(tree.len().unwrap(), model.len() as u64);
+    assert_eq!(tree.len().expect("an answer"), model.len() as u64);
     check(planted);
 }
 
@@ -116,19 +118,19 @@ fn threads_find_their_own_records() {
                     let mut model: Records = BTreeMap::new();
                     for step in 0..6000 {
                         let key = key(random.below(60) * THREADS + thread);
-                        let value = (step as u64).to_le_bytes();
+                        let value = u64::from(step as u32).to_le_bytes();
                         match random.below(3) {
                             0 => {
-                                let did = tree.remove(&key).unwrap();
+                                let did = tree.remove(&key).expect("an answer");
                                 assert_eq!(did, model.remove(&key[..]).is_some());
                             }
                             1 => assert_eq!(
-                                tree.get(&key).unwrap().as_ref(),
+                                tree.get(&key).expect("an answer").as_ref(),
                                 model.get(&key[..]),
                                 "{key:?} at step {step}"
                             ),
                             _ => {
-                                let did = tree.upsert(&key, &value).unwrap();
+                                let did = tree.upsert(&key, &value).expect("an answer");
                                 let was = model.insert(key.to_vec(), value.to_vec());
                                 assert_eq!(did == Upserted::Updated, was.is_some());
                             }
@@ -136,7 +138,10 @@ fn threads_find_their_own_records() {
                     }
                     for number in 0..60 {
                         let key = key(number * THREADS + thread);
-                        assert_eq!(tree.get(&key).unwrap().as_ref(), model.get(&key[..]));
+                        assert_eq!(
+                            tree.get(&key).expect("an answer").as_ref(),
+                            model.get(&key[..])
+                        );
                     }
                 });
             }

@@ -31,19 +31,19 @@ fn baseline(leaves: Leaves, scheme: Scheme, m: u64) -> (Mean, Mean) {
     let filled = || {
         let pool = Pool::<Counting>::anonymous(&CreateOptions::default()).expect("memory");
         let tree = Baseline::new(pool, leaves, scheme, LINES).expect("a tree");
-        (0..m).for_each(|place| assert!(tree.insert(key(place), 1).unwrap()));
+        (0..m).for_each(|place| assert!(tree.insert(key(place), 1).expect("an answer")));
         tree
     };
     let inserts: Vec<Counts> = (0..=m)
         .map(|place| {
             let tree = filled();
-            measure(|| assert!(tree.insert(key(place) - 5, 1).unwrap())).1
+            measure(|| assert!(tree.insert(key(place) - 5, 1).expect("an answer"))).1
         })
         .collect();
     let deletes: Vec<Counts> = (0..m)
         .map(|place| {
             let tree = filled();
-            measure(|| assert!(tree.remove(key(place)).unwrap())).1
+            measure(|| assert!(tree.remove(key(place)).expect("an answer"))).1
         })
         .collect();
     (mean(&inserts), mean(&deletes))
@@ -95,11 +95,11 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
         let planted = anonymous::<Counting>(options);
         let tree = &planted.tree;
         for place in 0..m {
-            tree.insert(&key(place).to_be_bytes(), &[1; 8]).unwrap();
+            tree.insert(&key(place).to_be_bytes(), &[1; 8]).expect("an answer");
         }
-        let insert = measure(|| tree.insert(&15u64.to_be_bytes(), &[1; 8]).unwrap()).1;
-        let delete = measure(|| assert!(tree.remove(&15u64.to_be_bytes()).unwrap())).1;
-        let update = measure(|| tree.update(&key(2).to_be_bytes(), &[2; 8]).unwrap()).1;
+        let insert = measure(|| tree.insert(&15u64.to_be_bytes(), &[1; 8]).expect("an answer")).1;
+        let delete = measure(|| assert!(tree.remove(&15u64.to_be_bytes()).expect("an answer"))).1;
+        let update = measure(|| tree.update(&key(2).to_be_bytes(), &[2; 8]).expect("an answer")).1;
         println!("{leaf:?}, m = {m}: insert {insert:?}, delete {delete:?}, update {update:?}");
         assert_eq!((insert.flushes, insert.fences), (2, 2), "{leaf:?}");
         assert_eq!((delete.flushes, delete.fences), (1, 1), "{leaf:?}");
@@ -125,9 +125,13 @@ fn baselines_follow_a_model() {
         for step in 0..6000 {
             let key = random.below(900);
             if random.one_in(3) {
-                assert_eq!(tree.remove(key).unwrap(), model.remove(&key).is_some(), "{name}");
+                assert_eq!(
+                    tree.remove(key).expect("an answer"),
+                    model.remove(&key).is_some(),
+                    "{name}"
+                );
             } else {
-                let is_new = tree.insert(key, step).unwrap();
+                let is_new = tree.insert(key, step).expect("an answer");
                 assert_eq!(is_new, !model.contains_key(&key), "{name}");
                 model.entry(key).or_insert(step);
             }

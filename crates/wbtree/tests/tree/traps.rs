@@ -158,7 +158,7 @@ fn scans_find_what_stays_among_splits_and_merges() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 0..30 {
-                    for number in (0..60 * STEP).filter(|number| number % STEP != 0) {
+                    for number in (0..60 * STEP).filter(|number| !number.is_multiple_of(STEP)) {
                         match round % 2 {
                             0 => tree.insert(&key(number), &[8; 8]).unwrap(),
                             _ => assert!(tree.remove(&key(number)).unwrap()),
@@ -179,7 +179,7 @@ fn scans_find_what_stays_among_splits_and_merges() {
                         });
                         assert!(is_next, "{order:?} from {last:?} to {key}");
                         last = Some(key);
-                        stayed += u64::from(key % STEP == 0);
+                        stayed += u64::from(key.is_multiple_of(STEP));
                     }
                     assert_eq!(stayed, 60);
                 }
