@@ -11,7 +11,8 @@ const NO_NB_PLAN: &str = "a plan of its own for the NBTree, which does not exist
 
 const NO_OTHER_TREES: &str =
     "the other trees of the table: of ours, the rows of BzTree and NBTree are counted";
-const ONLY_BZ_TREE: &str = "the other trees that the paper compares with: our BzTree stands for them";
+const ONLY_BZ_TREE: &str =
+    "the other trees that the paper compares with: our BzTree stands for them";
 const NB_SIDES: &[&str] = &[
     "the ratio is to our BzTree, in the domain `process`, on ordinary memory; the paper's is to the best and the worst of six trees on Optane",
     FEW_CORES,
@@ -319,7 +320,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_13, ONLY_BZ_TREE),
         takes_delays: true,
-        differs: &["both sides lie in ordinary memory: what differs is the write-backs and fences of the domain `adr`", FEW_CORES, EMULATED_MEDIUM],
+        differs: &[
+            "both sides lie in ordinary memory: what differs is the write-backs and fences of the domain `adr`",
+            FEW_CORES,
+            EMULATED_MEDIUM,
+        ],
     },
     Experiment {
         name: "nbtree:table1",
