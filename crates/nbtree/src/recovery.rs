@@ -288,6 +288,7 @@ pub(crate) fn drop_leaf<D: Domain>(
 }
 
 /// The inner nodes over the leaves: the root.
+#[expect(clippy::vec_box, reason = "a leaf stays where it is from the beginning")]
 fn build_inner(leaves: Vec<Box<Leaf>>, options: &Options) -> Node<'static> {
     // Room in each for what comes.
     let most = (options.inner_children as usize * 3 / 4).max(2);

@@ -36,7 +36,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Upserted};
-use pando_pmem::{Domain, Exchange, Guard};
+use pando_pmem::{Domain, Guard};
 
 use crate::layout::{
     Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
@@ -213,7 +213,9 @@ impl<D: Domain> NbTree<D> {
             let has_key = || self.search(guard, leaf, fresh, &probe, fingerprint).is_some();
             if found.is_closed() || has_key() {
                 leaf.end_change::<D>(slot);
-                exchange.map(Exchange::failed);
+                if let Some(exchange) = exchange {
+                    exchange.failed();
+                }
                 return Ok(Err(Again));
             }
             seen = found;

@@ -40,6 +40,9 @@ pub(crate) enum Side {
     Below,
 }
 
+/// All bytes of a separator that is not of eight.
+type Odd = Arc<[u8]>;
+
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Inner {
@@ -47,7 +50,7 @@ pub(crate) struct Inner {
     /// Its height over the leaves, from 1.
     pub level: u32,
     /// The separators that are not of eight bytes, if there are any.
-    odd: Option<Box<[Option<Arc<[u8]>>]>>,
+    odd: Option<Box<[Option<Odd>]>>,
     samples: [u64; SAMPLES],
     slices: [u64; MAX_CHILDREN],
     children: [Slot; MAX_CHILDREN],
@@ -70,7 +73,7 @@ impl Inner {
             odd: None,
             samples: [u64::MAX; SAMPLES],
             slices: [u64::MAX; MAX_CHILDREN],
-            children: [const { Slot::NONE }; MAX_CHILDREN],
+            children: [const { Slot::none() }; MAX_CHILDREN],
         });
         for (slot, &child) in inner.children.iter_mut().zip(children) {
             *slot = Slot::new(child);

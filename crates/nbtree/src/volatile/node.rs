@@ -183,7 +183,9 @@ pub(crate) struct Slot(AtomicPtr<()>);
 
 impl Slot {
     /// A slot of a node that has fewer children.
-    pub const NONE: Self = Self(AtomicPtr::new(std::ptr::null_mut()));
+    pub const fn none() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
 
     pub fn new(node: Node<'_>) -> Self {
         Self(AtomicPtr::new(node.tagged))

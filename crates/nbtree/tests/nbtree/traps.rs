@@ -207,7 +207,7 @@ fn a_stopped_thread_holds_nobody_up() {
 fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
     tree.upsert(&eight(number), &eight(number)).expect("an upsert");
     assert_eq!(tree.get(&eight(number)).expect("reads").as_deref(), Some(&eight(number)[..]));
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         assert!(tree.remove(&eight(number)).expect("a remove"));
         assert_eq!(tree.get(&eight(number)).expect("reads"), None);
     }
