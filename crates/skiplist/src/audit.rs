@@ -12,7 +12,7 @@ use pando_pmem::{Block, Domain};
 use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
 
 use crate::hint::Hint;
-use crate::layout::{Info, MAX_HEIGHT, VALUE_HEADER_BYTES, tail_at};
+use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, VALUE_HEADER_BYTES, tail_at};
 use crate::list::SkipList;
 use crate::node::{Context, Next, Node};
 use crate::state::{Kind, SMALL_BYTES};
@@ -179,6 +179,9 @@ impl Walk<'_> {
         if !info.is_sound() || info.node_bytes() > bytes {
             self.problem(ProblemClass::Count, node, "the node says more than its block holds");
             return false;
+        }
+        if info.height > LOW_LEVELS && context.slice_on(node, LOW_LEVELS) != context.slice(node) {
+            self.problem(ProblemClass::Order, node, "the two slices of a node differ");
         }
         let state = context.state(node);
         self.unmet.insert(node.0, state.levels() as i64);

@@ -6,8 +6,8 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::layout::{
-    INFO_AT, Info, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT, VALUE_HEADER_BYTES, next_at,
-    tail_at,
+    HIGH_SLICE_AT, INFO_AT, Info, LOW_LEVELS, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
+    VALUE_HEADER_BYTES, next_at, tail_at,
 };
 use crate::node::{Context, Next, Node, Probe};
 use crate::state::{Small, State};
@@ -44,8 +44,13 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     block.write_u64(SMALL_AT, small.map_or(0, |small| small.word));
     block.write_u64(INFO_AT, info.encode());
     block.write_u64(SLICE_AT, key.slice);
-    // Not linked there yet, so not followed; but marked, perhaps, in the style of CAS.
-    block.zero(next_at(levels), next_at(height) - next_at(levels));
+    if levels < height {
+        // Not linked there yet, so not followed; but marked, perhaps, in the style of CAS.
+        block.zero(next_at(levels), tail_at(height).saturating_sub(next_at(levels)));
+    }
+    if height > LOW_LEVELS {
+        block.write_u64(HIGH_SLICE_AT, key.slice);
+    }
     let mut at = tail_at(height);
     if let Some(tail) = key.bytes.get(SLICE_BYTES..) {
         block.write(at, tail);

@@ -3,18 +3,18 @@
 //! ```text
 //! byte   0         8         16        24        32        40        48        56
 //! 0      next 0    prev      state     small     info      slice     next 1    next 2
-//! 64     next 3    ..  next h-1, tail: the key's bytes from the ninth on, then the inline value
+//! 64     slice     next 3    ..  next h-1, tail: the key's bytes from the ninth on, then the inline value
 //! ```
 //!
 //! * `next i`: the successor on level `i`, with a hint of its key (`hint.rs`); only `h` of them are there,
-//!   so the tail of a node of height 1 begins at byte 48. The last node's successor is the head. Bit 0
+//!   so the tail of a node of height 1 begins at byte 48, of height 3 at byte 64. The last node's successor is the head. Bit 0
 //!   ([`MARK`]): the node is no more linked on that level, and the word changes no more.
 //! * `prev`: the predecessor on level 0; the first node's is the head.
 //! * `state`, `small`: liveness, links and value (`state.rs`).
 //! * `info`: bits 7 .. 0 the height `h`; 31 .. 8 the bytes of the key; 63 .. 32 the bytes of the
 //!   inline value.
 //! * `slice`: the first eight bytes of the key as a number whose order is theirs; a shorter key is
-//!   filled up with zeros.
+//!   filled up with zeros. Again before `next 3`: a search on the upper levels looks at that line alone.
 //!
 //! `info`, `slice` and the tail never change. A node of height 3 at most with a key and a value of
 //! eight bytes each is one cache line. The *head* is a node of height [`MAX_HEIGHT`] without a key,
@@ -46,6 +46,10 @@ pub(crate) const SMALL_AT: u64 = 24;
 pub(crate) const INFO_AT: u64 = 32;
 pub(crate) const SLICE_AT: u64 = 40;
 const UPPER_AT: u64 = 48;
+/// Where the slice stands again, in nodes higher than [`LOW_LEVELS`].
+pub(crate) const HIGH_SLICE_AT: u64 = 64;
+/// Levels whose words stand in the first line.
+pub(crate) const LOW_LEVELS: usize = 3;
 /// Bytes of the key that its slice holds.
 pub(crate) const SLICE_BYTES: usize = 8;
 /// Bytes before a value in a block of its own.
@@ -57,8 +61,8 @@ pub(crate) const MARK: u64 = 1;
 pub(crate) const OFF_MASK: u64 = (1 << HINT_SHIFT) - 1 - MARK;
 
 const _: () = {
-    assert!(next_at(0) == 0 && next_at(1) == UPPER_AT && next_at(3) == 64);
-    assert!(tail_at(3) == 64, "a node of height 3 without a tail is a line");
+    assert!(next_at(0) == 0 && next_at(1) == UPPER_AT && next_at(LOW_LEVELS) == HIGH_SLICE_AT + 8);
+    assert!(tail_at(LOW_LEVELS) == 64, "a node of height 3 without a tail is a line");
     assert!(MAX_KEY_BYTES < 1 << 24 && MAX_HEIGHT < 1 << 5);
     assert!((0xFFF << HINT_SHIFT) + OFF_MASK + MARK <= MAX_VALUE);
 };
@@ -66,13 +70,23 @@ const _: () = {
 /// Where in a node its successor on `level` stands.
 #[inline(always)]
 pub(crate) const fn next_at(level: usize) -> u64 {
-    if level == 0 { 0 } else { UPPER_AT + (level as u64 - 1) * 8 }
+    match level {
+        0 => 0,
+        1..LOW_LEVELS => UPPER_AT + (level as u64 - 1) * 8,
+        _ => HIGH_SLICE_AT + 8 + (level - LOW_LEVELS) as u64 * 8,
+    }
+}
+
+/// Where the slice stands that a search on `level` looks at.
+#[inline(always)]
+pub(crate) const fn slice_at(level: usize) -> u64 {
+    if level < LOW_LEVELS { SLICE_AT } else { HIGH_SLICE_AT }
 }
 
 /// Where the tail of a node of that height begins.
 #[inline(always)]
 pub(crate) const fn tail_at(height: usize) -> u64 {
-    next_at(height)
+    if height <= LOW_LEVELS { UPPER_AT + (height as u64 - 1) * 8 } else { next_at(height) }
 }
 
 /// The first eight bytes of a key, as a number.
@@ -158,12 +172,14 @@ mod tests {
     #[test]
     fn golden_places() {
         let places: Vec<_> = (0..5).map(next_at).collect();
-        assert_eq!(places, [0, 48, 56, 64, 72]);
+        assert_eq!(places, [0, 48, 56, 72, 80]);
+        assert_eq!([1, 2, 3, 4, 5].map(tail_at), [48, 56, 64, 80, 88]);
+        assert_eq!([0, 2, 3].map(slice_at), [40, 40, 64]);
         assert_eq!((PREV_AT, STATE_AT, SMALL_AT, INFO_AT, SLICE_AT), (8, 16, 24, 32, 40));
         let info = Info { height: 4, key_bytes: 11, inline_bytes: 100 };
         assert_eq!(info.encode(), 0x0000_0064_0000_0B04);
         assert_eq!(Info::decode(info.encode()), info);
-        assert_eq!((info.inline_at(), info.node_bytes()), (75, 175));
+        assert_eq!((info.inline_at(), info.node_bytes()), (83, 183));
         assert!(info.is_sound() && !Info { height: 0, ..info }.is_sound());
         assert_eq!(slice_of(b"oak"), 0x6F61_6B00_0000_0000);
         assert_eq!(slice_of(b"quaking aspen"), 0x7175_616B_696E_6720);

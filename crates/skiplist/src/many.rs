@@ -54,7 +54,8 @@ impl<'key> Descent<'key> {
             match context.compare(next, self.probe) {
                 Compare::Less => {
                     self.node = next;
-                    self.alike = (self.probe.slice ^ context.slice(next)).leading_zeros();
+                    let slice = context.slice_on(next, self.level);
+                    self.alike = (self.probe.slice ^ slice).leading_zeros();
                 }
                 Compare::Equal => self.found = Some(Some(next)),
                 Compare::Greater => {
@@ -72,7 +73,7 @@ impl<'key> Descent<'key> {
                 self.bound = node;
                 self.go_down();
             } else {
-                context.pool().prefetch(node.0);
+                context.pool().prefetch(node.next_off(self.level));
                 self.next = Some(node);
                 return;
             }

@@ -9,7 +9,7 @@ use pando_pmwcas::Pmwcas;
 use crate::hint::Hint;
 use crate::layout::{
     INFO_AT, Info, MARK, OFF_MASK, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
-    VALUE_HEADER_BYTES, next_at, slice_of, tail_at,
+    VALUE_HEADER_BYTES, next_at, slice_at, slice_of, tail_at,
 };
 use crate::state::{Kind, SMALL_BYTES, State};
 
@@ -198,6 +198,12 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     pub fn slice(self, node: Node) -> u64 {
         self.fixed(node.0 + SLICE_AT)
+    }
+
+    /// The same, from the line that has the node's word of `level`.
+    #[inline(always)]
+    pub fn slice_on(self, node: Node, level: usize) -> u64 {
+        self.fixed(node.0 + slice_at(level))
     }
 
     #[inline(always)]

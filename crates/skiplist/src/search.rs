@@ -140,7 +140,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                     .unwrap_or_else(|| context.compare(next.node(), probe));
                 if compared == Compare::Less || (compared.is_eq() && aim == Aim::Behind) {
                     node = next.node();
-                    alike = (probe.slice ^ context.slice(node)).leading_zeros();
+                    alike = (probe.slice ^ context.slice_on(node, level)).leading_zeros();
                     continue;
                 }
                 if compared.is_eq() {

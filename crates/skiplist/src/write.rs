@@ -97,6 +97,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         probe: Probe<'_>,
         value: &[u8],
     ) -> Result<Option<Upserted>, Error> {
+        // Written soon, and not looked at so far.
+        context.pool().word(place.succ(0).prev_off()).prefetch_for_write();
         let height = height_of(probe.bytes, self.seed(context));
         let at_once = if S::COUNTS_LEVELS { self.options().levels_at_once as usize } else { 1 };
         let levels = height.min(at_once);
