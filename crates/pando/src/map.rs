@@ -56,7 +56,7 @@ impl Map {
         &self.shared.name
     }
 
-    /// The longest key and value that the map takes: 32 KiB and 1 GiB for a `bztree`.
+    /// The longest key and value that the map takes: 32 KiB and 1 GiB, unless its settings say otherwise.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -218,11 +218,11 @@ impl Map {
     }
 
     /// Removes a record and returns true, or returns false if the key is not there. Works in a full pool
-    /// too.
+    /// too, but for an `nbtree`, which may need a little room.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get); for an `nbtree` also [`Error::PoolFull`] and [`Error::FileSystemFull`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
