@@ -24,6 +24,9 @@ pub(crate) enum Replies {
     SkipThis,
 }
 
+/// Keys, with their databases.
+pub(crate) type Watched = HashSet<(u8, Vec<u8>)>;
+
 /// A client's state.
 pub(crate) struct Session {
     /// The database that it has selected.
@@ -34,8 +37,8 @@ pub(crate) struct Session {
     pub is_closing: bool,
     /// What it has queued since MULTI.
     pub multi: Option<Multi>,
-    /// The keys that it watches, with their databases.
-    pub watched: HashSet<(u8, Vec<u8>)>,
+    /// The keys that it watches.
+    pub watched: Watched,
     /// Set when one of them changes; nobody sets it any more once it is dropped here.
     pub changed: Option<Arc<AtomicBool>>,
     /// The command that is being carried out, if its time counts.
@@ -72,7 +75,7 @@ impl Session {
     }
 
     /// Watches nothing any more: what was watched, and whether any of it has changed.
-    pub(crate) fn take_watched(&mut self) -> (HashSet<(u8, Vec<u8>)>, Option<Arc<AtomicBool>>) {
+    pub(crate) fn take_watched(&mut self) -> (Watched, Option<Arc<AtomicBool>>) {
         self.client.note_watched(0);
         (std::mem::take(&mut self.watched), self.changed.take())
     }

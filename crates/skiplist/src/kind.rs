@@ -73,7 +73,7 @@ macro_rules! kind {
 kind!(
     SkipLists,
     MultiWord,
-    4,
+    5,
     "skiplist",
     "a doubly linked skip list on PMwCAS: one cache line a small record, no page to split or merge"
 );
