@@ -201,6 +201,6 @@ pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
     let names = &[durable, "nbtree"];
     let sides = Sides { names, keys: KeyChoice::Uniform, mixes: &[Mix::INSERT, Mix::READ] };
     let mut outcome = Outcome::default();
-    compared(&mut outcome, "", &sides, settings, says, progress)?;
+    compared(&mut outcome, "cost of durability: ", &sides, settings, says, progress)?;
     Ok(outcome)
 }

@@ -145,7 +145,8 @@ fn set<K: IndexKind>(
     words: &[(&str, &str)],
 ) -> Result<BuildOptions, BuildError> {
     let mut options = options.clone();
-    if options.settings.is_none() && !words.is_empty() {
+    let is_set = options.settings.as_ref().is_some_and(|settings| settings.are_of(K::SETTINGS));
+    if !is_set && !words.is_empty() {
         let mut settings = Settings::new(K::SETTINGS);
         words.iter().try_for_each(|(name, text)| settings.set(name, text))?;
         options.settings = Some(settings);

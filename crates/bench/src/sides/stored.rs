@@ -65,7 +65,8 @@ impl<K: IndexKind, D: Domain> Stored<K, D> {
 
     fn create_in(pool: Arc<Pool<D>>, options: &BuildOptions) -> Result<Self, BuildError> {
         let pmwcas = Arc::new(Pmwcas::open(pool, &[])?);
-        let settings = options.settings.clone().unwrap_or_else(|| Settings::new(K::SETTINGS));
+        let own = options.settings.clone().filter(|settings| settings.are_of(K::SETTINGS));
+        let settings = own.unwrap_or_else(|| Settings::new(K::SETTINGS));
         let index = pmwcas.find_or_create_index::<K>(MAP, &settings)?;
         Ok(Self { index, pmwcas, folder: None })
     }

@@ -113,6 +113,12 @@ impl Settings {
         Self { table, values }
     }
 
+    /// Whether they are of a kind of map that has this table.
+    pub fn are_of(&self, table: &[Setting]) -> bool {
+        let names = |table: &[Setting]| table.iter().map(|one| one.name).collect::<Vec<_>>();
+        names(self.table) == names(table)
+    }
+
     /// Reads the words of a map header.
     pub fn decode(table: &'static [Setting], words: [u64; 4]) -> Result<Self, BadSetting> {
         let mut settings = Self::new(table);
