@@ -268,8 +268,9 @@ fn try_execute(
             multi.is_refused = true;
             return Err(said("ERR Command not allowed inside a transaction"));
         }
-        // What is queued takes memory, whatever it is.
-        let may_end = matches!(command.name, "exec" | "discard" | "quit" | "reset");
+        // What is queued takes memory, whatever it is. (SLOWLOG RESET is queued; RESET is not.)
+        let may_end = command.flags.has(flags::NOT_QUEUED)
+            && matches!(command.name, "exec" | "discard" | "quit" | "reset");
         if !may_end && !server.store.make_room()? {
             multi.is_refused = true;
             return Err(NO_MEMORY);
