@@ -12,6 +12,8 @@
 //!   `next` is what it was then. A word of PMwCAS.
 //! * `mark`: [`LEAF_MARK`] and, in the low 8 bits, how many slots the block has.
 //! * A slot's `key` is the first eight bytes of the key as a big-endian number, filled up with zeros.
+//! * A record may be in any slot. It is put into the *home* line of its fingerprint, or the first behind it that has
+//!   room: so a search can fetch that line while it waits for the leaf's metadata (`tree.rs`).
 //! * `classes`: two bits a slot, the top two bits of the value that the slot was made for.
 //!
 //! A *value word* decides what its slot holds, by its top two bits:
@@ -122,6 +124,22 @@ pub(crate) fn key_at(slot: usize) -> u64 {
 #[inline(always)]
 pub(crate) fn value_at(slot: usize) -> u64 {
     key_at(slot) + 8
+}
+
+/// The first slot of the line where a key with this fingerprint is put if there is room, in a leaf of so many slots.
+#[inline(always)]
+pub(crate) fn home_slot(fingerprint: u8, slots: usize) -> usize {
+    let lines = slots.div_ceil(SLOTS_A_LINE as usize);
+    ((usize::from(fingerprint) * lines) >> 8) * SLOTS_A_LINE as usize
+}
+
+/// The free slot that a key with this fingerprint takes: the first from its home on, and round.
+#[inline(always)]
+pub(crate) fn slot_to_take(free: u64, fingerprint: u8, slots: usize) -> Option<usize> {
+    let home = home_slot(fingerprint, slots);
+    let ahead = free & u64::MAX << home;
+    let chosen = if ahead == 0 { free } else { ahead };
+    (chosen != 0).then_some(chosen.trailing_zeros() as usize)
 }
 
 /// By how many bits the slot's class is shifted in the word of its line.
@@ -246,8 +264,6 @@ pub(crate) fn record_sizes(header: u64) -> (u64, u64) {
 pub(crate) struct Image {
     words: [u64; BLOCK_WORDS],
     slots: usize,
-    /// Slots that are filled.
-    pub used: usize,
 }
 
 impl Image {
@@ -259,16 +275,14 @@ impl Image {
         for slot in 0..slots.next_multiple_of(SLOTS_A_LINE as usize) {
             words[(value_at(slot) / 8) as usize] = EMPTY;
         }
-        Self { words, slots, used: 0 }
+        Self { words, slots }
     }
 
-    /// Fills the next slot.
-    pub fn push(&mut self, slice: u64, class: u64, word: u64) {
-        let slot = self.used;
+    /// Fills a slot.
+    pub fn fill(&mut self, slot: usize, slice: u64, class: u64, word: u64) {
         self.words[(key_at(slot) / 8) as usize] = slice;
         self.words[(value_at(slot) / 8) as usize] = word;
         self.words[(classes_at(slot) / 8) as usize] |= class << class_shift(slot);
-        self.used += 1;
     }
 
     /// The bytes of the block.
@@ -292,8 +306,8 @@ mod tests {
     #[test]
     fn golden_leaf() {
         let mut image = Image::new(3, 0x1_0000);
-        image.push(slice_of(b"ash"), 3, split_value(u64::MAX).1);
-        image.push(0, 0, record_word(0x2_0040));
+        image.fill(0, slice_of(b"ash"), 3, split_value(u64::MAX).1);
+        image.fill(1, 0, 0, record_word(0x2_0040));
         let expected: [&[u8]; 10] = [
             &[0, 0, 1, 0, 0, 0, 0, 0, 3, 49, 101, 101, 114, 84, 66, 78],
             &[0; 48],
@@ -343,6 +357,24 @@ mod tests {
         }
         assert_eq!(closed(word) & STABLE_BITS, word);
         assert_ne!(pending(word) & STABLE_BITS, word);
+    }
+
+    #[test]
+    fn every_fingerprint_has_a_home_and_every_free_slot_is_taken() {
+        for slots in 1..=MAX_SLOTS {
+            for fingerprint in 0..=u8::MAX {
+                let home = home_slot(fingerprint, slots);
+                assert!(home < slots && home.is_multiple_of(SLOTS_A_LINE as usize));
+                let mut free = (1 << slots) - 1;
+                for turn in 0..slots {
+                    let taken = slot_to_take(free, fingerprint, slots);
+                    assert_eq!(taken, Some((home + turn) % slots), "{fingerprint} of {slots}");
+                    free &= !(1 << ((home + turn) % slots));
+                }
+                assert_eq!(slot_to_take(free, fingerprint, slots), None);
+            }
+        }
+        assert_eq!(home_slot(u8::MAX, MAX_SLOTS), MAX_SLOTS - SLOTS_A_LINE as usize);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::record;
 use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
 use crate::tree::{Damaged, Layers};
 use crate::volatile::inner::Inner;
-use crate::volatile::leaf::{Control, Leaf};
+use crate::volatile::leaf::{Control, FREE, LOST, Leaf};
 use crate::volatile::node::{Node, Root};
 
 /// Blocks that one thread surveys before another one helps.
@@ -40,7 +40,6 @@ const SURVEYED_ALONE: usize = 4096;
 pub(crate) struct Survey {
     off: u64,
     bitmap: u64,
-    used: usize,
     fingerprints: [u8; MAX_SLOTS],
     lowest: Option<Key>,
     highest: Option<Key>,
@@ -87,7 +86,7 @@ impl Survey {
 
     /// The leaf.
     pub fn into_leaf<D: Domain>(self, low: Separator) -> Box<Leaf> {
-        let control = Control::new(self.used, self.bitmap);
+        let control = Control::new(self.bitmap);
         Box::new(Leaf::new::<D>(self.off, low, control, &self.fingerprints))
     }
 }
@@ -100,15 +99,15 @@ pub(crate) fn survey<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) ->
     if at(MARK_AT) != mark(slots) {
         return None;
     }
-    let (mut bitmap, mut used, mut any_closed) = (0, 0, false);
-    let mut fingerprints = [0; MAX_SLOTS];
+    let (mut bitmap, mut any_closed) = (0, false);
+    let mut fingerprints = [FREE; MAX_SLOTS];
     let mut lowest: Option<LentKey<'_>> = None;
     let mut highest: Option<LentKey<'_>> = None;
     for (slot, place) in fingerprints.iter_mut().enumerate().take(slots) {
         let (slice, word) = (at(key_at(slot)), at(value_at(slot)));
         let content = content(word);
         if content != Content::Empty || class_of(at(classes_at(slot)), slot) != 0 {
-            used = slot + 1;
+            *place = LOST;
         }
         if is_pending(word) {
             continue;
@@ -137,7 +136,7 @@ pub(crate) fn survey<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) ->
     }
     let own = |key: LentKey<'_>| (key.0, key.1.map(Box::from));
     let (lowest, highest) = (lowest.map(own), highest.map(own));
-    Some(Survey { off, bitmap, used, fingerprints, lowest, highest, is_closed: any_closed })
+    Some(Survey { off, bitmap, fingerprints, lowest, highest, is_closed: any_closed })
 }
 
 /// Rebuilds the layers in process memory of the tree whose entry word is at `root_off`.
@@ -150,7 +149,7 @@ pub(crate) fn build<D: Domain>(pmwcas: &Pmwcas<D>, root_off: u64, options: &Opti
     match built {
         Ok(root) => Layers { root, damage: None },
         Err(damage) => {
-            let leaf = Leaf::new::<D>(0, Separator::lowest(), Control::new(0, 0), &[]);
+            let leaf = Leaf::new::<D>(0, Separator::lowest(), Control::new(0), &[]);
             Layers { root: Root::new(Node::of_leaf(Box::new(leaf))), damage: Some(damage) }
         }
     }

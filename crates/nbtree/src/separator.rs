@@ -32,7 +32,7 @@ impl<'key> Probe<'key> {
         by_slice.then_with(|| compare_tie(self, separator.long.as_deref()))
     }
 
-    /// One byte that equal keys have in common (paper 3.1: `fps`).
+    /// One byte that equal keys have in common (paper 3.1: `fps`), never zero.
     #[inline(always)]
     pub fn fingerprint(&self) -> u8 {
         if self.is_eight() { eight_fingerprint(self.slice) } else { long_fingerprint(self.bytes) }
@@ -45,7 +45,7 @@ const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 #[inline(always)]
 pub(crate) fn eight_fingerprint(slice: u64) -> u8 {
     // Of the key's upper half, too: a product's upper bits depend on all lower ones.
-    ((slice ^ slice >> 32).wrapping_mul(FACTOR) >> 56) as u8
+    one_byte((slice ^ slice >> 32).wrapping_mul(FACTOR))
 }
 
 fn long_fingerprint(bytes: &[u8]) -> u8 {
@@ -53,7 +53,13 @@ fn long_fingerprint(bytes: &[u8]) -> u8 {
     for chunk in bytes.chunks(SLICE_BYTES) {
         hash = (hash.rotate_left(29) ^ slice_of(chunk)).wrapping_mul(FACTOR);
     }
-    (hash >> 56) as u8
+    one_byte(hash)
+}
+
+#[inline(always)]
+fn one_byte(hash: u64) -> u8 {
+    // Zero is a free slot's.
+    ((hash >> 56) as u8).max(1)
 }
 
 /// The fingerprint of any key.

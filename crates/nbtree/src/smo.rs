@@ -41,14 +41,14 @@ use pando_pmwcas::Policy;
 
 use crate::layout::{
     Content, Image, MAX_SLOTS, NEXT_AT, REPLACED, block_bytes, class_of, classes_at, closed,
-    content, is_closed, key_at, plain, value_at,
+    content, is_closed, key_at, plain, slot_to_take, value_at,
 };
 use crate::record;
 use crate::recovery;
 use crate::separator::{Probe, Separator, shortest_between};
 use crate::tree::NbTree;
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Control, Leaf, slots};
+use crate::volatile::leaf::{Control, FREE, Leaf, slots};
 use crate::volatile::node::Replacement;
 
 /// A slot's copy.
@@ -141,16 +141,20 @@ impl<D: Domain> NbTree<D> {
         let (left, right) = if middle.is_some() { (left, right) } else { (copies.all(), &[][..]) };
         let build = |part: &[Copy], block: &mut pando_pmem::Reservation<'_, '_, D>, low, next| {
             let mut image = Image::new(room, next);
-            let mut fingerprints = [0; MAX_SLOTS];
+            let mut fingerprints = [FREE; MAX_SLOTS];
+            let mut free: u64 = (1 << room) - 1;
             for copy in part.iter().filter(is_live) {
-                fingerprints[image.used] = copy.fingerprint;
-                image.push(copy.slice, copy.class, copy.word);
+                // There is one: no leaf has more live slots than it has slots.
+                let Some(slot) = slot_to_take(free, copy.fingerprint, room) else { break };
+                free &= !(1 << slot);
+                fingerprints[slot] = copy.fingerprint;
+                image.fill(slot, copy.slice, copy.class, copy.word);
             }
             if let Some(target) = block.range_mut(0, bytes) {
                 image.write_to(target);
             }
             block.flush(0, bytes);
-            let control = Control::new(image.used, (1 << image.used) - 1);
+            let control = Control::new(!free & ((1 << room) - 1));
             Box::new(Leaf::new::<D>(block.off(), low, control, &fingerprints))
         };
         let new_right = match (&mut right_block, middle) {
@@ -191,7 +195,7 @@ impl<D: Domain> NbTree<D> {
         }
         let mut room = [0; 8];
         let probe = Probe::new(leaf.low.bytes(&mut room));
-        let previous = self.find_leaf(guard, &probe, Side::Below);
+        let previous = self.find_leaf(guard, &probe, Side::Below, FREE);
         let off = previous.block_off + NEXT_AT;
         if self.pmwcas.read(guard, off) & REPLACED != 0 {
             // Nobody has published by what, yet.

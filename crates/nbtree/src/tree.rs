@@ -36,7 +36,7 @@ use pando_pmwcas::Pmwcas;
 
 use crate::layout::{
     Content, Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes, class_of, classes_at, content,
-    is_closed, is_pending, join_value, key_at, plain, value_at,
+    home_slot, is_closed, is_pending, join_value, key_at, plain, value_at,
 };
 use crate::options::Options;
 use crate::record;
@@ -158,7 +158,9 @@ impl<D: Domain> NbTree<D> {
         guard: &'guard Guard<'_, D>,
         probe: &Probe<'_>,
         side: Side,
+        fingerprint: u8,
     ) -> &'guard Leaf {
+        let home_off = classes_at(home_slot(fingerprint, self.slots()));
         loop {
             let mut node = self.layers.root.slot().load(guard);
             let leaf = loop {
@@ -169,6 +171,8 @@ impl<D: Domain> NbTree<D> {
                     Kind::Leaf(leaf) => break leaf,
                 }
             };
+            // Most likely the record's line, while the leaf's is waited for.
+            guard.pool().prefetch(node.block_hint.wrapping_add(home_off));
             if !leaf.control::<D>().is_closed() {
                 return leaf;
             }
@@ -315,7 +319,7 @@ impl<D: Domain> NbTree<D> {
         let fingerprint = probe.fingerprint();
         let guard = self.pin()?;
         loop {
-            let leaf = self.find_leaf(&guard, &probe, Side::Holding);
+            let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
             let control = leaf.control::<D>();
             let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
             if self.is_outdated(leaf, control, found) {

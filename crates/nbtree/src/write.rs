@@ -5,8 +5,8 @@
 //! | step | deciding word | who can help | a crash leaves |
 //! | --- | --- | --- | --- |
 //! | search: no slot of the bitmap is live | | | |
-//! | claim the next slot: CAS of `control`, as it was before the search, to one slot more | `control` | | a slot that is empty |
-//! | store the slot's class, key and value word, *pending*; its fingerprint | | | pending: not live |
+//! | claim a free slot, in the home line if it has one: CAS of its fingerprint | `fingerprints` | | a slot that is empty |
+//! | store the slot's class, key and value word, *pending* | | | pending: not live |
 //! | decide: CAS of `control` to the slot's bit, as long as no slot was decided since that holds the key | `control` | | pending: not live |
 //! | complete: CAS of the value word from pending to plain; write back, fence | value word | whoever meets it | live |
 //!
@@ -86,6 +86,14 @@ impl<'record> Record<'record> {
 /// The leaf has changed: search again.
 struct Again;
 
+/// Why a record was not inserted into a leaf.
+enum NotInserted {
+    /// The leaf has changed: search again.
+    Again,
+    /// No slot is free.
+    Full,
+}
+
 impl<D: Domain> NbTree<D> {
     /// Writes the record, if the key is as `intent` wants it.
     #[inline]
@@ -123,12 +131,13 @@ impl<D: Domain> NbTree<D> {
     ) -> Result<Upserted, Error> {
         let Record { probe, fingerprint, .. } = *record;
         loop {
-            let leaf = self.find_leaf(guard, &probe, Side::Holding);
+            let leaf = self.find_leaf(guard, &probe, Side::Holding, fingerprint);
             let control = leaf.control::<D>();
-            if matches!(intent, Intent::Insert) && control.used() < self.slots() {
-                // Most likely it is absent, and the next slot its place.
-                let value_off = leaf.block_off + value_at(control.used());
-                guard.pool().word(value_off).prefetch_for_write();
+            if matches!(intent, Intent::Insert)
+                && let Some(slot) = leaf.slot_to_take(fingerprint, self.slots())
+            {
+                // Most likely it is absent, and this slot its place.
+                guard.pool().word(leaf.block_off + value_at(slot)).prefetch_for_write();
             }
             let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
             if self.is_outdated(leaf, control, found) {
@@ -138,10 +147,15 @@ impl<D: Domain> NbTree<D> {
                 if matches!(intent, Intent::Update | Intent::Exchange { .. }) {
                     return Err(Error::KeyNotFound);
                 }
-                if control.is_closed() || control.used() == self.slots() {
-                    self.replace(guard, leaf)?;
-                } else if self.insert_into(guard, leaf, control, record)?.is_ok() {
-                    return Ok(Upserted::Inserted);
+                let inserted = if control.is_closed() {
+                    Err(NotInserted::Full)
+                } else {
+                    self.insert_into(guard, leaf, control, record)?
+                };
+                match inserted {
+                    Ok(()) => return Ok(Upserted::Inserted),
+                    Err(NotInserted::Full) => self.replace(guard, leaf)?,
+                    Err(NotInserted::Again) => {}
                 }
                 continue;
             };
@@ -173,18 +187,20 @@ impl<D: Domain> NbTree<D> {
         leaf: &Leaf,
         control: Control,
         record: &Record<'_>,
-    ) -> Result<Result<(), Again>, Error> {
+    ) -> Result<Result<(), NotInserted>, Error> {
         let Record { probe, fingerprint, .. } = *record;
         let pool = guard.pool();
+        if leaf.slot_to_take(fingerprint, self.slots()).is_none() {
+            return Ok(Err(NotInserted::Full));
+        }
         // Before the claim: a refusal must not cost a slot.
         let block = match record.inline {
             Some(_) => None,
             None => Some(record::reserve(guard, probe.bytes, record.value)?),
         };
-        let (slot, claimed) = (control.used(), control.claimed());
-        if leaf.change::<D>(control, claimed).is_err() {
-            return Ok(Err(Again));
-        }
+        let Some(slot) = leaf.claim::<D>(fingerprint, self.slots()) else {
+            return Ok(Err(NotInserted::Full));
+        };
         let value = pool.word(leaf.block_off + value_at(slot));
         let exchange = block.map(|block| {
             let new = Some((block, RECORD_TAG));
@@ -205,9 +221,8 @@ impl<D: Domain> NbTree<D> {
         // with the bit in `control`.
         pool.word(leaf.block_off + key_at(slot)).store(probe.slice, Ordering::Relaxed);
         value.store(pending(word), Ordering::Release);
-        leaf.set_fingerprint(slot, fingerprint);
         leaf.begin_change::<D>(slot);
-        let mut seen = claimed;
+        let mut seen = control;
         while let Err(found) = leaf.change::<D>(seen, seen.decided(slot)) {
             let fresh = found.bitmap() & !seen.bitmap();
             let has_key = || self.search(guard, leaf, fresh, &probe, fingerprint).is_some();
@@ -216,7 +231,7 @@ impl<D: Domain> NbTree<D> {
                 if let Some(exchange) = exchange {
                     exchange.failed();
                 }
-                return Ok(Err(Again));
+                return Ok(Err(NotInserted::Again));
             }
             seen = found;
         }
@@ -311,7 +326,7 @@ impl<D: Domain> NbTree<D> {
         let fingerprint = probe.fingerprint();
         let guard = self.pin()?;
         loop {
-            let leaf = self.find_leaf(&guard, &probe, Side::Holding);
+            let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
             let control = leaf.control::<D>();
             let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
             if self.is_outdated(leaf, control, found) {

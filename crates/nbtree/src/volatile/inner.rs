@@ -1,9 +1,9 @@
 //! Inner nodes.
 //!
 //! ```text
-//! byte 0        8        24        64        128         640         1,152
+//! byte 0        8        24        64        128         640         1,664
 //!      sizes    odd keys           samples   slices      children
-//!                                  8 words   64 words    64 words
+//!                                  8 words   64 words    64 pairs: node, block
 //! ```
 //!
 //! Keys do not change once a node is published, so a search meets no shift and needs no second look (the paper's
@@ -13,7 +13,8 @@
 //!
 //! `slices` are the first eight bytes of the separators as numbers, unused ones all ones. `samples` are every eighth
 //! of them, so that a search reads one line of these, one of the slices and one of the children, not one
-//! line a step; and the child's line can be fetched beside the slices'.
+//! line a step; and the child's line can be fetched beside the slices'. A child that is a leaf has the offset of
+//! its block beside it, so that a line of that can be fetched beside the leaf's metadata (`node.rs`).
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(crate) const MAX_CHILDREN: usize = 64;
 const STRIDE: usize = 8;
 const SAMPLES: usize = MAX_CHILDREN / STRIDE;
 
-const _: () = assert!(SAMPLES == 8 && std::mem::size_of::<Inner>() == 1152);
+const _: () = assert!(SAMPLES == 8 && std::mem::size_of::<Inner>() == 1664);
 
 /// On which side of an equal separator a search goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +109,9 @@ impl Inner {
             group += step * usize::from(self.samples[(group + step - 1) % SAMPLES] <= slice);
         }
         let first = group * STRIDE;
-        // Most likely the child's line; fetched beside the slices'.
+        // The child's line is one of two; fetched beside the slices'.
         self.children[first].touch();
+        self.children[first + STRIDE / 2].touch();
         let mut index = first;
         for &other in &self.slices[first..first + STRIDE] {
             index += usize::from(other <= slice);
@@ -188,7 +190,7 @@ mod tests {
     fn every_key_goes_between_its_separators() {
         let leaf = || {
             let low = Separator::lowest();
-            Node::of_leaf(Box::new(Leaf::new::<Volatile>(0, low, Control::new(0, 0), &[])))
+            Node::of_leaf(Box::new(Leaf::new::<Volatile>(0, low, Control::new(0), &[])))
         };
         let mut texts: Vec<Vec<u8>> =
             (0..60u64).map(|at| (at << 55).to_be_bytes().to_vec()).collect();

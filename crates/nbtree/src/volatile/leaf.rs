@@ -3,13 +3,16 @@
 //! `control` decides what is in the leaf:
 //!
 //! ```text
-//! bit   63      62 .. 57                     44 .. 0
-//!       CLOSED  num: slots that are claimed  bitmap: slots whose inserts are decided
+//! bit   63      44 .. 0
+//!       CLOSED  bitmap: slots whose inserts are decided
 //! ```
 //!
 //! It only changes by a CAS of the whole word, so who sees that it has not changed knows that no slot was
-//! claimed or decided since. Once it is closed it never changes again: nothing is inserted any more, and the
+//! decided since. Once it is closed it never changes again: nothing is inserted any more, and the
 //! leaf is replaced (`smo.rs`). Its slots' value words still change, until these are closed one by one.
+//!
+//! `fingerprints` has a byte a slot: zero as long as the slot is free, and from the CAS that claims it on the
+//! fingerprint of the key, for ever. (The paper counts claims, and so gives slots out in order.)
 //!
 //! `dirty` counts, by slot and only where lines are written back, the threads that are about to change the
 //! slot's value word or have not yet made it durable. Who reads a value word and then finds the count zero has
@@ -20,27 +23,29 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use pando_pmem::Domain;
 
-use crate::layout::MAX_SLOTS;
+use crate::layout::{MAX_SLOTS, slot_to_take};
 use crate::separator::Separator;
 use crate::volatile::node::Replacement;
 
 const CLOSED: u64 = 1 << 63;
-const NUM_SHIFT: u32 = 57;
-const NUM_ONE: u64 = 1 << NUM_SHIFT;
-const NUM_MASK: u64 = 0x3F << NUM_SHIFT;
 const BITMAP_MASK: u64 = (1 << MAX_SLOTS) - 1;
 /// Words of fingerprints.
 const FINGERPRINT_WORDS: usize = MAX_SLOTS.div_ceil(8);
 
-const _: () = assert!(MAX_SLOTS < 64 && MAX_SLOTS as u32 <= NUM_SHIFT);
+/// The fingerprint of a slot that nobody has claimed, and of no key.
+pub(crate) const FREE: u8 = 0;
+/// That of a slot that is lost: claimed by an insert that a crash has cut short. Keys may have it.
+pub(crate) const LOST: u8 = 1;
+
+const _: () = assert!(MAX_SLOTS < 63);
 
 /// What `control` held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Control(u64);
 
 impl Control {
-    pub fn new(used: usize, bitmap: u64) -> Self {
-        Self((used as u64) << NUM_SHIFT | bitmap)
+    pub fn new(bitmap: u64) -> Self {
+        Self(bitmap)
     }
 
     #[inline(always)]
@@ -48,22 +53,10 @@ impl Control {
         self.0 & CLOSED != 0
     }
 
-    /// Slots that are claimed: the first so many.
-    #[inline(always)]
-    pub fn used(self) -> usize {
-        ((self.0 & NUM_MASK) >> NUM_SHIFT) as usize
-    }
-
     /// Slots whose inserts are decided.
     #[inline(always)]
     pub fn bitmap(self) -> u64 {
         self.0 & BITMAP_MASK
-    }
-
-    /// With one more slot claimed.
-    #[inline(always)]
-    pub fn claimed(self) -> Self {
-        Self(self.0 + NUM_ONE)
     }
 
     /// With the insert into the slot decided.
@@ -176,12 +169,33 @@ impl Leaf {
         Control(self.control.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED)
     }
 
-    /// Sets the fingerprint of a slot that this thread has claimed and not decided.
+    /// Claims a slot for a key with this fingerprint, of the first `slots`; none if all are claimed.
     #[inline(always)]
-    pub fn set_fingerprint(&self, slot: usize, fingerprint: u8) {
-        // Others set theirs in the same word. All were zero. Relaxed: published with the slot.
-        let shifted = u64::from(fingerprint) << (slot % 8 * 8);
-        self.fingerprints[slot / 8].fetch_or(shifted, Ordering::Relaxed);
+    pub fn claim<D: Domain>(&self, fingerprint: u8, slots: usize) -> Option<usize> {
+        loop {
+            let slot = self.slot_to_take(fingerprint, slots)?;
+            D::observe_process_memory();
+            let word = &self.fingerprints[slot / 8];
+            let shift = slot % 8 * 8;
+            // Relaxed: a byte that is free becomes one thread's by this word alone, and what is in the slot is
+            // published with its bit.
+            let found = word.load(Ordering::Relaxed);
+            let claimed = found | u64::from(fingerprint) << shift;
+            let is_free = (found >> shift) as u8 == FREE;
+            if is_free
+                && word
+                    .compare_exchange(found, claimed, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// The slot that [`claim`](Self::claim) would claim now.
+    #[inline(always)]
+    pub fn slot_to_take(&self, fingerprint: u8, slots: usize) -> Option<usize> {
+        slot_to_take(self.matches(FREE) & ((1 << slots) - 1), fingerprint, slots)
     }
 
     /// The fingerprint of a slot.
@@ -189,7 +203,7 @@ impl Leaf {
         (self.fingerprints[slot / 8].load(Ordering::Relaxed) >> (slot % 8 * 8)) as u8
     }
 
-    /// The slots with this fingerprint, among them some that are not decided.
+    /// The slots with this fingerprint, among them some that are not decided, and that there are not.
     #[inline(always)]
     pub fn matches(&self, fingerprint: u8) -> u64 {
         // Relaxed: those of decided slots were stored before `control` said so.
@@ -264,7 +278,7 @@ mod tests {
     #[test]
     fn fingerprints_are_found_by_every_way() {
         let bytes: Vec<u8> = (0..MAX_SLOTS).map(|slot| (slot * 7 % 11) as u8).collect();
-        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0, 0), &bytes);
+        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0), &bytes);
         for wanted in 0..=255u8 {
             let slots = bytes.iter().enumerate().filter(|&(_, &byte)| byte == wanted);
             let expected = slots.fold(0, |mask, (slot, _)| mask | 1 << slot);
@@ -278,17 +292,19 @@ mod tests {
     }
 
     #[test]
-    fn control_counts_and_closes() {
-        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0, 0), &[]);
+    fn slots_are_claimed_and_decided_once_and_leaves_close() {
+        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0), &[]);
         let mut control = leaf.control::<Volatile>();
-        for slot in 0..MAX_SLOTS {
-            assert_eq!(control.used(), slot);
-            let claimed = control.claimed();
-            leaf.change::<Volatile>(control, claimed).expect("nobody else");
-            leaf.change::<Volatile>(claimed, claimed.decided(slot)).expect("nobody else");
+        for turn in 0..MAX_SLOTS {
+            let fingerprint = (turn * 37 % 255 + 1) as u8;
+            let slot = leaf.claim::<Volatile>(fingerprint, MAX_SLOTS).expect("is free");
+            assert_eq!(leaf.fingerprint(slot), fingerprint);
+            assert_eq!(control.bitmap() & 1 << slot, 0, "claimed twice");
+            leaf.change::<Volatile>(control, control.decided(slot)).expect("nobody else");
             control = leaf.control::<Volatile>();
         }
-        assert_eq!((control.used(), control.bitmap()), (MAX_SLOTS, BITMAP_MASK));
+        assert_eq!(control.bitmap(), BITMAP_MASK);
+        assert_eq!(leaf.claim::<Volatile>(9, MAX_SLOTS), None);
         assert!(!control.is_closed() && leaf.close::<Volatile>().is_closed());
         assert!(leaf.change::<Volatile>(control, control).is_err());
     }

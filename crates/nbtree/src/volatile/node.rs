@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use pando_pmem::{Domain, Guard};
 
@@ -23,11 +23,19 @@ const TAGS: usize = FROZEN | INNER;
 const _: () = assert!(align_of::<Leaf>() > TAGS && align_of::<Inner>() > TAGS);
 
 /// A node, as long as a guard is held since it was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'guard> {
     /// With [`INNER`], never with [`FROZEN`].
     tagged: *mut (),
+    /// Most likely the offset of the block, if it is a leaf: a hint where to fetch from.
+    pub block_hint: u64,
     guard: PhantomData<&'guard Leaf>,
+}
+
+impl PartialEq for Node<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.tagged == other.tagged
+    }
 }
 
 /// A node by its kind.
@@ -38,29 +46,30 @@ pub(crate) enum Kind<'guard> {
 }
 
 impl<'guard> Node<'guard> {
-    fn tagged(tagged: *mut ()) -> Self {
-        Self { tagged, guard: PhantomData }
+    fn tagged(tagged: *mut (), block_hint: u64) -> Self {
+        Self { tagged, block_hint, guard: PhantomData }
     }
 
     /// A leaf that is to be published; until then it is given back by [`discard`](Self::discard).
     pub fn of_leaf(leaf: Box<Leaf>) -> Self {
-        Self::tagged(Box::into_raw(leaf).cast())
+        let block_off = leaf.block_off;
+        Self::tagged(Box::into_raw(leaf).cast(), block_off)
     }
 
     /// The same, of an inner node.
     pub fn of_inner(inner: Box<Inner>) -> Self {
-        Self::tagged(Box::into_raw(inner).cast::<()>().map_addr(|address| address | INNER))
+        Self::tagged(Box::into_raw(inner).cast::<()>().map_addr(|address| address | INNER), 0)
     }
 
     /// A leaf that was found.
     pub fn from_leaf(leaf: &'guard Leaf) -> Self {
-        Self::tagged(std::ptr::from_ref(leaf).cast_mut().cast())
+        Self::tagged(std::ptr::from_ref(leaf).cast_mut().cast(), leaf.block_off)
     }
 
     /// An inner node that was found.
     pub fn from_inner(inner: &'guard Inner) -> Self {
         let address = std::ptr::from_ref(inner).cast_mut().cast::<()>();
-        Self::tagged(address.map_addr(|address| address | INNER))
+        Self::tagged(address.map_addr(|address| address | INNER), 0)
     }
 
     #[inline(always)]
@@ -177,18 +186,23 @@ impl Drop for Leaf {
     }
 }
 
-/// A word that holds a node.
+/// A word that holds a node, and beside it a hint: the offset of its block, if it is a leaf. The hint is stored
+/// behind the word, and may be another leaf's; nobody relies on it.
 #[derive(Debug, Default)]
-pub(crate) struct Slot(AtomicPtr<()>);
+#[repr(C)]
+pub(crate) struct Slot {
+    node: AtomicPtr<()>,
+    block_hint: AtomicU64,
+}
 
 impl Slot {
     /// A slot of a node that has fewer children.
     pub const fn none() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
+        Self { node: AtomicPtr::new(std::ptr::null_mut()), block_hint: AtomicU64::new(0) }
     }
 
     pub fn new(node: Node<'_>) -> Self {
-        Self(AtomicPtr::new(node.tagged))
+        Self { node: AtomicPtr::new(node.tagged), block_hint: AtomicU64::new(node.block_hint) }
     }
 
     /// The node.
@@ -196,31 +210,40 @@ impl Slot {
     pub fn load<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Node<'guard> {
         D::observe_process_memory();
         // Acquire: with the CAS that published the node.
-        let found = self.0.load(Ordering::Acquire);
-        Node::tagged(found.map_addr(|address| address & !FROZEN))
+        let found = self.node.load(Ordering::Acquire);
+        // Relaxed: a hint.
+        let block_hint = self.block_hint.load(Ordering::Relaxed);
+        Node::tagged(found.map_addr(|address| address & !FROZEN), block_hint)
     }
 
     /// Fetches the slot's line, while other work goes on.
     #[inline(always)]
     pub fn touch(&self) {
         // Relaxed: what is loaded is not used.
-        std::hint::black_box(self.0.load(Ordering::Relaxed));
+        std::hint::black_box(self.node.load(Ordering::Relaxed));
     }
 
     /// Replaces `from` by `to`; false if the slot holds something else, or is frozen.
     pub fn replace<D: Domain>(&self, from: Node<'_>, to: Node<'_>) -> bool {
         D::observe_process_memory();
         // Release, of the new node.
-        self.0.compare_exchange(from.tagged, to.tagged, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let replaced =
+            self.node.compare_exchange(from.tagged, to.tagged, Ordering::AcqRel, Ordering::Acquire);
+        if replaced.is_ok() {
+            // Relaxed: a hint.
+            self.block_hint.store(to.block_hint, Ordering::Relaxed);
+        }
+        replaced.is_ok()
     }
 
     /// Freezes the slot: it never changes again.
     pub fn freeze<D: Domain>(&self) {
         loop {
             D::observe_process_memory();
-            let found = self.0.load(Ordering::Acquire);
+            let found = self.node.load(Ordering::Acquire);
             let frozen = found.map_addr(|address| address | FROZEN);
-            let froze = self.0.compare_exchange(found, frozen, Ordering::AcqRel, Ordering::Acquire);
+            let froze =
+                self.node.compare_exchange(found, frozen, Ordering::AcqRel, Ordering::Acquire);
             if found == frozen || froze.is_ok() {
                 return;
             }
@@ -229,13 +252,13 @@ impl Slot {
 
     /// As [`freeze`](Self::freeze), within a hardware transaction, which orders it.
     pub fn freeze_in_transaction(&self) {
-        let found = self.0.load(Ordering::Relaxed);
-        self.0.store(found.map_addr(|address| address | FROZEN), Ordering::Relaxed);
+        let found = self.node.load(Ordering::Relaxed);
+        self.node.store(found.map_addr(|address| address | FROZEN), Ordering::Relaxed);
     }
 
     /// The node, of a slot that nobody else can reach.
     fn take(&mut self) -> Node<'static> {
-        Node::tagged(self.0.get_mut().map_addr(|address| address & !FROZEN))
+        Node::tagged(self.node.get_mut().map_addr(|address| address & !FROZEN), 0)
     }
 }
 
@@ -271,7 +294,7 @@ impl Retired {
     /// of the one word by which it could be found.
     pub fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
         let epoch = guard.unlink_epoch();
-        let entry = Entry { node: Node::tagged(node.tagged), epoch, next: std::ptr::null_mut() };
+        let entry = Entry { node: Node::tagged(node.tagged, 0), epoch, next: std::ptr::null_mut() };
         let entry = Box::into_raw(Box::new(entry));
         self.push(entry, entry);
         // Relaxed: it only says when to look.
@@ -377,7 +400,7 @@ impl Drop for Root {
                     // SAFETY: published by `publish`, and freed with the leaf.
                     let replacement = unsafe { leaf.replacement.load(Ordering::Relaxed).as_ref() };
                     let leaves = replacement.map(|one| [one.left, one.right]).into_iter().flatten();
-                    rest.extend(leaves.flatten().map(|leaf| Node::tagged(leaf.as_ptr().cast())));
+                    rest.extend(leaves.flatten().map(|leaf| Node::tagged(leaf.as_ptr().cast(), 0)));
                 }
             }
         }
