@@ -105,7 +105,8 @@ impl<D: Domain> NbTree<D> {
             Edit::One(one, _) => root.replace::<D>(target, *one),
             Edit::Two(left, separator, right, _) => {
                 let children = [*left, *right];
-                let inner = Inner::new(level + 1, &children, std::slice::from_ref(separator));
+                let separators = std::iter::once(separator.clone()).collect();
+                let inner = Inner::new(level + 1, &children, separators);
                 let new = Node::of_inner(inner);
                 let done = root.replace::<D>(target, new);
                 if !done {
@@ -137,15 +138,15 @@ impl<D: Domain> NbTree<D> {
         let above = if parts.children.is_empty() {
             Edit::None
         } else if parts.children.len() <= most {
-            let new = Inner::new(level, &parts.children, &parts.separators);
+            let new = Inner::new(level, &parts.children, parts.separators);
             Edit::One(Node::of_inner(new), raised)
         } else {
             let half = parts.children.len() / 2;
             let (left, right) = parts.children.split_at(half);
-            let (of_left, rest) = parts.separators.split_at(half - 1);
+            let (of_left, middle, of_right) = parts.separators.split_at(half - 1);
             let left = Node::of_inner(Inner::new(level, left, of_left));
-            let right = Node::of_inner(Inner::new(level, right, &rest[1..]));
-            Edit::Two(left, rest[0].clone(), right, raised)
+            let right = Node::of_inner(Inner::new(level, right, of_right));
+            Edit::Two(left, middle, right, raised)
         };
         if self.change(guard, probe, old, level, &above) {
             self.layers.root.retired.retire(guard, old);
@@ -168,7 +169,10 @@ fn apply<'guard>(parts: &mut Parts<'guard>, at: usize, edit: &Edit<'guard>) -> O
     let mut raised = None;
     let mut raise = |parts: &mut Parts<'_>, low: &Option<Separator>| match (low, at.checked_sub(1))
     {
-        (Some(low), Some(left)) => parts.separators[left] = low.clone(),
+        (Some(low), Some(left)) => {
+            drop(parts.separators.remove(left));
+            parts.separators.insert(left, low.clone());
+        }
         (Some(low), None) => raised = Some(low.clone()),
         (None, _) => {}
     };
@@ -187,7 +191,7 @@ fn apply<'guard>(parts: &mut Parts<'guard>, at: usize, edit: &Edit<'guard>) -> O
             parts.children.remove(at);
             if at > 0 {
                 parts.separators.remove(at - 1);
-            } else if !parts.separators.is_empty() {
+            } else if parts.separators.len() > 0 {
                 raised = Some(parts.separators.remove(0));
             }
         }

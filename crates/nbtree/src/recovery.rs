@@ -297,7 +297,7 @@ fn build_inner(leaves: Vec<Box<Leaf>>, options: &Options) -> Node<'static> {
     while nodes.len() > 1 {
         let parts = nodes.chunks(most).zip(lows.chunks(most));
         let above = parts.map(|(children, lows)| {
-            let inner = Inner::new(level, children, &lows[1..]);
+            let inner = Inner::new(level, children, lows[1..].iter().cloned().collect());
             (Node::of_inner(inner), lows[0].clone())
         });
         (nodes, lows) = above.unzip();

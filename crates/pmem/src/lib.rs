@@ -33,7 +33,7 @@ pub mod layout;
 pub mod medium;
 mod participant;
 mod pool;
-mod prefetch;
+pub mod prefetch;
 pub mod rtm;
 pub mod superblock;
 mod sys;

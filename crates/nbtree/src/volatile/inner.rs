@@ -1,9 +1,9 @@
 //! Inner nodes.
 //!
 //! ```text
-//! byte 0        8        24        64        128         640         1,664
-//!      sizes    odd keys           samples   slices      children
-//!                                  8 words   64 words    64 pairs: node, block
+//! byte 0        56       64          576                     1,600
+//!      samples  sizes    slices      children                odd keys
+//!      7 words           64 words    64 pairs: node, block
 //! ```
 //!
 //! Keys do not change once a node is published, so a search meets no shift and needs no second look (the paper's
@@ -23,14 +23,20 @@ use pando_pmem::{Domain, Guard, rtm};
 
 use super::node::{Node, Slot};
 use crate::separator::{Probe, Separator, compare_tie};
+use arrayvec::ArrayVec;
 
 /// Most children of a node.
 pub(crate) const MAX_CHILDREN: usize = 64;
 /// Slices between two samples.
 const STRIDE: usize = 8;
-const SAMPLES: usize = MAX_CHILDREN / STRIDE;
+/// The last slice of each stride, but for the last one.
+const SAMPLES: usize = MAX_CHILDREN / STRIDE - 1;
 
-const _: () = assert!(SAMPLES == 8 && std::mem::size_of::<Inner>() == 1664);
+const _: () = {
+    assert!(SAMPLES == 7 && std::mem::size_of::<Inner>() == 1664);
+    assert!(std::mem::offset_of!(Inner, slices) == 64);
+    assert!(std::mem::offset_of!(Inner, children) == 576);
+};
 
 /// On which side of an equal separator a search goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,48 +53,94 @@ type Odd = Arc<[u8]>;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Inner {
+    samples: [u64; SAMPLES],
     len: u32,
     /// Its height over the leaves, from 1.
     pub level: u32,
-    /// The separators that are not of eight bytes, if there are any.
-    odd: Option<Box<[Option<Odd>]>>,
-    samples: [u64; SAMPLES],
     slices: [u64; MAX_CHILDREN],
     children: [Slot; MAX_CHILDREN],
+    /// The separators that are not of eight bytes; empty if there are none.
+    odd: Box<[Option<Odd>]>,
 }
 
+/// Room for one child more than a node has.
+const ROOM: usize = MAX_CHILDREN + 1;
+
 /// What a node is made of: children, and a separator between any two.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Parts<'guard> {
-    pub children: Vec<Node<'guard>>,
-    pub separators: Vec<Separator>,
+    pub children: ArrayVec<Node<'guard>, ROOM>,
+    pub separators: Separators,
+}
+
+/// A list of separators.
+#[derive(Debug, Default)]
+pub(crate) struct Separators {
+    slices: ArrayVec<u64, ROOM>,
+    /// As many, or none if all are of eight bytes.
+    odd: Vec<Option<Odd>>,
+}
+
+impl Separators {
+    pub fn len(&self) -> usize {
+        self.slices.len()
+    }
+
+    pub fn insert(&mut self, at: usize, separator: Separator) {
+        let (slice, long) = separator.parts();
+        if long.is_some() && self.odd.is_empty() {
+            self.odd = vec![None; self.slices.len()];
+        }
+        let has_odd = long.is_some() || !self.odd.is_empty();
+        self.slices.insert(at, slice);
+        if has_odd {
+            self.odd.insert(at, long);
+        }
+    }
+
+    pub fn remove(&mut self, at: usize) -> Separator {
+        let slice = self.slices.remove(at);
+        let long = if self.odd.is_empty() { None } else { self.odd.remove(at) };
+        Separator::of_parts(slice, long)
+    }
+
+    /// Cuts the list in two at a separator, which belongs to neither.
+    pub fn split_at(mut self, at: usize) -> (Self, Separator, Self) {
+        let right = Self {
+            slices: self.slices.drain(at + 1..).collect(),
+            odd: if self.odd.is_empty() { Vec::new() } else { self.odd.split_off(at + 1) },
+        };
+        let middle = self.remove(at);
+        (self, middle, right)
+    }
+}
+
+impl FromIterator<Separator> for Separators {
+    fn from_iter<Source: IntoIterator<Item = Separator>>(source: Source) -> Self {
+        let mut list = Self::default();
+        source.into_iter().for_each(|separator| list.insert(list.len(), separator));
+        list
+    }
 }
 
 impl Inner {
     /// A node of these parts: at least one child, at most [`MAX_CHILDREN`].
-    pub fn new(level: u32, children: &[Node<'_>], separators: &[Separator]) -> Box<Self> {
+    pub fn new(level: u32, children: &[Node<'_>], separators: Separators) -> Box<Self> {
         debug_assert!(children.len() == separators.len() + 1 && children.len() <= MAX_CHILDREN);
         let mut inner = Box::new(Self {
+            samples: [u64::MAX; SAMPLES],
             len: children.len() as u32,
             level,
-            odd: None,
-            samples: [u64::MAX; SAMPLES],
             slices: [u64::MAX; MAX_CHILDREN],
             children: [const { Slot::none() }; MAX_CHILDREN],
+            odd: separators.odd.into(),
         });
         for (slot, &child) in inner.children.iter_mut().zip(children) {
             *slot = Slot::new(child);
         }
-        for (index, separator) in separators.iter().enumerate() {
-            let (slice, long) = separator.clone().parts();
-            inner.slices[index] = slice;
-            if index % STRIDE == STRIDE - 1 {
-                inner.samples[index / STRIDE] = slice;
-            }
-            if let Some(long) = long {
-                let odd = inner.odd.get_or_insert_with(|| vec![None; separators.len()].into());
-                odd[index] = Some(long);
-            }
+        inner.slices[..separators.slices.len()].copy_from_slice(&separators.slices);
+        for (sample, stride) in inner.samples.iter_mut().zip(inner.slices.chunks_exact(STRIDE)) {
+            *sample = stride[STRIDE - 1];
         }
         inner
     }
@@ -106,12 +158,13 @@ impl Inner {
         // Step by step, without branches: compilers make a detour of a count over all.
         let mut group = 0;
         for step in [4, 2, 1] {
-            group += step * usize::from(self.samples[(group + step - 1) % SAMPLES] <= slice);
+            let sample = self.samples[(group + step - 1).min(SAMPLES - 1)];
+            group += step * usize::from(sample <= slice);
         }
         let first = group * STRIDE;
         // The child's line is one of two; fetched beside the slices'.
-        self.children[first].touch();
-        self.children[first + STRIDE / 2].touch();
+        self.children[first].prefetch();
+        self.children[first + STRIDE / 2].prefetch();
         let mut index = first;
         for &other in &self.slices[first..first + STRIDE] {
             index += usize::from(other <= slice);
@@ -138,13 +191,12 @@ impl Inner {
     }
 
     fn odd(&self, index: usize) -> Option<&[u8]> {
-        self.odd.as_ref().and_then(|odd| odd[index].as_deref())
+        self.odd.get(index).and_then(Option::as_deref)
     }
 
     /// The separator between child `index` and the next.
     pub fn separator(&self, index: usize) -> Separator {
-        let long = self.odd.as_ref().and_then(|odd| odd[index].clone());
-        Separator::of_parts(self.slices[index], long)
+        Separator::of_parts(self.slices[index], self.odd.get(index).cloned().flatten())
     }
 
     /// The word of a child.
@@ -175,7 +227,10 @@ impl Inner {
         let len = self.len as usize;
         Parts {
             children: self.children[..len].iter().map(|slot| slot.load(guard)).collect(),
-            separators: (0..len - 1).map(|index| self.separator(index)).collect(),
+            separators: Separators {
+                slices: self.slices[..len - 1].iter().copied().collect(),
+                odd: self.odd.to_vec(),
+            },
         }
     }
 }
@@ -199,10 +254,9 @@ mod tests {
         texts.sort();
         texts.dedup();
         for count in 0..MAX_CHILDREN {
-            let separators: Vec<_> =
-                texts[..count].iter().map(|text| Separator::new(text)).collect();
+            let separators = texts[..count].iter().map(|text| Separator::new(text)).collect();
             let children: Vec<_> = (0..=count).map(|_| leaf()).collect();
-            let inner = Inner::new(1, &children, &separators);
+            let inner = Inner::new(1, &children, separators);
             for text in texts.iter().chain([&vec![], &vec![0xFF; 12]]) {
                 let holding = texts[..count].partition_point(|other| other <= text);
                 let below = texts[..count].partition_point(|other| other < text);

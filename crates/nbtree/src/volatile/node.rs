@@ -218,9 +218,8 @@ impl Slot {
 
     /// Fetches the slot's line, while other work goes on.
     #[inline(always)]
-    pub fn touch(&self) {
-        // Relaxed: what is loaded is not used.
-        std::hint::black_box(self.node.load(Ordering::Relaxed));
+    pub fn prefetch(&self) {
+        pando_pmem::prefetch::for_read(std::ptr::from_ref(self).cast());
     }
 
     /// Replaces `from` by `to`; false if the slot holds something else, or is frozen.
