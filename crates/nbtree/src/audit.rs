@@ -35,7 +35,7 @@ pub(crate) fn walk<D: Domain>(
     let mut chain = Vec::new();
     let mut highest: Option<Vec<u8>> = None;
     let mut off = tree.pmwcas.read(&guard, tree.root_off);
-    let most = guard.pool().geometry().max_bytes / block_bytes(tree.slots());
+    let most = guard.pool().size_bytes() / block_bytes(tree.slots());
     while off != 0 {
         let bytes = block_bytes(tree.slots());
         let Some(allocated) = guard.pool().active_block(off).filter(|&found| found >= bytes) else {

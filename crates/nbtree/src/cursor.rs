@@ -8,9 +8,12 @@
 //!   beyond is left to the next step, which may come to the same leaf.
 //! * Backwards: right below the leaf's lowest key, which never changes.
 //!
-//! The copy counts only if the leaf is not replaced when it is done (`tree.rs` says why each record then was
-//! there when it was read); otherwise the step begins again. So no key is skipped or repeated through
-//! a structure modification, in either direction.
+//! The copy counts only if nothing of the leaf has changed meanwhile: its bitmap is the same, and of each line nobody
+//! was changing a value word at the beginning, and nobody has begun to since (`layout.rs`: `classes`). So it is what
+//! the leaf held at the moment between the first looks and the last. And it is not replaced when that is done, so
+//! nothing of its range was elsewhere. Otherwise the step begins again; and after some attempts the leaf is replaced
+//! first, since a thread may have stopped amid a change. So no key is skipped or repeated through a structure
+//! modification, in either direction, and a leaf's records are a snapshot.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
@@ -19,12 +22,14 @@ use std::sync::atomic::Ordering;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
 
-use crate::layout::{Content, content, key_at};
+use crate::layout::{
+    CHANGING_MASK, Content, MAX_SLOTS, SLOTS_A_LINE, changes_of, classes_at, content, key_at,
+};
 use crate::record;
 use crate::separator::{Probe, Separator};
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Leaf, slots};
+use crate::volatile::leaf::{Control, Leaf, slots};
 use crate::volatile::node::Kind;
 
 /// From where the next leaf's records are to come.
@@ -59,7 +64,15 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     bytes: Vec<u8>,
     places: Vec<Place>,
     position: usize,
+    /// Copies that came to nothing since the last that counted.
+    vain: usize,
 }
+
+/// Copies of one leaf that may come to nothing before it is replaced.
+const VAIN_AT_MOST: usize = 16;
+
+/// What the words of a leaf's lines say of their changes.
+type Changes = [u64; MAX_SLOTS / SLOTS_A_LINE as usize];
 
 impl<'index, D: Domain> TreeCursor<'index, D> {
     pub fn new(tree: &'index NbTree<D>, mut range: KeyRange, order: Order) -> Self {
@@ -74,7 +87,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
         let (bytes, places) = (Vec::with_capacity(1024), Vec::with_capacity(48));
-        Self { tree, range, order, next, key, bytes, places, position: 0 }
+        Self { tree, range, order, next, key, bytes, places, position: 0, vain: 0 }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
@@ -84,13 +97,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         while self.places.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
-            self.fill_from_leaf(&guard);
+            self.fill_from_leaf(&guard)?;
         }
         Ok(())
     }
 
     /// Copies what one leaf has, and goes on behind it.
-    fn fill_from_leaf(&mut self, guard: &Guard<'_, D>) {
+    fn fill_from_leaf(&mut self, guard: &Guard<'_, D>) -> Result<(), Error> {
         let key = std::mem::take(&mut self.key);
         let probe = (self.next != Next::Edge).then(|| Probe::new(&key));
         let side = match (self.next, self.order) {
@@ -99,15 +112,27 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         };
         let Some((leaf, high)) = self.find(guard, probe.as_ref(), side) else {
             self.key = key;
-            return;
+            return Ok(());
         };
-        self.copy(guard, leaf, probe.as_ref(), high.as_ref());
-        if leaf.is_replaced::<D>() {
+        let control = leaf.control::<D>();
+        let before = self.changes(guard, leaf, control);
+        self.copy(guard, leaf, control, probe.as_ref(), high.as_ref());
+        let is_snapshot = before.is_some_and(|before| {
+            leaf.control::<D>().bitmap() == control.bitmap()
+                && self.changes(guard, leaf, control) == Some(before)
+        });
+        if !is_snapshot || leaf.is_replaced::<D>() {
             self.bytes.clear();
             self.places.clear();
             self.key = key;
-            return;
+            self.vain += 1;
+            if self.vain > VAIN_AT_MOST {
+                self.vain = 0;
+                self.tree.replace(guard, leaf)?;
+            }
+            return Ok(());
         }
+        self.vain = 0;
         let (bytes, order) = (&self.bytes, self.order);
         self.places.sort_unstable_by(|left, right| {
             let key = |place: &Place| &bytes[place.at..place.at + place.key_bytes];
@@ -127,6 +152,26 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 if self.is_over(&self.key) { Next::End } else { Next::Key { included } }
             }
         };
+        Ok(())
+    }
+
+    /// What the leaf's lines with slots of the bitmap say of their changes; `None` if one is going on.
+    fn changes(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control) -> Option<Changes> {
+        let mut changes = Changes::default();
+        let line_slots = (1 << SLOTS_A_LINE) - 1;
+        for (line, place) in changes.iter_mut().enumerate() {
+            let first = line * SLOTS_A_LINE as usize;
+            if control.bitmap() >> first & line_slots == 0 {
+                continue;
+            }
+            // Acquire: what was changed before is seen by later loads; and pairs with the counts of `swap_word`.
+            let classes = guard.pool().word(leaf.block_off + classes_at(first));
+            *place = changes_of(classes.load(Ordering::Acquire));
+            if *place & CHANGING_MASK != 0 {
+                return None;
+            }
+        }
+        Some(changes)
     }
 
     /// Whether nothing from `key` on lies in the range.
@@ -194,12 +239,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         &mut self,
         guard: &Guard<'_, D>,
         leaf: &Leaf,
+        control: Control,
         probe: Option<&Probe<'_>>,
         high: Option<&Separator>,
     ) {
         let tree = self.tree;
         let start_included = self.next == Next::Key { included: true };
-        for slot in slots(leaf.control::<D>().bitmap()) {
+        for slot in slots(control.bitmap()) {
             let word = tree.settled(guard, leaf, slot);
             // Relaxed: stored before the slot was decided.
             let slice = guard.pool().word(leaf.block_off + key_at(slot)).load(Ordering::Relaxed);

@@ -139,13 +139,13 @@ impl<D: Domain> NbTree<D> {
             Edit::None
         } else if parts.children.len() <= most {
             let new = Inner::new(level, &parts.children, parts.separators);
-            Edit::One(Node::of_inner(new), raised)
+            Edit::One(self.layers.root.retired.inner(new), raised)
         } else {
             let half = parts.children.len() / 2;
             let (left, right) = parts.children.split_at(half);
             let (of_left, middle, of_right) = parts.separators.split_at(half - 1);
-            let left = Node::of_inner(Inner::new(level, left, of_left));
-            let right = Node::of_inner(Inner::new(level, right, of_right));
+            let left = self.layers.root.retired.inner(Inner::new(level, left, of_left));
+            let right = self.layers.root.retired.inner(Inner::new(level, right, of_right));
             Edit::Two(left, middle, right, raised)
         };
         if self.change(guard, probe, old, level, &above) {

@@ -9,9 +9,9 @@ use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
 
 use crate::audit;
-use crate::layout::NEXT_AT;
+use crate::layout::{NEXT_AT, REPLACED};
 use crate::options::{Options, SETTINGS};
-use crate::recovery::drop_leaf;
+
 use crate::tree::NbTree;
 
 /// NBTrees.
@@ -47,8 +47,8 @@ impl IndexKind for NbTrees {
         audit::walk(tree, visit)
     }
 
-    /// Removes the records one by one, so that each block goes the way that a removed record's goes; then
-    /// takes what leaves there are out of the chain, but for the first.
+    /// Removes the records one by one, so that each block goes the way that a removed record's goes, and the last of a
+    /// leaf takes the leaf along; then the leaves without records that are still there, but for the first.
     fn drop_map<D: Domain>(tree: &NbTree<D>, entry: &MapEntry) -> Result<(), Error> {
         let pmwcas = &tree.pmwcas;
         loop {
@@ -57,14 +57,19 @@ impl IndexKind for NbTrees {
                 tree.remove(key)?;
             }
             let guard = tree.pin()?;
-            let first = pmwcas.read(&guard, tree.root_off);
-            loop {
-                let next = pmwcas.read(&guard, first + NEXT_AT);
-                if next == 0 || !drop_leaf(pmwcas, &guard, first, next) {
-                    break;
+            let mut empty = Vec::new();
+            tree.visit_leaves(&guard, &mut |leaf| {
+                if !leaf.low.is_lowest() {
+                    empty.push(leaf);
                 }
+            });
+            for leaf in empty {
+                guard.relieve(|| tree.replace(&guard, leaf))?;
             }
-            match pmwcas.drop_map(&guard, entry, first, None) {
+            let first = pmwcas.read(&guard, tree.root_off);
+            // If it is not the last one, too, the map is not empty.
+            let seal = Some((first + NEXT_AT, 0, REPLACED));
+            match pmwcas.drop_map(&guard, entry, first, seal) {
                 Err(MapError::Busy) => {}
                 Err(error) => return Err(Error::storage(error)),
                 Ok(()) => {

@@ -6,7 +6,8 @@
 //! 1. Walk the chain, block to block.
 //! 2. Survey the blocks: which slots are live, their fingerprints, the lowest and the highest key. In several
 //!    threads, if there are many.
-//! 3. Take out leaves without a live slot, but for the first; open value words that were closed. Build the inner
+//! 3. Take out leaves without a live slot, but for the first; open value words that were closed, and clear counts of
+//!    changing threads. Build the inner
 //!    nodes, level by level, from the lowest keys.
 //!
 //! 3 takes leaves out by the PMwCAS that drops them at other times, and opens words by stores that no recovery needs
@@ -21,8 +22,8 @@ use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::{Pmwcas, Policy};
 
 use crate::layout::{
-    Content, MARK_AT, MAX_SLOTS, NEXT_AT, REPLACED, block_bytes, class_of, classes_at, content,
-    is_closed, is_pending, key_at, mark, plain, value_at,
+    CHANGING_MASK, Content, MARK_AT, MAX_SLOTS, NEXT_AT, REPLACED, block_bytes, class_of,
+    classes_at, content, is_closed, is_pending, key_at, mark, plain, value_at,
 };
 use crate::options::Options;
 use crate::record;
@@ -43,8 +44,8 @@ pub(crate) struct Survey {
     fingerprints: [u8; MAX_SLOTS],
     lowest: Option<Key>,
     highest: Option<Key>,
-    /// Whether a value word is closed.
-    is_closed: bool,
+    /// Whether a value word is closed, or a line is said to be changing.
+    is_unsettled: bool,
 }
 
 /// A key: the first eight bytes as a number, and all, if it has a block of its own.
@@ -99,14 +100,15 @@ pub(crate) fn survey<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) ->
     if at(MARK_AT) != mark(slots) {
         return None;
     }
-    let (mut bitmap, mut any_closed) = (0, false);
+    let (mut bitmap, mut is_unsettled) = (0, false);
     let mut fingerprints = [FREE; MAX_SLOTS];
     let mut lowest: Option<LentKey<'_>> = None;
     let mut highest: Option<LentKey<'_>> = None;
     for (slot, place) in fingerprints.iter_mut().enumerate().take(slots) {
         let (slice, word) = (at(key_at(slot)), at(value_at(slot)));
-        let content = content(word);
-        if content != Content::Empty || class_of(at(classes_at(slot)), slot) != 0 {
+        let (content, classes) = (content(word), at(classes_at(slot)));
+        is_unsettled |= classes & CHANGING_MASK != 0;
+        if content != Content::Empty || class_of(classes, slot) != 0 {
             *place = LOST;
         }
         if is_pending(word) {
@@ -126,7 +128,7 @@ pub(crate) fn survey<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) ->
             Content::Damaged => return None,
         };
         bitmap |= 1 << slot;
-        any_closed |= is_closed(word);
+        is_unsettled |= is_closed(word);
         if lowest.as_ref().is_none_or(|lowest| is_below(&key, lowest)) {
             lowest = Some(key);
         }
@@ -136,7 +138,7 @@ pub(crate) fn survey<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) ->
     }
     let own = |key: LentKey<'_>| (key.0, key.1.map(Box::from));
     let (lowest, highest) = (lowest.map(own), highest.map(own));
-    Some(Survey { off, bitmap, fingerprints, lowest, highest, is_closed: any_closed })
+    Some(Survey { off, bitmap, fingerprints, lowest, highest, is_unsettled })
 }
 
 /// Rebuilds the layers in process memory of the tree whose entry word is at `root_off`.
@@ -168,8 +170,8 @@ fn build_pinned<D: Domain>(
     let mut highest: Option<Key> = None;
     for survey in surveys {
         let off = survey.off;
-        if survey.is_closed {
-            open_words(guard, off, slots);
+        if survey.is_unsettled {
+            settle(guard, off, slots);
         }
         let low = match (leaves.last(), &survey.lowest) {
             (None, _) => Separator::lowest(),
@@ -206,7 +208,7 @@ fn chain<D: Domain>(
 ) -> Result<Vec<u64>, Damaged> {
     let pool = guard.pool();
     // More leaves than that there is no room for: the chain goes in a circle.
-    let most = pool.geometry().max_bytes / block_bytes(slots);
+    let most = pool.size_bytes() / block_bytes(slots);
     let mut chain = Vec::new();
     let mut off = pmwcas.read(guard, root_off);
     while off != 0 {
@@ -223,6 +225,10 @@ fn chain<D: Domain>(
             return Err(Damaged { off, what: "it is replaced, and still linked" });
         }
         off = next;
+    }
+    if chain.is_empty() {
+        // Also of a map that was dropped meanwhile.
+        return Err(Damaged { off: root_off, what: "its entry names no leaf" });
     }
     Ok(chain)
 }
@@ -259,8 +265,9 @@ fn survey_all<D: Domain>(
     })
 }
 
-/// Opens the value words of a block that a replacement had closed which came to nothing.
-fn open_words<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
+/// Opens the value words of a block that a replacement had closed which came to nothing, and notes that nobody is
+/// changing its lines.
+fn settle<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
     for slot in 0..slots {
         let value = guard.pool().word(off + value_at(slot));
         let word = value.load(Ordering::Acquire);
@@ -268,6 +275,8 @@ fn open_words<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
             // Not written back: a recovery that finds it closed does the same.
             value.store(plain(word), Ordering::Release);
         }
+        let classes = guard.pool().word(off + classes_at(slot));
+        classes.fetch_and(!CHANGING_MASK);
     }
 }
 

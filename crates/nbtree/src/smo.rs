@@ -20,6 +20,11 @@
 //! a third (its CAS compares values, and values return). Here a value word that is synchronized is closed, so what it holds
 //! is what it will ever hold, and each thread has a copy of its own.
 //!
+//! Who replaces a leaf since it has no slot for a record puts that record into what replaces it: the PMwCAS is then the
+//! insert. (Otherwise threads that claim all its slots and one that finds them claimed could hold each other
+//! up for ever, a replacement after the other.) Nothing is inserted into the leaf once it is closed, so a key that
+//! is absent then stays absent.
+//!
 //! # Cooperation
 //!
 //! Whoever needs the leaf to be replaced does all of it, with blocks of its own (cooperative SMO). The PMwCAS decides: it
@@ -40,8 +45,8 @@ use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Policy;
 
 use crate::layout::{
-    Content, Image, MAX_SLOTS, NEXT_AT, REPLACED, block_bytes, class_of, classes_at, closed,
-    content, is_closed, key_at, plain, slot_to_take, value_at,
+    Content, Image, MAX_SLOTS, NEXT_AT, RECORD_TAG, REPLACED, block_bytes, class_of, classes_at,
+    closed, content, is_closed, key_at, plain, slot_to_take, value_at,
 };
 use crate::record;
 use crate::recovery;
@@ -50,26 +55,33 @@ use crate::tree::NbTree;
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::{Control, FREE, Leaf, slots};
 use crate::volatile::node::Replacement;
+use crate::write::Record;
 
 /// A slot's copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copy {
-    slot: usize,
+    /// None of a record that is inserted on the way.
+    slot: Option<usize>,
     slice: u64,
     class: u64,
     word: u64,
     fingerprint: u8,
 }
 
-/// The live slots of a leaf.
+/// The live slots of a leaf, and a record more.
 struct Copies {
-    list: [Copy; MAX_SLOTS],
+    list: [Copy; MAX_SLOTS + 1],
     len: usize,
 }
 
 impl Copies {
     fn all(&self) -> &[Copy] {
         &self.list[..self.len]
+    }
+
+    fn push(&mut self, copy: Copy) {
+        self.list[self.len] = copy;
+        self.len += 1;
     }
 
     fn all_mut(&mut self) -> &mut [Copy] {
@@ -79,9 +91,19 @@ impl Copies {
 
 impl<D: Domain> NbTree<D> {
     /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone from then on.
+    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> Result<(), Error> {
+        self.replace_with(guard, leaf, None).map(drop)
+    }
+
+    /// The same, with a record that what replaces the leaf is to have too; whether it was inserted so.
     #[cold]
     #[inline(never)]
-    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> Result<(), Error> {
+    pub(crate) fn replace_with(
+        &self,
+        guard: &Guard<'_, D>,
+        leaf: &Leaf,
+        record: Option<&Record<'_>>,
+    ) -> Result<bool, Error> {
         let was_closed = leaf.control::<D>().is_closed();
         let control = leaf.close::<D>();
         if was_closed {
@@ -93,29 +115,50 @@ impl<D: Domain> NbTree<D> {
                 std::hint::spin_loop();
             }
         }
+        // Nothing is inserted into the leaf any more: what is absent now stays so.
+        let is_absent = |record: &&Record<'_>| {
+            let bitmap = control.bitmap();
+            self.search(guard, leaf, bitmap, &record.probe, record.fingerprint).is_none()
+        };
+        let record = record.filter(is_absent);
+        let mut is_inserted = false;
         while !leaf.is_replaced::<D>() {
-            self.try_replace(guard, leaf, control)?;
+            is_inserted = self.try_replace(guard, leaf, control, record)?;
         }
         self.install(guard, leaf);
-        Ok(())
+        Ok(is_inserted)
     }
 
-    /// One attempt; the leaf may be replaced afterwards, or not.
+    /// One attempt; the leaf may be replaced afterwards, or not. Whether the record, which is not in the leaf, was
+    /// inserted.
     fn try_replace(
         &self,
         guard: &Guard<'_, D>,
         leaf: &Leaf,
         control: Control,
-    ) -> Result<(), Error> {
+        record: Option<&Record<'_>>,
+    ) -> Result<bool, Error> {
         let next_off = leaf.block_off + NEXT_AT;
         let next = self.pmwcas.read(guard, next_off);
-        let Some(previous_off) = self.previous_next(guard, leaf)? else { return Ok(()) };
+        let Some(previous_off) = self.previous_next(guard, leaf)? else { return Ok(false) };
         if next & REPLACED != 0 {
             self.publish_found(guard, leaf, previous_off, next & !REPLACED);
-            return Ok(());
+            return Ok(false);
         }
         // The copy phase.
         let mut copies = self.copy(guard, leaf, control);
+        let record_block = match record {
+            Some(record) if record.inline.is_none() => {
+                Some(record::reserve(guard, record.probe.bytes, record.value)?)
+            }
+            _ => None,
+        };
+        if let Some(record) = record {
+            let block_off = record_block.as_ref().map_or(0, |block| block.off());
+            let (class, word) = record.inline.unwrap_or((0, RECORD_TAG | block_off));
+            let (slice, fingerprint) = (record.probe.slice, record.fingerprint);
+            copies.push(Copy { slot: None, slice, class, word, fingerprint });
+        }
         let room = self.slots();
         let blocks = match copies.len {
             0 if !leaf.low.is_lowest() => 0,
@@ -132,6 +175,10 @@ impl<D: Domain> NbTree<D> {
         self.sync(guard, leaf, control, &mut copies);
         let is_live = |copy: &&Copy| content(copy.word) != Content::Deleted;
         let live = |part: &[Copy]| part.iter().any(|copy| is_live(&copy));
+        if blocks > 0 && !leaf.low.is_lowest() && !live(copies.all()) {
+            // Deletes have emptied it meanwhile: the next attempt drops it.
+            return Ok(false);
+        }
         let (left, right) = copies.all().split_at(left_len);
         let mut middle = middle;
         if !(live(left) && live(right)) {
@@ -144,8 +191,8 @@ impl<D: Domain> NbTree<D> {
             let mut fingerprints = [FREE; MAX_SLOTS];
             let mut free: u64 = (1 << room) - 1;
             for copy in part.iter().filter(is_live) {
-                // There is one: no leaf has more live slots than it has slots.
-                let Some(slot) = slot_to_take(free, copy.fingerprint, room) else { break };
+                let slot = slot_to_take(free, copy.fingerprint, room)
+                    .expect("no leaf has more live slots than it has slots");
                 free &= !(1 << slot);
                 fingerprints[slot] = copy.fingerprint;
                 image.fill(slot, copy.slice, copy.class, copy.word);
@@ -155,7 +202,8 @@ impl<D: Domain> NbTree<D> {
             }
             block.flush(0, bytes);
             let control = Control::new(!free & ((1 << room) - 1));
-            Box::new(Leaf::new::<D>(block.off(), low, control, &fingerprints))
+            let leaf = Leaf::new::<D>(block.off(), low, control, &fingerprints);
+            self.layers.root.retired.leaf(leaf)
         };
         let new_right = match (&mut right_block, middle) {
             (Some(block), Some(middle)) => Some(build(right, block, middle, next)),
@@ -181,11 +229,16 @@ impl<D: Domain> NbTree<D> {
             let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
             link.activate(owned, block);
         }
+        if let Some(block) = record_block {
+            let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
+            link.activate(owned, block);
+        }
         link.add_word(next_off, next, next | REPLACED).map_err(Error::storage)?;
-        if link.execute() {
+        let is_linked = link.execute();
+        if is_linked {
             leaf.publish::<D>(Replacement::new(new_left, new_right));
         }
-        Ok(())
+        Ok(is_linked && record.is_some())
     }
 
     /// Where the word is that names the leaf's block; `None` if that has to be looked for again.
@@ -208,7 +261,7 @@ impl<D: Domain> NbTree<D> {
     /// The slots of the bitmap that hold records now.
     fn copy(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control) -> Copies {
         let pool = guard.pool();
-        let mut copies = Copies { list: [Copy::default(); MAX_SLOTS], len: 0 };
+        let mut copies = Copies { list: [Copy::default(); MAX_SLOTS + 1], len: 0 };
         for slot in slots(control.bitmap()) {
             let word = self.settled(guard, leaf, slot);
             if content(word) == Content::Deleted {
@@ -216,14 +269,13 @@ impl<D: Domain> NbTree<D> {
             }
             // Relaxed: stored before the slot was decided.
             let at = |at| pool.word(leaf.block_off + at).load(Ordering::Relaxed);
-            copies.list[copies.len] = Copy {
-                slot,
+            copies.push(Copy {
+                slot: Some(slot),
                 slice: at(key_at(slot)),
                 class: class_of(at(classes_at(slot)), slot),
                 word: plain(word),
                 fingerprint: leaf.fingerprint(slot),
-            };
-            copies.len += 1;
+            });
         }
         copies
     }
@@ -267,7 +319,8 @@ impl<D: Domain> NbTree<D> {
     fn sync(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control, copies: &mut Copies) {
         let pool = guard.pool();
         for copy in copies.all_mut() {
-            let value = pool.word(leaf.block_off + value_at(copy.slot));
+            let Some(slot) = copy.slot else { continue };
+            let value = pool.word(leaf.block_off + value_at(slot));
             loop {
                 let word = value.load(Ordering::Acquire);
                 let is_over = content(word) == Content::Deleted || is_closed(word);

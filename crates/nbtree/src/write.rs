@@ -16,11 +16,13 @@
 //! others until the leaf is replaced, and to nobody else. If the leaf is closed meanwhile, or another slot has the
 //! key, the slot is given up as it is: pending, it counts for nothing.
 //!
-//! One line of the pool is written, written back once, behind one fence.
+//! One line of the pool is written, written back once, behind one fence. If no slot is free, or the leaf is closed, the
+//! leaf is replaced, and the record goes with it (`smo.rs`).
 //!
 //! # Update, delete
 //!
-//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. It fails
+//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. Before it
+//! and behind it the line's count of changes, for scans. It fails
 //! if the word was closed: then the leaf's replacement is completed first, and the search begins
 //! again there (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was copied
 //! nowhere for good, so a change of it is never lost.
@@ -39,8 +41,8 @@ use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Guard};
 
 use crate::layout::{
-    Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
-    is_closed, key_at, pending, split_value, value_at,
+    CHANGE_ONE, CHANGING_ONE, Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift,
+    classes_at, content, is_closed, key_at, pending, split_value, value_at,
 };
 use crate::record;
 use crate::separator::Probe;
@@ -65,12 +67,12 @@ pub(crate) enum Intent<'value> {
 }
 
 /// A key with its fingerprint, and the value it is to have.
-struct Record<'record> {
-    probe: Probe<'record>,
-    fingerprint: u8,
-    value: &'record [u8],
+pub(crate) struct Record<'record> {
+    pub probe: Probe<'record>,
+    pub fingerprint: u8,
+    pub value: &'record [u8],
     /// Class and value word, if key and value are of eight bytes.
-    inline: Option<(u64, u64)>,
+    pub inline: Option<(u64, u64)>,
 }
 
 impl<'record> Record<'record> {
@@ -154,7 +156,11 @@ impl<D: Domain> NbTree<D> {
                 };
                 match inserted {
                     Ok(()) => return Ok(Upserted::Inserted),
-                    Err(NotInserted::Full) => self.replace(guard, leaf)?,
+                    Err(NotInserted::Full) => {
+                        if self.replace_with(guard, leaf, Some(record))? {
+                            return Ok(Upserted::Inserted);
+                        }
+                    }
                     Err(NotInserted::Again) => {}
                 }
                 continue;
@@ -280,13 +286,26 @@ impl<D: Domain> NbTree<D> {
     ) -> Result<(), Again> {
         let value = guard.pool().word(leaf.block_off + value_at(found.slot));
         leaf.begin_change::<D>(found.slot);
-        let changed = value.compare_exchange(found.word, new);
-        if changed.is_ok() {
+        let changed = Self::swap_word(guard, leaf, found, new);
+        if changed {
             value.flush();
             D::fence();
         }
         leaf.end_change::<D>(found.slot);
-        changed.map(drop).map_err(|_| Again)
+        if changed { Ok(()) } else { Err(Again) }
+    }
+
+    /// Changes the value word that was found, if it is still that, in a way that scans notice (`cursor.rs`);
+    /// whether it was.
+    #[inline(always)]
+    fn swap_word(guard: &Guard<'_, D>, leaf: &Leaf, found: Found, new: u64) -> bool {
+        let pool = guard.pool();
+        let classes = pool.word(leaf.block_off + classes_at(found.slot));
+        classes.fetch_add(CHANGING_ONE | CHANGE_ONE);
+        let value = pool.word(leaf.block_off + value_at(found.slot));
+        let changed = value.compare_exchange(found.word, new).is_ok();
+        classes.fetch_add(CHANGING_ONE.wrapping_neg());
+        changed
     }
 
     /// Changes the value word that was found to a word that names no block, or to the name of a block.
@@ -307,15 +326,15 @@ impl<D: Domain> NbTree<D> {
         let word = word.unwrap_or(exchange.new_name());
         let value = guard.pool().word(off);
         leaf.begin_change::<D>(found.slot);
-        let changed = value.compare_exchange(found.word, word);
-        if changed.is_ok() {
+        let changed = Self::swap_word(guard, leaf, found, word);
+        if changed {
             value.flush();
             exchange.succeeded();
         } else {
             exchange.failed();
         }
         leaf.end_change::<D>(found.slot);
-        changed.map(drop).map_err(|_| Again)
+        if changed { Ok(()) } else { Err(Again) }
     }
 
     /// Removes the key; whether it was there.

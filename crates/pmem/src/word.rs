@@ -99,6 +99,16 @@ impl<'pool, D: Domain> Word<'pool, D> {
         }
     }
 
+    /// Adds `number`, wrapping around, and returns what the word held; acquire and release.
+    #[inline(always)]
+    pub fn fetch_add(self, number: u64) -> u64 {
+        if D::admit_swap(self.address()) {
+            self.word.fetch_add(number, Ordering::AcqRel)
+        } else {
+            self.word.load(Ordering::Acquire)
+        }
+    }
+
     /// Clears the bits that `mask` lacks and returns what the word held; acquire and release.
     #[inline]
     pub fn fetch_and(self, mask: u64) -> u64 {

@@ -125,16 +125,16 @@ impl FromIterator<Separator> for Separators {
 
 impl Inner {
     /// A node of these parts: at least one child, at most [`MAX_CHILDREN`].
-    pub fn new(level: u32, children: &[Node<'_>], separators: Separators) -> Box<Self> {
+    pub fn new(level: u32, children: &[Node<'_>], separators: Separators) -> Self {
         debug_assert!(children.len() == separators.len() + 1 && children.len() <= MAX_CHILDREN);
-        let mut inner = Box::new(Self {
+        let mut inner = Self {
             samples: [u64::MAX; SAMPLES],
             len: children.len() as u32,
             level,
             slices: [u64::MAX; MAX_CHILDREN],
             children: [const { Slot::none() }; MAX_CHILDREN],
             odd: separators.odd.into(),
-        });
+        };
         for (slot, &child) in inner.children.iter_mut().zip(children) {
             *slot = Slot::new(child);
         }

@@ -2,8 +2,9 @@
 //! from the blocks of the leaves when a pool is opened.
 //!
 //! * `leaf.rs`: a leaf's metadata. `inner.rs`: inner nodes and the search in them. `node.rs`: references
-//!   to both, the words that hold them, and how their memory is given back.
+//!   to both, the words that hold them, and how their memory is given back. `spare.rs`: and used again.
 
 pub(crate) mod inner;
 pub(crate) mod leaf;
 pub(crate) mod node;
+mod spare;

@@ -13,6 +13,7 @@ use pando_pmem::{Domain, Guard};
 
 use super::inner::Inner;
 use super::leaf::Leaf;
+use super::spare::Spares;
 
 /// In the address of a slot: its inner node is being replaced, and the slot never changes again.
 const FROZEN: usize = 1;
@@ -57,7 +58,11 @@ impl<'guard> Node<'guard> {
     }
 
     /// The same, of an inner node.
-    pub fn of_inner(inner: Box<Inner>) -> Self {
+    pub fn of_inner(inner: Inner) -> Self {
+        Self::of_boxed_inner(Box::new(inner))
+    }
+
+    fn of_boxed_inner(inner: Box<Inner>) -> Self {
         Self::tagged(Box::into_raw(inner).cast::<()>().map_addr(|address| address | INNER), 0)
     }
 
@@ -96,18 +101,18 @@ impl<'guard> Node<'guard> {
     /// Gives back a node that nobody else has ever seen.
     pub fn discard(self) {
         // SAFETY: made by `of_leaf` or `of_inner`, and, as the caller says, known to nobody else.
-        unsafe { self.free() }
+        unsafe { self.free(&Memory::default()) }
     }
 
     /// # Safety
     /// The node was made by `of_leaf` or `of_inner`, and nobody can reach it, now or later.
-    unsafe fn free(self) {
+    unsafe fn free(self, memory: &Memory) {
         if self.is_inner() {
             // SAFETY: the caller's.
-            drop(unsafe { Box::from_raw(self.address().cast::<Inner>()) });
+            memory.inner.keep(unsafe { Box::from_raw(self.address().cast::<Inner>()) });
         } else {
             // SAFETY: the caller's.
-            drop(unsafe { Box::from_raw(self.address().cast::<Leaf>()) });
+            memory.leaves.keep(unsafe { Box::from_raw(self.address().cast::<Leaf>()) });
         }
     }
 }
@@ -269,11 +274,21 @@ struct Entry {
     next: *mut Entry,
 }
 
-/// Nodes that wait for their epoch.
+/// Memory of nodes that were given back.
+#[derive(Debug, Default)]
+struct Memory {
+    leaves: Spares<Leaf>,
+    inner: Spares<Inner>,
+}
+
+/// Nodes that wait for their epoch, and the memory of those whose epoch has come.
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
+    memory: Memory,
     first: AtomicPtr<Entry>,
     count: AtomicUsize,
+    /// The lowest epoch whose nodes were not ripe when last looked at; zero if all were.
+    unripe: AtomicU64,
 }
 
 // SAFETY: nodes may be dropped by any thread, and are shared by their atomics alone.
@@ -289,6 +304,16 @@ unsafe impl Sync for Replacement {}
 const COLLECT_EVERY: usize = 64;
 
 impl Retired {
+    /// An inner node that is to be published; until then it is given back by [`Node::discard`].
+    pub fn inner<'guard>(&self, inner: Inner) -> Node<'guard> {
+        Node::of_boxed_inner(self.memory.inner.boxed(inner))
+    }
+
+    /// A leaf that is to be published.
+    pub fn leaf(&self, leaf: Leaf) -> Box<Leaf> {
+        self.memory.leaves.boxed(leaf)
+    }
+
     /// Gives `node` back when nobody can hold it any more. The calling thread, and it alone, has just taken it out
     /// of the one word by which it could be found.
     pub fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
@@ -322,20 +347,29 @@ impl Retired {
     }
 
     fn collect<D: Domain>(&self, guard: &Guard<'_, D>) {
+        // Behind a thread that has stopped, one look and not a walk. Relaxed: a guess.
+        let unripe = self.unripe.load(Ordering::Relaxed);
+        if unripe != 0 && !guard.is_ripe(unripe) {
+            return;
+        }
         // Acquire: pairs with `push`. From here on the entries are this thread's alone.
         let mut next = self.first.swap(std::ptr::null_mut(), Ordering::Acquire);
         let (mut kept, mut last) = (std::ptr::null_mut::<Entry>(), std::ptr::null_mut::<Entry>());
         // What is ripe was so by the epoch of the newest that is.
         let mut ripe_until = 0;
+        let mut unripe_from = u64::MAX;
         while !next.is_null() {
             // SAFETY: made of a box by `retire`, and this thread's alone.
             let mut entry = unsafe { Box::from_raw(next) };
             next = entry.next;
-            if entry.epoch <= ripe_until || guard.is_ripe(entry.epoch) {
+            let is_ripe = entry.epoch <= ripe_until
+                || (entry.epoch < unripe_from && guard.is_ripe(entry.epoch));
+            if is_ripe {
                 ripe_until = ripe_until.max(entry.epoch);
                 // SAFETY: nobody could find the node since its epoch, and nobody is left who could before.
-                unsafe { entry.node.free() };
+                unsafe { entry.node.free(&self.memory) };
             } else {
+                unripe_from = unripe_from.min(entry.epoch);
                 entry.next = kept;
                 kept = Box::into_raw(entry);
                 if last.is_null() {
@@ -343,6 +377,8 @@ impl Retired {
                 }
             }
         }
+        let unripe = if kept.is_null() { 0 } else { unripe_from };
+        self.unripe.store(unripe, Ordering::Relaxed);
         if !kept.is_null() {
             self.push(kept, last);
         }
@@ -357,7 +393,7 @@ impl Drop for Retired {
             let entry = unsafe { Box::from_raw(next) };
             next = entry.next;
             // SAFETY: nobody uses the tree any more.
-            unsafe { entry.node.free() };
+            unsafe { entry.node.free(&self.memory) };
         }
     }
 }

@@ -2,14 +2,18 @@
 //! cut short itself. (The lab explores the same with several threads and with lines that are lost.)
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use pando_index::{Error, RangeIndex, Upserted};
-use pando_nbtree::NbTree;
+use pando_nbtree::{NbTree, NbTrees};
 use pando_pmem::testing::{CutShort, Random, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
 use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::IndexKind;
 
-use crate::common::{Planted, Records, check, create, dump, folder, plant, reopen, small_nodes};
+use crate::common::{
+    Planted, Records, check, create, dump, folder, in_file, plant, reopen, small_nodes,
+};
 
 /// A key of eight bytes, or a longer or shorter one.
 fn key(number: u64) -> Vec<u8> {
@@ -200,33 +204,66 @@ fn a_large_tree_is_surveyed_by_several_threads() {
     }
 }
 
-/// Each bit of the header and of the first slots of a leaf is damaged, in turn: opening, walking and reading do not
+/// A chain of leaves that goes in a circle ends after as many leaves as the pool has room for, not as it may ever have.
+#[test]
+fn a_chain_in_a_circle_is_found_in_no_time() {
+    let planted = in_file::<Process>(&small_nodes());
+    planted.tree.insert(b"12345678", b"12345678").expect("an insert");
+    let leaf = NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+    let pmwcas = planted.tree.pmwcas().clone();
+    drop(planted.tree);
+    planted.pool.word(leaf).store(leaf, Ordering::Release);
+    let tree = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+    let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
+    assert!(refused.contains("has no end"), "{refused}");
+    let audit = NbTrees::audit(&tree).expect("audits");
+    assert!(!audit.is_sound() && audit.blocks.len() < 1 << 17, "{}", audit.blocks.len());
+}
+
+/// A map that was found, and then dropped before it was opened.
+#[test]
+fn a_map_that_was_dropped_meanwhile_is_not_opened() {
+    let planted = in_file::<Process>(&small_nodes());
+    let pmwcas = planted.tree.pmwcas().clone();
+    let guard = planted.pool.pin().expect("a slot");
+    let entry = pmwcas.find_map(&guard, "tree").expect("is there");
+    NbTrees::drop_map(&planted.tree, &entry).expect("is dropped");
+    drop(planted.tree);
+    let refused = pmwcas.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
+    assert!(refused.contains("dropped meanwhile"), "{refused}");
+}
+
+/// Each bit of the header and of the first slots of a leaf is damaged, in turn, and the entry word: opening, walking and reading do not
 /// panic, and what is refused says so.
 #[test]
 fn damaged_blocks_are_refused_or_harmless() {
     use pando_pmem::testing::Arena;
-    use pando_pmwcas::maps::IndexKind;
     type Tree = pando_nbtree::NbTrees;
     let arena = Arena::new(4 << 20).expect("memory");
+    let entry_off;
     let off = {
         let pool = Pool::<Process>::create_in(&arena).expect("a pool");
         let planted = plant(pool, &small_nodes());
         for at in 0..4 {
             Op::Insert(at).run(&planted.tree, at).expect("an insert");
         }
+        let guard = planted.pool.pin().expect("a slot");
+        let entry = planted.tree.pmwcas().find_map(&guard, "tree").expect("is there");
+        entry_off = entry.root_off();
         Tree::audit(&planted.tree).expect("audits").blocks[0].off
     };
-    for at in (off..off + 192).step_by(8) {
-        for bit in [0, 3, 17, 47, 48, 49, 60, 61, 62, 63] {
-            let sound = arena.word(at);
-            arena.set_word(at, sound ^ 1 << bit);
+    for at in (off..off + 192).step_by(8).chain([entry_off]) {
+        let sound = arena.word(at);
+        let flipped = [0, 3, 17, 47, 48, 49, 60, 61, 62, 63].map(|bit| sound ^ 1 << bit);
+        for damaged in flipped.into_iter().chain([0]) {
+            arena.set_word(at, damaged);
             let before = arena.read(0, arena.bytes() as usize);
             let pool = Pool::<Process>::open_in(&arena).expect("opens");
             let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("recovers"));
             let tree = pmwcas.find_index::<Tree>("tree").expect("a map").expect("is there");
             let audit = Tree::audit(&tree).expect("audits");
             if tree.get(&key(1)).is_err() {
-                assert!(!audit.is_sound(), "refused without a problem: {at:#x}, bit {bit}");
+                assert!(!audit.is_sound(), "refused without a problem: {at:#x}: {damaged:#x}");
             }
             drop((tree, pmwcas));
             arena.write(0, &before);

@@ -28,6 +28,12 @@ pub enum MapError {
     /// The map was changed or dropped while it was to be dropped.
     #[error("the map changed while it was being dropped; try again")]
     Busy,
+    /// The map was dropped since it was found.
+    #[error("the map {name:?} was dropped meanwhile; look for it again")]
+    Dropped {
+        /// The map's name.
+        name: String,
+    },
     /// The catalog names a map whose header is damaged.
     #[error("the header of the map at {off:#x} is damaged; `check` says what else is")]
     Damaged {

@@ -122,6 +122,11 @@ impl<D: Domain> Pmwcas<D> {
         }
         let settings = Settings::decode(K::SETTINGS, header.options)?;
         K::check(&settings)?;
+        // Nothing of the map is reused while it is opened.
+        let guard = self.pool().pin()?;
+        if self.read(&guard, entry.slot_off) != entry.header_off {
+            return Err(MapError::Dropped { name: header.name.clone() });
+        }
         Ok(K::open(Arc::clone(self), entry.root_off(), &settings))
     }
 }
