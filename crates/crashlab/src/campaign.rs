@@ -110,6 +110,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<BzTrees>>(&mut list);
     add::<Moments<BzTrees>>(&mut list);
     add::<Map<NbTrees>>(&mut list);
+    add::<Moments<NbTrees>>(&mut list);
     add::<Map<WbTrees>>(&mut list);
     add::<Moments<WbTrees>>(&mut list);
     add::<Map<FixedWbTrees>>(&mut list);

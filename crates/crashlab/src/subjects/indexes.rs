@@ -42,6 +42,10 @@ impl Indexed for NbTrees {
     const REMOVES_NEED_ROOM: bool = true;
 }
 
+impl OfMoments for NbTrees {
+    const NAME: &'static str = "nbtree-moments";
+}
+
 impl OfMoments for BzTrees {
     const NAME: &'static str = "bztree-moments";
 }

@@ -95,7 +95,9 @@ fn value<I: Indexed>(number: u64) -> Vec<u8> {
         4 => 25,
         _ => 1 + number as usize % 3,
     };
-    (number | DISGUISE).to_le_bytes().repeat(words)
+    // With each of the two highest bits, which some indexes keep elsewhere.
+    let highest = (number / 2 % 4) << 62;
+    (number | DISGUISE | highest).to_le_bytes().repeat(words)
 }
 
 fn value_number<I: Indexed>(found: &[u8]) -> Result<u64, String> {
