@@ -16,7 +16,7 @@ use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
 use crate::subjects::indexes::{
     BitmapOnlyWbTrees, BzTrees, FixedWbTrees, NbTrees, SkipLists, SlotOnlyWbTrees, SortedArrays,
-    WbTrees,
+    UnsplitNbTrees, WbTrees,
 };
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
@@ -110,7 +110,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<BzTrees>>(&mut list);
     add::<Moments<BzTrees>>(&mut list);
     add::<Map<NbTrees>>(&mut list);
-    add::<Moments<NbTrees>>(&mut list);
+    add::<Moments<UnsplitNbTrees>>(&mut list);
     add::<Map<WbTrees>>(&mut list);
     add::<Moments<WbTrees>>(&mut list);
     add::<Map<FixedWbTrees>>(&mut list);

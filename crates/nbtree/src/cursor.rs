@@ -121,7 +121,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             leaf.control::<D>().bitmap() == control.bitmap()
                 && self.changes(guard, leaf, control) == Some(before)
         });
-        if !is_snapshot || leaf.is_replaced::<D>() {
+        let is_replaced = leaf.is_replaced::<D>();
+        if !is_snapshot || is_replaced {
             self.bytes.clear();
             self.places.clear();
             self.key = key;

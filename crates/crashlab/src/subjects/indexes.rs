@@ -42,7 +42,18 @@ impl Indexed for NbTrees {
     const REMOVES_NEED_ROOM: bool = true;
 }
 
-impl OfMoments for NbTrees {
+/// NBTrees whose leaves have room for twice the keys that there are, so that none is split.
+pub struct UnsplitNbTrees;
+
+impl Indexed for UnsplitNbTrees {
+    type Kind = pando_nbtree::NbTrees;
+
+    const SMALL: &'static [(&'static str, &'static str)] = &[("leaf_slots", "9")];
+    const CHANGES: &'static [Change] = &[Change::Consolidation];
+    const REMOVES_NEED_ROOM: bool = true;
+}
+
+impl OfMoments for UnsplitNbTrees {
     const NAME: &'static str = "nbtree-moments";
 }
 
