@@ -135,6 +135,8 @@ pub struct Space {
     pub used: Option<f64>,
     /// What the file system has given to the side's files, if it has any.
     pub files: Option<f64>,
+    /// The heap's growth, if it is counted.
+    pub heap: Option<f64>,
 }
 
 /// Loads the plan's records into a new side of `entrant`, checks it, and says how many bytes one
@@ -257,6 +259,7 @@ impl<'run> Run<'run> {
         let space = Space {
             used: subject.footprint_bytes().or_else(heap_growth).map(a_record),
             files: subject.file_bytes().map(a_record),
+            heap: heap_growth().map(a_record),
         };
         Ok((Contestant { entrant, subject, live: 0..records, space }, outcome))
     }

@@ -5,7 +5,6 @@ use super::experiment::{Built, Experiment, Paper};
 use super::{Error, bztree, nbtree, pmwcas, wbtree};
 
 const NO_BW_TREE: &str = "the Bw-tree (crate `bwtree`), which does not exist yet";
-const NO_NB_PLAN: &str = "a plan of its own for the NBTree, which does not exist yet; `nbtree` is among the sides, so `bench` measures it";
 
 const NO_OTHER_TREES: &str =
     "the other trees of the table: of ours, the rows of BzTree and NBTree are counted";
@@ -251,14 +250,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
             "the wB+-Trees are ours, with many writers: slot words say for which state they are, so no valid bit is cleared first and they are not written back; claims, the dirty bit and slot words are words written that no durability needs",
         ],
     },
-    missing(
-        "nbtree:fig5",
-        &nbtree::PAPER,
-        "Latency of base operations",
-        "insert, update, delete, search with 1 thread",
-        "NBTree",
-        NO_NB_PLAN,
-    ),
+    Experiment {
+        name: "nbtree:fig5",
+        paper: &nbtree::PAPER,
+        title: "Latency of base operations",
+        shows: "insert, update, delete, search with 1 thread",
+        index: "NBTree",
+        built: Built::Partly(nbtree::figure_5, ONLY_BZ_TREE),
+        takes_delays: false,
+        differs: NB_SIDES,
+    },
     Experiment {
         name: "nbtree:fig6",
         paper: &nbtree::PAPER,
@@ -269,14 +270,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
         takes_delays: false,
         differs: NB_SIDES,
     },
-    missing(
-        "nbtree:fig7",
-        &nbtree::PAPER,
-        "Space",
-        "DRAM and persistent memory after 16M and 32M records",
-        "NBTree",
-        NO_NB_PLAN,
-    ),
+    Experiment {
+        name: "nbtree:fig7",
+        paper: &nbtree::PAPER,
+        title: "Space",
+        shows: "DRAM and persistent memory after 16M and 32M records",
+        index: "NBTree",
+        built: Built::Partly(nbtree::figure_7, ONLY_BZ_TREE),
+        takes_delays: false,
+        differs: NB_SIDES,
+    },
     Experiment {
         name: "nbtree:fig8",
         paper: &nbtree::PAPER,
@@ -297,30 +300,42 @@ pub const EXPERIMENTS: &[Experiment] = &[
         takes_delays: false,
         differs: NB_SIDES,
     },
-    missing(
-        "nbtree:fig10",
-        &nbtree::PAPER,
-        "Large keys and values",
-        "throughput by size",
-        "NBTree",
-        NO_NB_PLAN,
-    ),
-    missing(
-        "nbtree:fig11",
-        &nbtree::PAPER,
-        "Overhead of leaves",
-        "time in flushes, writes and reads, eADR and ADR",
-        "NBTree",
-        NO_NB_PLAN,
-    ),
-    missing(
-        "nbtree:fig12",
-        &nbtree::PAPER,
-        "ADR and eADR",
-        "throughput of both, 50 % writes",
-        "NBTree",
-        NO_NB_PLAN,
-    ),
+    Experiment {
+        name: "nbtree:fig10",
+        paper: &nbtree::PAPER,
+        title: "Large keys and values",
+        shows: "throughput by size",
+        index: "NBTree",
+        built: Built::Partly(nbtree::figure_10, ONLY_BZ_TREE),
+        takes_delays: false,
+        differs: NB_SIDES,
+    },
+    Experiment {
+        name: "nbtree:fig11",
+        paper: &nbtree::PAPER,
+        title: "Overhead of leaves",
+        shows: "time in flushes, writes and reads, eADR and ADR",
+        index: "NBTree",
+        built: Built::Partly(nbtree::figure_11, ONLY_BZ_TREE),
+        takes_delays: false,
+        differs: &[
+            "whole operations, not their parts; both lie in ordinary memory, so what differs is write-backs and fences",
+            FEW_CORES,
+        ],
+    },
+    Experiment {
+        name: "nbtree:fig12",
+        paper: &nbtree::PAPER,
+        title: "ADR and eADR",
+        shows: "throughput of both, 50 % writes",
+        index: "NBTree",
+        built: Built::Partly(nbtree::figure_12, ONLY_BZ_TREE),
+        takes_delays: false,
+        differs: &[
+            "whole operations, not their parts; both lie in ordinary memory, so what differs is write-backs and fences",
+            FEW_CORES,
+        ],
+    },
     Experiment {
         name: "nbtree:fig13",
         paper: &nbtree::PAPER,

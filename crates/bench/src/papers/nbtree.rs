@@ -4,11 +4,11 @@
 use indicatif::ProgressBar;
 
 use super::Error;
-use super::bztree::{Grid, entrant, plan, ratio, throughput};
+use super::bztree::{Grid, entrant, plan, ratio, rows, throughput};
 use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
 use crate::chooser::KeyChoice;
-use crate::compare;
+use crate::compare::{self, Plan};
 use crate::costs::{self, Figure};
 use crate::mix::Mix;
 use crate::record::Shape;
@@ -105,6 +105,14 @@ struct Sides<'run> {
     /// The distribution of keys.
     keys: KeyChoice,
     mixes: &'run [Mix],
+    shape: Shape,
+}
+
+impl<'run> Sides<'run> {
+    /// BzTree and NBTree, with keys and values of 8 bytes.
+    const fn of_eight(keys: KeyChoice, mixes: &'run [Mix]) -> Self {
+        Self { names: &["bztree:process", "nbtree:process"], keys, mixes, shape: Shape::EIGHT }
+    }
 }
 
 /// A line for each side's throughput and 99th percentile, then a ratio to the first side for each other one, beside what
@@ -117,15 +125,17 @@ fn compared(
     says: fn(&Mix) -> Option<Published>,
     progress: &ProgressBar,
 ) -> Result<(), Error> {
-    let Sides { names, keys, mixes } = *sides;
-    let grid = Grid { sides: names, mixes, keys, shape: Shape::EIGHT, records: 200_000 };
+    let Sides { names, keys, mixes, shape } = *sides;
+    let grid = Grid { sides: names, mixes, keys, shape, records: 200_000 };
     let plan = plan(&grid, settings);
     let entrants = names.iter().map(|name| entrant(name, &plan, &settings.build));
     let rows = compare::run(&plan, &entrants.collect::<Result<Vec<_>, Error>>()?, progress)?;
     let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
     outcome.conditions = format!(
-        "{} records of 8-byte keys and values, {} threads, {} rounds of {} ms, default leaves",
+        "{} records of {}-byte keys and {}-byte values, {} threads, {} rounds of {} ms, default leaves",
         count(plan.records),
+        shape.key_bytes,
+        shape.value_bytes,
         threads.join(", "),
         plan.rounds,
         plan.time.as_millis(),
@@ -144,6 +154,71 @@ fn compared(
     Ok(())
 }
 
+/// Figure 5: latency of base operations, one thread, uniform keys.
+pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
+    let names = &["bztree:eadr", "nbtree:eadr"];
+    let grid = Grid {
+        sides: names,
+        mixes: BASE,
+        keys: KeyChoice::Uniform,
+        shape: Shape::EIGHT,
+        records: 200_000,
+    };
+    let (plan, rows) = rows(&grid, &settings, progress)?;
+    let mut outcome = Outcome {
+        conditions: format!(
+            "{} records of 8-byte keys and values, 1 thread, domain eadr, {} rounds of {} ms",
+            count(plan.records),
+            plan.rounds,
+            plan.time.as_millis(),
+        ),
+        ..Outcome::default()
+    };
+    for row in &rows {
+        let what = format!("{}, {}", row.mix, row.side);
+        let mean = Measured::exact(1e3 / throughput(row).median, "1 / the median throughput");
+        outcome.push(what.clone(), "ns, mean", None, Some(mean));
+        outcome.push(what, "ns, median", None, Some(Measured::exact(row.p50_ns as f64, "")));
+    }
+    Ok(outcome)
+}
+
+/// Figure 7: bytes in the pool and in process memory, after a fill and after as many inserts more.
+pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let names = &["bztree:process", "nbtree:process"];
+    let keys = KeyChoice::Uniform;
+    let grid = Grid { sides: names, mixes: BASE, keys, shape: Shape::EIGHT, records: 200_000 };
+    let once = plan(&grid, settings);
+    let mut outcome = Outcome {
+        conditions: format!(
+            "{} and {} records of 8-byte keys and values, bytes a record",
+            count(once.records),
+            count(2 * once.records)
+        ),
+        ..Outcome::default()
+    };
+    for records in [once.records, 2 * once.records] {
+        let plan = Plan { records, ..once.clone() };
+        for name in names {
+            progress.reset();
+            let entrant = entrant(name, &plan, &settings.build)?;
+            let space = compare::bytes_per_record(&plan, &entrant, progress)?;
+            let mut add = |what: &str, unit, paper, figure: Option<f64>| {
+                let what = format!("{name}, {} records: {what}", count(records));
+                outcome.push(what, unit, paper, figure.map(|figure| Measured::exact(figure, "")));
+            };
+            add("pool", "bytes a record", None, space.used);
+            add("process memory", "bytes a record", None, space.heap);
+            let share = space.used.zip(space.heap).map(|(pool, heap)| pool / heap);
+            let is_ours = *name == "nbtree:process";
+            let paper = is_ours.then(|| Published::text("7", "NBTree"));
+            add("pool / process memory", "x", paper, share);
+        }
+    }
+    Ok(outcome)
+}
+
 /// Figure 6: throughput of base operations, uniform keys.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let says = |mix: &Mix| {
@@ -155,8 +230,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             _ => Published::text("1.6 to 5.1", OF),
         })
     };
-    let names = &["bztree:process", "nbtree:process"];
-    let sides = Sides { names, keys: KeyChoice::Uniform, mixes: BASE };
+    let sides = Sides::of_eight(KeyChoice::Uniform, BASE);
     let mut outcome = Outcome::default();
     compared(&mut outcome, "", &sides, settings, says, progress)?;
     Ok(outcome)
@@ -165,8 +239,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 /// Figure 8: half reads, half updates, zipfian keys.
 pub fn figure_8(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let says = |_: &Mix| Some(Published::text("6.0", "NBTree / the other trees, 56 threads"));
-    let keys = KeyChoice::Zipfian { theta: 0.99 };
-    let sides = Sides { names: &["bztree:process", "nbtree:process"], keys, mixes: &[Mix::HALF] };
+    let sides = Sides::of_eight(KeyChoice::Zipfian { theta: 0.99 }, &[Mix::HALF]);
     let mut outcome = Outcome::default();
     compared(&mut outcome, "", &sides, settings, says, progress)?;
     Ok(outcome)
@@ -183,9 +256,58 @@ pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         [(0.5, &[Mix::HALF][..]), (0.8, &[Mix::HALF]), (0.99, &[Mix::READ, Mix::HALF, Mix::UPDATE])]
     {
         progress.reset();
-        let keys = KeyChoice::Zipfian { theta };
-        let sides = Sides { names: &["bztree:process", "nbtree:process"], keys, mixes };
+        let sides = Sides::of_eight(KeyChoice::Zipfian { theta }, mixes);
         compared(&mut outcome, &format!("skew {theta}: "), &sides, settings, says, progress)?;
+    }
+    Ok(outcome)
+}
+
+/// Figure 10: half reads, half updates, by the sizes of keys and values.
+pub fn figure_10(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    let mut conditions = Vec::new();
+    for theta in [0.5, 0.99] {
+        for (key_bytes, value_bytes) in [(8, 64), (16, 128), (32, 256), (64, 512)] {
+            progress.reset();
+            let shape = Shape { key_bytes, value_bytes };
+            let keys = KeyChoice::Zipfian { theta };
+            let sides = Sides { shape, ..Sides::of_eight(keys, &[Mix::HALF]) };
+            let label = format!("{key_bytes} and {value_bytes} bytes, skew {theta}: ");
+            compared(&mut outcome, &label, &sides, settings, |_| None, progress)?;
+            conditions = vec![std::mem::take(&mut outcome.conditions)];
+        }
+    }
+    outcome.conditions = format!("sizes as each line says, the last: {}", conditions.concat());
+    Ok(outcome)
+}
+
+/// Figure 11: base operations where lines are written back, and where caches survive a loss of power.
+pub fn figure_11(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
+    by_domain(BASE, KeyChoice::Uniform, |_| None, &settings, progress)
+}
+
+/// Figure 12: half reads, half updates, in both modes.
+pub fn figure_12(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let keys = KeyChoice::Zipfian { theta: 0.99 };
+    by_domain(&[Mix::HALF], keys, |_| None, settings, progress)
+}
+
+/// Each tree in `adr` and in `eadr`, by the former.
+fn by_domain(
+    mixes: &[Mix],
+    keys: KeyChoice,
+    says: fn(&Mix) -> Option<Published>,
+    settings: &Settings,
+    progress: &ProgressBar,
+) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    for (tree, names) in
+        [("bztree", ["bztree:adr", "bztree:eadr"]), ("nbtree", ["nbtree:adr", "nbtree:eadr"])]
+    {
+        progress.reset();
+        let sides = Sides { names: &names, keys, mixes, shape: Shape::EIGHT };
+        compared(&mut outcome, &format!("{tree}: "), &sides, settings, says, progress)?;
     }
     Ok(outcome)
 }
@@ -199,7 +321,8 @@ pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
     };
     let durable = if settings.is_emulated() { "nbtree:slow" } else { "nbtree:adr" };
     let names = &[durable, "nbtree"];
-    let sides = Sides { names, keys: KeyChoice::Uniform, mixes: &[Mix::INSERT, Mix::READ] };
+    let mixes = &[Mix::INSERT, Mix::READ];
+    let sides = Sides { names, keys: KeyChoice::Uniform, mixes, shape: Shape::EIGHT };
     let mut outcome = Outcome::default();
     compared(&mut outcome, "cost of durability: ", &sides, settings, says, progress)?;
     Ok(outcome)
