@@ -23,6 +23,10 @@ impl<D: Domain> WbTree<D> {
         let probe = Probe::new(&key);
         loop {
             let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1) else {
+                // Merged away with all of its level, perhaps, and the root is lower by now.
+                if Self::fence_of(context, &left) != Some(fence) {
+                    return Ok(());
+                }
                 self.grow(context, left.level)?;
                 continue;
             };
@@ -63,10 +67,11 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// Puts a new root above the root, if that is of `level`.
+    /// Puts a new root above the root, if that is of `level`: a higher one is the parent that was wanted,
+    /// and if there is a lower one nobody wants a parent on that level any more.
     fn grow(&self, context: Context<'_, '_, D>, level: u64) -> Result<(), Error> {
         let root = self.root(context);
-        if root.level > level {
+        if root.level != level {
             return Ok(());
         }
         let child = Cell { slice: 0, block: 0, link: root.off };

@@ -2,7 +2,7 @@
 //!
 //! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have eight bytes.
 //! * `table3.rs`: what operations take, beside the paper's formulas.
-//! * `traps.rs`: defects that others shipped.
+//! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
 //! * `common/`: trees for all of them.
 //!
 //! One program, since each would compile the tree for every domain again.
@@ -11,5 +11,6 @@ mod common;
 
 mod conformance;
 mod fixed;
+mod growth;
 mod table3;
 mod traps;
