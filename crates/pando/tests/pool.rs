@@ -409,7 +409,7 @@ fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
     for (kind, other) in [("bztree", "skiplist"), ("bztree", "wbtree"), ("wbtree", "skiplist")] {
         let folder = tempfile::tempdir().unwrap();
         let options = PoolOptions::new().max_bytes(8 << 20).initial_bytes(0);
-        let pool = Pool::create(&folder.path().join("full.pool"), &options).unwrap();
+        let pool = Pool::create(folder.path().join("full.pool"), &options).unwrap();
         let emptied = pool.map_with("emptied", &MapOptions::new().kind(kind)).unwrap();
         let filled = pool.map_with("filled", &MapOptions::new().kind(other)).unwrap();
         for number in 0..30_000u32 {
