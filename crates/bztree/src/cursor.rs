@@ -22,6 +22,8 @@ use crate::tree::{BzTree, Damaged};
 const FIRST_BATCH: usize = 12;
 /// Room for the first batch, in bytes; more is made as it is needed.
 const FIRST_BYTES: usize = 512;
+/// No more is copied to a batch that has so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// From where the next batch is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,7 +349,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
 
     #[inline(always)]
     fn stop_if_full(&self) -> Option<Stop> {
-        (self.buffers.places.len() >= self.batch).then_some(Stop::GoOn)
+        let buffers = &self.buffers;
+        let is_full = buffers.places.len() >= self.batch || buffers.bytes.len() >= BATCH_BYTES;
+        is_full.then_some(Stop::GoOn)
     }
 
     /// Copies a record into the batch if it counts; says how to stop if that is due.
@@ -405,5 +409,42 @@ impl<D: Domain> Cursor for TreeCursor<'_, D> {
         self.position += 1;
         let (key, value) = self.buffers.bytes[place.at..].split_at(place.key_bytes);
         Ok(Some((key, &value[..place.value_bytes])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_index::RangeIndex;
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::{BzTrees, Options};
+
+    /// Values in blocks of their own: a leaf has room for many.
+    #[test]
+    fn a_batch_is_bounded_in_bytes() {
+        let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
+        let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = Options::default().settings().expect("options");
+        let tree = pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("a tree");
+        let value = vec![7; BATCH_BYTES];
+        for number in 0..20_u8 {
+            tree.insert(&[number], &value).expect("an insert");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
+            let mut records = 0;
+            while let Some((_, found)) = cursor.next().expect("a record") {
+                assert!(found == value);
+                let bytes = cursor.buffers.bytes.len();
+                assert!(bytes <= 2 * BATCH_BYTES, "{bytes}");
+                records += 1;
+            }
+            assert_eq!(records, 20, "{order:?}");
+        }
     }
 }

@@ -89,6 +89,8 @@ impl Failure {
             Self::Pool(
                 pando::Error::MapName { .. }
                 | pando::Error::KeyTooLong { .. }
+                | pando::Error::KeyTooShort { .. }
+                | pando::Error::ValueTooShort { .. }
                 | pando::Error::ValueTooLong { .. }
                 | pando::Error::Option { .. }
                 | pando::Error::MapKindDiffers { .. }

@@ -31,6 +31,27 @@ pub enum Error {
         /// Longest value that is taken.
         max_bytes: usize,
     },
+    /// The key is shorter than those of the index, which all have one length. It cannot be there: reads,
+    /// removes and updates find it absent.
+    #[error(
+        "a key of {found_bytes} bytes is shorter than the {min_bytes} bytes that keys have here"
+    )]
+    KeyTooShort {
+        /// Length of the key that was given.
+        found_bytes: usize,
+        /// Shortest key that is taken.
+        min_bytes: usize,
+    },
+    /// The value is shorter than those of the index, which all have one length.
+    #[error(
+        "a value of {found_bytes} bytes is shorter than the {min_bytes} bytes that values have here"
+    )]
+    ValueTooShort {
+        /// Length of the value that was given.
+        found_bytes: usize,
+        /// Shortest value that is taken.
+        min_bytes: usize,
+    },
     /// The pool beneath could not serve the operation: it is full, out of descriptors or
     /// participants, or its file system refused to grow the file.
     #[error(transparent)]

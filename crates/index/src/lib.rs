@@ -40,9 +40,11 @@ pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 /// The longest key and value that an index takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest key in bytes; a key may also be empty.
+    /// Longest key in bytes; a key may also be empty, unless all keys have one length
+    /// ([`Error::KeyTooShort`]).
     pub max_key_bytes: usize,
-    /// Longest value in bytes; a value may also be empty.
+    /// Longest value in bytes; a value may also be empty, unless all values have one length
+    /// ([`Error::ValueTooShort`]).
     pub max_value_bytes: usize,
 }
 

@@ -242,6 +242,26 @@ pub enum Error {
         /// Longest value that is taken.
         max_bytes: usize,
     },
+    /// The key is shorter than those of the map, which all have one length.
+    #[error(
+        "a key of {found_bytes} bytes is shorter than the {min_bytes} bytes that keys have here"
+    )]
+    KeyTooShort {
+        /// Length of the key that was given.
+        found_bytes: usize,
+        /// Shortest key that is taken.
+        min_bytes: usize,
+    },
+    /// The value is shorter than those of the map, which all have one length.
+    #[error(
+        "a value of {found_bytes} bytes is shorter than the {min_bytes} bytes that values have here"
+    )]
+    ValueTooShort {
+        /// Length of the value that was given.
+        found_bytes: usize,
+        /// Shortest value that is taken.
+        min_bytes: usize,
+    },
     /// A stored key is not one of the type that the typed map expects.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -343,6 +363,12 @@ impl From<pando_index::Error> for Error {
             Index::ValueTooLong { found_bytes, max_bytes } => {
                 Self::ValueTooLong { found_bytes, max_bytes }
             }
+            Index::KeyTooShort { found_bytes, min_bytes } => {
+                Self::KeyTooShort { found_bytes, min_bytes }
+            }
+            Index::ValueTooShort { found_bytes, min_bytes } => {
+                Self::ValueTooShort { found_bytes, min_bytes }
+            }
             Index::Storage(source) => Self::of_source(source),
             other => Self::Storage(Box::new(other)),
         }
@@ -433,6 +459,8 @@ mod tests {
             Index::ValueMismatch,
             Index::KeyTooLong { found_bytes: 2, max_bytes: 1 },
             Index::ValueTooLong { found_bytes: 2, max_bytes: 1 },
+            Index::KeyTooShort { found_bytes: 1, min_bytes: 2 },
+            Index::ValueTooShort { found_bytes: 1, min_bytes: 2 },
         ] {
             let told = error.to_string();
             assert_eq!(Error::from(error).to_string(), told);

@@ -124,21 +124,32 @@ impl<D: Domain> Pmwcas<D> {
         if value & CONTROL_BITS == 0 { value } else { self.read_settled(guard, off) }
     }
 
+    /// Whether the word at `off` refers to an operation that there is not. It reads as
+    /// [`MAX_VALUE`](crate::MAX_VALUE), and an operation that expects that fails, again and again.
+    pub fn is_damaged(&self, guard: &Guard<'_, D>, off: u64) -> bool {
+        self.settled(guard, off).is_none()
+    }
+
     #[cold]
     #[inline(never)]
     fn read_settled(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
+        self.settled(guard, off).unwrap_or(DAMAGED)
+    }
+
+    /// The value of the word at `off`; `None` if it is damaged.
+    fn settled(&self, guard: &Guard<'_, D>, off: u64) -> Option<u64> {
         loop {
             let found = self.pool.word(off).load(Ordering::Acquire);
             if found & CONTROL_BITS == 0 {
-                return found;
+                return Some(found);
             }
             if found & CONTROL_BITS == MWCAS
                 && let Some(value) = self.value_under(found)
             {
-                return value;
+                return Some(value);
             }
             if !self.settle(guard, off, found) {
-                return DAMAGED;
+                return None;
             }
         }
     }

@@ -3,20 +3,31 @@
 //!
 //! Nothing that a node says is believed before it was found to lie in the node's block: a damaged list
 //! is walked to the end of each level as far as that can be, and every problem is reported. Behind a
-//! node that is damaged a walk goes on from the levels above, which pass over it.
+//! node that is damaged a walk goes on from the levels above, which pass over it. What is lent is lent
+//! at the end, in order and each key once, wherever it was found.
+//!
+//! Beside writers a walk may come to a node that is removed before it was looked at. Its block is then not
+//! active, as that of no node is in a damaged list; but the word that led there has changed, or is of a node
+//! that was removed itself. So the walk goes back to a node that it has passed and that is still linked,
+//! and from there on passes over what it knows, up to the last key.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
 
 use crate::hint::Hint;
-use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, VALUE_HEADER_BYTES, tail_at};
+use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, VALUE_HEADER_BYTES, slice_of, tail_at};
 use crate::list::SkipList;
 use crate::node::{Context, Next, Node};
 use crate::state::{Kind, SMALL_BYTES};
 use crate::style::Links;
+
+/// How many nodes that were passed a walk remembers, to go back to.
+const TRAIL: usize = 32;
+/// How often a walk goes back before it comes to a node that is new to it.
+const TURNS: usize = 64;
 
 /// What a walk has found, and where it has been.
 struct Walk<'visit> {
@@ -24,7 +35,56 @@ struct Walk<'visit> {
     /// The nodes that were walked, by offset, and on how many levels each says that it is linked, less
     /// those on which it was met.
     unmet: HashMap<u64, i64>,
+    /// The nodes in which nothing is wrong, as they were met.
+    whole: Vec<Node>,
+    /// Whether they were met in order.
+    is_ordered: bool,
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
+}
+
+/// Where a walk of level 0 can go back to.
+#[derive(Debug, Default)]
+struct Trail {
+    passed: VecDeque<Node>,
+    turns: usize,
+}
+
+impl Trail {
+    fn pass(&mut self, node: Node) {
+        if self.passed.len() == TRAIL {
+            self.passed.pop_front();
+        }
+        self.passed.push_back(node);
+        self.turns = 0;
+    }
+
+    /// Where to go on if `next`, the word of `before`, led to a node that is gone; `None` if nobody has
+    /// changed anything.
+    fn back<D: Domain>(
+        &mut self,
+        context: Context<'_, '_, D>,
+        before: Node,
+        next: Next,
+        head: Node,
+    ) -> Option<Node> {
+        self.turns += 1;
+        if self.turns > TURNS {
+            return None;
+        }
+        let is_there = |node: Node| {
+            let is_active = node == head || context.pool().active_block(node.0).is_some();
+            is_active && !context.next(node, 0).is_marked()
+        };
+        if is_there(before) {
+            return (context.next(before, 0) != next).then_some(before);
+        }
+        while let Some(node) = self.passed.pop_back() {
+            if is_there(node) {
+                return Some(node);
+            }
+        }
+        Some(head)
+    }
 }
 
 impl<D: Domain, S: Links> SkipList<D, S> {
@@ -33,11 +93,18 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         self.walk(&mut |_, _| ())
     }
 
-    /// Walks the whole list, and lends the records in which nothing is wrong to `visit`.
+    /// Walks the whole list, and lends the records in which nothing is wrong to `visit`, in order and each
+    /// key once.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let mut walk = Walk { found: Audit::default(), unmet: HashMap::new(), visit };
+        let mut walk = Walk {
+            found: Audit::default(),
+            unmet: HashMap::new(),
+            whole: Vec::new(),
+            is_ordered: true,
+            visit,
+        };
         let head = self.head(context);
         if walk.begin(context, head) {
             for level in 0..MAX_HEIGHT {
@@ -46,9 +113,17 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             if S::COUNTS_LEVELS {
                 walk.end();
             }
+            walk.lend(context);
         }
         Ok(walk.found)
     }
+}
+
+/// The key of a node whose lengths are sound.
+fn key_of<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Vec<u8> {
+    let mut key = Vec::new();
+    context.key(node).copy_to(&mut key);
+    key
 }
 
 impl Walk<'_> {
@@ -69,6 +144,9 @@ impl Walk<'_> {
             self.problem(ProblemClass::Structure, head, "what the map begins with is no head");
             return false;
         }
+        if context.slice(head) != 0 {
+            self.problem(ProblemClass::Order, head, "the head has the slice of a key");
+        }
         true
     }
 
@@ -76,6 +154,8 @@ impl Walk<'_> {
     fn level<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node, level: usize) {
         let mut node = head;
         let mut last_key: Option<Vec<u8>> = None;
+        let mut trail = Trail::default();
+        let mut has_gone_back = false;
         loop {
             let next = context.next(node, level);
             if next.is_marked() && node == head {
@@ -83,16 +163,41 @@ impl Walk<'_> {
             }
             let before = node;
             node = next.node();
-            if level == 0 && !self.names(context, node, before, head) {
-                return;
+            let is_gone = || node != head && context.pool().active_block(node.0).is_none();
+            if level == 0 && is_gone() {
+                let Some(back) = trail.back(context, before, next, head) else {
+                    self.problem(ProblemClass::Block, node, "a node's block is not allocated");
+                    return;
+                };
+                (node, has_gone_back) = (back, true);
+                continue;
+            }
+            let known = self.unmet.contains_key(&node.0);
+            if has_gone_back && node != head {
+                // Known, or inserted meanwhile.
+                let is_passed = known
+                    || last_key.as_ref().is_some_and(|last| {
+                        let info = context.info(node);
+                        let bytes = context.pool().active_block(node.0).unwrap_or(0);
+                        let is_sound = info.is_sound() && info.node_bytes() <= bytes;
+                        is_sound && key_of(context, node) <= *last
+                    });
+                if is_passed {
+                    trail.passed.push_back(node);
+                    continue;
+                }
+            }
+            has_gone_back = false;
+            if level == 0 {
+                self.names(context, node, before);
             }
             if node == head {
                 self.leads(before, level, next, Next::to(head, Hint::NONE));
                 return;
             }
             // Each node is walked on level 0, where all are; one that is met first above it is lost there.
-            let known = self.unmet.contains_key(&node.0);
             if level > 0 && !known {
+                self.is_ordered = false;
                 self.problem(
                     ProblemClass::Structure,
                     node,
@@ -100,6 +205,13 @@ impl Walk<'_> {
                 );
             }
             if !known && !self.node(context, node) {
+                if level == 0
+                    && is_gone()
+                    && let Some(back) = trail.back(context, before, next, head)
+                {
+                    (node, has_gone_back) = (back, true);
+                    continue;
+                }
                 return;
             }
             if level == 0 && known {
@@ -123,9 +235,9 @@ impl Walk<'_> {
             }
             let hint = context.hint(context.slice(before), node, head);
             self.leads(before, level, next, Next::to(node, hint));
-            let mut key = Vec::new();
-            context.key(node).copy_to(&mut key);
+            let key = key_of(context, node);
             if last_key.as_ref().is_some_and(|last| *last >= key) {
+                self.is_ordered = false;
                 self.problem(
                     ProblemClass::Order,
                     node,
@@ -135,6 +247,7 @@ impl Walk<'_> {
                 return;
             }
             last_key = Some(key);
+            trail.pass(node);
             if let Some(unmet) = self.unmet.get_mut(&node.0) {
                 *unmet -= 1;
             }
@@ -150,21 +263,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks whether `node` names the one before it; whether it can be looked at.
-    fn names<D: Domain>(
-        &mut self,
-        context: Context<'_, '_, D>,
-        node: Node,
-        before: Node,
-        head: Node,
-    ) -> bool {
-        let is_there = node == head || context.pool().active_block(node.0).is_some();
-        if !is_there {
-            self.problem(ProblemClass::Block, node, "a node's block is not allocated");
-        } else if context.prev(node) != before {
+    /// Looks whether `node` names the one before it.
+    fn names<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node, before: Node) {
+        if context.prev(node) != before {
             self.problem(ProblemClass::Structure, node, "the node names another one before it");
         }
-        is_there
     }
 
     /// Looks at a node for the first time; whether it can be passed.
@@ -182,6 +285,13 @@ impl Walk<'_> {
         }
         if info.height > LOW_LEVELS && context.slice_on(node, LOW_LEVELS) != context.slice(node) {
             self.problem(ProblemClass::Order, node, "the two slices of a node differ");
+        }
+        if slice_of(&key_of(context, node)) != context.slice(node) {
+            self.problem(ProblemClass::Order, node, "a slice is not that of its key");
+        }
+        // Whatever its kind: a small value may replace an inline one.
+        if context.pmwcas.is_damaged(context.guard, node.small_off()) {
+            self.problem(ProblemClass::Structure, node, "the word of a small value is damaged");
         }
         let state = context.state(node);
         self.unmet.insert(node.0, state.levels() as i64);
@@ -207,14 +317,25 @@ impl Walk<'_> {
             Some(Kind::Block) => self.value_block(context, node, state.block_off()),
             None => self.problem(ProblemClass::Structure, node, "a value of no kind"),
         }
-        if self.found.problems.len() == wrong_before
-            && let Some((_, value)) = context.value(node)
-        {
-            let mut key = Vec::new();
-            context.key(node).copy_to(&mut key);
-            (self.visit)(&key, value.as_bytes());
+        if self.found.problems.len() == wrong_before {
+            self.whole.push(node);
         }
         true
+    }
+
+    /// Lends the records in which nothing is wrong.
+    fn lend<D: Domain>(&mut self, context: Context<'_, '_, D>) {
+        let mut whole = std::mem::take(&mut self.whole);
+        if !self.is_ordered {
+            whole.sort_by_cached_key(|&node| key_of(context, node));
+            whole.dedup_by_key(|node| key_of(context, *node));
+        }
+        for node in whole {
+            // None, if it was removed since.
+            if let Some((_, value)) = context.value(node) {
+                (self.visit)(&key_of(context, node), value.as_bytes());
+            }
+        }
     }
 
     fn value_block<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node, block: u64) {

@@ -34,9 +34,9 @@ macro_rules! kind {
             fn first_block<'guard, 'pool, D: Domain>(
                 _: &'guard Pmwcas<D>,
                 guard: &'guard Guard<'pool, D>,
-                _: &Settings,
+                settings: &Settings,
             ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
-                SkipList::<D, $style>::first_head(guard)
+                SkipList::<D, $style>::first_head(guard, &Options::from(settings))
             }
 
             fn open<D: Domain>(

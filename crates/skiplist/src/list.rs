@@ -1,5 +1,6 @@
 //! The skip list: its handle, and the pieces that all operations use.
 
+use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ impl<D: Domain, S> SkipList<D, S> {
     /// The head of an empty list, for the entry word of a new map.
     pub(crate) fn first_head<'op, 'pool>(
         guard: &'op Guard<'pool, D>,
+        options: &Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let bytes = tail_at(MAX_HEIGHT);
         let mut block = guard.reserve(bytes)?;
@@ -55,8 +57,11 @@ impl<D: Domain, S> SkipList<D, S> {
         block.write_u64(PREV_AT, head);
         let info = Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
         block.write_u64(INFO_AT, info.encode());
-        let id = guard.pool().pool_id();
-        block.write_u64(SMALL_AT, (id as u64 ^ (id >> 64) as u64) & MAX_VALUE);
+        let seed = match options.height_seed {
+            0 => RandomState::new().hash_one(head) & MAX_VALUE,
+            seed => u64::from(seed),
+        };
+        block.write_u64(SMALL_AT, seed);
         block.flush(0, bytes);
         Ok(block)
     }
@@ -109,5 +114,39 @@ impl<D: Domain, S> SkipList<D, S> {
             return Ok(());
         }
         Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+
+    use super::*;
+    use crate::SkipLists;
+
+    /// Heights that can be foreseen can be chosen to be low.
+    #[test]
+    fn seeds_are_drawn_unless_they_are_set() {
+        let seeds = |height_seed: u32| {
+            let pool = || Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+            let pools =
+                [pool(), pool()].map(|pool| Arc::new(Pmwcas::open(pool, &[]).expect("opens")));
+            let options =
+                Options { height_seed, ..Options::default() }.settings().expect("options");
+            let mut seeds = HashSet::new();
+            for pmwcas in &pools {
+                for name in ["oak", "ash"] {
+                    let list =
+                        pmwcas.find_or_create_index::<SkipLists>(name, &options).expect("a list");
+                    let guard = list.pin().expect("pins");
+                    seeds.insert(list.seed(list.context(&guard)));
+                }
+            }
+            seeds
+        };
+        assert_eq!(seeds(0).len(), 4);
+        assert_eq!(seeds(7), [7].into());
     }
 }

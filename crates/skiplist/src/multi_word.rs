@@ -45,7 +45,7 @@
 
 use pando_index::Error;
 use pando_pmem::Domain;
-use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
+use pando_pmwcas::{Descriptor, MAX_VALUE, MAX_WORDS, Policy};
 
 use crate::build;
 use crate::list::SkipList;
@@ -65,6 +65,15 @@ pub(crate) const MAX_LEVELS_AT_ONCE: u32 = MAX_WORDS as u32 - 2;
 const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
 /// Levels that one operation lowers a node by: two words each, and `state`.
 const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;
+
+/// A word that no operation has left.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the word at {off:#x} is damaged: it refers to an operation that there is not; check the pool"
+)]
+struct Damaged {
+    off: u64,
+}
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {
@@ -198,6 +207,9 @@ impl Links for MultiWord {
         if let Some(small) = Small::new(value).filter(|_| state.kind() != Some(Kind::Block)) {
             // If it is not of that state, the operation fails.
             let word = context.read(node.small_off());
+            if word == MAX_VALUE && context.pmwcas.is_damaged(context.guard, node.small_off()) {
+                return Err(Error::storage(Damaged { off: node.small_off() }));
+            }
             let mut operation = context.allocate()?;
             operation
                 .add_word(node.state_off(), state.0, state.with_small(small).0)

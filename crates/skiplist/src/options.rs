@@ -12,6 +12,9 @@ pub struct Options {
     pub inline_bytes: u32,
     /// On so many levels an insert links a node by one PMwCAS; on the others, one by one.
     pub levels_at_once: u32,
+    /// From this, and its key, follows the height of a node. With 0 it is drawn when the list is created, so
+    /// that nobody can choose keys whose nodes are low; with another number a run can be repeated.
+    pub height_seed: u32,
 }
 
 impl Default for Options {
@@ -21,7 +24,7 @@ impl Default for Options {
 }
 
 /// What a user may set, in the order of the fields of [`Options`].
-pub(crate) static SETTINGS: [Setting; 2] = [
+pub(crate) static SETTINGS: [Setting; 3] = [
     Setting {
         name: "inline_bytes",
         what: "a longer value has a block of its own from the beginning",
@@ -34,6 +37,12 @@ pub(crate) static SETTINGS: [Setting; 2] = [
         default: MAX_LEVELS_AT_ONCE,
         allowed: Allowed::Number(1..=MAX_LEVELS_AT_ONCE),
     },
+    Setting {
+        name: "height_seed",
+        what: "what heights of nodes follow from, so that a run can be repeated; 0: it is drawn",
+        default: 0,
+        allowed: Allowed::Number(0..=u32::MAX),
+    },
 ];
 
 impl Options {
@@ -42,6 +51,7 @@ impl Options {
         let mut settings = Settings::new(&SETTINGS);
         settings.set("inline_bytes", &self.inline_bytes.to_string())?;
         settings.set("levels_at_once", &self.levels_at_once.to_string())?;
+        settings.set("height_seed", &self.height_seed.to_string())?;
         Ok(settings)
     }
 }
@@ -51,6 +61,7 @@ impl From<&Settings> for Options {
         Self {
             inline_bytes: settings.value("inline_bytes"),
             levels_at_once: settings.value("levels_at_once"),
+            height_seed: settings.value("height_seed"),
         }
     }
 }

@@ -75,7 +75,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let mut was_full = false;
         loop {
             let guard = self.pin()?;
-            match attempt(self.context(&guard)) {
+            // A remove takes no block; what an insert leaves is kept for merges in other maps.
+            match guard.frugal(|| attempt(self.context(&guard))) {
                 Ok(Some(done)) => return Ok(done),
                 Ok(None) => {}
                 // What earlier writes have replaced may be all that is in the way.

@@ -69,7 +69,13 @@ impl<D: Domain> SortedArray<D> {
                 (Err(place), Some(value)) => records.insert(place, (key, value)),
                 (Err(_), None) => return Ok(false),
             }
-            match self.replace(&guard, old, &crate::array::encode(&records)) {
+            let replace = || self.replace(&guard, old, &crate::array::encode(&records));
+            // A remove takes room too, for less than it gives back.
+            let replaced = match change {
+                Some(_) => guard.frugal(replace),
+                None => guard.relieve(replace),
+            };
+            match replaced {
                 Ok(true) => return Ok(found.is_ok()),
                 Ok(false) => {}
                 Err(_) if !is_full && guard.waiting() > 0 => is_full = true,

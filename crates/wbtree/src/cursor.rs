@@ -8,13 +8,16 @@
 //! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an empty
 //! leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's last key, in
 //! whatever leaf that lies by then.
+//!
+//! Fixed keys are told apart by their eight bytes, bounds may be longer. So a bound that goes on behind a
+//! key's eight bytes is looked for as if it were that key, and each record is compared with the whole of it.
 
 use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
 
-use crate::layout::Cell;
+use crate::layout::{Cell, FIXED_BYTES};
 use crate::node::{Context, Node, Probe, Seek};
 use crate::tree::WbTree;
 use crate::write::with_value;
@@ -22,6 +25,8 @@ use crate::write::with_value;
 /// Records of the first batch: short scans copy little. Later batches double up to the last.
 const FIRST_BATCH: usize = 12;
 const LAST_BATCH: usize = 96;
+/// No more is copied to a batch that has so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// From where the next batch is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +111,10 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         self.places.push(Place { at, key_bytes: key.len(), value_bytes });
     }
 
+    fn is_full(&self) -> bool {
+        self.places.len() >= self.batch || self.bytes.len() >= BATCH_BYTES
+    }
+
     /// Copies the next batch; none is left if it is empty.
     fn fill(&mut self) -> Result<(), Error> {
         self.bytes.clear();
@@ -115,14 +124,15 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let guard = tree.pin()?;
         let context = tree.context(&guard);
         let mut sibling: Option<Node<'_, D>> = None;
-        while self.places.len() < self.batch && self.next != Next::End {
+        while !self.is_full() && self.next != Next::End {
             let (leaf, state, low) = match sibling.take() {
                 Some(leaf) => (leaf, leaf.state(context), Cell::default()),
                 None => {
                     let probe = Probe::new(&self.key);
                     let seek = match (self.next, self.order) {
                         (Next::Key { included: false }, Order::Descending)
-                            if !self.key.is_empty() =>
+                            if !self.key.is_empty()
+                                && (tree.shape().is_variable || self.key.len() <= FIXED_BYTES) =>
                         {
                             Seek::Below(probe)
                         }
@@ -167,7 +177,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 Ok(false) => {}
                 Ok(true) => {
                     self.push(context, record, &key);
-                    if self.places.len() == self.batch && index + 1 < count {
+                    if self.is_full() && index + 1 < count {
                         self.next = Next::Key { included: false };
                         self.key = key;
                         return;
@@ -205,5 +215,38 @@ impl<D: Domain> Cursor for TreeCursor<'_, D> {
         let value_at = place.at + place.key_bytes;
         let key = &self.bytes[place.at..value_at];
         Ok(Some((key, &self.bytes[value_at..value_at + place.value_bytes])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_index::RangeIndex;
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::{Options, WbTrees};
+
+    #[test]
+    fn a_batch_is_bounded_in_bytes() {
+        let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
+        let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
+        let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = Options::default().settings().expect("options");
+        let tree = pmwcas.find_or_create_index::<WbTrees>("tree", &settings).expect("a tree");
+        let value = vec![7; BATCH_BYTES];
+        for number in 0..20_u8 {
+            tree.insert(&[number], &value).expect("an insert");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
+            let mut records = 0;
+            while let Some((_, found)) = cursor.next().expect("a record") {
+                assert!(found == value);
+                assert!(cursor.bytes.len() <= 2 * BATCH_BYTES, "{}", cursor.bytes.len());
+                records += 1;
+            }
+            assert_eq!(records, 20, "{order:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Dropping a whole tree.
 //!
 //! The records are removed one by one, so that every block goes the way that a removed record's goes, and
-//! the empty nodes are merged until the root is a leaf. Then one PMwCAS takes the map out of the catalog,
+//! the empty nodes are merged until the root is a leaf; what little room that may take is kept for it. Then one PMwCAS takes the map out of the catalog,
 //! frees its header and that leaf, and makes the leaf dead, so that a writer that had reached it fails. A crash
 //! before leaves the map, with fewer records.
 
@@ -21,8 +21,8 @@ impl<D: Domain> WbTree<D> {
             while let Some((key, _)) = records.next()? {
                 self.remove(key)?;
             }
-            self.merge_all()?;
             let guard = self.pin()?;
+            guard.relieve(|| self.merge_all())?;
             let context = self.context(&guard);
             let root = self.root(context);
             let state = root.state(context);

@@ -18,7 +18,9 @@ impl<D: Domain> WbTree<D> {
         key: &[u8],
         visit: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Error> {
-        self.check_key(key)?;
+        if !self.may_hold(key)? {
+            return Ok(None);
+        }
         let guard = self.pin()?;
         let context = self.context(&guard);
         let found = self.lookup(context, Probe::new(key));

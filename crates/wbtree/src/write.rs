@@ -36,17 +36,6 @@ pub(crate) enum Put {
     NoRoom,
 }
 
-/// A length that a tree with fixed records does not take.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "a {what} of {found_bytes} bytes; this map was created with records=fixed, whose keys and values have \
-     {FIXED_BYTES} bytes each"
-)]
-struct NotFixed {
-    what: &'static str,
-    found_bytes: usize,
-}
-
 /// The value of a record's cell, lent to `visit`.
 #[inline(always)]
 pub(crate) fn with_value<D: Domain, R>(
@@ -62,19 +51,15 @@ pub(crate) fn with_value<D: Domain, R>(
 }
 
 impl<D: Domain> WbTree<D> {
+    /// Whether a key of that length can be there; an error if it is too long.
     #[inline(always)]
-    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), Error> {
+    pub(crate) fn may_hold(&self, key: &[u8]) -> Result<bool, Error> {
         let found_bytes = key.len();
-        if self.shape().is_variable {
-            if found_bytes > MAX_KEY_BYTES {
-                return Err(Error::KeyTooLong { found_bytes, max_bytes: MAX_KEY_BYTES });
-            }
-        } else if found_bytes > FIXED_BYTES {
-            return Err(Error::KeyTooLong { found_bytes, max_bytes: FIXED_BYTES });
-        } else if found_bytes < FIXED_BYTES {
-            return Err(Error::storage(NotFixed { what: "key", found_bytes }));
+        let max_bytes = if self.shape().is_variable { MAX_KEY_BYTES } else { FIXED_BYTES };
+        if found_bytes > max_bytes {
+            return Err(Error::KeyTooLong { found_bytes, max_bytes });
         }
-        Ok(())
+        Ok(self.shape().is_variable || found_bytes == FIXED_BYTES)
     }
 
     fn check_value(&self, value: &[u8]) -> Result<(), Error> {
@@ -84,7 +69,7 @@ impl<D: Domain> WbTree<D> {
             return Err(Error::ValueTooLong { found_bytes, max_bytes });
         }
         if !self.shape().is_variable && found_bytes < FIXED_BYTES {
-            return Err(Error::storage(NotFixed { what: "value", found_bytes }));
+            return Err(Error::ValueTooShort { found_bytes, min_bytes: FIXED_BYTES });
         }
         Ok(())
     }
@@ -107,15 +92,29 @@ impl<D: Domain> WbTree<D> {
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Upserted, Error> {
-        self.check_key(key)?;
+        if !self.may_hold(key)? {
+            return Err(match intent {
+                Intent::Update | Intent::Exchange { .. } => Error::KeyNotFound,
+                Intent::Insert | Intent::Upsert => {
+                    Error::KeyTooShort { found_bytes: key.len(), min_bytes: FIXED_BYTES }
+                }
+            });
+        }
         self.check_value(value)?;
-        self.with_room(|| self.try_write(key, value, intent))
+        self.with_room(|| {
+            let guard = self.pin()?;
+            guard.frugal(|| self.try_write(self.context(&guard), key, value, intent))
+        })
     }
 
-    fn try_write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn try_write(
+        &self,
+        context: Context<'_, '_, D>,
+        key: &[u8],
+        value: &[u8],
+        intent: Intent<'_>,
+    ) -> Result<Upserted, Error> {
         let probe = Probe::new(key);
-        let guard = self.pin()?;
-        let context = self.context(&guard);
         loop {
             let Some(found) = self.seek(context, Seek::Holding(probe), 0) else { continue };
             let (leaf, state) = (found.node, found.state);
@@ -203,7 +202,9 @@ impl<D: Domain> WbTree<D> {
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        self.check_key(key)?;
+        if !self.may_hold(key)? {
+            return Ok(false);
+        }
         let probe = Probe::new(key);
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -232,7 +233,7 @@ impl<D: Domain> WbTree<D> {
                 leaf.write_slots(context, next, &look.order);
             }
             if u64::from(live.count_ones()) * MERGE_BELOW < leaf.cells(context) {
-                self.tidy(context, probe);
+                guard.relieve(|| self.tidy(context, probe));
             }
             return Ok(true);
         }

@@ -167,10 +167,13 @@ pub const OURS: &[Ours] = &[
         &[("records", "fixed")]
     ),
     // `skiplist` is the peer.
-    ours!(SkipLists, "skiplist-pmwcas", "our skip list on PMwCAS"),
+    ours!(SkipLists, "skiplist-pmwcas", "our skip list on PMwCAS", any_shape, SAME_HEIGHTS),
     #[cfg(feature = "sorted-array")]
     ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];
+
+/// Nodes of skip lists are as high in each run.
+const SAME_HEIGHTS: &[(&str, &str)] = &[("height_seed", "1")];
 
 /// The skip list by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
 pub const CAS_SKIP_LISTS: &[SideEntry] = &[
@@ -181,7 +184,12 @@ pub const CAS_SKIP_LISTS: &[SideEntry] = &[
         settings: "default options",
         limits: any_shape,
         can_descend: true,
-        build: |_, options| boxed(Stored::<CasSkipLists, Volatile>::anonymous(options)?),
+        build: |_, options| {
+            boxed(Stored::<CasSkipLists, Volatile>::anonymous(&set::<CasSkipLists>(
+                options,
+                SAME_HEIGHTS,
+            )?)?)
+        },
     },
     SideEntry {
         name: "skiplist-cas:volatile-file",
@@ -190,7 +198,12 @@ pub const CAS_SKIP_LISTS: &[SideEntry] = &[
         settings: "default options",
         limits: any_shape,
         can_descend: true,
-        build: |_, options| boxed(Stored::<CasSkipLists, Volatile>::in_file(options)?),
+        build: |_, options| {
+            boxed(Stored::<CasSkipLists, Volatile>::in_file(&set::<CasSkipLists>(
+                options,
+                SAME_HEIGHTS,
+            )?)?)
+        },
     },
     SideEntry {
         name: "skiplist-cas:adr",
@@ -199,7 +212,12 @@ pub const CAS_SKIP_LISTS: &[SideEntry] = &[
         settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
         limits: any_shape,
         can_descend: true,
-        build: |_, options| boxed(Stored::<CasSkipLists, Adr>::in_file(options)?),
+        build: |_, options| {
+            boxed(Stored::<CasSkipLists, Adr>::in_file(&set::<CasSkipLists>(
+                options,
+                SAME_HEIGHTS,
+            )?)?)
+        },
     },
 ];
 

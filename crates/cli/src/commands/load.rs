@@ -244,7 +244,10 @@ impl<'load> Load<'load> {
                     continue;
                 }
                 Err(
-                    error @ (pando::Error::KeyTooLong { .. } | pando::Error::ValueTooLong { .. }),
+                    error @ (pando::Error::KeyTooLong { .. }
+                    | pando::Error::KeyTooShort { .. }
+                    | pando::Error::ValueTooLong { .. }
+                    | pando::Error::ValueTooShort { .. }),
                 ) => {
                     self.refuse(number, &error.to_string());
                     continue;

@@ -1,7 +1,7 @@
 //! Any index behind the contract: every operation, and every structure modification by name.
 //!
 //! Nodes are made small, and a scenario begins on the brink: one more operation, and a node is
-//! split. Where the brink lies is found by trying (`brink`), so nothing here knows how an index
+//! split. Where the brink lies is found by trying (`brinks`), so nothing here knows how an index
 //! is built.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -373,27 +373,26 @@ fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
     }
 }
 
-/// Which of `ops` brings the change about; those before lead to its brink.
-fn brink<I: Indexed>(change: Change, ops: &[Op]) -> usize {
+/// Which of `ops` bring the change about; those before each lead to its brink.
+fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool).expect("an index");
+    let wanted = match change {
+        Change::Churn => Change::Consolidation,
+        change => change,
+    };
     let mut shape = open.shape();
-    let mut found = None;
+    let mut found = Vec::new();
     for (index, op) in ops.iter().enumerate() {
         open.perform(op);
         let next = open.shape();
-        // The latest is taken: then there are neighbours to be disturbed.
-        let is_it = match change {
-            Change::Churn => change_between(&shape, &next) == Some(Change::Consolidation),
-            change => change_between(&shape, &next) == Some(change),
-        };
-        if is_it {
-            found = Some(index);
+        if change_between(&shape, &next) == Some(wanted) {
+            found.push(index);
         }
         shape = next;
     }
-    found.expect("operations that bring the change about")
+    found
 }
 
 fn insert(number: usize) -> Op {
@@ -596,10 +595,31 @@ fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
     let (name, ops) = change.scenario();
     Scenario::new(name, 1, move || {
         let ops = ops();
-        let index = brink::<I>(change, &ops);
+        // The latest is taken: then there are neighbours to be disturbed.
+        let brinks = brinks::<I>(change, &ops);
+        let index = *brinks.last().expect("operations that bring the change about");
         let over = ops[index];
         around(ops[..index].to_vec(), move |_| over, 3)
     })
+}
+
+/// One thread splits the root, and another removes all that was there: the tree goes up and down at once,
+/// as far as it can.
+fn emptied<I: Indexed>() -> Setup<Map<I>> {
+    let ops = growth();
+    let brinks = brinks::<I>(Change::RootSplit, &ops);
+    let index = *brinks.first().expect("operations that split the root");
+    let (before, over) = (ops[..index].to_vec(), ops[index]);
+    let remove = |op: &Op| match *op {
+        Op::Key(number, _) => Op::Key(number, Operation::Remove),
+        scan => scan,
+    };
+    let removes: Vec<Op> = before.iter().map(remove).collect();
+    Setup {
+        prepare: before,
+        cram: Vec::new(),
+        programs: Box::new(move |_| vec![vec![over], removes.clone()]),
+    }
 }
 
 fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
@@ -619,5 +639,8 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
     ];
     scenarios.extend(I::CHANGES.iter().map(|&change| over(change)));
+    if I::CHANGES.contains(&Change::InnerSplit) {
+        scenarios.push(Scenario::new("emptied", 1, emptied));
+    }
     scenarios
 }

@@ -8,8 +8,8 @@
 //! It compares all that it has read: both nodes and the parent. Both must be children of one parent, and the
 //! left one's fence must lead to the right one. Blocks of records and of the right fence's key change
 //! their owner; the right node, the key of the left one's fence and the key of the parent's cell are
-//! freed. It allocates nothing, unless the left node or the parent has no versions left and has to be copied;
-//! so deletes in a full pool make room.
+//! freed. It allocates nothing, so deletes in a full pool make room. Nodes whose versions have run out are
+//! merged by versions that are kept for that; a node that has used these up too is copied first.
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -20,6 +20,7 @@ use crate::claim::NoClaim;
 use crate::commit::{Blocks, own};
 use crate::layout::{Cell, NodeKind};
 use crate::node::{Context, Node, Probe, Seek};
+use crate::smo::replace::FENCE_VERSIONS;
 use crate::smo::{Attempt, MERGE_BELOW};
 use crate::state::{Order, State};
 use crate::tree::WbTree;
@@ -62,7 +63,7 @@ impl<'op, D: Domain> Seen<'op, D> {
     }
 
     fn may_change(&self, context: Context<'_, '_, D>) -> bool {
-        self.state.version() < context.shape.versions
+        self.state.version() < context.shape.versions + FENCE_VERSIONS
     }
 }
 

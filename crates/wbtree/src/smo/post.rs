@@ -23,7 +23,14 @@ impl<D: Domain> WbTree<D> {
         let probe = Probe::new(&key);
         loop {
             let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1) else {
-                self.grow(context, left.level)?;
+                let root = self.root(context);
+                // If the left node is alive, the root that was read before is not below it.
+                if Self::fence_of(context, &left) != Some(fence) {
+                    return Ok(());
+                }
+                if root.level == left.level {
+                    self.grow(context, root, left.level)?;
+                }
                 continue;
             };
             let (parent, state) = (found.node, found.state);
@@ -63,19 +70,20 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// Puts a new root above the root, if that is of `level`.
-    fn grow(&self, context: Context<'_, '_, D>, level: u64) -> Result<(), Error> {
-        let root = self.root(context);
-        if root.level > level {
-            return Ok(());
-        }
+    /// Puts a new root above `root`, which is of `level`, if that still is the root.
+    fn grow(
+        &self,
+        context: Context<'_, '_, D>,
+        root: Node<'_, D>,
+        level: u64,
+    ) -> Result<(), Error> {
         let child = Cell { slice: 0, block: 0, link: root.off };
         let block = build::node(context, level + 1, &[child], &Cell::default());
         let block = block.map_err(Error::storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let entry = operation.reserve_entry(self.root_off(), root.off, Policy::FreeNewOnFailure);
         operation.activate(entry.map_err(Error::storage)?, block);
-        // A failure says that another has put a root there.
+        // A failure says that there is another root.
         operation.execute();
         Ok(())
     }

@@ -22,8 +22,9 @@ use crate::smo::Attempt;
 use crate::state::{Order, State};
 use crate::tree::WbTree;
 
-/// Versions beyond those of ordinary changes that are left to changes of a fence.
-const FENCE_VERSIONS: u64 = 1000;
+/// Versions beyond those of ordinary changes that are left to changes of a fence, and to merges. At last
+/// come as many deletes as there are cells.
+pub(super) const FENCE_VERSIONS: u64 = 1000;
 
 /// A node with one of its cells exchanged for another that has been written.
 struct Exchange<'op, 'pool, D: Domain> {

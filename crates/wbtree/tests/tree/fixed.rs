@@ -151,15 +151,65 @@ fn threads_find_their_own_records() {
     }
 }
 
+/// Trap: a scan that begins beside its bound. Bounds may be longer than keys; the usual one for "up to this
+/// key" is the key and a zero.
+#[test]
+fn bounds_that_are_longer_than_keys() {
+    let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
+    let tree = &planted.tree;
+    for number in 0..60 {
+        tree.insert(&key(number), &key(number)).expect("an insert");
+    }
+    for number in 0..60 {
+        let long = [&key(number)[..], &[0]].concat();
+        for (bound, order, first) in [
+            (Bound::Excluded(long.clone()), Order::Descending, Some(number)),
+            (Bound::Included(long.clone()), Order::Descending, Some(number)),
+            (Bound::Excluded(long.clone()), Order::Ascending, Some(number + 1)),
+            (Bound::Included(long), Order::Ascending, Some(number + 1)),
+        ] {
+            let (low, high) = match order {
+                Order::Ascending => (bound, Bound::Unbounded),
+                Order::Descending => (Bound::Unbounded, bound),
+            };
+            let mut cursor = tree.scan(KeyRange { low, high }, order).expect("a scan");
+            let found = cursor.next().expect("a record").map(|(key, _)| key.to_vec());
+            let first = first.filter(|&first| first < 60).map(|first| key(first).to_vec());
+            assert_eq!(found, first, "{order:?} from {number}");
+        }
+    }
+}
+
 #[test]
 fn other_lengths_are_refused_by_name() {
     let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
+    let tree = &planted.tree;
     let refused = |key: &[u8], value: &[u8]| {
-        planted.tree.insert(key, value).expect_err("refused").to_string()
+        let told = tree.insert(key, value).expect_err("refused").to_string();
+        assert_eq!(tree.upsert(key, value).expect_err("refused").to_string(), told);
+        told
     };
-    assert!(refused(b"short", &[0; 8]).starts_with("a key of 5 bytes; this map was created with"));
-    assert!(refused(&[0; 8], b"short").starts_with("a value of 5 bytes; this map was created"));
+    let told = refused(b"short", &[0; 8]);
+    assert_eq!(told, "a key of 5 bytes is shorter than the 8 bytes that keys have here");
+    let told = refused(&[0; 8], b"short");
+    assert_eq!(told, "a value of 5 bytes is shorter than the 8 bytes that values have here");
     assert!(refused(&[0; 9], &[0; 8]).contains("longer than the 8 bytes"));
     assert!(refused(&[0; 8], &[0; 9]).contains("longer than the 8 bytes"));
-    assert!(planted.tree.get(b"x").is_err() && planted.tree.remove(b"x").is_err());
+}
+
+/// A key that cannot be there is not there; also one that is the beginning of one that is.
+#[test]
+fn a_shorter_key_is_absent() {
+    let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
+    let tree = &planted.tree;
+    tree.insert(&[0; 8], &[1; 8]).expect("an insert");
+    for bytes in 0..8 {
+        let short = &[0; 8][..bytes];
+        assert_eq!(tree.get(short).expect("an answer"), None);
+        assert!(!tree.remove(short).expect("an answer"));
+        assert!(matches!(tree.update(short, &[2; 8]), Err(Error::KeyNotFound)));
+        let exchange = tree.compare_exchange(short, &[1; 8], &[2; 8]);
+        assert!(matches!(exchange, Err(Error::KeyNotFound)));
+    }
+    assert_eq!(dump(tree), [(vec![0; 8], vec![1; 8])].into());
 }

@@ -1,8 +1,9 @@
 //! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
 //!
-//! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have eight bytes.
+//! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have eight bytes;
+//!   `narrow.rs`: the suite on them.
 //! * `table3.rs`: what operations take, beside the paper's formulas.
-//! * `traps.rs`: defects that others shipped.
+//! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
 //! * `common/`: trees for all of them.
 //!
 //! One program, since each would compile the tree for every domain again.
@@ -11,5 +12,7 @@ mod common;
 
 mod conformance;
 mod fixed;
+mod growth;
+mod narrow;
 mod table3;
 mod traps;

@@ -4,9 +4,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Random, kill_after};
 use pando_pmem::{Adr, Volatile};
-use pando_wbtree::{NodeKind, Options};
+use pando_pmwcas::maps::IndexKind;
+use pando_wbtree::{NodeKind, Options, WbTrees};
 
 use crate::common::{
     Records, abandon, anonymous, check, create, dump, folder, reopen, small_fixed, small_nodes,
@@ -189,34 +191,69 @@ fn scans_find_what_stays_among_splits_and_merges() {
     }
 }
 
-/// Trap: exhaustion. A full pool refuses inserts, takes deletes, and then has room again.
+/// Trap: exhaustion. A full pool refuses inserts, takes deletes, which give their room back also if the
+/// versions of the nodes have run out, and then has room again; and a map can be dropped in it.
 #[test]
 fn a_full_pool_refuses_and_takes_deletes() {
-    for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
+    let kinds = [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)];
+    let last = kinds.map(|options| Options { node_versions: 30_000, ..options });
+    let few = kinds.map(|options| Options { node_versions: 8, node_lines: 0, ..options });
+    for options in [last, few].concat() {
         let folder = folder();
         let path = folder.path().join("pool");
-        let options = Options { node_versions: 30_000, ..options };
         let planted = create::<Adr>(&path, 2 << 20, options);
         let tree = &planted.tree;
+        let leaves = || WbTrees::audit(tree).unwrap().stat.leaves;
         let mut random = Random::new(3);
         let mut there = Vec::new();
-        let refused = loop {
+        let mut fill = |there: &mut Vec<u64>| loop {
             let number = random.draw();
             match tree.insert(&key(number), &[1; 8]) {
                 Ok(()) => there.push(number),
                 Err(error) => break error,
             }
         };
+        let refused = fill(&mut there);
         assert!(refused.to_string().contains("full"), "{refused}");
         check(&planted);
         assert_eq!(tree.len().unwrap(), there.len() as u64);
+        let full = leaves();
         for number in &there {
             assert!(tree.remove(&key(*number)).unwrap());
         }
         assert!(tree.is_empty().unwrap());
+        assert!(leaves() * 4 < full, "{options:?}: {} leaves of {full} are left", leaves());
         for number in there.iter().take(there.len() / 2) {
             tree.insert(&key(*number), &[2; 8]).unwrap();
         }
+        check(&planted);
+        fill(&mut there);
+        let guard = planted.pool.pin().unwrap();
+        let entry = tree.pmwcas().maps(&guard).remove(0);
+        drop(guard);
+        WbTrees::drop_map(tree, &entry).unwrap();
+        check(&planted);
+    }
+}
+
+/// The same where not one block is to be had, and nodes have used up their versions: merges take no room.
+#[test]
+fn merges_take_no_room() {
+    for is_variable in [false, true] {
+        let options = Options { is_variable, node_versions: 8, ..Options::default() };
+        let planted = anonymous::<Adr>(options);
+        let tree = &planted.tree;
+        let leaves = || WbTrees::audit(tree).unwrap().stat.leaves;
+        for number in 0..1000 {
+            tree.insert(&key(number * 389 % 1000), &[1; 8]).unwrap();
+        }
+        let full = leaves();
+        refuse(Resource::Block, 0, u64::MAX, || {
+            for number in 0..1000 {
+                assert!(tree.remove(&key(number)).unwrap());
+            }
+        });
+        assert!(leaves() * 4 < full, "{options:?}: {} leaves of {full} are left", leaves());
         check(&planted);
     }
 }

@@ -19,7 +19,7 @@ const NAME: &str = "list";
 
 /// Options under which values of all kinds are met.
 pub fn small_values() -> Options {
-    Options { inline_bytes: 32, levels_at_once: 2 }
+    Options { inline_bytes: 32, levels_at_once: 2, ..Options::default() }
 }
 
 /// A list of kind `K` with its pool.

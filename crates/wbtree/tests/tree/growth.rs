@@ -1,0 +1,69 @@
+//! Trap: a split races the merges of what it split. A thread stops somewhere between the split of the root
+//! and the root above it, and meanwhile others take the whole tree down to a leaf.
+
+use pando_index::RangeIndex;
+use pando_pmem::testing::{CutShort, Paused};
+use pando_pmwcas::maps::IndexKind;
+use pando_wbtree::{NodeKind, Options, WbTrees};
+
+use crate::common::{Planted, anonymous, check, dump, small_fixed, small_nodes};
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+fn filled(options: Options, records: u64) -> Planted<CutShort> {
+    let planted = anonymous::<CutShort>(options);
+    for number in 0..records {
+        planted.tree.insert(&key(number), &key(number)).expect("an insert");
+    }
+    planted
+}
+
+/// The first insert, in order of keys, that gives the tree a third level.
+fn brink(options: Options) -> u64 {
+    let planted = filled(options, 0);
+    for number in 0.. {
+        planted.tree.insert(&key(number), &key(number)).expect("an insert");
+        if WbTrees::audit(&planted.tree).expect("audits").stat.height == 3 {
+            return number;
+        }
+    }
+    unreachable!("some insert splits a root")
+}
+
+/// Before each of its writes an insert that splits the root waits until all else is removed. What it does
+/// then, it does to a tree of one leaf.
+#[test]
+fn a_root_that_came_down_meanwhile_is_not_grown_above() {
+    for options in [
+        small_fixed(NodeKind::SlotBitmap),
+        small_fixed(NodeKind::BitmapOnly),
+        small_fixed(NodeKind::SlotOnly),
+        small_nodes(NodeKind::SlotBitmap),
+    ] {
+        let last = brink(options);
+        for writes in 0.. {
+            let label = format!("{options:?}, paused before write {writes}");
+            let planted = filled(options, last);
+            let tree = planted.tree.clone();
+            let insert = Paused::start(writes, move || tree.insert(&key(last), &key(last)));
+            let is_over = insert.is_done();
+            for number in 0..last {
+                assert!(planted.tree.remove(&key(number)).expect(&label), "{label}");
+            }
+            insert.resume().expect(&label);
+            check(&planted);
+            assert_eq!(dump(&planted.tree).len(), 1, "{label}");
+            assert!(planted.tree.remove(&key(last)).expect(&label), "{label}");
+            for number in 0..40 {
+                planted.tree.insert(&key(number), &key(number)).expect(&label);
+            }
+            check(&planted);
+            assert_eq!(dump(&planted.tree).len(), 40, "{label}");
+            if is_over {
+                break;
+            }
+        }
+    }
+}
