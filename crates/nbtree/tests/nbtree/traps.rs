@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_nbtree::NbTrees;
-use pando_pmem::testing::{CutShort, Random, run_until_stopped};
+use pando_pmem::testing::{CutShort, Paused, Random, run_until_stopped, written_back};
 use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
 use pando_pmwcas::maps::IndexKind;
 
@@ -232,4 +232,59 @@ fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");
     assert_eq!(dump(&again).len(), 1);
+}
+
+/// NBTree: reads of what a crash may still forget, which the paper accepts without eADR. A thread pauses before each
+/// write of its update, delete or insert; whoever sees what that has done writes its line back.
+#[test]
+fn what_may_be_lost_is_written_back_by_who_reads_it() {
+    type WithWriteBack = CutShort<true>;
+    type Tree = pando_nbtree::NbTree<WithWriteBack>;
+    type Write = fn(&Tree);
+    let writes: [(&str, Write); 5] = [
+        ("an update", |tree| tree.update(&eight(5), &eight(50)).expect("is there")),
+        ("an update to a block", |tree| tree.update(&eight(5), &[9; 30]).expect("is there")),
+        ("a delete", |tree| assert!(tree.remove(&eight(5)).expect("removes"))),
+        ("a delete of a block", |tree| assert!(tree.remove(&eight(3)).expect("removes"))),
+        ("an insert", |tree| tree.insert(&eight(6), &eight(60)).expect("is new")),
+    ];
+    type Look = fn(&Tree) -> Vec<Option<Vec<u8>>>;
+    let looks: [(&str, Look); 2] = [
+        ("gets", |tree| [3, 5, 6].map(|key| tree.get(&eight(key)).expect("reads")).to_vec()),
+        ("a scan", |tree| {
+            let mut found = vec![None; 3];
+            let mut cursor = tree.scan(KeyRange::all(), Order::Ascending).expect("a scan");
+            while let Some((key, value)) = cursor.next().expect("a record") {
+                let at = [3, 5, 6].iter().position(|&other| eight(other) == key);
+                found[at.expect("a key of this test")] = Some(value.to_vec());
+            }
+            found
+        }),
+    ];
+    for (what, write) in writes {
+        for (by, look) in looks {
+            let mut seen_undone = 0;
+            for paused_before in 1.. {
+                let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+                let pool = Pool::anonymous(&create).expect("memory");
+                let planted = plant::<WithWriteBack>(pool, &small_nodes());
+                planted.tree.insert(&eight(3), &[1; 30]).expect("is new");
+                planted.tree.insert(&eight(5), &eight(1)).expect("is new");
+                let before = look(&planted.tree);
+                let tree = planted.tree.clone();
+                let victim = Paused::start(paused_before, move || write(&tree));
+                let is_done = victim.is_done();
+                let (found, lines) = written_back(|| look(&planted.tree));
+                if !is_done && found != before {
+                    seen_undone += 1;
+                    assert!(!lines.is_empty(), "{what}, before write {paused_before}, by {by}");
+                }
+                victim.resume();
+                if is_done {
+                    break;
+                }
+            }
+            assert!(seen_undone > 0, "{what} is seen by {by} only when it is done");
+        }
+    }
 }
