@@ -3,11 +3,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pando_bztree::{BzTree, BzTrees, Options};
+use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
+use pando_nbtree::NbTrees;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{CreateOptions, Pool};
 use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{IndexKind, Settings};
+use pando_skiplist::SkipLists;
+use pando_wbtree::WbTrees;
 
 use crate::scratch::Scratch;
 
@@ -16,28 +20,62 @@ const KILLS: [u64; 7] = [1_000, 1_013, 1_026, 2_039, 2_052, 4_065, 4_078];
 /// How far the pools may grow.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The pools: closed first, then killed.
+/// The first of the bytes that pick a pool with another kind of index than BzTrees.
+const OTHERS: u8 = 200;
+/// How many bytes do.
+const OTHER_BYTES: u8 = 45;
+
+/// The pool that a byte picks. Corpora go by it.
+pub(crate) fn pick(byte: u8) -> &'static [u8] {
+    let (trees, others) = images().split_at(1 + KILLS.len());
+    match byte.checked_sub(OTHERS) {
+        Some(other) if other < OTHER_BYTES => &others[usize::from(other) % others.len()],
+        _ => &trees[usize::from(byte) % trees.len()],
+    }
+}
+
+/// The pools: with BzTrees, closed first, then killed; then with each other kind of index, closed and killed.
 pub(crate) fn images() -> &'static [Vec<u8>] {
     static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     IMAGES.get_or_init(|| {
+        let trees: [(&str, &str); 5] = [
+            ("leaf_bytes", "512"),
+            ("inner_bytes", "256"),
+            ("free_bytes", "128"),
+            ("merge_bytes", "128"),
+            ("inline_bytes", "128"),
+        ];
         let kills = KILLS.into_iter().map(Some);
-        std::iter::once(None).chain(kills).map(build).collect()
+        let of_trees =
+            std::iter::once(None).chain(kills).map(|kill| build::<BzTrees>(&trees, kill));
+        let closed_and_killed = [None, Some(1_013), Some(2_052)];
+        let of_others = closed_and_killed.into_iter().flat_map(|kill| {
+            [
+                build::<NbTrees>(&[("leaf_slots", "6"), ("inner_children", "4")], kill),
+                build::<WbTrees>(&[("node_lines", "4"), ("node_versions", "24")], kill),
+                build::<SkipLists>(&[("inline_bytes", "64"), ("height_seed", "1")], kill),
+            ]
+        });
+        of_trees.chain(of_others).collect()
     })
 }
 
-/// A pool with two trees of small nodes, closed, or killed after so many writes.
-fn build(kill: Option<u64>) -> Vec<u8> {
+/// A pool with two maps of small nodes, closed, or killed after so many writes.
+fn build<K: IndexKind>(words: &[(&str, &str)], kill: Option<u64>) -> Vec<u8> {
     let scratch = Scratch::new();
     let path = scratch.path("image");
     let options = CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
     let pool = Pool::<CutShort>::create(&path, &options).expect("creates");
     let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("opens"));
-    let trees = ["oak", "ash"].map(|name| tree(&pmwcas, name));
+    let mut settings = Settings::new(K::SETTINGS);
+    words.iter().for_each(|(name, word)| settings.set(name, word).expect("in range"));
+    let map = |name| pmwcas.find_or_create_index::<K>(name, &settings).expect("a map");
+    let maps = ["oak", "ash"].map(map);
     match kill {
-        None => fill(&trees),
-        Some(writes) => drop(kill_after(writes, || fill(&trees))),
+        None => fill(&maps),
+        Some(writes) => drop(kill_after(writes, || fill(&maps))),
     }
-    drop((trees, pmwcas));
+    drop((maps, pmwcas));
     match kill {
         None => drop(pool),
         Some(_) => pool.abandon(),
@@ -45,20 +83,7 @@ fn build(kill: Option<u64>) -> Vec<u8> {
     std::fs::read(path).expect("reads")
 }
 
-fn tree(pmwcas: &Arc<Pmwcas<CutShort>>, name: &str) -> BzTree<CutShort> {
-    let options = Options {
-        leaf_bytes: 512,
-        inner_bytes: 256,
-        free_bytes: 128,
-        merge_bytes: 128,
-        inline_bytes: 128,
-        ..Options::default()
-    };
-    let settings = options.settings().expect("options in range");
-    pmwcas.find_or_create_index::<BzTrees>(name, &settings).expect("a map")
-}
-
-fn fill([oak, ash]: &[BzTree<CutShort>; 2]) {
+fn fill<I: RangeIndex>([oak, ash]: &[I; 2]) {
     for index in 0..120_u64 {
         let long = format!("key/{index:04}/{}", "x".repeat(index as usize % 11));
         oak.upsert(&index.to_be_bytes(), &index.to_le_bytes()).expect("writes");

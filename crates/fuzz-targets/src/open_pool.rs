@@ -1,7 +1,7 @@
 //! Damage to the file of a pool, anywhere.
 
 use crate::damaged::{damage, open_and_use, write};
-use crate::images::images;
+use crate::images::pick;
 use crate::input::Input;
 use crate::scratch::Scratch;
 
@@ -9,7 +9,7 @@ use crate::scratch::Scratch;
 /// nothing is found wrong, used.
 pub fn open_pool(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut image = images()[usize::from(input.byte()) % images().len()].clone();
+    let mut image = pick(input.byte()).to_vec();
     damage(&mut image, &mut input);
     let scratch = Scratch::new();
     let path = scratch.path("pool");

@@ -34,6 +34,7 @@ pub(crate) fn walk<D: Domain>(
     let mut audit = Audit::default();
     let mut chain = Vec::new();
     let mut highest: Option<Vec<u8>> = None;
+    let mut lender = Lender { held: Vec::new(), last: None, visit };
     let mut off = tree.pmwcas.read(&guard, tree.root_off);
     let most = guard.pool().size_bytes() / block_bytes(tree.slots());
     while off != 0 {
@@ -56,7 +57,7 @@ pub(crate) fn walk<D: Domain>(
             audit.problem(ProblemClass::Structure, off, what);
             break;
         }
-        walk_leaf(tree, &guard, off, &leaf, &mut highest, &mut audit, visit);
+        walk_leaf(tree, &guard, off, &leaf, &mut highest, &mut audit, &mut lender);
         let next = tree.pmwcas.read(&guard, off + NEXT_AT);
         if next & REPLACED != 0 {
             audit.problem(ProblemClass::Structure, off, "the leaf is replaced, and still linked");
@@ -64,6 +65,7 @@ pub(crate) fn walk<D: Domain>(
         }
         off = next;
     }
+    lender.flush();
     if let Some(damage) = &tree.layers.damage {
         audit.problem(ProblemClass::Structure, damage.off, damage.to_string());
     } else {
@@ -81,7 +83,7 @@ fn walk_leaf<D: Domain>(
     leaf: &Bytes,
     highest: &mut Option<Vec<u8>>,
     audit: &mut Audit,
-    visit: &mut dyn FnMut(&[u8], &[u8]),
+    lender: &mut Lender<'_>,
 ) {
     let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     let problems = audit.problems.len();
@@ -120,6 +122,7 @@ fn walk_leaf<D: Domain>(
     if records.windows(2).any(|pair| pair[0].0 == pair[1].0) {
         audit.problem(ProblemClass::Order, off, "a key is there twice");
     }
+    let is_whole = audit.problems.len() == problems;
     if let (Some(highest), Some(first)) = (&highest, records.first())
         && *highest >= first.0
     {
@@ -128,8 +131,41 @@ fn walk_leaf<D: Domain>(
     if let Some((last, _)) = records.last() {
         *highest = Some(last.clone());
     }
-    if audit.problems.len() == problems {
-        records.iter().for_each(|(key, value)| visit(key, value));
+    if is_whole {
+        lender.leaf(records);
+    }
+}
+
+/// Lends what was found, in order and each key once. A leaf's records are held back until the next one's are
+/// known: of two leaves that overlap, what lies beyond the middle of the other is damaged.
+struct Lender<'visit> {
+    held: Vec<(Vec<u8>, Vec<u8>)>,
+    last: Option<Vec<u8>>,
+    visit: &'visit mut dyn FnMut(&[u8], &[u8]),
+}
+
+impl Lender<'_> {
+    /// The records of the next leaf, sorted.
+    fn leaf(&mut self, mut records: Vec<(Vec<u8>, Vec<u8>)>) {
+        if records.is_empty() {
+            return;
+        }
+        let middle = records[records.len() / 2].0.clone();
+        if let Some((held, _)) = self.held.get(self.held.len() / 2) {
+            records.retain(|(key, _)| key > held);
+        }
+        self.held.retain(|(key, _)| *key < middle);
+        self.flush();
+        self.held = records;
+    }
+
+    fn flush(&mut self) {
+        for (key, value) in std::mem::take(&mut self.held) {
+            if self.last.as_ref().is_none_or(|last| *last < key) {
+                (self.visit)(&key, &value);
+                self.last = Some(key);
+            }
+        }
     }
 }
 

@@ -27,6 +27,8 @@ struct Walk<'op, 'pool, 'visit, D: Domain> {
     context: Context<'op, 'pool, D>,
     audit: Audit,
     reached: BTreeSet<u64>,
+    /// The last key that was lent.
+    last: Option<Vec<u8>>,
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
 }
 
@@ -51,7 +53,8 @@ impl<D: Domain> WbTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let root_off = context.pmwcas.read(&guard, self.root_off());
-        let mut walk = Walk { context, audit: Audit::default(), reached: BTreeSet::new(), visit };
+        let (audit, reached) = (Audit::default(), BTreeSet::new());
+        let mut walk = Walk { context, audit, reached, last: None, visit };
         walk.tree(root_off);
         Ok(walk.audit)
     }
@@ -105,9 +108,10 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                 if level > 0 {
                     first_child = first_child.or(Some(entry.cell.link));
                     children.insert(entry.cell.link, entry.key.clone());
-                } else {
-                    (self.visit)(&entry.key, &entry.value);
                 }
+            }
+            if level == 0 {
+                self.lend(&node, &low);
             }
             self.count(level, &node);
             at = node.fence.cell.link;
@@ -115,6 +119,8 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
         }
         // A chain that is broken hides the nodes behind: what the parents lead to is visited all the same.
         let is_broken = at != 0;
+        let mut expected: Vec<_> = expected.into_iter().collect();
+        expected.sort_by(|left, right| left.1.cmp(&right.1));
         for (off, low) in expected {
             if !is_broken {
                 let what = "the parent leads to a node that its level does not have";
@@ -127,9 +133,10 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                 for entry in &node.entries {
                     if level > 0 {
                         children.insert(entry.cell.link, entry.key.clone());
-                    } else {
-                        (self.visit)(&entry.key, &entry.value);
                     }
+                }
+                if level == 0 {
+                    self.lend(&node, &low);
                 }
                 self.count(level, &node);
             }
@@ -138,6 +145,19 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             first_child = first_child.or(children.keys().next().copied());
         }
         (children, first_child)
+    }
+
+    /// Lends the records of a leaf that lie in its range and above all that were lent: of a damaged tree, too,
+    /// what is lent is in order, and each key there once.
+    fn lend(&mut self, leaf: &Sound, low: &[u8]) {
+        let is_last = leaf.fence.cell.link == 0;
+        for Entry { key, value, .. } in &leaf.entries {
+            let is_here = key.as_slice() >= low && (is_last || *key < leaf.fence.key);
+            if is_here && self.last.as_ref().is_none_or(|last| last < key) {
+                (self.visit)(key, value);
+                self.last = Some(key.clone());
+            }
+        }
     }
 
     fn count(&mut self, level: u64, node: &Sound) {
