@@ -1,7 +1,7 @@
 //! Scans, forwards and backwards, which the paper lacks.
 //!
-//! A cursor copies the records of one leaf that lie in its range while it is pinned, sorts them, and lends them
-//! when it is not. Where it goes on is decided by the leaf's range, not by the last key that it returned:
+//! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them, copies their records, and
+//! lends these when it is not. Of long values it copies no more at once than about [`BATCH_BYTES`], and comes back. Where it goes on is decided by the leaf's range, not by the last key that it returned:
 //!
 //! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is open has at least
 //!   that range, since its range only grows, to the right, when its neighbour is dropped. What lies
@@ -19,6 +19,7 @@ use std::cmp::Ordering as Compare;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
+use arrayvec::ArrayVec;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
 
@@ -43,10 +44,22 @@ enum Next {
     Key { included: bool },
 }
 
+/// No more is copied of a leaf once there are so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A slot with a record of the range.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    slice: u64,
+    found: Found,
+}
+
+/// The slots of a leaf.
+type AllTaken = ArrayVec<Taken, MAX_SLOTS>;
+
 /// Where one copied record stands in the bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    slice: u64,
     at: usize,
     key_bytes: usize,
     value_bytes: usize,
@@ -116,15 +129,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         };
         let control = leaf.control::<D>();
         let before = self.changes(guard, leaf, control);
-        self.copy(guard, leaf, control, probe.as_ref(), high.as_ref());
+        let mut taken = self.take(guard, leaf, control, probe.as_ref(), high.as_ref());
         let is_snapshot = before.is_some_and(|before| {
             leaf.control::<D>().bitmap() == control.bitmap()
                 && self.changes(guard, leaf, control) == Some(before)
         });
         let is_replaced = leaf.is_replaced::<D>();
         if !is_snapshot || is_replaced {
-            self.bytes.clear();
-            self.places.clear();
             self.key = key;
             self.vain += 1;
             if self.vain > VAIN_AT_MOST {
@@ -134,14 +145,22 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             return Ok(());
         }
         self.vain = 0;
-        let (bytes, order) = (&self.bytes, self.order);
-        self.places.sort_unstable_by(|left, right| {
-            let key = |place: &Place| &bytes[place.at..place.at + place.key_bytes];
-            let compared = left.slice.cmp(&right.slice).then_with(|| key(left).cmp(key(right)));
-            if order == Order::Ascending { compared } else { compared.reverse() }
+        taken.sort_unstable_by(|left, right| {
+            let compared = left.slice.cmp(&right.slice).then_with(|| {
+                let (mut left_room, mut right_room) = ([0; 8], [0; 8]);
+                let left = key_of(guard, left, &mut left_room);
+                left.cmp(key_of(guard, right, &mut right_room))
+            });
+            if self.order == Order::Ascending { compared } else { compared.reverse() }
         });
+        if !self.copy(guard, leaf, &taken) {
+            let last = self.places.last().map_or(&[][..], |last| self.key_at(last));
+            self.key = last.to_vec();
+            self.next = Next::Key { included: false };
+            return Ok(());
+        }
         let low = (!leaf.low.is_lowest()).then(|| leaf.low.clone());
-        let (edge, included) = match order {
+        let (edge, included) = match self.order {
             Order::Ascending => (high, true),
             Order::Descending => (low, false),
         };
@@ -235,16 +254,39 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         Some((leaf, high))
     }
 
-    /// Copies the records of the leaf that lie in the range, from the probe on, and below `high`.
-    fn copy(
-        &mut self,
+    /// Copies the records of the slots; whether all.
+    fn copy(&mut self, guard: &Guard<'_, D>, leaf: &Leaf, taken: &[Taken]) -> bool {
+        for (turn, taken) in taken.iter().enumerate() {
+            if self.bytes.len() >= BATCH_BYTES && turn > 0 {
+                return false;
+            }
+            let at = self.bytes.len();
+            let mut room = [0; 8];
+            let key = key_of(guard, taken, &mut room);
+            self.bytes.extend_from_slice(key);
+            let bytes = &mut self.bytes;
+            self.tree.lend(guard, leaf, taken.found, |value| bytes.extend_from_slice(value));
+            let value_bytes = self.bytes.len() - at - key.len();
+            self.places.push(Place { at, key_bytes: key.len(), value_bytes });
+        }
+        true
+    }
+
+    fn key_at(&self, place: &Place) -> &[u8] {
+        &self.bytes[place.at..place.at + place.key_bytes]
+    }
+
+    /// The slots of the leaf whose records lie in the range, from the probe on, and below `high`.
+    fn take(
+        &self,
         guard: &Guard<'_, D>,
         leaf: &Leaf,
         control: Control,
         probe: Option<&Probe<'_>>,
         high: Option<&Separator>,
-    ) {
+    ) -> AllTaken {
         let tree = self.tree;
+        let mut all = AllTaken::new();
         let start_included = self.next == Next::Key { included: true };
         for slot in slots(control.bitmap()) {
             let word = tree.settled(guard, leaf, slot);
@@ -278,13 +320,23 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 continue;
             }
             tree.make_durable(guard, leaf, slot);
-            let at = self.bytes.len();
-            self.bytes.extend_from_slice(key);
-            let key_bytes = key.len();
-            let bytes = &mut self.bytes;
-            tree.lend(guard, leaf, Found { slot, word }, |value| bytes.extend_from_slice(value));
-            let value_bytes = self.bytes.len() - at - key_bytes;
-            self.places.push(Place { slice, at, key_bytes, value_bytes });
+            all.push(Taken { slice, found: Found { slot, word } });
+        }
+        all
+    }
+}
+
+/// The key of a slot's record.
+fn key_of<'all, D: Domain>(
+    guard: &'all Guard<'_, D>,
+    taken: &Taken,
+    room: &'all mut [u8; 8],
+) -> &'all [u8] {
+    match content(taken.found.word) {
+        Content::Record(off) => record::parts(guard, off).0,
+        _ => {
+            *room = taken.slice.to_be_bytes();
+            room
         }
     }
 }
@@ -299,5 +351,40 @@ impl<D: Domain> Cursor for TreeCursor<'_, D> {
         let value_at = place.at + place.key_bytes;
         let key = &self.bytes[place.at..value_at];
         Ok(Some((key, &self.bytes[value_at..value_at + place.value_bytes])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_index::RangeIndex;
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+    use pando_pmwcas::maps::{IndexKind, Settings};
+
+    use super::*;
+    use crate::NbTrees;
+
+    #[test]
+    fn a_batch_is_bounded_in_bytes() {
+        let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
+        let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
+        let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = Settings::new(NbTrees::SETTINGS);
+        let tree = pmwcas.find_or_create_index::<NbTrees>("tree", &settings).expect("a tree");
+        let value = vec![7; BATCH_BYTES];
+        for number in 0..20_u8 {
+            tree.insert(&[number], &value).expect("an insert");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
+            let mut records = 0;
+            while let Some((key, found)) = cursor.next().expect("a record") {
+                let number = if order == Order::Ascending { records } else { 19 - records };
+                assert!(key == [number] && found == value, "{order:?}");
+                assert!(cursor.bytes.len() <= 2 * BATCH_BYTES, "{}", cursor.bytes.len());
+                records += 1;
+            }
+            assert_eq!(records, 20, "{order:?}");
+        }
     }
 }
