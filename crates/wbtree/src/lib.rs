@@ -55,6 +55,8 @@ mod kind;
 mod layout;
 mod node;
 mod options;
+mod order;
+mod search;
 mod slots;
 mod smo;
 mod state;
