@@ -179,7 +179,8 @@ impl<D: Domain> Node<'_, D> {
         Ok(None)
     }
 
-    /// What a writer has to know of a key.
+    /// What a writer has to know of a key. The place and the order are to be believed if the swap of the
+    /// state succeeds.
     #[inline]
     pub fn look(
         &self,
@@ -200,7 +201,6 @@ impl<D: Domain> Node<'_, D> {
         } else {
             (compared.not_above & live).count_ones() as usize - usize::from(found.is_some())
         };
-        self.still(context, state)?;
         Ok(Look { found, place, order })
     }
 

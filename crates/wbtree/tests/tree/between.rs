@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Paused, written_back};
+use pando_pmem::testing::{CutShort, Paused, Random, written_back};
 use pando_pmem::{Adr, Domain, DomainKind};
 use pando_wbtree::{NodeKind, Options, WbTree};
 
@@ -115,48 +115,52 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
     dump(tree).iter().map(|(key, value)| (word(key), number(value))).collect()
 }
 
-/// Each act of `acts` with all of `others` before each of its accesses, in a tree with these records.
+/// One act with others before one of its accesses, in a tree with these records; whether it has so many
+/// accesses.
+fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
+    let planted = anonymous::<Between>(options);
+    let mut model = Model::new();
+    for &act in there {
+        assert_eq!(on_tree(&planted.tree, act), on_model(&mut model, act));
+    }
+    let (tree, others_done) = (planted.tree.clone(), others.to_vec());
+    let meanwhile = move || {
+        for act in others_done {
+            on_tree(&tree, act);
+        }
+    };
+    let mut answer = None;
+    let is_between = between(access, meanwhile, || answer = Some(on_tree(&planted.tree, act)));
+    let found = (answer.expect("an answer"), records(&planted.tree));
+    let do_others = |model: &mut Model| {
+        for &other in others {
+            on_model(model, other);
+        }
+    };
+    let (mut first, mut last) = (model.clone(), model);
+    let as_first = on_model(&mut first, act);
+    if is_between {
+        do_others(&mut first);
+    }
+    do_others(&mut last);
+    let as_last = on_model(&mut last, act);
+    assert!(
+        found == (as_first, first) || is_between && found == (as_last, last),
+        "{options:?}: {act:?} with {others:?} before its access {access}: {found:?}"
+    );
+    check(&planted);
+    is_between
+}
+
+/// Each act of `acts` with all of `others` before each of its accesses.
 fn each_between(options: Options, there: &[Act], acts: &[Act], others: &[Act]) {
     for &act in acts {
-        for access in 0.. {
-            let planted = anonymous::<Between>(options);
-            let mut model = Model::new();
-            for &act in there {
-                assert_eq!(on_tree(&planted.tree, act), on_model(&mut model, act));
-            }
-            let (tree, others_done) = (planted.tree.clone(), others.to_vec());
-            let meanwhile = move || {
-                for act in others_done {
-                    on_tree(&tree, act);
-                }
-            };
-            let mut answer = None;
-            let is_between =
-                between(access, meanwhile, || answer = Some(on_tree(&planted.tree, act)));
-            let found = (answer.expect("an answer"), records(&planted.tree));
-            let do_others = |model: &mut Model| {
-                for &other in others {
-                    on_model(model, other);
-                }
-            };
-            let (mut first, mut last) = (model.clone(), model);
-            let as_first = on_model(&mut first, act);
-            if is_between {
-                do_others(&mut first);
-            }
-            do_others(&mut last);
-            let as_last = on_model(&mut last, act);
-            assert!(
-                found == (as_first, first) || is_between && found == (as_last, last),
-                "{options:?}: {act:?} with {others:?} before its access {access}: {found:?}"
-            );
-            check(&planted);
-            if !is_between {
-                break;
-            }
-        }
+        let _ = (0..).find(|&access| !one_between(options, there, act, others, access));
     }
 }
+
+/// Rounds of the random test.
+const ROUNDS: usize = 3_000;
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
 
@@ -199,6 +203,40 @@ fn nodes_that_are_split_merged_and_copied() {
         for others in [&splits, &empties, &[&splits[..], &empties[..]].concat()] {
             each_between(options, &there, &acts, others);
         }
+    }
+}
+
+/// Runs of inserts and removes among nodes as small as can be, before any access of a write or a read.
+#[test]
+fn runs_of_writes_at_random() {
+    let mut random = Random::new(7);
+    for round in 0..ROUNDS {
+        let leaf = KINDS[round % KINDS.len()];
+        let options = Options { node_versions: 40, ..small_fixed(leaf) };
+        let there: Vec<Act> =
+            (0..40).map(|number| Act::Insert(number * 23 % 40 * 10, number)).collect();
+        let center = 10 * random.below(40);
+        let near = |random: &mut Random| {
+            let number = center + random.below(60);
+            match random.below(4) {
+                0 => Act::Remove(number / 10 * 10),
+                1 => Act::Upsert(number, 8),
+                2 => Act::Get(number / 10 * 10),
+                _ => Act::Insert(number, 9),
+            }
+        };
+        let act = near(&mut random);
+        let mut others = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let from = (center + random.below(100)).saturating_sub(50);
+            let run = (0..1 + random.below(12)).map(|step| (from / 10 + step) * 10);
+            match random.below(2) {
+                0 => others.extend(run.map(Act::Remove)),
+                _ => others.extend(run.map(|number| Act::Upsert(number + 1, number))),
+            }
+        }
+        let accesses = 1 << random.below(9);
+        one_between(options, &there, act, &others, random.below(accesses));
     }
 }
 
