@@ -11,15 +11,16 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use pando_index::RangeIndex;
 use pando_pmem::counting::{Counting, Counts, measure};
-use pando_pmem::emulated::{Delays, Emulated, set_delays};
 use pando_pmem::{Adr, CreateOptions, Domain, Pool, Volatile};
 use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::IndexKind;
 use pando_wbtree::baselines::{BASELINES, Baseline, Leaves, Scheme};
 use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
 
 use super::Error;
 use super::experiment::{Paper, Settings};
 use super::outcome::{Measured, Outcome, Published};
+use super::pcm::{self, Done, Pcm};
 use crate::keys::{key_of, value_of};
 use crate::report::Spread;
 use crate::rng::Rng;
@@ -34,12 +35,18 @@ pub const PAPER: Paper = Paper {
 
 /// What a tree of the paper does, whatever it is.
 trait Tree {
+    /// Nodes that it has.
+    fn nodes(&self) -> u64;
     fn get(&self, key: u64) -> bool;
     fn insert(&self, key: u64) -> bool;
     fn remove(&self, key: u64) -> bool;
 }
 
 impl<D: Domain> Tree for Baseline<D> {
+    fn nodes(&self) -> u64 {
+        Baseline::nodes(self)
+    }
+
     fn get(&self, key: u64) -> bool {
         Baseline::get(self, key).is_some()
     }
@@ -54,6 +61,10 @@ impl<D: Domain> Tree for Baseline<D> {
 }
 
 impl<D: Domain> Tree for WbTree<D> {
+    fn nodes(&self) -> u64 {
+        WbTrees::audit(self).map_or(0, |audit| audit.stat.leaves + audit.stat.inner_nodes)
+    }
+
     fn get(&self, key: u64) -> bool {
         self.read_with(&key.to_be_bytes(), |_| ()).is_ok_and(|found| found.is_some())
     }
@@ -82,6 +93,9 @@ const WB_TREES: [(&str, NodeKind); 3] = [
     ("wbtree w/ bmp-leaf", NodeKind::BitmapOnly),
     ("wbtree w/ slot-only", NodeKind::SlotOnly),
 ];
+
+/// The wB+-Tree where nothing is written back.
+const ON_ORDINARY_MEMORY: &str = "wbtree (volatile)";
 
 fn pool<D: Domain>(settings: &Settings) -> Result<Arc<Pool<D>>, BuildError> {
     let create = CreateOptions {
@@ -131,7 +145,7 @@ fn trees<D: Domain>(settings: &Settings, lines: u64) -> Result<Vec<Named>, Build
     // And the wB+-Tree where nothing is written back: what of a search is the tree, and not the medium.
     if lines > 2 {
         trees.push((
-            "wbtree (volatile)",
+            ON_ORDINARY_MEMORY,
             Box::new(wb_tree::<Volatile>(settings, NodeKind::SlotBitmap, lines)?),
         ));
     }
@@ -279,28 +293,136 @@ fn figure<D: Domain>(
     Ok(outcome)
 }
 
-/// Figure 11: a slower medium, emulated.
+/// What each tree's operations, one batch of each kind, take of the paper's medium; by operation.
+type OnMedium = Vec<(&'static str, [Done; 3], u64)>;
+
+/// Searches, insertions and deletions in nodes of `lines` lines, on the modelled medium.
+fn on_medium(
+    settings: &Settings,
+    lines: u64,
+    records: u64,
+    progress: &ProgressBar,
+) -> Result<OnMedium, Error> {
+    let trees = trees::<Pcm>(settings, lines).map_err(refused)?;
+    let batch = (records / 20).clamp(1, 100_000);
+    progress.set_length(trees.len() as u64);
+    let mut taken = OnMedium::new();
+    for (name, tree) in trees.iter().filter(|tree| tree.0 != ON_ORDINARY_MEMORY) {
+        let is_loaded = (0..records).all(|number| tree.insert(key_of(number)));
+        let mut rng = Rng::new(settings.seed);
+        let numbers: Vec<u64> =
+            (0..2 * batch).map(|_| batch + rng.below(records - batch)).collect();
+        let (warming, searched) = numbers.split_at(batch as usize);
+        pcm::begin();
+        let is_warm = warming.iter().all(|&number| tree.get(key_of(number)));
+        let mut before = pcm::done();
+        let mut is_done = is_loaded && is_warm;
+        let mut took = |work: &mut dyn FnMut(u64) -> bool| {
+            is_done &= (0..batch).all(work);
+            let now = pcm::done();
+            now.since(std::mem::replace(&mut before, now))
+        };
+        let done = [
+            took(&mut |step| tree.get(key_of(searched[step as usize]))),
+            took(&mut |step| tree.insert(key_of(records + step))),
+            took(&mut |step| tree.remove(key_of(step))),
+        ];
+        pcm::end();
+        if !is_done {
+            return Err(refused(format!("{name} has lost a record, or refused one").into()));
+        }
+        taken.push((*name, done, batch));
+        progress.inc(1);
+    }
+    Ok(taken)
+}
+
+/// Figure 11: how long operations wait for the paper's medium, by a model of it.
 pub fn figure_11(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    // Of figure 4 and table 4: 230 cycles a line read, 450 an 8-byte write at 3 GHz, if nothing else is asked.
-    let delays = match settings.build.delays {
-        asked if asked != Delays::default() => asked,
-        _ => Delays { write_back_ns: 150, read_line_ns: 77 },
-    };
-    set_delays(delays).map_err(|error| refused(error.into()))?;
     let says = Says {
-        slowest: Published::text("4.2 to 27.1", ""),
-        fastest: Published::text("1.5 to 2.4", ""),
-        search: Published::text("1.02 to 1.04", ""),
+        slowest: Published::text("4.2 to 27.1", "time"),
+        fastest: Published::text("1.5 to 2.4", "time"),
+        search: Published::text("1.02 to 1.04", "time"),
     };
-    let settings = Settings { records: settings.records.or(Some(200_000)), ..settings.clone() };
-    let outcome = figure::<Emulated>(&settings, &[2, 4, 8], &says, progress);
-    // The delays are the whole process's: what comes next has set none.
-    set_delays(settings.build.delays).map_err(|error| refused(error.into()))?;
-    let mut outcome = outcome?;
-    outcome.conditions += &format!(
-        ", emulated medium: {} ns a line written back, {} ns a line read; wbtree (volatile) on ordinary memory",
-        delays.write_back_ns, delays.read_line_ns
-    );
+    let records = settings.records.unwrap_or(200_000);
+    let mut outcome = Outcome {
+        conditions: format!(
+            "{records} records of 8-byte keys and values, 1 thread; waits for a medium of {} ns a line read and \
+             {} ns a word written, modelled; what the processor does is not in them",
+            pcm::READ_LINE_NS,
+            pcm::WRITE_WORD_NS
+        ),
+        ..Outcome::default()
+    };
+    for lines in [2, 4, 8] {
+        let taken = on_medium(settings, lines, records, progress)?;
+        for (operation, label) in OPERATIONS.iter().enumerate() {
+            let waited = |place: usize| {
+                let (_, done, batch) = &taken[place];
+                done[operation].waited_ns as f64 / *batch as f64
+            };
+            for (place, (name, ..)) in taken.iter().enumerate() {
+                let of = Measured::exact(waited(place), "");
+                outcome.push(format!("{lines} lines, {label}, {name}"), "ns", None, Some(of));
+            }
+            let by_wait = |is_ours: bool| {
+                let mut places: Vec<usize> = (1..taken.len())
+                    .filter(|&place| (place >= BASELINES.len()) == is_ours)
+                    .collect();
+                places.sort_by(|left, right| waited(*left).total_cmp(&waited(*right)));
+                places
+            };
+            let (ours, others) = (by_wait(true), by_wait(false));
+            let (Some(&best), Some(&fastest), Some(&slowest)) =
+                (ours.first(), others.first(), others.last())
+            else {
+                continue;
+            };
+            let pairs = match operation {
+                0 => vec![(best, 0, &says.search, "search, ratio".to_owned())],
+                _ => [("slowest", slowest, &says.slowest), ("fastest", fastest, &says.fastest)]
+                    .map(|(what, other, paper)| {
+                        (other, best, paper, format!("{label}, {what} other / best wB+-Tree"))
+                    })
+                    .to_vec(),
+            };
+            for (over, under, paper, what) in pairs {
+                let of = format!("waits of {} / {}", taken[over].0, taken[under].0);
+                let ours = Measured::exact(waited(over) / waited(under), of);
+                outcome.push(
+                    format!("{lines} lines, {what}"),
+                    "x",
+                    Some(paper.clone()),
+                    Some(ours),
+                );
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// Figure 12: what insertions into nodes of eight lines wear and take.
+pub fn figure_12(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let records = settings.records.unwrap_or(200_000);
+    let mut outcome = Outcome {
+        conditions: format!(
+            "{records} records of 8-byte keys and values, nodes of 8 lines, the paper's medium by a model"
+        ),
+        ..Outcome::default()
+    };
+    for (name, [_, insertion, _], batch) in on_medium(settings, 8, records, progress)? {
+        let figures = [
+            ("bits", insertion.bits_written),
+            ("pJ", insertion.energy_pj()),
+            ("words", insertion.words_written),
+            ("write-backs", insertion.write_backs),
+            ("fences", insertion.fences),
+        ];
+        for (unit, figure) in figures {
+            let ours = Measured::exact(figure as f64 / batch as f64, "");
+            outcome.push(format!("insertion, {name}"), unit, None, Some(ours));
+        }
+    }
     Ok(outcome)
 }
 
@@ -382,8 +504,74 @@ pub fn table_3(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
                 );
             }
         }
+        let tree: Box<dyn Tree> = match baseline_of {
+            Some((leaves, scheme)) => baseline::<Counting>(settings, leaves, scheme, LINES),
+            None => wb_tree::<Counting>(settings, kind, LINES).map(|tree| Box::new(tree) as _),
+        }
+        .map_err(refused)?;
+        let (found, formula) = splits(&*tree, name);
+        for (field, unit) in ["words written", "write-backs", "fences"].into_iter().enumerate() {
+            let of = format!("the paper's formula: {:.2}", formula[field]);
+            let what = format!("{name}, insertion with a split");
+            outcome.push(what, unit, None, Some(Measured::exact(found[field], of)));
+        }
     }
     Ok(outcome)
+}
+
+/// What table 3 says of an insertion that splits one leaf, below a parent with m entries.
+fn split_formula(name: &str, m: f64) -> [f64; 3] {
+    // Of nodes of eight lines, as the paper has it.
+    let (n, slotted) = (31.0, 29.0);
+    let logged = |sign: f64| {
+        [
+            4.0 * n + 15.0 + sign * n + 4.0 * m + 19.0,
+            0.375 * n + 3.25 + sign * 0.25 * n + m + 4.125,
+            0.25 * n + 2.0 + sign * 0.25 * n + m + 5.0,
+        ]
+    };
+    let (most, flushes) = (1.25 * slotted + 9.75, 19.0 / 128.0 * slotted + 1.0 + 105.0 / 128.0);
+    match name {
+        "btree log" => logged(0.0),
+        "unsorted leaf log" => logged(1.0),
+        "uleaf bmp log" => logged(-1.0),
+        "wbtree" => [most + 0.125 * m + 8.25, flushes + m / 64.0 + 3.0 + 13.0 / 32.0, 3.0],
+        "wbtree w/ bmp-leaf" => [
+            most - 0.25 * slotted + 0.125 * m + 7.5,
+            flushes - 3.0 / 128.0 * slotted + m / 64.0 + 3.0 + 43.0 / 128.0,
+            3.0,
+        ],
+        // Eight cells, of which one is the fence.
+        "wbtree w/ slot-only" => [7.0 + 9.0 + 7.0, 0.875 + 1.75 + 2.375, 2.0],
+        _ => [2.0 * n + 5.0 + 2.0 * m + 12.0, 0.25 * n + 1.5 + 0.25 * m + 2.625, 2.0],
+    }
+}
+
+/// Insertions that split one leaf, whose parent is the root and has room; on the average, and the
+/// formula's, for as many entries as the root had each time.
+fn splits(tree: &dyn Tree, name: &str) -> ([f64; 3], [f64; 3]) {
+    let (mut found, mut formula, mut count) = ([0.0; 3], [0.0; 3], 0.0);
+    let mut nodes = tree.nodes();
+    for number in 0.. {
+        let counts = measure(|| tree.insert(key_of(number))).1;
+        let now = tree.nodes();
+        // One is the root, and another the first leaf.
+        if now == nodes + 1 && nodes >= 3 {
+            let of = split_formula(name, (nodes - 2) as f64);
+            let counted = [counts.words_written, counts.flushes, counts.fences];
+            for field in 0..3 {
+                found[field] += counted[field] as f64;
+                formula[field] += of[field];
+            }
+            count += 1.0;
+        }
+        nodes = now;
+        // Six leaves: a root of any kind has room for them.
+        if nodes >= 7 {
+            break;
+        }
+    }
+    (found.map(|sum| sum / count), formula.map(|sum| sum / count))
 }
 
 /// The formula as it is printed.

@@ -33,6 +33,7 @@ pub struct Baseline<D: Domain> {
     spans: RefCell<Vec<u64>>,
     free: RefCell<Vec<u64>>,
     left_in_span: Cell<u64>,
+    nodes: Cell<u64>,
 }
 
 impl<D: Domain> fmt::Debug for Baseline<D> {
@@ -65,6 +66,7 @@ impl<D: Domain> Baseline<D> {
             spans: RefCell::new(vec![span]),
             free: RefCell::default(),
             left_in_span: Cell::new(0),
+            nodes: Cell::new(0),
             pool,
         };
         let root = tree.new_node()?;
@@ -79,6 +81,11 @@ impl<D: Domain> Baseline<D> {
     /// Entries that a node holds: the paper's n.
     pub fn entries(&self) -> u64 {
         self.most
+    }
+
+    /// Nodes that the tree has.
+    pub fn nodes(&self) -> u64 {
+        self.nodes.get()
     }
 
     pub(super) fn root(&self) -> u64 {
@@ -103,11 +110,13 @@ impl<D: Domain> Baseline<D> {
         if self.scheme != Scheme::Volatile {
             self.log.allocated(&self.pool, off);
         }
+        self.nodes.set(self.nodes.get() + 1);
         Ok(off)
     }
 
     pub(super) fn free_node(&self, off: u64) {
         self.free.borrow_mut().push(off);
+        self.nodes.set(self.nodes.get() - 1);
     }
 
     #[inline(always)]
