@@ -9,8 +9,8 @@
 //! # Protocol
 //!
 //! What is live follows from the state alone; the slot words are derived from it, and each says from
-//! which version. Who finds one of another version passes them over, looks through the live cells as in
-//! a bitmap-only node, and writes the words anew (paper, figure 10, lines 2 to 4).
+//! which version. Who needs the order and finds a word of another version sorts the live cells, and writes the
+//! words anew (paper, figure 10, lines 2 to 4). A leaf is searched without its slots (`search.rs`).
 //!
 //! | step | who | what a crash leaves |
 //! | --- | --- | --- |

@@ -387,6 +387,10 @@ pub fn figure_11(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
                     .to_vec(),
             };
             for (over, under, paper, what) in pairs {
+                // What fits the cache waits for nothing.
+                if waited(under) == 0.0 {
+                    continue;
+                }
                 let of = format!("waits of {} / {}", taken[over].0, taken[under].0);
                 let ours = Measured::exact(waited(over) / waited(under), of);
                 outcome.push(
