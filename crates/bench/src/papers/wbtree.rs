@@ -48,15 +48,63 @@ impl<D: Domain> Tree for Baseline<D> {
     }
 
     fn get(&self, key: u64) -> bool {
-        Baseline::get(self, key).is_some()
+        Baseline::<D>::get(self, key).is_some()
     }
 
     fn insert(&self, key: u64) -> bool {
-        Baseline::insert(self, key, value_of(key, 0)).unwrap_or(false)
+        Baseline::<D>::insert(self, key, value_of(key, 0)).unwrap_or(false)
     }
 
     fn remove(&self, key: u64) -> bool {
-        Baseline::remove(self, key).unwrap_or(false)
+        Baseline::<D>::remove(self, key).unwrap_or(false)
+    }
+}
+
+/// The same of string keys.
+struct OfStrings<T>(T);
+
+/// The string that a number stands for: 20 bytes, as in the paper.
+fn string_of(key: u64) -> [u8; 20] {
+    let mut string = [0; 20];
+    string[..8].copy_from_slice(&key.to_be_bytes());
+    string[8..16].copy_from_slice(&key.rotate_left(17).to_be_bytes());
+    string[16..].copy_from_slice(&key.to_le_bytes()[..4]);
+    string
+}
+
+impl<D: Domain> Tree for OfStrings<Baseline<D, true>> {
+    fn nodes(&self) -> u64 {
+        self.0.nodes()
+    }
+
+    fn get(&self, key: u64) -> bool {
+        self.0.get(&string_of(key)).is_some()
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        self.0.insert(&string_of(key), value_of(key, 0)).unwrap_or(false)
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.0.remove(&string_of(key)).unwrap_or(false)
+    }
+}
+
+impl<D: Domain> Tree for OfStrings<WbTree<D>> {
+    fn nodes(&self) -> u64 {
+        Tree::nodes(&self.0)
+    }
+
+    fn get(&self, key: u64) -> bool {
+        self.0.read_with(&string_of(key), |_| ()).is_ok_and(|found| found.is_some())
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        RangeIndex::insert(&self.0, &string_of(key), &value_of(key, 0).to_le_bytes()).is_ok()
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        RangeIndex::remove(&self.0, &string_of(key)).unwrap_or(false)
     }
 }
 
@@ -119,11 +167,12 @@ fn wb_tree<D: Domain>(
     settings: &Settings,
     leaf: NodeKind,
     lines: u64,
+    is_variable: bool,
 ) -> Result<WbTree<D>, BuildError> {
     // The slots of a word are for eight cells.
     let node_lines = if leaf == NodeKind::SlotOnly { lines.min(3) } else { lines };
     let options =
-        Options { leaf, is_variable: false, node_lines: node_lines as u32, ..Options::default() };
+        Options { leaf, is_variable, node_lines: node_lines as u32, ..Options::default() };
     let pmwcas = Arc::new(Pmwcas::open(pool(settings)?, &[])?);
     Ok(pmwcas.find_or_create_index::<WbTrees>("wbtree", &options.settings()?)?)
 }
@@ -140,14 +189,30 @@ fn trees<D: Domain>(settings: &Settings, lines: u64) -> Result<Vec<Named>, Build
     for (name, leaf) in
         WB_TREES.into_iter().filter(|tree| (lines == 2) == (tree.1 == NodeKind::SlotOnly))
     {
-        trees.push((name, Box::new(wb_tree::<D>(settings, leaf, lines)?)));
+        trees.push((name, Box::new(wb_tree::<D>(settings, leaf, lines, false)?)));
     }
     // And the wB+-Tree where nothing is written back: what of a search is the tree, and not the medium.
     if lines > 2 {
         trees.push((
             ON_ORDINARY_MEMORY,
-            Box::new(wb_tree::<Volatile>(settings, NodeKind::SlotBitmap, lines)?),
+            Box::new(wb_tree::<Volatile>(settings, NodeKind::SlotBitmap, lines, false)?),
         ));
+    }
+    Ok(trees)
+}
+
+/// The trees of string keys, all but those with unsorted packed leaves, as in the paper.
+fn trees_of_strings<D: Domain>(settings: &Settings, lines: u64) -> Result<Vec<Named>, BuildError> {
+    let mut trees: Vec<Named> = Vec::new();
+    for (name, leaves, scheme) in
+        BASELINES.into_iter().filter(|baseline| baseline.1 != Leaves::Unsorted)
+    {
+        let tree = Baseline::<D, true>::with_strings(pool(settings)?, leaves, scheme, lines)?;
+        trees.push((name, Box::new(OfStrings(tree))));
+    }
+    for (name, leaf) in &WB_TREES[..2] {
+        let tree = wb_tree::<D>(settings, *leaf, lines, true)?;
+        trees.push((name, Box::new(OfStrings(tree))));
     }
     Ok(trees)
 }
@@ -162,20 +227,19 @@ fn refused(source: BuildError) -> Error {
 }
 
 /// Loads all trees, and times batches in turn.
-fn rounds<D: Domain>(
+fn rounds(
     settings: &Settings,
-    lines: u64,
+    trees: &[Named],
     records: u64,
     progress: &ProgressBar,
 ) -> Result<(Vec<&'static str>, Times), Error> {
-    let trees = trees::<D>(settings, lines).map_err(refused)?;
     let rounds = settings.rounds.unwrap_or(5) as u64;
     let batch = (records / (4 * rounds.max(5))).clamp(1, 20_000);
     progress.set_length(trees.len() as u64 * (rounds + 1));
     let lost = |name: &str, operation: &str| {
         refused(format!("{name} has lost a record, or refused an {operation}").into())
     };
-    for (name, tree) in &trees {
+    for (name, tree) in trees {
         if !(0..records).all(|number| tree.insert(key_of(number))) {
             return Err(lost(name, "insertion"));
         }
@@ -226,21 +290,21 @@ struct Says {
     search: Published,
 }
 
-fn figure<D: Domain>(
+fn figure(
     settings: &Settings,
     lines: &[u64],
+    make: fn(&Settings, u64) -> Result<Vec<Named>, BuildError>,
     says: &Says,
     progress: &ProgressBar,
 ) -> Result<Outcome, Error> {
     let records = settings.records.unwrap_or(1_000_000);
     let mut outcome = Outcome {
-        conditions: format!(
-            "{records} records of 8-byte keys and values, 1 thread, anonymous memory"
-        ),
+        conditions: format!("{records} records with values of 8 bytes, 1 thread, anonymous memory"),
         ..Outcome::default()
     };
     for &lines in lines {
-        let (names, times) = rounds::<D>(settings, lines, records, progress)?;
+        let trees = make(settings, lines).map_err(refused)?;
+        let (names, times) = rounds(settings, &trees, records, progress)?;
         let place = |wanted: &str| names.iter().position(|name| *name == wanted);
         for (operation, label) in OPERATIONS.iter().enumerate() {
             for (name, times) in names.iter().zip(&times) {
@@ -264,7 +328,9 @@ fn figure<D: Domain>(
                 continue;
             }
             // The others are the six with logging and shadowing.
-            let others: Vec<usize> = (1..BASELINES.len()).collect();
+            let is_other =
+                |&place: &usize| BASELINES[1..].iter().any(|other| other.0 == names[place]);
+            let others: Vec<usize> = (0..names.len()).filter(is_other).collect();
             let by_time = |list: &[usize]| {
                 let mut list = list.to_vec();
                 list.sort_by(|left, right| median(*left).total_cmp(&median(*right)));
@@ -437,7 +503,17 @@ pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
         fastest: Published::text("1.2 to 1.6", ""),
         search: Published::text("1.02 to 1.04", "on the simulator; similar on a machine"),
     };
-    figure::<Adr>(settings, &[2, 4, 8], &says, progress)
+    figure(settings, &[2, 4, 8], trees::<Adr>, &says, progress)
+}
+
+/// Figure 14: string keys.
+pub fn figure_14(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
+    let says = Says {
+        slowest: Published::text("up to 5.6", "wbtree"),
+        fastest: Published::text("from 1.2", "wbtree"),
+        search: Published::text("about 3 times that of 8-byte keys", "of all trees"),
+    };
+    figure(settings, &[8, 12], trees_of_strings::<Adr>, &says, progress)
 }
 
 /// What table 3 says of an insertion and of a deletion, for m entries: words, write-backs, fences.
@@ -473,7 +549,7 @@ pub fn table_3(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
         let filled = || {
             let tree: Box<dyn Tree> = match baseline_of {
                 Some((leaves, scheme)) => baseline::<Counting>(settings, leaves, scheme, LINES)?,
-                None => Box::new(wb_tree::<Counting>(settings, kind, LINES)?),
+                None => Box::new(wb_tree::<Counting>(settings, kind, LINES, false)?),
             };
             (0..m).for_each(|place| assert!(tree.insert(key(place)), "an empty leaf has room"));
             Ok(tree)
@@ -510,7 +586,9 @@ pub fn table_3(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
         }
         let tree: Box<dyn Tree> = match baseline_of {
             Some((leaves, scheme)) => baseline::<Counting>(settings, leaves, scheme, LINES),
-            None => wb_tree::<Counting>(settings, kind, LINES).map(|tree| Box::new(tree) as _),
+            None => {
+                wb_tree::<Counting>(settings, kind, LINES, false).map(|tree| Box::new(tree) as _)
+            }
         }
         .map_err(refused)?;
         let (found, formula) = splits(&*tree, name);
