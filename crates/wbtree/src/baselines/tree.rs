@@ -234,7 +234,7 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn get_key(&self, key: Key<'_>) -> Option<u64> {
         let words = self.words(self.leaf(key, None));
         let at = self.find(words, key)?;
@@ -242,6 +242,8 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
     }
 
     /// Adds a record, if the key is not there; its word is made then.
+    // Always: of which sort a key is, is known where this is called.
+    #[inline(always)]
     fn insert_key(
         &self,
         key: Key<'_>,
@@ -265,6 +267,8 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
     }
 
     /// Removes a record; the word of its key, if it was there.
+    // Always: of which sort a key is, is known where this is called.
+    #[inline(always)]
     fn remove_key(&self, key: Key<'_>) -> Result<Option<u64>, Error> {
         let mut path = Path::new();
         let leaf = self.leaf(key, Some(&mut path));
