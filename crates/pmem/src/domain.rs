@@ -80,6 +80,10 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn observe_load(_address: usize, _bytes: usize) {}
 
+    /// Called when the line at `address` is asked for ahead of its use; any address will do.
+    #[inline(always)]
+    fn observe_prefetch(_address: usize) {}
+
     /// Called before each access to a word of process memory by which threads of an index meet, so that a
     /// test can let others go on there, as it can at the words of a pool.
     #[inline(always)]

@@ -191,8 +191,23 @@ impl<D: Domain> Pmwcas<D> {
         expected: u64,
         new: u64,
     ) -> Result<(), u64> {
+        self.compare_exchange_with(guard, off, expected, new, || ())
+    }
+
+    /// As [`compare_exchange`](Self::compare_exchange), and after a success, before the word's line is
+    /// written back, does `behind`: what that stores to the same line is written back with it.
+    #[inline]
+    pub fn compare_exchange_with(
+        &self,
+        guard: &Guard<'_, D>,
+        off: u64,
+        expected: u64,
+        new: u64,
+        behind: impl FnOnce(),
+    ) -> Result<(), u64> {
         let dirty = if D::WRITE_BACK { new | DIRTY } else { new };
         self.swap_settled(guard, off, expected, dirty)?;
+        behind();
         if D::WRITE_BACK {
             self.persist(off, dirty);
         }

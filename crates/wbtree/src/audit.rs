@@ -15,8 +15,9 @@ use crate::layout::{
     BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, NodeKind, SLOTS_AT, block_lengths, slice_of,
 };
 use crate::node::Context;
+use crate::order::Order;
 use crate::slots;
-use crate::state::{Order, State};
+use crate::state::State;
 use crate::tree::WbTree;
 
 /// More levels than any pool can have nodes for.
@@ -316,11 +317,10 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
 
     /// Whether slots that are believed are in the order of the keys.
     fn check_order(&mut self, off: u64, kind: NodeKind, state: State, entries: &[(u8, Entry)]) {
-        let mut order = Order::EMPTY;
-        entries.iter().for_each(|(at, _)| order.push(*at));
+        let order: Order = entries.iter().map(|(at, _)| *at).collect();
         let is_sound = match kind {
             NodeKind::BitmapOnly => true,
-            NodeKind::SlotOnly => state.slots().all() == order.all(),
+            NodeKind::SlotOnly => state.slots() == order,
             NodeKind::SlotBitmap => (0..slots::words_of(entries.len())).all(|index| {
                 let word = self.context.pool().word(off + SLOTS_AT + index * 8);
                 let word = word.load(Ordering::Acquire);

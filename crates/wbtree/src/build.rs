@@ -8,8 +8,9 @@ use crate::layout::{
     block_header,
 };
 use crate::node::{Context, Node};
+use crate::order::Order;
 use crate::slots;
-use crate::state::{Order, State};
+use crate::state::State;
 
 /// A node of `level` with these cells, which ascend, and this fence; written and flushed.
 pub(crate) fn node<'op, 'pool, D: Domain>(
@@ -30,7 +31,7 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
         let is_slots = index < slots::words_of(cells.len()).min(SLOT_WORDS);
         block.write_u64(
             SLOTS_AT + index * 8,
-            if is_slots { slots::encode(&order, index, 0) } else { 0 },
+            if is_slots { slots::encode(&order, index, 0) } else { slots::NONE },
         );
     }
     let mut at = kind.cells_at();

@@ -5,8 +5,8 @@
 //! | step | write-backs, fences | a crash leaves |
 //! | --- | --- | --- |
 //! | a claimed cell is written and written back; **fence** | 1, 1 | a free cell |
-//! | the state is swapped and written back; **fence**; return | 1, 1 | all or nothing |
-//! | slot words are written | | nothing that counts |
+//! | the state is swapped; slot words are written, the claim is given up | | all or nothing |
+//! | the line of these words is written back; **fence**; return | 1, 1 | all |
 //!
 //! One that makes or frees blocks is a PMwCAS of the state that owns them, so that a block is allocated
 //! exactly if the state names it. In both the state that was read is what the change depends on:
@@ -16,7 +16,9 @@ use pando_index::Error;
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, Policy};
 
+use crate::claim::Claim;
 use crate::node::{Context, Node};
+use crate::order::Order;
 use crate::state::State;
 
 /// What a change does to blocks: one that it makes, one that it frees (zero: none).
@@ -43,22 +45,28 @@ pub(crate) fn own<'pool, D: Domain>(
     Ok(())
 }
 
-/// Makes `to` the node's state, if it is `from`; durable when it returns. `wrote` says that cells were
-/// written whose write-back has only begun.
+/// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it returns.
+/// With a claim, cells were written whose write-back has only begun.
 #[inline]
 pub(crate) fn commit<'pool, D: Domain>(
     context: Context<'_, 'pool, D>,
     node: &Node<'_, D>,
     from: State,
     to: State,
-    wrote: bool,
+    order: &Order,
+    claim: Option<Claim<'pool, D>>,
     blocks: Blocks<'_, 'pool, D>,
 ) -> Result<bool, Error> {
     if blocks.new.is_none() && blocks.old == 0 {
-        if wrote {
+        if claim.is_some() {
             D::fence();
         }
-        let swapped = context.pmwcas.compare_exchange(context.guard, node.off, from.0, to.0);
+        let behind = || {
+            node.write_slots(context, to, order);
+            drop(claim);
+        };
+        let swapped =
+            context.pmwcas.compare_exchange_with(context.guard, node.off, from.0, to.0, behind);
         return Ok(swapped.is_ok());
     }
     // The operation's own first fence covers the cells.
@@ -66,5 +74,9 @@ pub(crate) fn commit<'pool, D: Domain>(
     let prepared =
         operation.add_word(node.off, from.0, to.0).and_then(|()| own(&mut operation, blocks));
     prepared.map_err(Error::storage)?;
-    Ok(operation.execute())
+    let is_done = operation.execute();
+    if is_done {
+        node.write_slots(context, to, order);
+    }
+    Ok(is_done)
 }

@@ -2,8 +2,9 @@
 //!
 //! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state, and lends
 //! them when it is not. Forwards it goes from leaf to leaf by their fences, the paper's sibling
-//! pointers. Backwards it looks for the leaf below the lowest key of the last one, from the root: a pointer to the
-//! left would be one more word that each split and merge has to change, in a line of its own.
+//! pointers. Backwards it goes through their parent, whose children it takes from right to left, and comes from
+//! the root only for the next parent and for the next batch: a pointer to the left would be one more word that
+//! each split and merge has to change, in a line of its own.
 //!
 //! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an empty
 //! leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's last key, in
@@ -124,22 +125,24 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let guard = tree.pin()?;
         let context = tree.context(&guard);
         let mut sibling: Option<Node<'_, D>> = None;
+        let mut above = None;
         while !self.is_full() && self.next != Next::End {
             let (leaf, state, low) = match sibling.take() {
                 Some(leaf) => (leaf, leaf.state(context), Cell::default()),
                 None => {
                     let probe = Probe::new(&self.key);
-                    let seek = match (self.next, self.order) {
+                    let found = match (self.next, self.order) {
                         (Next::Key { included: false }, Order::Descending)
                             if !self.key.is_empty()
                                 && (tree.shape().is_variable || self.key.len() <= FIXED_BYTES) =>
                         {
-                            Seek::Below(probe)
+                            tree.seek_below(context, probe, above.take())
                         }
-                        (Next::Last, _) => Seek::Last,
-                        _ => Seek::Holding(probe),
+                        (Next::Last, _) => tree.seek(context, Seek::Last, 0),
+                        _ => tree.seek(context, Seek::Holding(probe), 0),
                     };
-                    let Some(found) = tree.seek(context, seek, 0) else { continue };
+                    let Some(found) = found else { continue };
+                    above = found.above;
                     (found.node, found.state, found.low)
                 }
             };
@@ -147,12 +150,12 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 continue;
             }
             let Ok((order, cells)) = leaf.contents(context, state) else { continue };
-            self.copy(context, &cells[..order.all().len()], &cells[order.all().len()], low);
+            self.copy(context, &cells[..order.len()], &cells[order.len()], low);
             if self.order == Order::Ascending
                 && self.next == (Next::Key { included: true })
-                && cells[order.all().len()].link != 0
+                && cells[order.len()].link != 0
             {
-                sibling = Some(context.node(cells[order.all().len()].link));
+                sibling = Some(context.node(cells[order.len()].link));
             }
         }
         self.batch = (self.batch * 2).min(LAST_BATCH);

@@ -56,7 +56,6 @@ const MAGIC: u64 = 0x77;
 
 const _: () = {
     assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
-    assert!(SLOT_WORDS * crate::slots::SLOTS_A_WORD >= MAX_CELLS);
     assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT && HEADER_AT + 8 == SLOTS_AT);
     assert!(MAX_VALUE_BYTES <= u32::MAX as usize);
     assert!(MAX_KEY_BYTES < MAX_VALUE_BYTES);
@@ -104,7 +103,12 @@ pub(crate) struct Shape {
 impl Shape {
     #[inline(always)]
     pub fn cell_words(&self) -> u64 {
-        if self.is_variable { 3 } else { 2 }
+        Self::cell_words_if(self.is_variable)
+    }
+
+    #[inline(always)]
+    pub const fn cell_words_if(is_variable: bool) -> u64 {
+        if is_variable { 3 } else { 2 }
     }
 
     #[inline(always)]

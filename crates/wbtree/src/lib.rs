@@ -35,11 +35,11 @@
 //! There is no recovery: PMwCAS settles what was under way, and everything else is found as it is. Slots
 //! that are of another state are written anew on use.
 //!
-//! * [`layout`](mod@layout): nodes drawn byte by byte; `state.rs`, `slots.rs`: the words that change.
+//! * [`layout`](mod@layout): nodes drawn byte by byte; `state.rs`, `slots.rs`, `order.rs`: the words that change.
 //! * `node.rs`: nodes as they are read; `claim.rs`: who may write a cell; `commit.rs`: the one atomic
 //!   write; `build.rs`: nodes and blocks as they are made.
-//! * `tree.rs`: the descent. `write.rs`: inserts, updates, deletes; `smo/`: splits, merges, copies.
-//!   `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end of a tree. `kind.rs`:
+//! * `search.rs`: how a key is found in a node. `tree.rs`: the descent. `write.rs`: inserts, updates,
+//!   deletes; `smo/`: splits, merges, copies. `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end of a tree. `kind.rs`:
 //!   the tree as a kind of map; `options.rs`: what can be set of it.
 //! * [`baselines`]: what the paper compares its trees with.
 
@@ -55,6 +55,8 @@ mod kind;
 mod layout;
 mod node;
 mod options;
+mod order;
+mod search;
 mod slots;
 mod smo;
 mod state;

@@ -13,11 +13,13 @@ use pando_pmem::{Domain, Guard, Pool, Words};
 use pando_pmwcas::{CONTROL_BITS, Pmwcas};
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LINE_BYTES, NodeKind, SLOTS_AT, Shape,
+    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, NodeKind, SLOT_WORDS, SLOTS_AT, Shape,
     block_lengths, slice_of,
 };
+use crate::order::Order;
+use crate::search::fetch;
 use crate::slots;
-use crate::state::{Order, State};
+use crate::state::State;
 
 /// What an operation works with.
 #[derive(Debug)]
@@ -67,21 +69,10 @@ pub(crate) enum Seek<'key> {
 /// A node, for as long as the guard is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'op, D: Domain> {
-    words: Words<'op, D>,
+    pub(crate) words: Words<'op, D>,
     pub off: u64,
     pub level: u64,
     pub kind: NodeKind,
-}
-
-/// What a node says of a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    /// The live cell that has the key.
-    pub found: Option<u8>,
-    /// The place of the key in the order: of its cell, or of where its cell would be.
-    pub place: usize,
-    /// The live cells in order; empty of a bitmap-only node.
-    pub order: Order,
 }
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
@@ -96,12 +87,17 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     where
         'pool: 'op,
     {
+        fetch(self.guard.pool(), off, self.shape.node_bytes);
+        self.fetched_node(off)
+    }
+
+    /// The same of a node whose lines were asked for.
+    #[inline(always)]
+    pub fn fetched_node(&self, off: u64) -> Node<'op, D>
+    where
+        'pool: 'op,
+    {
         let pool: &'op Pool<D> = self.guard.pool();
-        let mut line = 0;
-        while line < self.shape.node_bytes {
-            pool.prefetch(off + line);
-            line += LINE_BYTES;
-        }
         let words = pool.words(off, self.shape.node_bytes / 8);
         // Relaxed: written before the node was published, by whom the caller has acquired from.
         let level = Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed));
@@ -205,7 +201,7 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// How the key of `cell` compares with the probe's, under `state`.
     #[inline(always)]
-    fn compare(
+    pub(crate) fn compare(
         &self,
         context: Context<'_, '_, D>,
         state: State,
@@ -222,36 +218,36 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(context.block(found.block).0.cmp(probe.bytes))
     }
 
-    /// The slot words of `state`; `None` if they are of another version.
+    /// The slot word `index`, if it is of `state`.
     #[inline(always)]
-    fn slot_words(&self, state: State, count: usize) -> Option<[u64; 5]> {
-        let mut words = [0; 5];
-        for index in 0..slots::words_of(count) {
-            let word = self.words.load(SLOTS_AT / 8 + index, Ordering::Acquire);
-            if slots::version_of(word) != state.version() {
-                return None;
-            }
-            words[index as usize] = word;
-        }
-        Some(words)
+    pub(crate) fn slot_word(&self, state: State, index: u64) -> Option<u64> {
+        let word = self.words.load(SLOTS_AT / 8 + index, Ordering::Acquire);
+        (slots::version_of(word) == state.version()).then_some(word)
     }
 
-    /// How many of the ordered cells, that `cell` gives by place, have keys below the probe's, or not
-    /// above it if `inclusive`.
+    /// The order that slot words of `state` say; `None` if they are of another version.
     #[inline(always)]
-    fn rank(
+    fn order_by_slots(&self, state: State, count: usize) -> Option<Order> {
+        let mut words = [0; SLOT_WORDS as usize];
+        for (index, cells) in words.iter_mut().enumerate().take(slots::words_of(count) as usize) {
+            *cells = slots::cells_of(self.slot_word(state, index as u64)?);
+        }
+        Some(Order::of_words(words, count))
+    }
+
+    /// How many of the ordered cells have keys below the probe's, or not above it if `inclusive`.
+    pub(crate) fn rank(
         &self,
         context: Context<'_, '_, D>,
         state: State,
         probe: Probe<'_>,
         inclusive: bool,
-        count: usize,
-        cell: impl Fn(usize) -> u8,
+        order: &Order,
     ) -> Result<usize, Changed> {
-        let (mut low, mut high) = (0, count);
+        let (mut low, mut high) = (0, order.len());
         while low < high {
             let middle = (low + high) / 2;
-            let is_before = match self.compare(context, state, cell(middle), probe)? {
+            let is_before = match self.compare(context, state, order.cell(middle), probe)? {
                 Compare::Less => true,
                 Compare::Equal => inclusive,
                 Compare::Greater => false,
@@ -267,161 +263,50 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// The live cells in order; by their keys if the slot words are of another version, which then are
     /// written anew.
+    #[inline]
     pub fn order(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
-        let count = state.count(self.kind);
         match self.kind {
             NodeKind::SlotOnly => return Ok(state.slots()),
             NodeKind::SlotBitmap => {
-                if let Some(words) = self.slot_words(state, count) {
-                    let mut order = Order::EMPTY;
-                    (0..count).for_each(|place| order.push(slots::cell(&words, place)));
+                if let Some(order) = self.order_by_slots(state, state.count(self.kind)) {
                     return Ok(order);
                 }
             }
             NodeKind::BitmapOnly => {}
         }
         let order = self.sort(context, state)?;
-        if self.kind == NodeKind::SlotBitmap {
-            self.write_slots(context, state, &order);
-        }
+        self.write_slots(context, state, &order);
         Ok(order)
     }
 
     #[cold]
     #[inline(never)]
     fn sort(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
-        let mut order = Order::EMPTY;
-        let mut live = state.live(self.kind);
-        while live != 0 {
-            order.push(live.trailing_zeros() as u8);
-            live &= live - 1;
-        }
-        let cells: Vec<Cell> = (0..self.cells(context) as u8)
-            .map(|cell| {
-                if order.all().contains(&cell) { self.cell(context, cell) } else { Cell::default() }
-            })
+        let live = state.live(self.kind);
+        let is_live = |cell: &u8| live >> cell & 1 != 0;
+        let mut cells: Vec<(Cell, u8)> = (0..self.cells(context) as u8)
+            .filter(is_live)
+            .map(|at| (self.cell(context, at), at))
             .collect();
         self.still(context, state)?;
-        order.all_mut().sort_unstable_by(|&left, &right| {
-            let (left, right) = (&cells[left as usize], &cells[right as usize]);
+        cells.sort_unstable_by(|(left, _), (right, _)| {
             let blocks = || context.block(left.block).0.cmp(context.block(right.block).0);
             left.slice.cmp(&right.slice).then_with(blocks)
         });
-        Ok(order)
+        Ok(cells.into_iter().map(|(_, at)| at).collect())
     }
 
-    /// Writes the slot words of `state`, unless the node has another state by then.
+    /// Writes the slot words of `state`, if the node has any.
     #[inline]
     pub fn write_slots(&self, context: Context<'_, '_, D>, state: State, order: &Order) {
-        for index in 0..slots::words_of(order.all().len()) {
+        if self.kind != NodeKind::SlotBitmap {
+            return;
+        }
+        for index in 0..slots::words_of(order.len()) {
             let word = context.pool().word(self.off + SLOTS_AT + index * 8);
-            let found = word.load(Ordering::Acquire);
-            if slots::version_of(found) == state.version() {
-                continue;
-            }
-            // What was found is of no later version, if the state is still this one.
-            if self.still(context, state).is_err() {
-                return;
-            }
-            // A failure says that another has written it, for this version or a later one.
-            let _ = word.compare_exchange(found, slots::encode(order, index, state.version()));
+            // Release: who sees it sees the cells that it puts in order.
+            word.store(slots::encode(order, index, state.version()), Ordering::Release);
         }
-    }
-
-    /// The live cell that has the key.
-    #[inline(always)]
-    pub fn find(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-        probe: Probe<'_>,
-    ) -> Result<Option<Cell>, Changed> {
-        let count = state.count(self.kind);
-        let found = match self.kind {
-            NodeKind::SlotBitmap => match self.slot_words(state, count) {
-                Some(words) => {
-                    let cell = |place| slots::cell(&words, place);
-                    let place = self.rank(context, state, probe, true, count, cell)?;
-                    place.checked_sub(1).map(cell)
-                }
-                None => {
-                    self.order(context, state)?;
-                    return self.find_unsorted(context, state, probe);
-                }
-            },
-            NodeKind::SlotOnly => {
-                let order = state.slots();
-                let cell = |place: usize| order.all()[place];
-                let place = self.rank(context, state, probe, true, count, cell)?;
-                place.checked_sub(1).map(cell)
-            }
-            NodeKind::BitmapOnly => return self.find_unsorted(context, state, probe),
-        };
-        let Some(found) = found else {
-            self.still(context, state)?;
-            return Ok(None);
-        };
-        let is_found = self.compare(context, state, found, probe)? == Compare::Equal;
-        let cell = self.cell(context, found);
-        self.still(context, state)?;
-        Ok(is_found.then_some(cell))
-    }
-
-    fn find_unsorted(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-        probe: Probe<'_>,
-    ) -> Result<Option<Cell>, Changed> {
-        let found = self.search(context, state, probe)?.map(|cell| self.cell(context, cell));
-        self.still(context, state)?;
-        Ok(found)
-    }
-
-    /// The live cell that has the key, found by looking at each.
-    #[inline]
-    fn search(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-        probe: Probe<'_>,
-    ) -> Result<Option<u8>, Changed> {
-        let mut live = state.live(self.kind);
-        while live != 0 {
-            let cell = live.trailing_zeros() as u8;
-            live &= live - 1;
-            if self.slice(context, cell) == probe.slice
-                && self.compare(context, state, cell, probe)? == Compare::Equal
-            {
-                return Ok(Some(cell));
-            }
-        }
-        Ok(None)
-    }
-
-    /// What a writer has to know of a key.
-    pub fn look(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-        probe: Probe<'_>,
-    ) -> Result<Look, Changed> {
-        if self.kind == NodeKind::BitmapOnly {
-            let found = self.search(context, state, probe)?;
-            self.still(context, state)?;
-            return Ok(Look { found, place: 0, order: Order::EMPTY });
-        }
-        let order = self.order(context, state)?;
-        let all = order.all();
-        let place = self.rank(context, state, probe, false, all.len(), |place| all[place])?;
-        let found = match all.get(place) {
-            Some(&cell) if self.compare(context, state, cell, probe)? == Compare::Equal => {
-                Some(cell)
-            }
-            _ => None,
-        };
-        self.still(context, state)?;
-        Ok(Look { found, place, order })
     }
 
     /// The live cells in order, and what they hold, under one state; the fence is the last.
@@ -431,59 +316,10 @@ impl<'op, D: Domain> Node<'op, D> {
         state: State,
     ) -> Result<(Order, Vec<Cell>), Changed> {
         let order = self.order(context, state)?;
-        let cells = order.all().iter().copied().chain([state.fence()]);
+        let cells = order.iter().chain([state.fence()]);
         let cells = cells.map(|cell| self.cell(context, cell)).collect();
         self.still(context, state)?;
         Ok((order, cells))
-    }
-
-    /// Of an inner node, the cell of the child to go to, and whether it is the last in order. The state is
-    /// not looked at again.
-    #[inline(always)]
-    pub fn child(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-        seek: Seek<'_>,
-    ) -> Result<(u8, bool), Changed> {
-        let count = state.count(self.kind);
-        let last = count - 1;
-        let words = match self.kind {
-            NodeKind::SlotBitmap => self.slot_words(state, count),
-            NodeKind::BitmapOnly | NodeKind::SlotOnly => None,
-        };
-        let (cell, place) = match words {
-            Some(words) => {
-                let cell = |place| slots::cell(&words, place);
-                let place = self.place(context, state, seek, count, cell)?;
-                (cell(place), place)
-            }
-            None => {
-                let order = self.order(context, state)?;
-                let cell = |place: usize| order.all()[place];
-                let place = self.place(context, state, seek, count, cell)?;
-                (cell(place), place)
-            }
-        };
-        Ok((cell, place == last))
-    }
-
-    /// The place of the last ordered cell whose key is not above what is looked for.
-    #[inline(always)]
-    fn place(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-        seek: Seek<'_>,
-        count: usize,
-        cell: impl Fn(usize) -> u8,
-    ) -> Result<usize, Changed> {
-        let rank = match seek {
-            Seek::Holding(probe) => self.rank(context, state, probe, true, count, cell)?,
-            Seek::Below(probe) => self.rank(context, state, probe, false, count, cell)?,
-            Seek::Last => count,
-        };
-        Ok(rank.saturating_sub(1))
     }
 
     /// Whether what is looked for lies beyond the node, whose fence, under `state`, is `fence`.

@@ -9,46 +9,43 @@
 //! # Protocol
 //!
 //! What is live follows from the state alone; the slot words are derived from it, and each says from
-//! which version. Who finds one of another version passes them over, looks through the live cells as in
-//! a bitmap-only node, and writes the words anew (paper, figure 10, lines 2 to 4).
+//! which version. Who needs the order and finds a word of another version sorts the live cells, and writes the
+//! words anew (paper, figure 10, lines 2 to 4). A leaf is searched without its slots (`search.rs`).
 //!
 //! | step | who | what a crash leaves |
 //! | --- | --- | --- |
-//! | the state has version v, durably | the writer | words of earlier versions: nobody believes them |
+//! | the state has version v | the writer | words of earlier versions: nobody believes them |
 //! | the cells are read and sorted; the state still has version v | anyone | the same |
-//! | each word is swapped from what was found before the state was looked at again, to that of v | anyone | some words of v |
+//! | each word of another version is written with that of v | anyone | some words of v |
 //!
-//! So a word of version v holds what the live cells of v sort to, whoever wrote it. A late writer's swap
-//! fails, since versions do not return. And a word of v reaches the medium only when a state of v is
-//! durable, of which a recovery never goes back to an earlier one; so after a crash no other state
-//! has the version of a word that was left. The words need no write-back of their own.
+//! So a word of version v holds what the live cells of v sort to, whoever wrote it, and whenever: one that
+//! comes late, over a word of a later version, is of a version that does not return, and who finds it
+//! passes it over as any other. That costs a reader a look through the cells, and no word its truth.
+//!
+//! The writer of a state writes its words right behind the swap, before the write-back, which then takes
+//! both: they are of one line, whose stores reach the medium in order. So a word of v is on the medium only
+//! with a state of v or of a later version, and a recovery never goes back to an earlier one: after a
+//! crash no other state has the version of a word that was left. The words need no write-back of their own.
 
-use crate::state::Order;
+use crate::order::{CELL_BITS, CELLS, CELLS_A_WORD, Order};
 
-/// Slots of a word.
-pub(crate) const SLOTS_A_WORD: u64 = 8;
-const SLOT_BITS: u64 = 6;
-const VERSION_SHIFT: u32 = 48;
+const VERSION_SHIFT: usize = 48;
 
 const _: () = {
-    assert!(SLOTS_A_WORD * SLOT_BITS == VERSION_SHIFT as u64);
+    assert!(CELLS_A_WORD * CELL_BITS == VERSION_SHIFT);
     assert!(crate::state::MAX_VERSION == u64::MAX >> VERSION_SHIFT);
-    assert!(crate::layout::MAX_CELLS <= 1 << SLOT_BITS);
 };
 
 /// How many words `count` slots take.
 #[inline(always)]
 pub(crate) fn words_of(count: usize) -> u64 {
-    (count as u64).div_ceil(SLOTS_A_WORD)
+    count.div_ceil(CELLS_A_WORD) as u64
 }
 
 /// The word `index` of the slots of `order`, for a state of `version`.
-#[inline]
+#[inline(always)]
 pub(crate) fn encode(order: &Order, index: u64, version: u64) -> u64 {
-    let first = (index * SLOTS_A_WORD) as usize;
-    let cells = &order.all()[first..order.all().len().min(first + SLOTS_A_WORD as usize)];
-    let slots = cells.iter().rev().fold(0, |slots, &cell| slots << SLOT_BITS | u64::from(cell));
-    version << VERSION_SHIFT | slots
+    version << VERSION_SHIFT | order.word(index as usize)
 }
 
 /// The version of the state for which a word was written.
@@ -57,11 +54,13 @@ pub(crate) fn version_of(word: u64) -> u64 {
     word >> VERSION_SHIFT
 }
 
-/// The cell of record `place`, of the words of a node.
+/// A word of no state: no version is the largest.
+pub(crate) const NONE: u64 = u64::MAX << VERSION_SHIFT;
+
+/// The cells of a word.
 #[inline(always)]
-pub(crate) fn cell(words: &[u64], place: usize) -> u8 {
-    let word = words[place / SLOTS_A_WORD as usize];
-    (word >> (SLOT_BITS * (place as u64 % SLOTS_A_WORD)) & ((1 << SLOT_BITS) - 1)) as u8
+pub(crate) fn cells_of(word: u64) -> u64 {
+    word & CELLS
 }
 
 #[cfg(test)]
@@ -77,7 +76,7 @@ mod tests {
         let slots = first.iter().rev().fold(0, |slots: u64, cell| slots << 6 | cell);
         assert_eq!(words, [0xABCD << 48 | slots, 0xABCD << 48 | 8 << 6 | 7]);
         assert_eq!((version_of(words[1]), words_of(10)), (0xABCD, 2));
-        let cells: Vec<_> = (0..10).map(|place| cell(&words, place)).collect();
-        assert_eq!(cells, order.all());
+        let words = words.map(cells_of);
+        assert_eq!(Order::of_words([words[0], words[1], 0, 0, 0], 10), order);
     }
 }

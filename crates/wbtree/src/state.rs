@@ -18,6 +18,7 @@
 use pando_pmwcas::CONTROL_BITS;
 
 use crate::layout::{MAX_CELLS, NodeKind};
+use crate::order::Order;
 
 const FENCE_SHIFT: u32 = 38;
 const VERSION_SHIFT: u32 = 44;
@@ -29,60 +30,8 @@ const BODY: u64 = (1 << FENCE_SHIFT) - 1;
 const _: () = {
     assert!(MAX_CELLS == FENCE_SHIFT as u64 && MAX_CELLS <= 1 << (VERSION_SHIFT - FENCE_SHIFT));
     assert!((MAX_VERSION << VERSION_SHIFT | DEAD | BODY) & CONTROL_BITS == 0);
+    assert!(CONTROL_BITS == !(2 * DEAD - 1) && MAX_VERSION << VERSION_SHIFT < DEAD);
 };
-
-/// Cells of a node in order of their keys.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
-    cells: [u8; MAX_CELLS as usize],
-    len: usize,
-}
-
-impl Order {
-    pub const EMPTY: Self = Self { cells: [0; MAX_CELLS as usize], len: 0 };
-
-    /// Cells 0 to `len`, in that order.
-    pub fn ascending(len: usize) -> Self {
-        let mut order = Self::EMPTY;
-        for cell in 0..len {
-            order.push(cell as u8);
-        }
-        order
-    }
-
-    #[inline(always)]
-    pub fn all(&self) -> &[u8] {
-        &self.cells[..self.len]
-    }
-
-    pub fn all_mut(&mut self) -> &mut [u8] {
-        &mut self.cells[..self.len]
-    }
-
-    #[inline(always)]
-    pub fn push(&mut self, cell: u8) {
-        self.cells[self.len] = cell;
-        self.len += 1;
-    }
-
-    #[inline]
-    pub fn insert(&mut self, at: usize, cell: u8) {
-        self.cells.copy_within(at..self.len, at + 1);
-        self.cells[at] = cell;
-        self.len += 1;
-    }
-
-    #[inline]
-    pub fn remove(&mut self, at: usize) {
-        self.cells.copy_within(at + 1..self.len, at);
-        self.len -= 1;
-    }
-
-    /// Keeps the first `len`.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-}
 
 /// A node's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +48,17 @@ impl State {
         match kind {
             NodeKind::SlotBitmap | NodeKind::BitmapOnly => live,
             NodeKind::SlotOnly => {
-                let slots = order.all().iter().rev();
-                let slots = slots.fold(0, |body, &cell| body << 3 | u64::from(cell));
-                slots << 3 | order.all().len() as u64
+                let places = (0..order.len()).rev();
+                let slots = places.fold(0, |body, place| body << 3 | u64::from(order.cell(place)));
+                slots << 3 | order.len() as u64
             }
         }
+    }
+
+    /// Whether it is of a dead node, or no state yet: an operation is under way, or it may not be durable.
+    #[inline(always)]
+    pub fn is_unsettled(self) -> bool {
+        self.0 >= DEAD
     }
 
     #[inline(always)]
@@ -128,8 +83,7 @@ impl State {
         match kind {
             NodeKind::SlotBitmap | NodeKind::BitmapOnly => self.0 & BODY,
             NodeKind::SlotOnly => {
-                let order = self.slots();
-                order.all().iter().fold(0, |live, &cell| live | 1 << cell)
+                (0..self.0 & 7).fold(0, |live, place| live | 1 << self.slot(place))
             }
         }
     }
@@ -149,14 +103,16 @@ impl State {
         self.live(kind) | 1 << self.fence()
     }
 
+    /// The cell at a place of the order of a slot-only node.
+    #[inline(always)]
+    pub fn slot(self, place: u64) -> u8 {
+        (self.0 >> (3 * place + 3) & 7) as u8
+    }
+
     /// The order of a slot-only node.
     #[inline(always)]
     pub fn slots(self) -> Order {
-        let mut order = Order::EMPTY;
-        for place in 0..self.0 & 7 {
-            order.push((self.0 >> (3 * place + 3) & 7) as u8);
-        }
-        order
+        (0..self.0 & 7).map(|place| self.slot(place)).collect()
     }
 
     /// The state after this one, with these live cells and this fence. `order` is theirs; a
@@ -193,7 +149,8 @@ mod tests {
         assert_eq!(next.dead().0, 0x1000_1100_0000_0027);
         let next = State::new(NodeKind::SlotOnly, 3).next(NodeKind::SlotOnly, 0x27, &order, 4);
         assert_eq!(next.0, 0x0000_1100_0000_0000 | (2 << 9 | 1 << 6 | 5 << 3) << 3 | 4);
-        assert_eq!((next.live(NodeKind::SlotOnly), next.slots().all()), (0x27, &[0, 5, 1, 2][..]));
+        assert_eq!(next.live(NodeKind::SlotOnly), 0x27);
+        assert!(next.slots().iter().eq([0, 5, 1, 2]));
     }
 
     /// Trap: the 8-byte slot array is only atomic while n < 8.
@@ -201,19 +158,8 @@ mod tests {
     fn seven_records_and_the_fence_fit_the_slots_of_a_word() {
         let order = Order::ascending(7);
         let state = State(0).next(NodeKind::SlotOnly, 0x7F, &order, 7);
-        assert_eq!((state.slots().all(), state.fence()), (order.all(), 7));
+        assert!(state.slots() == order && state.fence() == 7);
         assert_eq!(state.used(NodeKind::SlotOnly), 0xFF);
         assert_eq!(crate::layout::MAX_SLOT_ONLY_CELLS, 8);
-    }
-
-    #[test]
-    fn orders_change_as_lists_do() {
-        let mut order = Order::ascending(4);
-        order.insert(0, 9);
-        order.remove(2);
-        order.insert(4, 8);
-        assert_eq!(order.all(), [9, 0, 2, 3, 8]);
-        order.truncate(2);
-        assert_eq!(order.all(), [9, 0]);
     }
 }

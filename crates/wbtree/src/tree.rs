@@ -47,6 +47,15 @@ pub(crate) struct Found<'op, D: Domain> {
     pub low: Cell,
     /// A node that was left for the next of its level, which then may have no cell in its parent.
     pub crossed: Option<Node<'op, D>>,
+    /// From where the last step down was.
+    pub above: Option<Above<'op, D>>,
+}
+
+/// A node of the level above, and a cell with the lowest key of its range; all zero for the smallest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Above<'op, D: Domain> {
+    node: Node<'op, D>,
+    low: Cell,
 }
 
 /// Where to go from a node.
@@ -119,12 +128,48 @@ impl<D: Domain> WbTree<D> {
         seek: Seek<'_>,
         level: u64,
     ) -> Option<Found<'op, D>> {
+        self.seek_from(context, seek, level, None)
+    }
+
+    /// The leaf right below `key`, looked for from a node that led to the leaf at `key`, if it begins
+    /// below that, and from the root otherwise: so a backwards scan goes from leaf to leaf through their
+    /// parent.
+    pub(crate) fn seek_below<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        key: Probe<'_>,
+        above: Option<Above<'op, D>>,
+    ) -> Option<Found<'op, D>> {
+        let begins_below = |above: &Above<'op, D>| {
+            let low = &above.low;
+            (low.slice, low.block) == (0, 0)
+                || low.slice < key.slice
+                || context.shape.is_variable && context.block(low.block).0 < key.bytes
+        };
+        self.seek_from(context, Seek::Below(key), 0, above.filter(begins_below))
+    }
+
+    #[inline]
+    fn seek_from<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        seek: Seek<'_>,
+        level: u64,
+        mut from: Option<Above<'op, D>>,
+    ) -> Option<Found<'op, D>> {
         'root: loop {
-            let mut node = self.root(context);
+            let (mut low, mut crossed, mut above) = (Cell::default(), None, None);
+            // A node that was linked while the guard was held begins where it did, as long as it is alive.
+            let mut node = match from.take() {
+                Some(from) => {
+                    low = from.low;
+                    from.node
+                }
+                None => self.root(context),
+            };
             if node.level < level {
                 return None;
             }
-            let (mut low, mut crossed) = (Cell::default(), None);
             loop {
                 let state = node.state(context);
                 if state.is_dead() {
@@ -132,13 +177,14 @@ impl<D: Domain> WbTree<D> {
                 }
                 match Self::step(context, &node, state, seek, level) {
                     Err(Changed) => {}
-                    Ok(Step::Here) => return Some(Found { node, state, low, crossed }),
+                    Ok(Step::Here) => return Some(Found { node, state, low, crossed, above }),
                     Ok(Step::Next(fence)) => {
                         crossed = Some(node);
                         low = fence;
                         node = context.node(fence.link);
                     }
                     Ok(Step::Down(cell)) => {
+                        above = Some(Above { node, low });
                         low = cell;
                         node = context.node(cell.link);
                     }
@@ -162,7 +208,6 @@ impl<D: Domain> WbTree<D> {
         Self::step_down(context, node, state, seek)
     }
 
-    #[inline(always)]
     fn step_down(
         context: Context<'_, '_, D>,
         node: &Node<'_, D>,
@@ -179,33 +224,51 @@ impl<D: Domain> WbTree<D> {
         Ok(Step::Down(child))
     }
 
+    /// The leaf that holds the key.
+    #[inline]
+    pub(crate) fn seek_leaf<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        probe: Probe<'_>,
+    ) -> Found<'op, D> {
+        if let Some(off) = self.descend(context.pool(), probe.slice) {
+            let node = context.fetched_node(off);
+            let state = node.state(context);
+            if !state.is_dead() && node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None)
+            {
+                let low = Cell::default();
+                return Found { node, state, low, crossed: None, above: None };
+            }
+        }
+        loop {
+            if let Some(found) = self.seek(context, Seek::Holding(probe), 0) {
+                return found;
+            }
+        }
+    }
+
     /// The record of the key.
     #[inline(always)]
     pub(crate) fn lookup(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Cell> {
-        let seek = Seek::Holding(probe);
-        'root: loop {
-            let mut node = self.root(context);
-            loop {
-                let state = node.state(context);
-                if state.is_dead() {
-                    continue 'root;
-                }
-                if node.level > 0 {
-                    match Self::step_down(context, &node, state, seek) {
-                        Ok(Step::Next(cell) | Step::Down(cell)) => node = context.node(cell.link),
-                        Ok(Step::Here) | Err(Changed) => {}
-                    }
-                    continue;
-                }
-                match node.find(context, state, probe) {
-                    Ok(Some(cell)) => return Some(cell),
-                    Ok(None) => match node.is_beyond(context, state, seek) {
-                        Ok(None) => return None,
-                        Ok(Some(fence)) => node = context.node(fence.link),
-                        Err(Changed) => {}
-                    },
-                    Err(Changed) => {}
-                }
+        if let Some(off) = self.descend(context.pool(), probe.slice) {
+            let leaf = context.fetched_node(off);
+            let state = leaf.state(context);
+            if !state.is_dead()
+                && let Ok(Some((_, cell))) = leaf.search(context, state, probe)
+            {
+                return Some(cell);
+            }
+        }
+        self.lookup_among(context, probe)
+    }
+
+    /// The same of one that is not there, or whose leaf was not found at once.
+    #[inline(never)]
+    fn lookup_among(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Cell> {
+        loop {
+            let found = self.seek_leaf(context, probe);
+            if let Ok(found) = found.node.search(context, found.state, probe) {
+                return found.map(|(_, cell)| cell);
             }
         }
     }

@@ -12,7 +12,8 @@ use crate::build;
 use crate::claim::NoClaim;
 use crate::commit::{Blocks, commit};
 use crate::layout::{Cell, FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, NodeKind};
-use crate::node::{Context, Look, Node, Probe, Seek};
+use crate::node::{Context, Node, Probe};
+use crate::search::Look;
 use crate::smo::MERGE_BELOW;
 use crate::state::State;
 use crate::tree::WbTree;
@@ -116,16 +117,13 @@ impl<D: Domain> WbTree<D> {
     ) -> Result<Upserted, Error> {
         let probe = Probe::new(key);
         loop {
-            let Some(found) = self.seek(context, Seek::Holding(probe), 0) else { continue };
+            let found = self.seek_leaf(context, probe);
             let (leaf, state) = (found.node, found.state);
             if let Some(left) = found.crossed {
                 self.help(context, left);
             }
             let Ok(look) = leaf.look(context, state, probe) else { continue };
-            let old = look.found.map(|cell| leaf.cell(context, cell));
-            if leaf.still(context, state).is_err() {
-                continue;
-            }
+            let old = look.found.map(|(_, cell)| cell);
             match (&old, intent) {
                 (Some(_), Intent::Insert) => return Err(Error::KeyExists),
                 (None, Intent::Update | Intent::Exchange { .. }) => return Err(Error::KeyNotFound),
@@ -182,7 +180,7 @@ impl<D: Domain> WbTree<D> {
         build::write_cell(context, node, at, cell);
         let mut order = look.order;
         let mut live = state.live(node.kind) | 1 << at;
-        if let Some(found) = look.found {
+        if let Some((found, _)) = look.found {
             live &= !(1 << found);
         }
         if node.kind != NodeKind::BitmapOnly {
@@ -192,13 +190,8 @@ impl<D: Domain> WbTree<D> {
             order.insert(look.place, at);
         }
         let next = state.next(node.kind, live, &order, state.fence());
-        if !commit(context, node, state, next, true, blocks)? {
-            return Ok(Put::Changed);
-        }
-        if node.kind == NodeKind::SlotBitmap {
-            node.write_slots(context, next, &order);
-        }
-        Ok(Put::Done)
+        let is_done = commit(context, node, state, next, &order, Some(claim), blocks)?;
+        Ok(if is_done { Put::Done } else { Put::Changed })
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
@@ -209,28 +202,21 @@ impl<D: Domain> WbTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         loop {
-            let Some(found) = self.seek(context, Seek::Holding(probe), 0) else { continue };
+            let found = self.seek_leaf(context, probe);
             let (leaf, state) = (found.node, found.state);
             if let Some(left) = found.crossed {
                 self.help(context, left);
             }
             let Ok(mut look) = leaf.look(context, state, probe) else { continue };
-            let Some(cell) = look.found else { return Ok(false) };
-            let old = leaf.cell(context, cell);
-            if leaf.still(context, state).is_err() {
-                continue;
-            }
+            let Some((cell, old)) = look.found else { return Ok(false) };
             if leaf.kind != NodeKind::BitmapOnly {
                 look.order.remove(look.place);
             }
             let live = state.live(leaf.kind) & !(1 << cell);
             let next = state.next(leaf.kind, live, &look.order, state.fence());
             let blocks = Blocks { new: None, old: old.block };
-            if !commit(context, &leaf, state, next, false, blocks)? {
+            if !commit(context, &leaf, state, next, &look.order, None, blocks)? {
                 continue;
-            }
-            if leaf.kind == NodeKind::SlotBitmap {
-                leaf.write_slots(context, next, &look.order);
             }
             if u64::from(live.count_ones()) * MERGE_BELOW < leaf.cells(context) {
                 guard.relieve(|| self.tidy(context, probe));

@@ -14,7 +14,8 @@
 //! | [`outcome`] | what a run gives: lines of paper and ours, as a table and as JSON lines |
 //! | [`arrays`] | PMwCAS alone on arrays of words |
 //! | [`sizes`] | how many words each PMwCAS of a tree operation has |
-//! | [`pmwcas`], [`bztree`], [`nbtree`] | the experiments of those papers that can be run today |
+//! | [`pcm`] | the medium of the wB+-Tree paper's simulator |
+//! | [`pmwcas`], [`bztree`], [`nbtree`], [`wbtree`] | the experiments of those papers that can be run today |
 
 pub mod arrays;
 pub mod bztree;
@@ -23,6 +24,7 @@ pub mod command;
 pub mod experiment;
 pub mod nbtree;
 pub mod outcome;
+pub mod pcm;
 pub mod pmwcas;
 pub mod sizes;
 pub mod wbtree;

@@ -33,6 +33,12 @@ pub enum Contender {
     RedisDump,
     /// Ours, by the memcached protocol
     PandoMemcached,
+    /// The same with its store in a wB+-Tree
+    PandoMemcachedWbtree,
+    /// The same with its store in an NBTree
+    PandoMemcachedNbtree,
+    /// The same with its store in a skip list
+    PandoMemcachedSkiplist,
     /// Debian's memcached; restarted, it was told to end in order and finds its memory again
     Memcached,
 }
@@ -47,7 +53,18 @@ pub struct First {
 impl Contender {
     /// Whether it is driven by the memcached protocol.
     pub fn speaks_memcached(self) -> bool {
-        matches!(self, Self::Memcached | Self::PandoMemcached)
+        self == Self::Memcached || self.index().is_some()
+    }
+
+    /// The kind of index of one of ours that is driven so.
+    fn index(self) -> Option<&'static str> {
+        match self {
+            Self::PandoMemcached => Some("bztree"),
+            Self::PandoMemcachedWbtree => Some("wbtree"),
+            Self::PandoMemcachedNbtree => Some("nbtree"),
+            Self::PandoMemcachedSkiplist => Some("skiplist"),
+            _ => None,
+        }
     }
 
     /// Asked of a server that may be empty.
@@ -82,10 +99,11 @@ impl Contender {
                 command.args(["serve", "--port", &port, "--unix"]).arg(socket);
                 command
             }
-            Self::PandoMemcached => {
+            _ if let Some(index) = self.index() => {
                 let mut command = Command::new(&ours[0]);
                 command.args(&ours[1..]).arg("--pool").arg(folder.join("server.pool"));
                 command.args(["serve", "--port", "0", "--memcached-port", &port]);
+                command.args(["--index", index]);
                 command
             }
             Self::Memcached => {

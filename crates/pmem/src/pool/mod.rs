@@ -169,7 +169,9 @@ impl<D: Domain> Pool<D> {
     /// Asks for the line at `off` ahead of its use; any offset will do.
     #[inline(always)]
     pub fn prefetch(&self, off: u64) {
-        prefetch::for_read(self.mapping.base().wrapping_add(off as usize));
+        let address = self.mapping.base().wrapping_add(off as usize);
+        D::observe_prefetch(address as usize);
+        prefetch::for_read(address);
     }
 
     /// What the holder of `slot` keeps in process memory; only the holder may ask.

@@ -6,7 +6,7 @@ use pando_pmem::Domain;
 
 use super::tree::{Baseline, FIRST, Path};
 
-impl<D: Domain> Baseline<D> {
+impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
     pub(super) fn insert_shadow(
         &self,
         leaf: u64,
@@ -15,7 +15,8 @@ impl<D: Domain> Baseline<D> {
         value: u64,
     ) -> Result<(), Error> {
         let mut entries = self.pairs(leaf, true);
-        let place = entries.partition_point(|entry| entry.0 < key);
+        let of = self.stored(key);
+        let place = entries.partition_point(|entry| self.compare(entry.0, of).is_lt());
         entries.insert(place, (key, value));
         self.replace_leaf(leaf, path, &entries)
     }

@@ -15,11 +15,12 @@ use crate::layout::LINE_BYTES;
 const NUMBER: u64 = 0;
 pub(super) const FIRST: u64 = 1;
 const ENTRIES: u64 = 2;
-/// Bytes of a span that nodes are cut from.
+/// Bytes of a span that nodes are cut from, or strings.
 const SPAN_BYTES: u64 = 1 << 20;
 
-/// A B+-tree with one writer. It is not [`Sync`].
-pub struct Baseline<D: Domain> {
+/// A B+-tree with one writer. It is not [`Sync`]. Its keys are words; or, if they are `STRINGS`, the words
+/// are offsets of strings, which are compared (paper 4.6).
+pub struct Baseline<D: Domain, const STRINGS: bool = false> {
     pub(super) pool: Arc<Pool<D>>,
     pub(super) leaves: Leaves,
     pub(super) scheme: Scheme,
@@ -33,9 +34,19 @@ pub struct Baseline<D: Domain> {
     spans: RefCell<Vec<u64>>,
     free: RefCell<Vec<u64>>,
     left_in_span: Cell<u64>,
+    nodes: Cell<u64>,
+    /// Where the next string can be, and how many bytes are left there.
+    strings: Cell<(u64, u64)>,
 }
 
-impl<D: Domain> fmt::Debug for Baseline<D> {
+/// A key that is looked for: its word, or its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Key<'key> {
+    Word(u64),
+    Bytes(&'key [u8]),
+}
+
+impl<D: Domain, const STRINGS: bool> fmt::Debug for Baseline<D, STRINGS> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?} leaves, {:?}", self.leaves, self.scheme)
     }
@@ -44,9 +55,8 @@ impl<D: Domain> fmt::Debug for Baseline<D> {
 /// A step of the way down: the inner node, and the place of the child in it (0: the first).
 pub(super) type Path = Vec<(u64, u64)>;
 
-impl<D: Domain> Baseline<D> {
-    /// An empty tree with nodes of `node_lines` lines, on what the pool has not given to others.
-    pub fn new(
+impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
+    fn make(
         pool: Arc<Pool<D>>,
         leaves: Leaves,
         scheme: Scheme,
@@ -65,6 +75,8 @@ impl<D: Domain> Baseline<D> {
             spans: RefCell::new(vec![span]),
             free: RefCell::default(),
             left_in_span: Cell::new(0),
+            nodes: Cell::new(0),
+            strings: Cell::new((0, 0)),
             pool,
         };
         let root = tree.new_node()?;
@@ -79,6 +91,11 @@ impl<D: Domain> Baseline<D> {
     /// Entries that a node holds: the paper's n.
     pub fn entries(&self) -> u64 {
         self.most
+    }
+
+    /// Nodes that the tree has.
+    pub fn nodes(&self) -> u64 {
+        self.nodes.get()
     }
 
     pub(super) fn root(&self) -> u64 {
@@ -103,11 +120,13 @@ impl<D: Domain> Baseline<D> {
         if self.scheme != Scheme::Volatile {
             self.log.allocated(&self.pool, off);
         }
+        self.nodes.set(self.nodes.get() + 1);
         Ok(off)
     }
 
     pub(super) fn free_node(&self, off: u64) {
         self.free.borrow_mut().push(off);
+        self.nodes.set(self.nodes.get() - 1);
     }
 
     #[inline(always)]
@@ -169,12 +188,12 @@ impl<D: Domain> Baseline<D> {
 
     /// The leaf of the key; the way is noted in `path` if it is wanted.
     #[inline(always)]
-    pub(super) fn leaf(&self, key: u64, mut path: Option<&mut Path>) -> u64 {
+    pub(super) fn leaf(&self, key: Key<'_>, mut path: Option<&mut Path>) -> u64 {
         let mut node = self.root();
         for _ in 0..self.height.get() {
             let words = self.words(node);
             let number = words.load(NUMBER, Ordering::Relaxed);
-            let place = Self::place(words, number, |found| found <= key);
+            let place = Self::place(words, number, |found| self.compare(found, key).is_le());
             if let Some(path) = path.as_mut() {
                 path.push((node, place));
             }
@@ -191,20 +210,21 @@ impl<D: Domain> Baseline<D> {
 
     /// Where in a leaf the key is.
     #[inline(always)]
-    fn find(&self, words: Words<'_, D>, key: u64) -> Option<u64> {
+    fn find(&self, words: Words<'_, D>, key: Key<'_>) -> Option<u64> {
         let number = words.load(NUMBER, Ordering::Relaxed);
-        let key_at = |at: u64| words.load(ENTRIES + 2 * at, Ordering::Relaxed);
+        let is_at =
+            |at: u64| self.compare(words.load(ENTRIES + 2 * at, Ordering::Relaxed), key).is_eq();
         match self.leaves {
             Leaves::Sorted => {
-                let place = Self::place(words, number, |found| found < key);
-                (place < number && key_at(place) == key).then_some(place)
+                let place = Self::place(words, number, |found| self.compare(found, key).is_lt());
+                (place < number && is_at(place)).then_some(place)
             }
-            Leaves::Unsorted => (0..number).find(|&at| key_at(at) == key),
+            Leaves::Unsorted => (0..number).find(|&at| is_at(at)),
             Leaves::Bitmap => {
                 let mut live = number;
                 while live != 0 {
                     let at = u64::from(live.trailing_zeros());
-                    if key_at(at) == key {
+                    if is_at(at) {
                         return Some(at);
                     }
                     live &= live - 1;
@@ -214,21 +234,28 @@ impl<D: Domain> Baseline<D> {
         }
     }
 
-    /// The value of the key.
-    #[inline]
-    pub fn get(&self, key: u64) -> Option<u64> {
+    #[inline(always)]
+    fn get_key(&self, key: Key<'_>) -> Option<u64> {
         let words = self.words(self.leaf(key, None));
         let at = self.find(words, key)?;
         Some(words.load(ENTRIES + 2 * at + 1, Ordering::Relaxed))
     }
 
-    /// Adds a record; false if the key is there.
-    pub fn insert(&self, key: u64, value: u64) -> Result<bool, Error> {
+    /// Adds a record, if the key is not there; its word is made then.
+    // Always: of which sort a key is, is known where this is called.
+    #[inline(always)]
+    fn insert_key(
+        &self,
+        key: Key<'_>,
+        word: impl FnOnce() -> Result<u64, Error>,
+        value: u64,
+    ) -> Result<bool, Error> {
         let mut path = Path::new();
         let leaf = self.leaf(key, Some(&mut path));
         if self.find(self.words(leaf), key).is_some() {
             return Ok(false);
         }
+        let key = word()?;
         if self.scheme == Scheme::Shadow {
             self.insert_shadow(leaf, path, key, value)?;
         } else if self.count(leaf, true) < self.most {
@@ -239,14 +266,17 @@ impl<D: Domain> Baseline<D> {
         Ok(true)
     }
 
-    /// Removes a record; false if the key is not there.
-    pub fn remove(&self, key: u64) -> Result<bool, Error> {
+    /// Removes a record; the word of its key, if it was there.
+    // Always: of which sort a key is, is known where this is called.
+    #[inline(always)]
+    fn remove_key(&self, key: Key<'_>) -> Result<Option<u64>, Error> {
         let mut path = Path::new();
         let leaf = self.leaf(key, Some(&mut path));
-        let Some(at) = self.find(self.words(leaf), key) else { return Ok(false) };
+        let Some(at) = self.find(self.words(leaf), key) else { return Ok(None) };
+        let word = self.get_word(leaf, ENTRIES + 2 * at);
         if self.scheme == Scheme::Shadow {
-            self.remove_shadow(leaf, path, key)?;
-            return Ok(true);
+            self.remove_shadow(leaf, path, word)?;
+            return Ok(Some(word));
         }
         let number = self.get_word(leaf, NUMBER);
         match self.leaves {
@@ -262,7 +292,7 @@ impl<D: Domain> Baseline<D> {
             }
             Leaves::Bitmap => self.overwrite(leaf, NUMBER, number & !(1 << at)),
         }
-        Ok(true)
+        Ok(Some(word))
     }
 
     fn move_entry(&self, node: u64, from: u64, to: u64) {
@@ -287,7 +317,9 @@ impl<D: Domain> Baseline<D> {
         let number = self.get_word(node, NUMBER);
         match leaves {
             Leaves::Sorted => {
-                let place = Self::place(self.words(node), number, |found| found < key);
+                let of = self.stored(key);
+                let is_before = |found| self.compare(found, of).is_lt();
+                let place = Self::place(self.words(node), number, is_before);
                 for from in (place..number).rev() {
                     self.move_entry(node, from, from + 1);
                 }
@@ -319,7 +351,7 @@ impl<D: Domain> Baseline<D> {
             (0..number).map(entry).collect()
         };
         if is_leaf && self.leaves != Leaves::Sorted {
-            entries.sort_unstable();
+            entries.sort_unstable_by(|left, right| self.compare(left.0, self.stored(right.0)));
         }
         entries
     }
@@ -338,9 +370,10 @@ impl<D: Domain> Baseline<D> {
             let kept = entries.len() / 2;
             let mut moved: Vec<(u64, u64)> =
                 entries[kept..].iter().map(|&(key, value, _)| (key, value)).collect();
-            let goes_right = key >= moved[0].0;
+            let goes_right = self.compare(key, self.stored(moved[0].0)).is_ge();
             if goes_right {
-                let place = moved.partition_point(|entry| entry.0 < key);
+                let of = self.stored(key);
+                let place = moved.partition_point(|entry| self.compare(entry.0, of).is_lt());
                 moved.insert(place, (key, value));
             }
             // The middle key of an inner node goes up, and its child becomes the first of the new node.
@@ -429,6 +462,30 @@ impl<D: Domain> Baseline<D> {
         self.pool.flush(node, (ENTRIES + 2 * count) * 8);
     }
 
+    /// The key of a word that an entry has, or is to have.
+    #[inline(always)]
+    pub(super) fn stored(&self, word: u64) -> Key<'_> {
+        if STRINGS { Key::Bytes(self.string(word)) } else { Key::Word(word) }
+    }
+
+    /// How the key of an entry's word compares with a key.
+    #[inline(always)]
+    pub(super) fn compare(&self, word: u64, key: Key<'_>) -> std::cmp::Ordering {
+        match key {
+            Key::Word(key) => word.cmp(&key),
+            Key::Bytes(bytes) => self.string(word).cmp(bytes),
+        }
+    }
+
+    /// The string at `off`: its length, and behind that its bytes.
+    #[inline(always)]
+    fn string(&self, off: u64) -> &[u8] {
+        let length = self.pool.word(off).load(Ordering::Relaxed);
+        // SAFETY: a string's bytes lie in a span of the tree's, are written before their offset is an entry's,
+        // and not again.
+        unsafe { self.pool.bytes(off + 8, length) }
+    }
+
     /// Calls `visit` for the records in order of their keys.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
         let mut leaf = self.pool.word(self.root_word(true)).load(Ordering::Relaxed);
@@ -439,6 +496,83 @@ impl<D: Domain> Baseline<D> {
     }
 }
 
+impl<D: Domain> Baseline<D> {
+    /// An empty tree with nodes of `node_lines` lines, on what the pool has not given to others.
+    pub fn new(
+        pool: Arc<Pool<D>>,
+        leaves: Leaves,
+        scheme: Scheme,
+        node_lines: u64,
+    ) -> Result<Self, Error> {
+        Self::make(pool, leaves, scheme, node_lines)
+    }
+
+    /// The value of the key.
+    #[inline]
+    pub fn get(&self, key: u64) -> Option<u64> {
+        self.get_key(Key::Word(key))
+    }
+
+    /// Adds a record; false if the key is there.
+    pub fn insert(&self, key: u64, value: u64) -> Result<bool, Error> {
+        self.insert_key(Key::Word(key), || Ok(key), value)
+    }
+
+    /// Removes a record; false if the key is not there.
+    pub fn remove(&self, key: u64) -> Result<bool, Error> {
+        Ok(self.remove_key(Key::Word(key))?.is_some())
+    }
+}
+
+impl<D: Domain> Baseline<D, true> {
+    /// An empty tree of string keys, with nodes of `node_lines` lines, on what the pool has not given to others.
+    pub fn with_strings(
+        pool: Arc<Pool<D>>,
+        leaves: Leaves,
+        scheme: Scheme,
+        node_lines: u64,
+    ) -> Result<Self, Error> {
+        Self::make(pool, leaves, scheme, node_lines)
+    }
+
+    /// The value of the key.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<u64> {
+        self.get_key(Key::Bytes(key))
+    }
+
+    /// Adds a record; false if the key is there. The key's bytes are on the medium, if the tree is
+    /// durable, when its entry is.
+    pub fn insert(&self, key: &[u8], value: u64) -> Result<bool, Error> {
+        self.insert_key(Key::Bytes(key), || self.write_string(key), value)
+    }
+
+    /// Removes a record; false if the key is not there. Its string stays, since an inner node may name it.
+    pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.remove_key(Key::Bytes(key))?.is_some())
+    }
+
+    /// Writes a string where there is room, and starts its write-back, which the tree's own first fence
+    /// completes.
+    fn write_string(&self, key: &[u8]) -> Result<u64, Error> {
+        let bytes = (key.len() as u64 + 8).next_multiple_of(8);
+        if self.strings.get().1 < bytes {
+            let span = span_of(&self.pool, SPAN_BYTES.max(bytes))?;
+            // The last is that which nodes are cut from.
+            self.spans.borrow_mut().insert(0, span);
+            self.strings.set((span, SPAN_BYTES.max(bytes)));
+        }
+        let (off, left) = self.strings.get();
+        self.strings.set((off + bytes, left - bytes));
+        self.pool.word(off).store(key.len() as u64, Ordering::Relaxed);
+        self.pool.store_bytes(off + 8, key);
+        if self.scheme != Scheme::Volatile {
+            self.pool.flush(off, key.len() as u64 + 8);
+        }
+        Ok(off)
+    }
+}
+
 /// A span of the pool that only this process knows of.
 fn span_of<D: Domain>(pool: &Pool<D>, bytes: u64) -> Result<u64, Error> {
     let guard = pool.pin().map_err(Error::storage)?;
@@ -446,7 +580,7 @@ fn span_of<D: Domain>(pool: &Pool<D>, bytes: u64) -> Result<u64, Error> {
     Ok(guard.reserve(bytes).map_err(Error::storage)?.into_logged())
 }
 
-impl<D: Domain> Drop for Baseline<D> {
+impl<D: Domain, const STRINGS: bool> Drop for Baseline<D, STRINGS> {
     fn drop(&mut self) {
         if let Ok(guard) = self.pool.pin() {
             for span in self.spans.take() {

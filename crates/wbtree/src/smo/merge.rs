@@ -18,11 +18,12 @@ use pando_pmwcas::Policy;
 use crate::build;
 use crate::claim::NoClaim;
 use crate::commit::{Blocks, own};
-use crate::layout::{Cell, NodeKind};
+use crate::layout::Cell;
 use crate::node::{Context, Node, Probe, Seek};
+use crate::order::Order;
 use crate::smo::replace::FENCE_VERSIONS;
 use crate::smo::{Attempt, MERGE_BELOW};
-use crate::state::{Order, State};
+use crate::state::State;
 use crate::tree::WbTree;
 
 /// What became of a node that was to be merged.
@@ -55,7 +56,7 @@ impl<'op, D: Domain> Seen<'op, D> {
     }
 
     fn count(&self) -> usize {
-        self.order.all().len()
+        self.order.len()
     }
 
     fn fence(&self) -> &Cell {
@@ -160,7 +161,7 @@ impl<D: Domain> WbTree<D> {
         let mut fence = 0;
         for (at, cell) in claim.cells().zip(&gone.cells) {
             build::write_cell(context, &left.node, at, cell);
-            if order.all().len() < total as usize {
+            if order.len() < total as usize {
                 order.push(at);
                 live |= 1 << at;
             } else {
@@ -169,7 +170,7 @@ impl<D: Domain> WbTree<D> {
         }
         let next = left.state.next(kind, live, &order, fence);
         let mut parent_order = parent.order;
-        let parent_cell = parent_order.all()[right];
+        let parent_cell = parent_order.cell(right);
         parent_order.remove(right);
         let parent_kind = parent.node.kind;
         let parent_live = parent.state.live(parent_kind) & !(1 << parent_cell);
@@ -189,12 +190,8 @@ impl<D: Domain> WbTree<D> {
         if !operation.execute() {
             return Ok(Attempt::Again);
         }
-        if kind == NodeKind::SlotBitmap {
-            left.node.write_slots(context, next, &order);
-        }
-        if parent_kind == NodeKind::SlotBitmap {
-            parent.node.write_slots(context, parent_next, &parent_order);
-        }
+        left.node.write_slots(context, next, &order);
+        parent.node.write_slots(context, parent_next, &parent_order);
         Ok(Attempt::Done)
     }
 

@@ -16,10 +16,11 @@ use pando_pmwcas::Policy;
 
 use crate::build;
 use crate::claim::NoClaim;
-use crate::layout::{Cell, NodeKind};
+use crate::layout::Cell;
 use crate::node::{Context, Node, Probe, Seek};
+use crate::order::Order;
 use crate::smo::Attempt;
-use crate::state::{Order, State};
+use crate::state::State;
 use crate::tree::WbTree;
 
 /// Versions beyond those of ordinary changes that are left to changes of a fence, and to merges. At last
@@ -64,7 +65,7 @@ impl<D: Domain> WbTree<D> {
         }
         let (node, state) = (found.node, found.state);
         let Ok((order, cells)) = node.contents(context, state) else { return Ok(Attempt::Again) };
-        let (live, fence) = cells.split_at(order.all().len());
+        let (live, fence) = cells.split_at(order.len());
         let copy = build::node(context, level, live, &fence[0]).map_err(Error::storage)?;
         let copy_off = copy.off();
 
@@ -75,7 +76,7 @@ impl<D: Domain> WbTree<D> {
                 let Ok((order, cells)) = above.contents(context, state) else {
                     return Ok(Attempt::Again);
                 };
-                let count = order.all().len();
+                let count = order.len();
                 let Some(place) = cells[..count].iter().position(|cell| cell.link == off) else {
                     return Ok(Attempt::Again);
                 };
@@ -143,9 +144,7 @@ impl<D: Domain> WbTree<D> {
         }
         let parent = parent.map(|(parent, _)| parent);
         for changed in [parent, neighbour].into_iter().flatten() {
-            if changed.node.kind == NodeKind::SlotBitmap {
-                changed.node.write_slots(context, changed.next, &changed.order);
-            }
+            changed.node.write_slots(context, changed.next, &changed.order);
         }
         Ok(Attempt::Done)
     }
@@ -174,9 +173,9 @@ impl<D: Domain> WbTree<D> {
         let mut fence = state.fence();
         match place {
             Some(place) => {
-                let old = order.all()[place];
+                let old = order.cell(place);
                 live = live & !(1 << old) | 1 << at;
-                order.all_mut()[place] = at;
+                order.set(place, at);
             }
             None => fence = at,
         }

@@ -37,7 +37,7 @@ impl<D: Domain> WbTree<D> {
             Err(NoClaim::Changed) => return Ok(Attempt::Again),
             Err(NoClaim::NoRoom) => return Ok(Attempt::Not),
         };
-        let count = order.all().len();
+        let count = order.len();
         let kept = count / 2;
         let (moved, fence) = (&cells[kept..count], &cells[count]);
         let right = build::node(context, node.level, moved, fence).map_err(Error::storage)?;
@@ -56,7 +56,7 @@ impl<D: Domain> WbTree<D> {
             key_block = Some(block);
         }
         build::write_cell(context, node, claim.first(), &separator);
-        let gone = order.all()[kept..].iter().fold(0, |gone, &cell| gone | 1u64 << cell);
+        let gone = order.iter().skip(kept).fold(0, |gone, cell| gone | 1u64 << cell);
         order.truncate(kept);
         let live = state.live(node.kind) & !gone;
         let next = state.next(node.kind, live, &order, claim.first());
@@ -76,9 +76,7 @@ impl<D: Domain> WbTree<D> {
         if !operation.execute() {
             return Ok(Attempt::Again);
         }
-        if node.kind == crate::layout::NodeKind::SlotBitmap {
-            node.write_slots(context, next, &order);
-        }
+        node.write_slots(context, next, &order);
         Ok(Attempt::Done)
     }
 }

@@ -4,12 +4,14 @@
 //!   `narrow.rs`: the suite on them.
 //! * `table3.rs`: what operations take, beside the paper's formulas.
 //! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
+//! * `between.rs`: what others do between any two steps of an operation.
 //! * `common/`: trees for all of them.
 //!
 //! One program, since each would compile the tree for every domain again.
 
 mod common;
 
+mod between;
 mod conformance;
 mod fixed;
 mod growth;

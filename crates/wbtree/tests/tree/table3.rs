@@ -143,3 +143,34 @@ fn baselines_follow_a_model() {
         assert_eq!(found, model.into_iter().collect::<Vec<_>>(), "{name}");
     }
 }
+
+/// And those of string keys.
+#[test]
+fn baselines_of_strings_follow_a_model() {
+    use pando_pmem::{Adr, testing::Random};
+    for (name, leaves, scheme) in BASELINES {
+        let create = CreateOptions { max_bytes: 1 << 28, ..CreateOptions::default() };
+        let pool = Pool::<Adr>::anonymous(&create).expect("memory");
+        let tree = Baseline::with_strings(pool, leaves, scheme, 4).expect("a tree");
+        let mut model = std::collections::BTreeMap::new();
+        let mut random = Random::new(6);
+        for step in 0..4000 {
+            // Of several lengths, and with a beginning in common.
+            let key = format!("key {:0width$}", random.below(700), width = step as usize % 3);
+            if random.one_in(3) {
+                let was_there = tree.remove(key.as_bytes()).expect("an answer");
+                assert_eq!(was_there, model.remove(&key).is_some(), "{name}");
+            } else {
+                let is_new = tree.insert(key.as_bytes(), step).expect("an answer");
+                assert_eq!(is_new, !model.contains_key(&key), "{name}");
+                model.entry(key).or_insert(step);
+            }
+            let other = format!("key {}", random.below(700));
+            let found = tree.get(other.as_bytes());
+            assert_eq!(found, model.get(&other).copied(), "{name}, step {step}");
+        }
+        let mut found = Vec::new();
+        tree.for_each(&mut |_, value| found.push(value));
+        assert_eq!(found, model.into_values().collect::<Vec<_>>(), "{name}");
+    }
+}

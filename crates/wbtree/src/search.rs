@@ -1,0 +1,253 @@
+//! The search of a key in a node (paper 4.5), and from node to node.
+//!
+//! The paper's search is binary, through the slot array, and leaves that for a register when fewer than eight
+//! slots are left: what its slots cost it are loads that wait for loads. Here no cell waits for a slot.
+//! All cells are compared with the key, in the order in which they lie, whatever the comparisons say,
+//! into a word of one bit a cell. With the live cells of the state that word says
+//!
+//! * in a leaf, which cell has the key;
+//! * in an inner node, how many keys are not above it; and the one slot of that place, which cell is the last
+//!   of these.
+//!
+//! All lines of a node are on their way at once (paper 2.2), no address depends on what a line holds, and
+//! there is no branch that could be guessed wrong.
+//!
+//! Slices are compared. They decide, unless a key begins as the probe does: then whole keys are.
+//!
+//! A descent that nothing disturbs ([`WbTree::descend`]) is a loop of its own, which knows no way but down:
+//! that keeps what it needs in registers. It gives up at the first thing that is not so, and the
+//! descent of [`tree`](crate::tree) begins again from the root.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Pool, Words};
+use pando_pmwcas::CONTROL_BITS;
+
+use crate::layout::{Cell, HEADER_AT, Header, LINE_BYTES, NodeKind, SLOTS_AT, Shape};
+use crate::node::{Changed, Context, Node, Probe, Seek};
+use crate::order::{CELLS_A_WORD, Order, cell_of};
+use crate::slots;
+use crate::state::State;
+use crate::tree::WbTree;
+
+/// Which cells have slices below the given one, and which have that: a bit each, of cells that are not live
+/// too.
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    not_above: u64,
+    equal: u64,
+}
+
+/// Compares all cells of a node of `kind`.
+#[inline(always)]
+fn compare_all<D: Domain, const CELL_WORDS: usize>(
+    words: &Words<'_, D>,
+    kind: NodeKind,
+    slice: u64,
+) -> Compared {
+    let first = kind.cells_at() / 8;
+    let (above, equal) = words.fold_every::<CELL_WORDS, _>(
+        first,
+        Ordering::Acquire,
+        (0, 0),
+        |(above, equal), found| {
+            (2 * above + u64::from(slice < found), 2 * equal + u64::from(slice == found))
+        },
+    );
+    Compared { not_above: !above, equal }
+}
+
+/// The cell at a place of the order, if the slot of that place is of `state`.
+#[inline(always)]
+fn cell_at<D: Domain>(
+    words: &Words<'_, D>,
+    kind: NodeKind,
+    state: State,
+    place: usize,
+) -> Option<u8> {
+    if kind == NodeKind::SlotOnly {
+        return Some(state.slot(place as u64));
+    }
+    let word = words.load(SLOTS_AT / 8 + (place / CELLS_A_WORD) as u64, Ordering::Acquire);
+    (slots::version_of(word) == state.version()).then_some(cell_of(word, place % CELLS_A_WORD))
+}
+
+/// How many bits are set. The instruction for that is not of every processor that this is compiled for, and
+/// without it this is a tenth of a search.
+#[inline(always)]
+fn ones(word: u64) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("popcnt") {
+        let count: usize;
+        // SAFETY: the processor has the instruction, which has no effect but on its operand and flags.
+        unsafe {
+            std::arch::asm!(
+                "popcnt {0}, {1}", out(reg) count, in(reg) word, options(pure, nomem, nostack)
+            );
+        }
+        return count;
+    }
+    word.count_ones() as usize
+}
+
+impl<D: Domain> WbTree<D> {
+    /// The leaf to which live cells lead that were there when they were looked at; the key may lie beyond
+    /// it. `None` if anything else was to be done than to go down.
+    #[inline(always)]
+    pub(crate) fn descend(&self, pool: &Pool<D>, slice: u64) -> Option<u64> {
+        match self.shape().is_variable {
+            true => self.descend_by::<3>(pool, slice),
+            false => self.descend_by::<2>(pool, slice),
+        }
+    }
+
+    #[inline(always)]
+    fn descend_by<const CELL_WORDS: usize>(&self, pool: &Pool<D>, slice: u64) -> Option<u64> {
+        let Shape { node_bytes, inner: kind, .. } = *self.shape();
+        let is_variable = CELL_WORDS == Shape::cell_words_if(true) as usize;
+        let first = kind.cells_at() / 8;
+        // Acquire, here and below: with the swap that put it there.
+        let mut off = pool.word(self.root_off()).load(Ordering::Acquire);
+        if off & CONTROL_BITS != 0 {
+            return None;
+        }
+        loop {
+            fetch(pool, off, node_bytes);
+            let words = pool.words(off, node_bytes / 8);
+            let state = State(words.load(0, Ordering::Acquire));
+            if state.is_unsettled() {
+                return None;
+            }
+            if Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed)) == 0 {
+                return Some(off);
+            }
+            let (live, compared) =
+                (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice));
+            if is_variable && compared.equal & live != 0 {
+                return None;
+            }
+            let last = ones(compared.not_above & live).max(1) - 1;
+            let cell = cell_at(&words, kind, state, last)?;
+            let link = first + (u64::from(cell) + 1) * CELL_WORDS as u64 - 1;
+            off = words.load(link, Ordering::Acquire);
+            // What lies beyond the node is above all its keys.
+            let fence = state.fence();
+            let is_beyond = || {
+                let link = first + (u64::from(fence) + 1) * CELL_WORDS as u64 - 1;
+                compared.not_above >> fence & 1 != 0 && words.load(link, Ordering::Acquire) != 0
+            };
+            if is_beyond() || words.load(0, Ordering::Acquire) != state.0 {
+                return None;
+            }
+        }
+    }
+}
+
+/// Asks for the lines of the node at `off` (paper 2.2, prefetching B+-trees).
+#[inline(always)]
+pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
+    let mut line = 0;
+    while line < node_bytes {
+        pool.prefetch(off + line);
+        line += LINE_BYTES;
+    }
+}
+
+impl<D: Domain> Node<'_, D> {
+    #[inline(always)]
+    fn compare_all(&self, context: Context<'_, '_, D>, slice: u64) -> Compared {
+        match context.shape.is_variable {
+            true => compare_all::<D, 3>(&self.words, self.kind, slice),
+            false => compare_all::<D, 2>(&self.words, self.kind, slice),
+        }
+    }
+
+    /// The live cell that has the key.
+    #[inline(always)]
+    pub fn search(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<Option<(u8, Cell)>, Changed> {
+        let compared = self.compare_all(context, probe.slice);
+        self.that_has(context, state, probe, compared)
+    }
+
+    #[inline(always)]
+    fn that_has(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+        compared: Compared,
+    ) -> Result<Option<(u8, Cell)>, Changed> {
+        let mut equal = compared.equal & state.live(self.kind);
+        while equal != 0 {
+            let at = equal.trailing_zeros() as u8;
+            let cell = self.cell(context, at);
+            // Before the block is looked into: it is the cell's, and not what was there before or after.
+            self.still(context, state)?;
+            if !context.shape.is_variable || context.block(cell.block).0 == probe.bytes {
+                return Ok(Some((at, cell)));
+            }
+            equal &= equal - 1;
+        }
+        self.still(context, state)?;
+        Ok(None)
+    }
+
+    /// What a writer has to know of a key. The place and the order are to be believed if the swap of the
+    /// state succeeds.
+    #[inline]
+    pub fn look(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        probe: Probe<'_>,
+    ) -> Result<Look, Changed> {
+        let compared = self.compare_all(context, probe.slice);
+        let found = self.that_has(context, state, probe, compared)?;
+        if self.kind == NodeKind::BitmapOnly {
+            return Ok(Look { found, place: 0, order: Order::EMPTY });
+        }
+        let order = self.order(context, state)?;
+        let live = state.live(self.kind);
+        let is_tied = context.shape.is_variable && compared.equal & live != 0;
+        let place = if is_tied {
+            self.rank(context, state, probe, false, &order)?
+        } else {
+            ones(compared.not_above & live) - usize::from(found.is_some())
+        };
+        Ok(Look { found, place, order })
+    }
+
+    /// Of an inner node, the cell of the child to go to, and whether it is the last in order. The state is
+    /// not looked at again.
+    pub fn child(
+        &self,
+        context: Context<'_, '_, D>,
+        state: State,
+        seek: Seek<'_>,
+    ) -> Result<(u8, bool), Changed> {
+        let order = self.order(context, state)?;
+        let place = match seek {
+            Seek::Holding(probe) => self.rank(context, state, probe, true, &order)?,
+            Seek::Below(probe) => self.rank(context, state, probe, false, &order)?,
+            Seek::Last => order.len(),
+        };
+        // Below the first key, too, the first child is the one: it is of the lowest keys.
+        Ok((order.cell(place.saturating_sub(1)), place == order.len()))
+    }
+}
+
+/// What a node says of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// The live cell that has the key, and what it holds.
+    pub found: Option<(u8, Cell)>,
+    /// The place of the key in the order: of its cell, or of where its cell would be.
+    pub place: usize,
+    /// The live cells in order; empty of a bitmap-only node.
+    pub order: Order,
+}

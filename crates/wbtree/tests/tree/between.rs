@@ -1,0 +1,333 @@
+//! What others do between two steps of an operation: at each load and each write of it, one after the
+//! other, a second thread does something to its end. The answers and what is there afterwards must be those
+//! of one order of the two.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::testing::{CutShort, Paused, Random, written_back};
+use pando_pmem::{Adr, Domain, DomainKind};
+use pando_wbtree::{NodeKind, Options, WbTree};
+
+use crate::common::{anonymous, check, dump, small_fixed, small_nodes};
+
+type Meanwhile = Box<dyn FnOnce()>;
+
+thread_local! {
+    /// After how many accesses of this thread what is to be done.
+    static MEANWHILE: RefCell<Option<(u64, Meanwhile)>> = const { RefCell::new(None) };
+}
+
+/// As `Adr`, with something done between two accesses of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Between;
+
+fn step() {
+    // A thread that ends gives its participant slots back when its own variables may be gone.
+    let due = MEANWHILE.try_with(|meanwhile| {
+        let mut meanwhile = meanwhile.borrow_mut();
+        match &mut *meanwhile {
+            Some((0, _)) => meanwhile.take(),
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        }
+    });
+    if let Ok(Some((_, work))) = due {
+        work();
+    }
+}
+
+impl Domain for Between {
+    const KIND: DomainKind = DomainKind::Adr;
+    const WRITE_BACK: bool = true;
+
+    unsafe fn write_back(_address: *const u8) {}
+
+    fn fence() {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+    }
+
+    fn admit_store(_address: usize, _bytes: usize) -> bool {
+        step();
+        true
+    }
+
+    fn observe_load(_address: usize, _bytes: usize) {
+        step();
+    }
+}
+
+/// Runs `work`, and in another thread `meanwhile` before its access `access`; false if `work` has fewer.
+fn between(access: u64, meanwhile: impl FnOnce() + Send + 'static, work: impl FnOnce()) -> bool {
+    let meanwhile = move || std::thread::spawn(meanwhile).join().expect("comes to its end");
+    MEANWHILE.set(Some((access, Box::new(meanwhile))));
+    work();
+    MEANWHILE.take().is_none()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Insert(u64, u64),
+    Upsert(u64, u64),
+    Remove(u64),
+    Get(u64),
+}
+
+type Model = BTreeMap<u64, u64>;
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+/// What an act answers: whether it was done, and what it found.
+fn on_tree<D: Domain>(tree: &WbTree<D>, act: Act) -> (bool, Option<u64>) {
+    match act {
+        Act::Insert(k, v) => (tree.insert(&key(k), &v.to_le_bytes()).is_ok(), None),
+        Act::Upsert(k, v) => (tree.upsert(&key(k), &v.to_le_bytes()).is_ok(), None),
+        Act::Remove(k) => (tree.remove(&key(k)).expect("an answer"), None),
+        Act::Get(k) => (true, tree.get(&key(k)).expect("an answer").map(|value| number(&value))),
+    }
+}
+
+fn on_model(model: &mut Model, act: Act) -> (bool, Option<u64>) {
+    match act {
+        Act::Insert(k, _) if model.contains_key(&k) => (false, None),
+        Act::Insert(k, v) | Act::Upsert(k, v) => {
+            model.insert(k, v);
+            (true, None)
+        }
+        Act::Remove(k) => (model.remove(&k).is_some(), None),
+        Act::Get(k) => (true, model.get(&k).copied()),
+    }
+}
+
+fn records<D: Domain>(tree: &WbTree<D>) -> Model {
+    let word = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
+    dump(tree).iter().map(|(key, value)| (word(key), number(value))).collect()
+}
+
+/// One act with others before one of its accesses, in a tree with these records; whether it has so many
+/// accesses.
+fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
+    let planted = anonymous::<Between>(options);
+    let mut model = Model::new();
+    for &act in there {
+        assert_eq!(on_tree(&planted.tree, act), on_model(&mut model, act));
+    }
+    let (tree, others_done) = (planted.tree.clone(), others.to_vec());
+    let meanwhile = move || {
+        for act in others_done {
+            on_tree(&tree, act);
+        }
+    };
+    let mut answer = None;
+    let is_between = between(access, meanwhile, || answer = Some(on_tree(&planted.tree, act)));
+    let found = (answer.expect("an answer"), records(&planted.tree));
+    let do_others = |model: &mut Model| {
+        for &other in others {
+            on_model(model, other);
+        }
+    };
+    let (mut first, mut last) = (model.clone(), model);
+    let as_first = on_model(&mut first, act);
+    if is_between {
+        do_others(&mut first);
+    }
+    do_others(&mut last);
+    let as_last = on_model(&mut last, act);
+    assert!(
+        found == (as_first, first) || is_between && found == (as_last, last),
+        "{options:?}: {act:?} with {others:?} before its access {access}: {found:?}"
+    );
+    check(&planted);
+    is_between
+}
+
+/// Each act of `acts` with all of `others` before each of its accesses.
+fn each_between(options: Options, there: &[Act], acts: &[Act], others: &[Act]) {
+    for &act in acts {
+        let _ = (0..).find(|&access| !one_between(options, there, act, others, access));
+    }
+}
+
+/// Rounds of the random test.
+const ROUNDS: usize = 3_000;
+
+const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
+
+fn inserts(numbers: impl Iterator<Item = u64>) -> Vec<Act> {
+    numbers.map(|number| Act::Insert(number * 10, number)).collect()
+}
+
+/// A cell that is looked at is given up and has another record, or another value, by the next look.
+#[test]
+fn cells_that_are_used_again() {
+    for leaf in KINDS {
+        for options in [small_fixed(leaf), small_nodes(leaf)] {
+            let acts = [
+                Act::Get(10),
+                Act::Insert(15, 7),
+                Act::Insert(10, 8),
+                Act::Upsert(10, 9),
+                Act::Remove(10),
+            ];
+            // The lowest free cell is taken, which is that of the record that was there first.
+            for others in [
+                &[Act::Remove(10), Act::Insert(15, 5)][..],
+                &[Act::Upsert(10, 5), Act::Upsert(10, 6)],
+            ] {
+                each_between(options, &inserts(1..4), &acts, others);
+            }
+        }
+    }
+}
+
+/// Leaves, and what is above them, are split, merged and copied.
+#[test]
+fn nodes_that_are_split_merged_and_copied() {
+    for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotOnly)] {
+        let there = inserts(0..16);
+        let splits: Vec<Act> = (0..5).map(|step| Act::Insert(71 + step, step)).collect();
+        // All that a split moved goes again, so that the new node is merged away.
+        let empties: Vec<Act> = (6..16).map(|number| Act::Remove(number * 10)).collect();
+        let acts = [Act::Get(70), Act::Insert(79, 1), Act::Remove(80)];
+        for others in [&splits, &empties, &[&splits[..], &empties[..]].concat()] {
+            each_between(options, &there, &acts, others);
+        }
+    }
+}
+
+/// Runs of inserts and removes among nodes as small as can be, before any access of a write or a read.
+#[test]
+fn runs_of_writes_at_random() {
+    let mut random = Random::new(7);
+    for round in 0..ROUNDS {
+        let leaf = KINDS[round % KINDS.len()];
+        let options = Options { node_versions: 40, ..small_fixed(leaf) };
+        let there: Vec<Act> =
+            (0..40).map(|number| Act::Insert(number * 23 % 40 * 10, number)).collect();
+        let center = 10 * random.below(40);
+        let near = |random: &mut Random| {
+            let number = center + random.below(60);
+            match random.below(4) {
+                0 => Act::Remove(number / 10 * 10),
+                1 => Act::Upsert(number, 8),
+                2 => Act::Get(number / 10 * 10),
+                _ => Act::Insert(number, 9),
+            }
+        };
+        let act = near(&mut random);
+        let mut others = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let from = (center + random.below(100)).saturating_sub(50);
+            let run = (0..1 + random.below(12)).map(|step| (from / 10 + step) * 10);
+            match random.below(2) {
+                0 => others.extend(run.map(Act::Remove)),
+                _ => others.extend(run.map(|number| Act::Upsert(number + 1, number))),
+            }
+        }
+        let accesses = 1 << random.below(9);
+        one_between(options, &there, act, &others, random.below(accesses));
+    }
+}
+
+/// A scan finds each leaf as at one moment: what stays, stays; what another thread moves from one key to
+/// another is not there twice.
+#[test]
+fn scans_of_cells_that_are_used_again() {
+    for leaf in KINDS {
+        for order in [Order::Ascending, Order::Descending] {
+            for access in 0.. {
+                let planted = anonymous::<Between>(small_fixed(leaf));
+                for act in inserts(1..4) {
+                    on_tree(&planted.tree, act);
+                }
+                let tree = planted.tree.clone();
+                let meanwhile = move || {
+                    on_tree(&tree, Act::Remove(10));
+                    on_tree(&tree, Act::Insert(25, 1));
+                };
+                let mut found = Vec::new();
+                let is_between = between(access, meanwhile, || {
+                    let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("a scan");
+                    while let Some((key, _)) = cursor.next().expect("a record") {
+                        found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
+                    }
+                });
+                if order == Order::Descending {
+                    found.reverse();
+                }
+                let is_one = found == [10, 20, 30] || is_between && found == [20, 25, 30];
+                assert!(is_one, "{leaf:?}, {order:?}, before access {access}: {found:?}");
+                if !is_between {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Trap: a read that is not yet durable. Who finds a value whose writer has not written it back has done so
+/// itself when it returns it.
+#[test]
+fn who_reads_an_undurable_state_makes_it_durable() {
+    for leaf in KINDS {
+        let mut is_seen = false;
+        for writes in 0.. {
+            let planted = anonymous::<CutShort<true>>(small_fixed(leaf));
+            on_tree(&planted.tree, Act::Insert(10, 1));
+            let tree = planted.tree.clone();
+            let paused = Paused::start(writes, move || on_tree(&tree, Act::Upsert(10, 2)));
+            let is_over = paused.is_done();
+            let ((_, found), lines) = written_back(|| on_tree(&planted.tree, Act::Get(10)));
+            if found == Some(2) && !is_seen {
+                // The writer has swapped the state and is about to write the next word.
+                is_seen = true;
+                assert!(!is_over && !lines.is_empty(), "{leaf:?}, before write {writes}");
+            }
+            paused.resume();
+            if is_over {
+                break;
+            }
+        }
+        assert!(is_seen);
+    }
+}
+
+/// A split whose node got no cell in the parent, for want of a block, stands between two nodes that are to
+/// be merged.
+#[test]
+fn merges_pass_over_no_node_that_is_not_posted() {
+    for leaf in KINDS {
+        for granted in 0..12 {
+            let planted = anonymous::<Adr>(small_nodes(leaf));
+            let tree = &planted.tree;
+            let mut model = Model::new();
+            let mut both = |act| {
+                let answer = on_tree(tree, act);
+                // What was refused has changed nothing.
+                if answer.0 || !matches!(act, Act::Insert(..)) {
+                    assert_eq!(answer, on_model(&mut model, act));
+                }
+            };
+            inserts(0..24).into_iter().for_each(&mut both);
+            refuse(Resource::Block, granted, u64::MAX, || {
+                (0..4).for_each(|step| both(Act::Insert(101 + step, step)));
+            });
+            for number in (0..24).rev().step_by(2).chain((0..24).step_by(2)) {
+                both(Act::Remove(number * 10));
+            }
+            check(&planted);
+            assert!(records(tree) == model, "{leaf:?}, {granted} blocks");
+        }
+    }
+}
