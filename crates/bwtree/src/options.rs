@@ -99,9 +99,9 @@ pub(crate) fn check(settings: &Settings) -> Result<(), BadSetting> {
         let allowed = format!("1 to {MAX_BLOCK_DELTAS} with delta_bytes 0");
         return refuse("chain_deltas", options.chain_deltas, allowed);
     }
-    let half = options.leaf_bytes.min(options.inner_bytes) / 2;
-    if options.merge_bytes > half {
-        let allowed = format!("at most {half}, half of the smaller page");
+    let smaller = options.leaf_bytes.min(options.inner_bytes);
+    if options.merge_bytes >= smaller {
+        let allowed = format!("below {smaller}, above which a page is split");
         return refuse("merge_bytes", options.merge_bytes, allowed);
     }
     Ok(())
@@ -182,10 +182,10 @@ mod tests {
     fn what_does_not_go_together_is_refused() {
         let refused = Options { delta_bytes: 0, ..Options::default() }.settings().unwrap_err();
         assert_eq!(refused.to_string(), "chain_deltas is 16; allowed is 1 to 6 with delta_bytes 0");
-        let refused = Options { merge_bytes: 800, ..Options::default() }.settings().unwrap_err();
+        let refused = Options { merge_bytes: 1536, ..Options::default() }.settings().unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "merge_bytes is 800; allowed is at most 768, half of the smaller page"
+            "merge_bytes is 1536; allowed is below 1536, above which a page is split"
         );
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use pando_bwtree::BwTrees;
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
@@ -168,6 +169,14 @@ pub const OURS: &[Ours] = &[
     ),
     // `skiplist` is the peer.
     ours!(SkipLists, "skiplist-pmwcas", "our skip list on PMwCAS"),
+    ours!(BwTrees, "bwtree", "Bw-tree"),
+    ours!(
+        BwTrees,
+        "bwtree-plain",
+        "Bw-tree of the paper's design: each delta a block, no shortcuts",
+        any_shape,
+        &[("chain_deltas", "6"), ("delta_bytes", "0"), ("shortcuts", "off"), ("runs", "off"),]
+    ),
     #[cfg(feature = "sorted-array")]
     ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];
