@@ -15,8 +15,8 @@ use crate::build::{base_bytes, each_record};
 use crate::context::{Context, Pid, Value};
 use crate::gather::Gathered;
 use crate::layout::{
-    ANCHOR_BYTES, DeltaInfo, HEADER_BYTES, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, Link, NO_KEY,
-    PageInfo, Place, SEGMENT_BYTES, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT,
+    ANCHOR_BYTES, DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, Link,
+    NO_KEY, PageInfo, Place, SEGMENT_BYTES, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT,
     VALUE_HEADER_BYTES, deltas_at, head_of,
 };
 use crate::page::{Page, word_of};
@@ -282,7 +282,8 @@ fn check_chain<D: Domain>(
         let (off, room) = delta_place(context, link)?;
         let info = DeltaInfo::decode(context.fixed(off));
         let info = info.ok_or((STRUCTURE, "a delta is of a kind that there is not"))?;
-        if info.is_own != context.pool().active_block(off).is_some() || info.bytes() > room {
+        let is_own = context.pool().active_block(off).is_some();
+        if info.is_own != is_own || is_own != link.base_off().is_none() || info.bytes() > room {
             return Err((ProblemClass::Count, "a delta does not fit its place"));
         }
         let value = context.bytes(off + info.value_at(), u64::from(info.value_bytes));
@@ -311,7 +312,7 @@ fn check_chain<D: Domain>(
         if next.0 & pando_pmwcas::CONTROL_BITS != 0 || next.is_removed() {
             return Err((STRUCTURE, "a delta leads to what is no record"));
         }
-        if !info.is_own && next.base_off() != link.base_off() && link.base_off().is_some() {
+        if !info.is_own && next.base_off().is_some_and(|base| Some(base) != link.base_off()) {
             return Err((STRUCTURE, "a delta leads to another page's record"));
         }
         link = next;
@@ -344,7 +345,8 @@ fn delta_place<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Result<(u6
     let sizes = context.fixed(base + 8);
     let (first, end) = (deltas_at(sizes & 0xFFFF_FFFF), sizes >> 32);
     let at = off - base;
-    if at < first || at >= end || end > bytes || end - at < 32 {
+    let is_within = at >= first && at < end && end <= bytes && end - at >= DELTA_ALIGN;
+    if !is_within || !at.is_multiple_of(DELTA_ALIGN) {
         return Err((BLOCK, "a delta stands outside its page's room"));
     }
     Ok((off, end - at))

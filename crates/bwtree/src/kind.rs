@@ -10,8 +10,13 @@ use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
 
 use crate::multi_word::MultiWord;
 use crate::options::{Options, SETTINGS, check};
+use crate::single_word::SingleWord;
 use crate::table::first_anchor;
 use crate::tree::BwTree;
+
+/// Bw-trees whose pages are split by single-word CAS: for measuring, in a pool that is not to survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasBwTrees {}
 
 /// Bw-trees whose structure changes by PMwCAS.
 #[derive(Clone, Copy, Debug)]
@@ -76,4 +81,13 @@ kind!(
     2,
     "bwtree",
     "a Bw-tree: a mapping table, delta updates, splits and merges each one PMwCAS"
+);
+
+kind!(
+    CasBwTrees,
+    SingleWord,
+    // From 0xFFFF_0000 on are examples and experiments.
+    0xFFFF_0003,
+    "bwtree-cas",
+    "for measuring: the Bw-tree by single-word CAS, which no crash may interrupt"
 );

@@ -11,7 +11,8 @@
 //!   and deltas as they are made. `context.rs`: what an operation reads with; keys and values.
 //! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when pages are
 //!   split and merged.
-//! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol.
+//! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
+//!   `single_word.rs`: splits by CAS.
 //! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `drop.rs`: the end of a tree.
 //!   `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
 //!
@@ -32,14 +33,16 @@ mod multi_word;
 mod options;
 mod page;
 mod search;
+mod single_word;
 mod smo;
 mod style;
 mod table;
 mod tree;
 mod write;
 
-pub use kind::BwTrees;
+pub use kind::{BwTrees, CasBwTrees};
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use multi_word::MultiWord;
 pub use options::Options;
+pub use single_word::SingleWord;
 pub use tree::BwTree;

@@ -165,9 +165,9 @@ impl Style for MultiWord {
     fn split<D: Domain>(
         _: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
-        split: Split<'_, '_, '_, D>,
+        split: Split<'_, '_, D>,
     ) -> Result<bool, Error> {
-        let Split { left, split, right, page, is_inner, above, .. } = split;
+        let Split { left, split, right, page, is_inner, above } = split;
         let mut operation = context.allocate()?;
         let link = Link::base(page.off(), is_inner);
         add_block(&mut operation, right.pid, right.word, link, page)?;
@@ -188,19 +188,9 @@ impl Style for MultiWord {
     fn merge<D: Domain>(
         _: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
-        merge: Merge<'_, '_, '_, D>,
+        merge_of: Merge<'_, '_, D>,
     ) -> Result<bool, Error> {
-        let Merge { left, right, merge, parent, delete, .. } = merge;
-        let removed = context.removed();
-        let mut operation = context.allocate()?;
-        add_delta(&mut operation, left.pid, left.link.0, merge)?;
-        operation.add_word(right.pid, right.link.0, removed.0).map_err(Error::storage)?;
-        add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
-        let done = operation.execute();
-        if done {
-            stamp(context, right.pid, removed);
-        }
-        Ok(done)
+        merge(context, merge_of)
     }
 
     fn collapse<D: Domain>(
@@ -209,16 +199,7 @@ impl Style for MultiWord {
         child: At,
         freed: &[u64],
     ) -> Result<bool, Error> {
-        let removed = context.removed();
-        let mut operation = context.allocate()?;
-        operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
-        operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
-        add_freed(&mut operation, freed)?;
-        let done = operation.execute();
-        if done {
-            stamp(context, child.pid, removed);
-        }
-        Ok(done)
+        collapse(context, root, child, freed)
     }
 
     /// Nothing: the parent knows the right sibling already.
@@ -229,4 +210,41 @@ impl Style for MultiWord {
     ) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// Merges a page into its left neighbour.
+pub(crate) fn merge<D: Domain>(
+    context: Context<'_, '_, D>,
+    merge: Merge<'_, '_, D>,
+) -> Result<bool, Error> {
+    let Merge { left, right, merge, parent, delete, .. } = merge;
+    let removed = context.removed();
+    let mut operation = context.allocate()?;
+    add_delta(&mut operation, left.pid, left.link.0, merge)?;
+    operation.add_word(right.pid, right.link.0, removed.0).map_err(Error::storage)?;
+    add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
+    let done = operation.execute();
+    if done {
+        stamp(context, right.pid, removed);
+    }
+    Ok(done)
+}
+
+/// Puts the content of the root's only child in the place of the root.
+pub(crate) fn collapse<D: Domain>(
+    context: Context<'_, '_, D>,
+    root: At,
+    child: At,
+    freed: &[u64],
+) -> Result<bool, Error> {
+    let removed = context.removed();
+    let mut operation = context.allocate()?;
+    operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
+    operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
+    add_freed(&mut operation, freed)?;
+    let done = operation.execute();
+    if done {
+        stamp(context, child.pid, removed);
+    }
+    Ok(done)
 }

@@ -122,12 +122,17 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             room: self.room(0),
         };
         let page = page.build(context)?;
-        let split = Split { left, separator, split, right, page, is_inner, above };
+        let split = Split { left, split, right, page, is_inner, above };
         S::split(self, context, split)
     }
 
     /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large then.
-    fn make_room(&self, context: Context<'_, '_, D>, at: At, room: u64) -> Result<(), Error> {
+    pub(crate) fn make_room(
+        &self,
+        context: Context<'_, '_, D>,
+        at: At,
+        room: u64,
+    ) -> Result<(), Error> {
         let Some(bytes) = self.consolidate(context, at, None, room)? else { return Ok(()) };
         // Inner pages are of level 1 at least.
         if bytes > self.max_bytes(1) {
@@ -164,13 +169,10 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 return self.merge_only_child(context, parent, &above, pid, anyway);
             }
             let left = place.saturating_sub(1);
-            match self.merge_neighbours(
-                context,
-                parent,
-                &children[left..left + 2],
-                level,
-                anyway,
-            )? {
+            // Where the entry of the right one ends.
+            let end = children.get(left + 2).map(|&(low, _)| low).or(above.high);
+            let pair = &children[left..left + 2];
+            match self.merge_neighbours(context, parent, pair, end, level, anyway)? {
                 Merging::Done => {
                     let bytes = base_bytes(&above.items(false), true);
                     let is_small = bytes < u64::from(self.options().merge_bytes);
@@ -218,6 +220,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         context: Context<'_, '_, D>,
         parent: At,
         neighbours: &[(&[u8], Pid)],
+        end: Option<&[u8]>,
         level: u8,
         anyway: bool,
     ) -> Result<Merging, Error> {
@@ -229,7 +232,11 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return Ok(Merging::Again);
         }
         let chains = [left, right].map(|at| Gathered::new(context, at.link));
-        if chains[0].right != right.pid || chains[0].high != Some(separator) {
+        let are_whole = chains[0].right == right.pid
+            && chains[0].high == Some(separator)
+            && chains[1].high == end;
+        if !are_whole {
+            // One was split since the parent was read, or the parent does not know it yet.
             return Ok(Merging::Again);
         }
         let bytes = chains.each_ref().map(|chain| base_bytes(&chain.items(false), level > 0));
@@ -259,7 +266,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             self.make_room(context, parent, delete.room())?;
             return Ok(Merging::Again);
         };
-        let merge = Merge { left, right, separator, level, merge, parent, delete };
+        let merge = Merge { left, right, merge, parent, delete };
         if !S::merge(self, context, merge)? {
             return Ok(Merging::Again);
         }

@@ -19,7 +19,7 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::build::{Block, Prepared};
-use crate::context::{Context, Pid};
+use crate::context::Context;
 use crate::search::At;
 use crate::table::FreePid;
 use crate::tree::BwTree;
@@ -42,10 +42,9 @@ impl<D: Domain> Values<'_, '_, D> {
 
 /// A split, prepared: the right half is a page, and two deltas wait to be prepended.
 #[derive(Debug)]
-pub struct Split<'split, 'op, 'pool, D: Domain> {
+pub struct Split<'op, 'pool, D: Domain> {
     /// The page to be split.
     pub left: At,
-    pub separator: &'split [u8],
     pub split: Prepared<'op, 'pool, D>,
     /// For the right half.
     pub right: FreePid,
@@ -65,13 +64,10 @@ pub enum Above<'op, 'pool, D: Domain> {
 
 /// A merge, prepared: two deltas wait to be prepended.
 #[derive(Debug)]
-pub struct Merge<'merge, 'op, 'pool, D: Domain> {
+pub struct Merge<'op, 'pool, D: Domain> {
     pub left: At,
     /// It is merged into the left one.
     pub right: At,
-    /// The lowest key of the right page.
-    pub separator: &'merge [u8],
-    pub level: u8,
     pub merge: Prepared<'op, 'pool, D>,
     pub parent: At,
     pub delete: Prepared<'op, 'pool, D>,
@@ -104,14 +100,14 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
     fn split<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
-        split: Split<'_, '_, '_, D>,
+        split: Split<'_, '_, D>,
     ) -> Result<bool, Error>;
 
     /// Merges a page into its left neighbour.
     fn merge<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
-        merge: Merge<'_, '_, '_, D>,
+        merge: Merge<'_, '_, D>,
     ) -> Result<bool, Error>;
 
     /// Puts the content of the root's only child in the place of the root, whose blocks are `freed`.
@@ -129,20 +125,4 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         context: Context<'_, '_, D>,
         at: At,
     ) -> Result<(), Error>;
-
-    /// The page at this PID holds no records that are not elsewhere: it is being removed.
-    fn is_being_removed<D: Domain>(context: Context<'_, '_, D>, at: At) -> bool {
-        let _ = (context, at);
-        false
-    }
-
-    /// Helps with the removal of the page.
-    fn help_removal<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        pid: Pid,
-    ) -> Result<(), Error> {
-        let _ = (tree, context, pid);
-        Ok(())
-    }
 }

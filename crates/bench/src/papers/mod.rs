@@ -14,9 +14,10 @@
 //! | [`outcome`] | what a run gives: lines of paper and ours, as a table and as JSON lines |
 //! | [`arrays`] | PMwCAS alone on arrays of words |
 //! | [`sizes`] | how many words each PMwCAS of a tree operation has |
-//! | [`pmwcas`], [`bztree`], [`nbtree`] | the experiments of those papers that can be run today |
+//! | [`pmwcas`], [`bztree`], [`nbtree`], [`bwtree`] | the experiments of those papers that can be run today |
 
 pub mod arrays;
+pub mod bwtree;
 pub mod bztree;
 pub mod catalogue;
 pub mod command;

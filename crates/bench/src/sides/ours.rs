@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use pando_bwtree::BwTrees;
+use pando_bwtree::{BwTrees, CasBwTrees};
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
@@ -181,35 +181,47 @@ pub const OURS: &[Ours] = &[
     ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];
 
-/// The skip list by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
-pub const CAS_SKIP_LISTS: &[SideEntry] = &[
-    SideEntry {
-        name: "skiplist-cas",
-        what: "our skip list by single-word CAS, domain volatile, on anonymous memory",
-        durability: Durability::None,
-        settings: "default options",
-        limits: any_shape,
-        can_descend: true,
-        build: |_, options| boxed(Stored::<CasSkipLists, Volatile>::anonymous(options)?),
-    },
-    SideEntry {
-        name: "skiplist-cas:volatile-file",
-        what: "our skip list by single-word CAS, domain volatile, in a file of --pool-dir",
-        durability: Durability::None,
-        settings: "default options",
-        limits: any_shape,
-        can_descend: true,
-        build: |_, options| boxed(Stored::<CasSkipLists, Volatile>::in_file(options)?),
-    },
-    SideEntry {
-        name: "skiplist-cas:adr",
-        what: "our skip list by single-word persistent CAS, domain adr, in a pool file of --pool-dir",
-        durability: Durability::None,
-        settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
-        limits: any_shape,
-        can_descend: true,
-        build: |_, options| boxed(Stored::<CasSkipLists, Adr>::in_file(options)?),
-    },
+macro_rules! by_cas {
+    ($kind:ty, $name:literal, $title:literal) => {
+        [
+            SideEntry {
+                name: $name,
+                what: concat!($title, " by single-word CAS, domain volatile, on anonymous memory"),
+                durability: Durability::None,
+                settings: "default options",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(options)?),
+            },
+            SideEntry {
+                name: concat!($name, ":volatile-file"),
+                what: concat!($title, " by single-word CAS, domain volatile, in a file of --pool-dir"),
+                durability: Durability::None,
+                settings: "default options",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(options)?),
+            },
+            SideEntry {
+                name: concat!($name, ":adr"),
+                what: concat!(
+                    $title,
+                    " by single-word persistent CAS, domain adr, in a pool file of --pool-dir"
+                ),
+                durability: Durability::None,
+                settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Adr>::in_file(options)?),
+            },
+        ]
+    };
+}
+
+/// Indexes by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
+pub const BY_CAS: [[SideEntry; 3]; 2] = [
+    by_cas!(CasSkipLists, "skiplist-cas", "our skip list"),
+    by_cas!(CasBwTrees, "bwtree-cas", "our Bw-tree"),
 ];
 
 /// What the names of sides end with whose medium is emulated.
