@@ -441,7 +441,7 @@ impl<D: Domain> Prepared<'_, '_, D> {
 /// How long a chain may get, and where deltas go.
 #[derive(Clone, Copy, Debug)]
 pub struct Chaining {
-    /// Deltas of a chain at most.
+    /// Deltas of a leaf's chain at most; of an inner page's, a quarter of that.
     pub max_deltas: u32,
     /// Deltas stand beside the base, not in blocks.
     pub is_beside: bool,
@@ -458,7 +458,12 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         chaining: Chaining,
     ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
         let before = self.delta(next).map_or(0, |delta| delta.info.deltas);
-        if u32::from(before) >= chaining.max_deltas {
+        // Inner pages change seldom, and every search reads them.
+        let max_deltas = match next.is_inner() {
+            true => chaining.max_deltas.div_ceil(4),
+            false => chaining.max_deltas,
+        };
+        if u32::from(before) >= max_deltas {
             return Ok(None);
         }
         if !chaining.is_beside {

@@ -128,6 +128,15 @@ pub enum Target<'key> {
 }
 
 impl Target<'_> {
+    /// Whether it may lie in what begins at a key with the first bytes `head`, or behind.
+    #[inline(always)]
+    pub fn reaches_head(self, head: u64) -> bool {
+        match self {
+            Self::Holding(probe) | Self::Before(probe) => head <= probe.head,
+            Self::Last => true,
+        }
+    }
+
     /// Whether it lies in what begins at `low`, or behind.
     #[inline(always)]
     pub fn reaches(self, low: &[u8]) -> bool {

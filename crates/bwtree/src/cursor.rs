@@ -10,8 +10,7 @@
 //! record as it was when it was asked for, or at most as it was when nothing had changed since.
 
 use std::cell::Cell;
-use std::cmp::Ordering as Compare;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
@@ -19,12 +18,13 @@ use pando_pmem::Domain;
 
 use crate::context::{Context, Probe, Target, Value, compare_keys};
 use crate::gather::{Gathered, Item};
+use crate::page::{Located, Page};
 use crate::search::At;
 use crate::style::Style;
 use crate::tree::BwTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
-const FIRST_BATCH: usize = 12;
+const FIRST_BATCH: usize = 10;
 /// More room than this is not kept for a thread's next cursor, in bytes.
 const KEPT_BYTES: usize = 64 * 1024;
 
@@ -204,32 +204,56 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     /// Copies a batch of the leaf's records in range; whether there may be more.
     fn copy(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) -> bool {
         let items = gathered.items(false);
+        // If the range goes on behind the leaf, no record need be asked whether it is past the end.
+        let is_bounded = match (self.order, gathered.high) {
+            (Order::Ascending, Some(high)) => !self.ends_behind(high),
+            (Order::Ascending, None) => self.range.high != Bound::Unbounded,
+            (Order::Descending, _) => !self.ends_behind(gathered.low),
+        };
+        let order = self.order;
+        let copy = |item: &Item<'_, '_, D>| self.copy_item(context, item, is_bounded);
+        match order {
+            Order::Ascending => items.iter().any(copy),
+            Order::Descending => items.iter().rev().any(copy),
+        }
+    }
+
+    /// Whether the end to which the scan goes is at that key or behind it.
+    fn ends_behind(&self, key: &[u8]) -> bool {
         match self.order {
-            Order::Ascending => items.iter().any(|item| self.copy_item(context, item)),
-            Order::Descending => items.iter().rev().any(|item| self.copy_item(context, item)),
+            Order::Ascending => match &self.range.high {
+                Bound::Unbounded => true,
+                Bound::Included(high) | Bound::Excluded(high) => key <= high.as_slice(),
+            },
+            Order::Descending => match &self.range.low {
+                Bound::Unbounded => true,
+                Bound::Included(low) => key >= low.as_slice(),
+                Bound::Excluded(low) => key > low.as_slice(),
+            },
         }
     }
 
     /// Copies an item's records; whether the batch is full.
-    fn copy_item(&mut self, context: Context<'_, '_, D>, item: &Item<'_, '_, D>) -> bool {
+    fn copy_item(
+        &mut self,
+        context: Context<'_, '_, D>,
+        item: &Item<'_, '_, D>,
+        is_bounded: bool,
+    ) -> bool {
         match item {
-            Item::One(key, value) => self.copy_record(context, key, *value),
+            Item::One(key, value) => {
+                self.has_begun(key)
+                    && !(is_bounded && self.is_past(key))
+                    && self.copy_record(context, key, *value)
+            }
             Item::Run(page, range) => {
-                let mut range = range.clone();
-                // Records before the start of the scan are passed over at once.
-                match (self.order, &self.range.low, &self.range.high) {
-                    (Order::Ascending, Bound::Included(key) | Bound::Excluded(key), _) => {
-                        let first = page.locate_in(range.clone(), Probe::new(key)).position();
-                        range.start = first.clamp(range.start, range.end);
-                    }
-                    (Order::Descending, _, Bound::Included(key) | Bound::Excluded(key)) => {
-                        let end = page.locate_in(range.clone(), Probe::new(key)).position() + 1;
-                        range.end = end.clamp(range.start, range.end);
-                    }
-                    _ => {}
-                }
+                let range = self.begun(page, range.clone());
                 let order = self.order;
-                let copy = |index| self.copy_record(context, page.key(index), page.value(index));
+                let copy = |index| {
+                    let key = page.key(index);
+                    !(is_bounded && self.is_past(key))
+                        && self.copy_record(context, key, page.value(index))
+                };
                 match order {
                     Order::Ascending => range.into_iter().any(copy),
                     Order::Descending => range.into_iter().rev().any(copy),
@@ -238,22 +262,51 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
         }
     }
 
-    /// Copies the record, if it is in the range; whether the batch is full.
+    /// Those of the records that are not before the start of the scan.
+    fn begun(&self, page: &Page<'_, '_, D>, range: Range<usize>) -> Range<usize> {
+        let located = |key: &[u8]| page.locate_in(range.clone(), Probe::new(key));
+        match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, Bound::Included(key), _) => located(key).position()..range.end,
+            (Order::Ascending, Bound::Excluded(key), _) => match located(key) {
+                Located::At(at) => at + 1..range.end,
+                Located::Before(before) => before..range.end,
+            },
+            (Order::Descending, _, Bound::Included(key)) => match located(key) {
+                Located::At(at) => range.start..at + 1,
+                Located::Before(before) => range.start..before,
+            },
+            (Order::Descending, _, Bound::Excluded(key)) => range.start..located(key).position(),
+            _ => range,
+        }
+    }
+
+    /// Whether the scan's start is not behind the key.
+    #[inline(always)]
+    fn has_begun(&self, key: &[u8]) -> bool {
+        match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, Bound::Included(low), _) => compare_keys(key, low).is_ge(),
+            (Order::Ascending, Bound::Excluded(low), _) => compare_keys(key, low).is_gt(),
+            (Order::Descending, _, Bound::Included(high)) => compare_keys(key, high).is_le(),
+            (Order::Descending, _, Bound::Excluded(high)) => compare_keys(key, high).is_lt(),
+            _ => true,
+        }
+    }
+
+    /// Whether the key is behind the end of the scan.
+    #[inline(always)]
+    fn is_past(&self, key: &[u8]) -> bool {
+        match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, _, Bound::Included(high)) => compare_keys(key, high).is_gt(),
+            (Order::Ascending, _, Bound::Excluded(high)) => compare_keys(key, high).is_ge(),
+            (Order::Descending, Bound::Included(low), _) => compare_keys(key, low).is_lt(),
+            (Order::Descending, Bound::Excluded(low), _) => compare_keys(key, low).is_le(),
+            _ => false,
+        }
+    }
+
+    /// Copies the record; whether the batch is full.
     #[inline(always)]
     fn copy_record(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) -> bool {
-        let is_above = match &self.range.low {
-            Bound::Unbounded => true,
-            Bound::Included(low) => compare_keys(key, low) != Compare::Less,
-            Bound::Excluded(low) => compare_keys(key, low) == Compare::Greater,
-        };
-        let is_below = match &self.range.high {
-            Bound::Unbounded => true,
-            Bound::Included(high) => compare_keys(key, high) != Compare::Greater,
-            Bound::Excluded(high) => compare_keys(key, high) == Compare::Less,
-        };
-        if !is_above || !is_below {
-            return false;
-        }
         let Buffers { bytes, records } = &mut self.buffers;
         let at = bytes.len();
         let value = context.value(value);

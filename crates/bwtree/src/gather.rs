@@ -72,11 +72,14 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
             high: None,
             right: 0,
             lsn: 0,
-            parts: Vec::new(),
+            parts: Vec::with_capacity(2),
             edits: Vec::new(),
-            blocks: Vec::new(),
+            blocks: Vec::with_capacity(2),
             deltas: 0,
         };
+        if let Some(newest) = context.delta(link) {
+            gathered.edits.reserve(usize::from(newest.info.deltas) + 1);
+        }
         if link != Link::EMPTY {
             gathered.chain(context, link, None, 0);
             gathered.low = gathered.parts[0].page.low();
@@ -217,7 +220,7 @@ impl<'op, 'pool, D: Domain> Part<'op, 'pool, D> {
         if self.page.first() == 1 && self.end > 0 {
             // Its key is the page's lowest one. An edit of that replaces or removes the child.
             let key = self.page.low();
-            if !edits.first().is_some_and(|edit| edit.key == key) {
+            if edits.first().is_none_or(|edit| edit.key != key) {
                 items.push(Item::One(key, self.page.value(0)));
             }
             from = 1;

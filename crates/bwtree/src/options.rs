@@ -19,7 +19,7 @@ pub struct Options {
     pub merge_bytes: u32,
     /// A longer value goes to a block of its own, in bytes.
     pub inline_bytes: u32,
-    /// A chain that has so many deltas is consolidated.
+    /// A leaf's chain that has so many deltas is consolidated; an inner page's, a quarter of that.
     pub chain_deltas: u32,
     /// Room for deltas beside a base, in bytes; zero: each delta is a block of its own.
     pub delta_bytes: u32,
@@ -65,7 +65,7 @@ pub(crate) static SETTINGS: [Setting; 8] = [
     },
     Setting {
         name: "chain_deltas",
-        what: "a chain of so many deltas is consolidated; 6 at most if delta_bytes is 0",
+        what: "a leaf's chain of so many deltas is consolidated, an inner page's of a quarter; 6 at most if delta_bytes is 0",
         default: 16,
         allowed: Allowed::Number(1..=128),
     },

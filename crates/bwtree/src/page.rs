@@ -48,7 +48,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         let word = |at| head.load(at, Ordering::Relaxed);
         let info = PageInfo::decode(word(INFO_WORD));
         let base_bytes = word(SIZES_WORD) & 0xFFFF_FFFF;
-        let words = context.pool().words(off, base_bytes.next_multiple_of(8) / 8);
+        let words = context.pool().words(off, base_bytes.div_ceil(8));
         let shape = if info.is_words { word(SHAPE_WORD) } else { 0 };
         let (key_bytes, value_bytes) = (shape as u16, (shape >> 16) as u16);
         Self { context, off, info, words, key_bytes, value_bytes }
@@ -250,7 +250,15 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
     fn first_not_below(&self, range: Range<usize>, slice: u64) -> usize {
         let (mut low, mut size) = (range.start, range.end.saturating_sub(range.start));
         let is_below = |index: usize| usize::from(self.slice(index) < slice);
+        let mut is_narrow = size < 16;
         while size >= 4 {
+            if !is_narrow && size < 16 {
+                // What will be asked for next stands beside what is still searched.
+                is_narrow = true;
+                let at = self.off + self.values_at() + low as u64 * 8;
+                self.context.pool().prefetch(at);
+                self.context.pool().prefetch(at + 64);
+            }
             let quarter = size / 4;
             let pivot = low + quarter - 1;
             let steps = is_below(pivot) + is_below(pivot + quarter) + is_below(pivot + 2 * quarter);

@@ -57,6 +57,8 @@ impl<'op, D: Domain> Context<'op, '_, D> {
         while let Some(delta) = self.delta(link) {
             link = delta.next();
             match delta.info.kind {
+                // The range begins there.
+                Kind::IndexEntry if !target.reaches_head(delta.key_head()) => {}
                 Kind::IndexEntry | Kind::IndexEntryDelete => {
                     let entry = delta.entry();
                     let is_within = target.reaches(entry.low)
@@ -112,23 +114,23 @@ impl<'op, D: Domain> Context<'op, '_, D> {
             link = delta.next();
             let info = delta.info;
             match info.kind {
-                Kind::Insert | Kind::Modify if delta.is_of(probe) => {
-                    return Found::Value(
-                        delta.value(),
-                        if is_known { info.position } else { NO_POSITION },
-                    );
-                }
-                Kind::Delete if delta.is_of(probe) => {
-                    return Found::Absent(if is_known { info.position } else { NO_POSITION });
-                }
                 Kind::Insert | Kind::Modify | Kind::Delete => {
-                    if shortcuts && info.position != NO_POSITION {
+                    let head = delta.key_head();
+                    if head == probe.head && delta.is_of(probe) {
+                        let position = if is_known { info.position } else { NO_POSITION };
+                        return match info.kind {
+                            Kind::Delete => Found::Absent(position),
+                            _ => Found::Value(delta.value(), position),
+                        };
+                    }
+                    if shortcuts {
+                        // Without a branch on what is found: there is no pattern in it. What is not known
+                        // is above all positions that there are.
                         let position = usize::from(info.position);
-                        if delta.is_not_behind(probe) {
-                            from = position.max(from);
-                        } else {
-                            to = position.min(to);
-                        }
+                        let is_below = head < probe.head && info.position != NO_POSITION;
+                        let is_above = head > probe.head;
+                        from = from.max(if is_below { position } else { 0 });
+                        to = to.min(if is_above { position } else { usize::MAX });
                     }
                 }
                 Kind::Split if delta.is_not_behind(probe) => {
@@ -254,8 +256,14 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     pub(crate) fn arrive(&self, context: Context<'_, '_, D>, pid: Pid) -> At {
         let link = context.link(pid);
         if let Some(base) = link.base_off() {
-            for line in 0..4 {
+            // The header, the first slices; and the newest deltas, which stand one before the other.
+            for line in 0..6 {
                 context.pool().prefetch(base + line * 64);
+            }
+            if link.off() != base {
+                context.pool().prefetch(link.off());
+                context.pool().prefetch(link.off() - 64);
+                context.pool().prefetch(link.off() - 128);
             }
         }
         At { pid, link }
