@@ -74,6 +74,11 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         self.word(SIZES_WORD) & 0xFFFF_FFFF
     }
 
+    /// Bytes of its header and its records, without the keys that are its range.
+    pub fn body_bytes(&self) -> u64 {
+        self.word(LOW_WORD) & 0xFFFF_FFFF
+    }
+
     /// Where its delta space ends.
     pub fn end(&self) -> u64 {
         self.word(SIZES_WORD) >> 32

@@ -4,6 +4,12 @@
 //! if it still has that. Its parent is looked up anew each time, by the page's lowest key: nothing that was
 //! remembered on the way down can be out of date. If the parent does not lead to the page, another change is
 //! under way, or was made since, and this one is left.
+//!
+//! # What stays
+//!
+//! A merge is tried when a remove finds its leaf small, with one neighbour of the same parent, and not again by
+//! itself. So a tree whose records are all removed keeps some empty leaves, and inner pages with one child,
+//! until writes come there again; it is dropped like any other.
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -11,12 +17,14 @@ use pando_pmem::Domain;
 use crate::build::{Cut, NewDelta, NewPage, base_bytes, cut, each_record};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::{Gathered, Item};
-use crate::layout::{Kind, Link};
+use crate::layout::{HEADER_BYTES, Kind, Link};
 use crate::page::word_of;
 use crate::search::At;
 use crate::style::{Above, Merge, Split, Style};
 use crate::tree::BwTree;
 
+/// Children that an inner page has at least that is split.
+const LEAST_SPLIT: usize = 4;
 /// How often a change is prepared anew before it is left to others.
 const ATTEMPTS: usize = 8;
 
@@ -240,7 +248,13 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return Ok(Merging::Again);
         }
         let bytes = chains.each_ref().map(|chain| base_bytes(&chain.items(false), level > 0));
-        if !anyway && bytes[0] + bytes[1] > self.max_bytes(level) / 4 * 3 {
+        // Of what a page may have beside its header, three quarters at most: else it is split again soon.
+        let both = bytes.iter().sum::<u64>() - 2 * HEADER_BYTES;
+        let mut records = 0;
+        chains.iter().for_each(|chain| each_record(&chain.items(false), |_, _| records += 1));
+        // Nor is one split of so few children, however long their keys are.
+        let stays = records < if level > 0 { LEAST_SPLIT } else { 1 };
+        if !anyway && !stays && both > (self.max_bytes(level) - HEADER_BYTES) / 4 * 3 {
             return Ok(Merging::NotDue);
         }
         // So the chain that comes of it has few blocks, and is no deeper than one node merge.

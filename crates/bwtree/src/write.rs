@@ -12,7 +12,7 @@ use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
 
 use crate::build::{NewDelta, NewPage, base_bytes};
-use crate::context::{Context, Probe, Target, Value};
+use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::search::{At, Found};
@@ -248,7 +248,41 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 self.consolidate_with(context, at, taken, removes)?
             }
         };
+        if is_done && removes {
+            self.tidy_if_small(context, at, probe.bytes);
+        }
         Ok(is_done.then_some(done))
+    }
+
+    /// Consolidates the leaf and merges it, if the chain at which a record was removed may leave little of
+    /// a small page: without waiting for the chain to be full, since there may be no more removes.
+    #[inline(always)]
+    fn tidy_if_small(&self, context: Context<'_, '_, D>, at: At, key: &[u8]) {
+        if at.link == Link::EMPTY {
+            return;
+        }
+        let deltas = 1 + context.delta(at.link).map_or(0, |delta| usize::from(delta.info.deltas));
+        let base = context.base(at.link);
+        // So each consolidation halves the page: there are few of them.
+        let merge_bytes = u64::from(self.options().merge_bytes);
+        let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
+        let may_be_small = deltas * 2 >= base.records() && is_small && merge_bytes > 0;
+        if may_be_small {
+            let _ = context.guard.relieve(|| self.tidy(context, at.pid, key));
+        }
+    }
+
+    #[cold]
+    fn tidy(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<(), Error> {
+        let at = At { pid, link: context.link(pid) };
+        if at.link.is_removed() || at.link.is_inner() || at.link.is_base() {
+            return Ok(());
+        }
+        let Some(bytes) = self.consolidate(context, at, None, 0)? else { return Ok(()) };
+        if bytes < u64::from(self.options().merge_bytes) {
+            self.merge(context, pid, 0, key, false)?;
+        }
+        Ok(())
     }
 
     /// Consolidates the leaf together with the change of a record, and then splits or merges it if that is

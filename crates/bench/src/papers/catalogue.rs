@@ -179,7 +179,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
             "the writes of the realistic mix are upserts, where the paper's skip list inserts; without PMwCAS an upsert takes a block, with it two words of the node",
             "PCAS is the CAS index with the paper's persistent CAS of one word, where the paper's is a PMwCAS of one word",
             "our Bw-tree's deltas stand beside their base page, so an upsert is a CAS of one word on all four primitives; they differ in splits, of which upserts make none, and in consolidations. `bwtree-plain:adr` has the paper's PMwCAS for each delta. Merges are MwCAS on the CAS tree, too",
-            "persistent words are written back by clwb where the processor has it, not by CLFLUSH",
+            "the -WB variants, the paper's -CF, write back by clwb where the processor has it, not by CLFLUSH",
             FEW_CORES,
             EMULATED_MEDIUM,
         ],

@@ -203,6 +203,15 @@ macro_rules! by_cas {
                 build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(options)?),
             },
             SideEntry {
+                name: concat!($name, ":process"),
+                what: concat!($title, " by single-word CAS, domain process, in a pool file of --pool-dir"),
+                durability: Durability::None,
+                settings: "default options; a kill between two words may leave what no code repairs",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Process>::in_file(options)?),
+            },
+            SideEntry {
                 name: concat!($name, ":adr"),
                 what: concat!(
                     $title,
@@ -219,7 +228,7 @@ macro_rules! by_cas {
 }
 
 /// Indexes by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
-pub const BY_CAS: [[SideEntry; 3]; 2] = [
+pub const BY_CAS: [[SideEntry; 4]; 2] = [
     by_cas!(CasSkipLists, "skiplist-cas", "our skip list"),
     by_cas!(CasBwTrees, "bwtree-cas", "our Bw-tree"),
 ];

@@ -60,6 +60,15 @@ impl Indexed for SkipLists {
         &[Change::LeafSplit, Change::RootSplit, Change::LeafMerge, Change::RootCollapse];
 }
 
+/// What small Bw-trees go through. Their inner pages are not merged by one remove of those that are tried.
+const BW_CHANGES: &[Change] = &[
+    Change::Consolidation,
+    Change::LeafSplit,
+    Change::InnerSplit,
+    Change::RootSplit,
+    Change::LeafMerge,
+];
+
 /// Bw-trees.
 pub struct BwTrees;
 
@@ -74,7 +83,7 @@ impl Indexed for BwTrees {
         ("chain_deltas", "3"),
         ("delta_bytes", "192"),
     ];
-    const CHANGES: &'static [Change] = Change::OF_TREES;
+    const CHANGES: &'static [Change] = BW_CHANGES;
     // A delta that finds no room beside its base takes a new base.
     const REMOVES_NEED_ROOM: bool = true;
 }
@@ -96,7 +105,7 @@ impl Indexed for PlainBwTrees {
         ("shortcuts", "off"),
         ("runs", "off"),
     ];
-    const CHANGES: &'static [Change] = Change::OF_TREES;
+    const CHANGES: &'static [Change] = BW_CHANGES;
     const REMOVES_NEED_ROOM: bool = true;
 }
 
