@@ -153,4 +153,9 @@ impl<D: Domain, K: IndexKind> Subject for Planted<D, K> {
     fn check(&self) {
         check(self);
     }
+
+    /// Pages are small, so little is needed before something happens.
+    fn scale(&self) -> f64 {
+        0.4
+    }
 }
