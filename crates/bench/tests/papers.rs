@@ -110,7 +110,7 @@ fn an_experiment_without_its_index_names_what_is_missing_and_fails() {
         let error = error.to_string();
         assert!(error.contains(experiment.name) && error.contains(missing), "{error}");
     }
-    let (succeeded, out, error) = bench(&["paper", "bwtree:fig5"]);
+    let (succeeded, out, error) = bench(&["paper", "bwtree:fig7"]);
     assert!(!succeeded && out.is_empty());
     assert_eq!(error.lines().count(), 1, "{error}");
     assert!(error.contains("Bw-tree"), "{error}");

@@ -15,8 +15,8 @@ use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
 use crate::subjects::indexes::{
-    BitmapOnlyWbTrees, BzTrees, FixedWbTrees, NbTrees, SkipLists, SlotOnlyWbTrees, SortedArrays,
-    UnsplitNbTrees, WbTrees,
+    BitmapOnlyWbTrees, BwTrees, BzTrees, FixedWbTrees, NbTrees, PlainBwTrees, SkipLists,
+    SlotOnlyWbTrees, SortedArrays, UnsplitNbTrees, WbTrees,
 };
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
@@ -117,6 +117,8 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<BitmapOnlyWbTrees>>(&mut list);
     add::<Map<SlotOnlyWbTrees>>(&mut list);
     add::<Map<SkipLists>>(&mut list);
+    add::<Map<BwTrees>>(&mut list);
+    add::<Map<PlainBwTrees>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
     list
 }

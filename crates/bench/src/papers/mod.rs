@@ -15,9 +15,10 @@
 //! | [`arrays`] | PMwCAS alone on arrays of words |
 //! | [`sizes`] | how many words each PMwCAS of a tree operation has |
 //! | [`pcm`] | the medium of the wB+-Tree paper's simulator |
-//! | [`pmwcas`], [`bztree`], [`nbtree`], [`wbtree`] | the experiments of those papers that can be run today |
+//! | [`pmwcas`], [`bztree`], [`nbtree`], [`bwtree`], [`wbtree`] | the experiments of those papers that can be run today |
 
 pub mod arrays;
+pub mod bwtree;
 pub mod bztree;
 pub mod catalogue;
 pub mod command;

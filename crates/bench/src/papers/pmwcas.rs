@@ -136,31 +136,69 @@ fn slowdown(row: &Row) -> Measured {
     Measured::new(spread, format!("{} against {}", row.domain, row.base))
 }
 
-/// The sides of figure 6's lower half, with the primitive that each is built on.
-const SKIP_LISTS: [(&str, &str); 4] = [
+/// The sides of one half of figure 6, with the primitive that each is built on. The paper's PCAS and PMwCAS
+/// write nothing back, as on memory that survives with the caches; what it calls -CF does, here -WB.
+type Half = [(&'static str, &'static str); 6];
+/// The upper half.
+const BW_TREES: Half = [
+    ("bwtree-cas:volatile-file", "CAS"),
+    ("bwtree:volatile-file", "MwCAS"),
+    ("bwtree-cas:process", "PCAS"),
+    ("bwtree:process", "PMwCAS"),
+    ("bwtree-cas:adr", "PCAS-WB"),
+    ("bwtree:adr", "PMwCAS-WB"),
+];
+/// The lower half.
+const SKIP_LISTS: Half = [
     ("skiplist-cas:volatile-file", "CAS"),
     ("skiplist-pmwcas:volatile-file", "MwCAS"),
-    ("skiplist-cas:adr", "PCAS"),
-    ("skiplist-pmwcas:adr", "PMwCAS"),
+    ("skiplist-cas:process", "PCAS"),
+    ("skiplist-pmwcas:process", "PMwCAS"),
+    ("skiplist-cas:adr", "PCAS-WB"),
+    ("skiplist-pmwcas:adr", "PMwCAS-WB"),
 ];
-/// PMwCAS on an emulated medium.
-const SLOW_SKIP_LIST: &str = "skiplist-pmwcas:slow";
 
-/// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS.
-///
-/// The lower half, of the skip list. The Bw-tree of the upper half does not exist here yet; BzTree, which is built
-/// on MwCAS and PMwCAS as that is, stands beside.
+/// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS, the last two also written back;
+/// the Bw-tree's half, then the skip list's.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
-    let durable_tree = settings.durable_side();
-    let mut lists = SKIP_LISTS.to_vec();
-    if settings.is_emulated() {
-        // There is no list on PCAS on the emulated medium, and on another it is nothing to compare with.
-        lists.retain(|&(_, primitive)| primitive != "PCAS" && primitive != "PMwCAS");
-        lists.push((SLOW_SKIP_LIST, "PMwCAS"));
+    let mut outcome = Outcome::default();
+    half(&mut outcome, "Bw-tree", &BW_TREES, "bwtree:slow", settings, progress)?;
+    progress.reset();
+    half(&mut outcome, "skip list", &SKIP_LISTS, "skiplist-pmwcas:slow", settings, progress)?;
+    Ok(outcome)
+}
+
+/// What the text says of the costs of a primitive against CAS, in percent, at the most threads.
+fn published_cost(index: &str, mix: &str, primitive: &str) -> Option<Published> {
+    let text = |value, what| Some(Published::text(value, what));
+    match (index, mix, primitive) {
+        (_, "read-only", "MwCAS" | "PCAS" | "PMwCAS") => text("about 0", "all variants"),
+        ("Bw-tree", "upserts", "PMwCAS") => text("15", "Bw-tree, PMwCAS against MwCAS"),
+        ("Bw-tree", "upserts", "PMwCAS-WB") => text("over 30", "Bw-tree, -CF against PMwCAS"),
+        ("Bw-tree", "realistic", "PMwCAS") => text("6", "Bw-tree, PMwCAS against CAS"),
+        ("skip list", "insert" | "delete", "MwCAS") => text("12", "skip list, MwCAS against CAS"),
+        ("skip list", "insert" | "delete", "PMwCAS") => text("13", "skip list, PMwCAS against CAS"),
+        ("skip list", "realistic", "PMwCAS") => text("3 to 8", "skip list, PMwCAS against CAS"),
+        _ => None,
     }
-    let mut sides: Vec<&str> = lists.iter().map(|(side, _)| *side).collect();
-    sides.extend(["bztree:volatile-file", durable_tree]);
+}
+
+fn half(
+    outcome: &mut Outcome,
+    index: &str,
+    half: &Half,
+    slow: &'static str,
+    settings: &Settings,
+    progress: &ProgressBar,
+) -> Result<(), Error> {
+    let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
+    let mut variants = half.to_vec();
+    if settings.is_emulated() {
+        // There is no index on PCAS on the emulated medium, and on another it is nothing to compare with.
+        variants.retain(|&(_, primitive)| !primitive.ends_with("-WB"));
+        variants.push((slow, "PMwCAS-WB"));
+    }
+    let sides: Vec<&str> = variants.iter().map(|(side, _)| *side).collect();
     let grid = Grid {
         sides: &sides,
         mixes: &mixes,
@@ -169,43 +207,34 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         records: 200_000,
     };
     let (plan, rows) = bztree::rows(&grid, settings, progress)?;
-    let mut outcome = Outcome { conditions: bztree::conditions(&plan), ..Outcome::default() };
-    let primitive = |side: &str| match lists.iter().find(|(name, _)| *name == side) {
-        Some((_, primitive)) => primitive,
-        None if side == durable_tree => "PMwCAS",
-        None => "MwCAS",
+    outcome.conditions = bztree::conditions(&plan);
+    let primitive = |side: &str| {
+        variants.iter().find(|(name, _)| *name == side).map_or("", |(_, primitive)| primitive)
     };
-    let variant = |side: &str| format!("{} ({side})", primitive(side));
     for row in &rows {
-        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), variant(&row.side));
+        let what = format!(
+            "{index}, {}, {}, {} ({})",
+            row.mix,
+            in_threads(row.threads),
+            primitive(&row.side),
+            row.side
+        );
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
-    for row in rows.iter().filter(|row| lists[1..].iter().any(|(side, _)| *side == row.side)) {
-        let paper = match row.mix.as_str() {
-            _ if Some(&row.threads) != plan.threads.iter().max() => None,
-            "read-only" => Some(Published::text("about 0", "skip list, all variants")),
-            "insert" | "delete" if row.side == sides[1] => {
-                Some(Published::text("12", "skip list, MwCAS against CAS"))
-            }
-            "insert" | "delete" => Some(Published::text("13", "skip list, PMwCAS against CAS")),
-            "realistic" => Some(Published::text("3 to 8", "skip list, PMwCAS against CAS")),
-            _ => None,
-        };
+    for row in rows.iter().filter(|row| row.side != sides[0]) {
+        let on = primitive(&row.side);
+        let is_most = Some(&row.threads) == plan.threads.iter().max();
+        let paper = published_cost(index, &row.mix, on).filter(|_| is_most);
         let percent = |ratio: f64| (1.0 - ratio) * 100.0;
         let spread = Spread {
             median: percent(row.ratio_to_first),
             min: percent(row.ratio_max),
             max: percent(row.ratio_min),
         };
-        let ours = Measured::new(spread, format!("{} against CAS", variant(&row.side)));
-        let of = if primitive(&row.side) == "MwCAS" { "several words" } else { "durability" };
-        let what = format!(
-            "{}, {}, {}: cost of {of}",
-            row.mix,
-            in_threads(row.threads),
-            variant(&row.side)
-        );
+        let ours = Measured::new(spread, format!("{on} against CAS"));
+        let of = if on == "MwCAS" { "several words" } else { "durability" };
+        let what = format!("{index}, {}, {}, {on}: cost of {of}", row.mix, in_threads(row.threads));
         outcome.push(what, "%", paper, Some(ours));
     }
-    Ok(outcome)
+    Ok(())
 }

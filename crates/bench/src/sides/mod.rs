@@ -47,7 +47,7 @@ use serde::Serialize;
 
 use crate::side::{Shape, Side, Subject};
 use btreemap::{LockedBytes, LockedIntegers};
-use ours::{CAS_SKIP_LISTS, OURS};
+use ours::{BY_CAS, OURS};
 use peers::PEERS;
 use skiplist::{PlainBytes, PlainIntegers, Tuned};
 use words::only_words;
@@ -113,7 +113,7 @@ fn boxed(side: impl Side + 'static) -> Result<Box<dyn Subject>, BuildError> {
 /// Every side: ours, the two peers that are always built, then those of [`peers::PEERS`].
 pub static SIDES: LazyLock<Vec<SideEntry>> = LazyLock::new(|| {
     let ours = OURS.iter().flat_map(|ours| ours.sides);
-    ours.chain(CAS_SKIP_LISTS).chain(ALWAYS_BUILT).chain(&PEERS).copied().collect()
+    ours.chain(BY_CAS.as_flattened()).chain(ALWAYS_BUILT).chain(&PEERS).copied().collect()
 });
 
 /// The peers that are always built.

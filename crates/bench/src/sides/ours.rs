@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use pando_bwtree::{BwTrees, CasBwTrees};
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
@@ -168,6 +169,14 @@ pub const OURS: &[Ours] = &[
     ),
     // `skiplist` is the peer.
     ours!(SkipLists, "skiplist-pmwcas", "our skip list on PMwCAS", any_shape, SAME_HEIGHTS),
+    ours!(BwTrees, "bwtree", "Bw-tree"),
+    ours!(
+        BwTrees,
+        "bwtree-plain",
+        "Bw-tree of the paper's design: each delta a block, no shortcuts",
+        any_shape,
+        &[("chain_deltas", "6"), ("delta_bytes", "0"), ("shortcuts", "off"), ("runs", "off"),]
+    ),
     #[cfg(feature = "sorted-array")]
     ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];
@@ -175,50 +184,56 @@ pub const OURS: &[Ours] = &[
 /// Nodes of skip lists are as high in each run.
 const SAME_HEIGHTS: &[(&str, &str)] = &[("height_seed", "1")];
 
-/// The skip list by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
-pub const CAS_SKIP_LISTS: &[SideEntry] = &[
-    SideEntry {
-        name: "skiplist-cas",
-        what: "our skip list by single-word CAS, domain volatile, on anonymous memory",
-        durability: Durability::None,
-        settings: "default options",
-        limits: any_shape,
-        can_descend: true,
-        build: |_, options| {
-            boxed(Stored::<CasSkipLists, Volatile>::anonymous(&set::<CasSkipLists>(
-                options,
-                SAME_HEIGHTS,
-            )?)?)
-        },
-    },
-    SideEntry {
-        name: "skiplist-cas:volatile-file",
-        what: "our skip list by single-word CAS, domain volatile, in a file of --pool-dir",
-        durability: Durability::None,
-        settings: "default options",
-        limits: any_shape,
-        can_descend: true,
-        build: |_, options| {
-            boxed(Stored::<CasSkipLists, Volatile>::in_file(&set::<CasSkipLists>(
-                options,
-                SAME_HEIGHTS,
-            )?)?)
-        },
-    },
-    SideEntry {
-        name: "skiplist-cas:adr",
-        what: "our skip list by single-word persistent CAS, domain adr, in a pool file of --pool-dir",
-        durability: Durability::None,
-        settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
-        limits: any_shape,
-        can_descend: true,
-        build: |_, options| {
-            boxed(Stored::<CasSkipLists, Adr>::in_file(&set::<CasSkipLists>(
-                options,
-                SAME_HEIGHTS,
-            )?)?)
-        },
-    },
+macro_rules! by_cas {
+    ($kind:ty, $name:literal, $title:literal, $set:expr) => {
+        [
+            SideEntry {
+                name: $name,
+                what: concat!($title, " by single-word CAS, domain volatile, on anonymous memory"),
+                durability: Durability::None,
+                settings: "default options",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(&set::<$kind>(options, $set)?)?),
+            },
+            SideEntry {
+                name: concat!($name, ":volatile-file"),
+                what: concat!($title, " by single-word CAS, domain volatile, in a file of --pool-dir"),
+                durability: Durability::None,
+                settings: "default options",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(&set::<$kind>(options, $set)?)?),
+            },
+            SideEntry {
+                name: concat!($name, ":process"),
+                what: concat!($title, " by single-word CAS, domain process, in a pool file of --pool-dir"),
+                durability: Durability::None,
+                settings: "default options; a kill between two words may leave what no code repairs",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Process>::in_file(&set::<$kind>(options, $set)?)?),
+            },
+            SideEntry {
+                name: concat!($name, ":adr"),
+                what: concat!(
+                    $title,
+                    " by single-word persistent CAS, domain adr, in a pool file of --pool-dir"
+                ),
+                durability: Durability::None,
+                settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
+                limits: any_shape,
+                can_descend: true,
+                build: |_, options| boxed(Stored::<$kind, Adr>::in_file(&set::<$kind>(options, $set)?)?),
+            },
+        ]
+    };
+}
+
+/// Indexes by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
+pub const BY_CAS: [[SideEntry; 4]; 2] = [
+    by_cas!(CasSkipLists, "skiplist-cas", "our skip list", SAME_HEIGHTS),
+    by_cas!(CasBwTrees, "bwtree-cas", "our Bw-tree", &[]),
 ];
 
 /// What the names of sides end with whose medium is emulated.

@@ -75,6 +75,55 @@ impl Indexed for SkipLists {
         &[Change::LeafSplit, Change::RootSplit, Change::LeafMerge, Change::RootCollapse];
 }
 
+/// What small Bw-trees go through. Their inner pages are not merged by one remove of those that are tried.
+const BW_CHANGES: &[Change] = &[
+    Change::Consolidation,
+    Change::LeafSplit,
+    Change::InnerSplit,
+    Change::RootSplit,
+    Change::LeafMerge,
+];
+
+/// Bw-trees.
+pub struct BwTrees;
+
+impl Indexed for BwTrees {
+    type Kind = pando_bwtree::BwTrees;
+
+    const SMALL: &'static [(&'static str, &'static str)] = &[
+        ("leaf_bytes", "320"),
+        ("inner_bytes", "128"),
+        ("merge_bytes", "112"),
+        ("inline_bytes", "64"),
+        ("chain_deltas", "3"),
+        ("delta_bytes", "192"),
+    ];
+    const CHANGES: &'static [Change] = BW_CHANGES;
+    // A delta that finds no room beside its base takes a new base.
+    const REMOVES_NEED_ROOM: bool = true;
+}
+
+/// Bw-trees of the paper's design: each delta is a block.
+pub struct PlainBwTrees;
+
+impl Indexed for PlainBwTrees {
+    type Kind = pando_bwtree::BwTrees;
+
+    const NAME: &'static str = "bwtree-plain";
+    const SMALL: &'static [(&'static str, &'static str)] = &[
+        ("leaf_bytes", "320"),
+        ("inner_bytes", "128"),
+        ("merge_bytes", "112"),
+        ("inline_bytes", "64"),
+        ("chain_deltas", "2"),
+        ("delta_bytes", "0"),
+        ("shortcuts", "off"),
+        ("runs", "off"),
+    ];
+    const CHANGES: &'static [Change] = BW_CHANGES;
+    const REMOVES_NEED_ROOM: bool = true;
+}
+
 /// Sorted arrays.
 pub struct SortedArrays;
 

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use pando_bwtree::BwTrees;
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
@@ -65,6 +66,7 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
         &Of::<NbTrees>(PhantomData),
         &Of::<WbTrees>(PhantomData),
         &Of::<SkipLists>(PhantomData),
+        &Of::<BwTrees>(PhantomData),
         #[cfg(feature = "sorted-array")]
         &Of::<SortedArrays>(PhantomData),
     ]

@@ -1,8 +1,8 @@
 //! BzTree: A High-Performance Latch-Free Range Index for Non-Volatile Memory (Arulraj, Levandoski,
 //! Minhas, Larson; VLDB 2018).
 //!
-//! All of its figures compare with a Bw-tree, which does not exist here yet. Its place is taken by
-//! what a user would otherwise pick, crossbeam's skip list and a `BTreeMap` under a lock; so the
+//! All of its figures compare with a Bw-tree. Ours are the sides `bwtree` and `bwtree-plain` of `bench`; in these figures
+//! its place is taken, so far, by what a user would otherwise pick, crossbeam's skip list and a `BTreeMap` under a lock; so the
 //! paper's ratios and ours are ratios to different things, and each line says to what.
 //!
 //! | file | what |

@@ -1,0 +1,433 @@
+//! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it reaches. Exact
+//! while nobody writes.
+//!
+//! Nothing that a page or a delta says is believed before it was found to lie in its block: a chain is looked
+//! through from its newest record to its base, and only if all of it is sound it is put together, and its records
+//! are lent. What a damaged page would have led to is looked for no further; the others are walked.
+
+use std::collections::HashSet;
+
+use pando_index::Error;
+use pando_pmem::{Block, Domain};
+use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
+
+use crate::build::{base_bytes, each_record};
+use crate::context::{Context, Pid, Value};
+use crate::gather::Gathered;
+use crate::layout::{
+    ANCHOR_BYTES, DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, Link,
+    NO_KEY, PageInfo, Place, SEGMENT_BYTES, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT,
+    VALUE_HEADER_BYTES, deltas_at, head_of,
+};
+use crate::page::{Page, word_of};
+use crate::style::Style;
+use crate::table::words_of;
+use crate::tree::BwTree;
+
+/// Deltas that a sound chain has at most: no more fit what counts them, twice under a node merge.
+const MAX_CHAIN: usize = 1024;
+
+type Broken = (ProblemClass, &'static str);
+
+/// Where the last page of a level that was walked ends.
+#[derive(Clone, Debug)]
+struct End {
+    right: Pid,
+    high: Option<Vec<u8>>,
+}
+
+/// What a walk has found, and where it has been.
+struct Walk<'visit> {
+    found: Audit,
+    anchor: u64,
+    /// All mapping words.
+    pids: HashSet<Pid>,
+    met: HashSet<Pid>,
+    /// By level.
+    ends: Vec<Option<End>>,
+    visit: &'visit mut dyn FnMut(&[u8], &[u8]),
+}
+
+/// What a page must be.
+#[derive(Clone, Debug)]
+struct Expected {
+    /// The root may be on any.
+    level: Option<u8>,
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+}
+
+impl<D: Domain, S: Style> BwTree<D, S> {
+    /// Walks the whole tree, and lends the records in which nothing is wrong to `visit`.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let mut walk = Walk {
+            found: Audit::default(),
+            anchor: self.anchor(context),
+            pids: HashSet::new(),
+            met: HashSet::new(),
+            ends: Vec::new(),
+            visit,
+        };
+        if walk.table(context) {
+            let root = self.root_pid(context);
+            walk.pids.insert(root);
+            let whole = Expected { level: None, low: Vec::new(), high: None };
+            walk.page(context, root, &whole);
+            walk.end(context);
+        }
+        Ok(walk.found)
+    }
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, class: ProblemClass, off: u64, what: impl Into<String>) {
+        self.found.problem(class, off, what);
+    }
+
+    fn block<D: Domain>(&mut self, context: Context<'_, '_, D>, off: u64) -> u64 {
+        let bytes = context.pool().active_block(off).unwrap_or(0);
+        self.found.blocks.push(Block { off, bytes });
+        bytes
+    }
+
+    /// Walks the anchor and the segments; whether there is an anchor.
+    fn table<D: Domain>(&mut self, context: Context<'_, '_, D>) -> bool {
+        let anchor = self.anchor;
+        let block = context.pool().active_block(anchor);
+        if block.is_none_or(|bytes| bytes < ANCHOR_BYTES) {
+            self.problem(ProblemClass::Block, anchor, "the anchor's block is not allocated");
+            return false;
+        }
+        self.block(context, anchor);
+        self.pids.extend(words_of(anchor, anchor));
+        let mut segments = HashSet::new();
+        let mut segment = context.read(anchor + crate::layout::SEGMENTS_AT);
+        while segment != 0 {
+            let block = context.pool().active_block(segment);
+            if block.is_none_or(|bytes| bytes < SEGMENT_BYTES) || !segments.insert(segment) {
+                self.problem(ProblemClass::Block, segment, "a segment's block is not allocated");
+                break;
+            }
+            self.block(context, segment);
+            self.pids.extend(words_of(segment, anchor));
+            segment = context.read(segment + crate::layout::NEXT_SEGMENT_AT);
+        }
+        true
+    }
+
+    /// Looks at a page, and at what it leads to.
+    fn page<D: Domain>(&mut self, context: Context<'_, '_, D>, pid: Pid, expected: &Expected) {
+        if !self.pids.contains(&pid) {
+            self.problem(ProblemClass::Structure, pid, "there is no such PID in the mapping table");
+            return;
+        }
+        if !self.met.insert(pid) {
+            self.problem(ProblemClass::Structure, pid, "two entries lead to one PID");
+            return;
+        }
+        let link = context.link(pid);
+        if link == Link::EMPTY && expected.level.is_none() {
+            self.found.stat.height = 1;
+            return;
+        }
+        if link == Link::EMPTY || link.is_removed() {
+            self.problem(ProblemClass::Structure, pid, "an entry leads to a PID without a page");
+            return;
+        }
+        let mut steps = 0;
+        if let Err((class, what)) = check_chain(context, link, 0, &mut steps) {
+            self.problem(class, link.off(), what);
+            return;
+        }
+        let gathered = Gathered::new(context, link);
+        let level = gathered.level;
+        if link.is_inner() != (level > 0) || expected.level.is_some_and(|found| found != level) {
+            self.problem(ProblemClass::Structure, link.off(), "the page is not as deep as others");
+            return;
+        }
+        let mut bytes = 0;
+        for &block in &gathered.blocks {
+            bytes += self.block(context, block);
+        }
+        if gathered.low != expected.low || gathered.high != expected.high.as_deref() {
+            let what = "the page's range is not that of the entry that leads to it";
+            self.problem(ProblemClass::Separator, link.off(), what);
+        }
+        self.side_link(pid, link.off(), &gathered);
+        let items = gathered.items(false);
+        let (mut last, mut ascend, mut within) = (None, true, true);
+        each_record(&items, |key, _| {
+            ascend &= last.is_none_or(|last| last < key);
+            within &= gathered.low <= key && gathered.high.is_none_or(|high| key < high);
+            last = Some(key);
+        });
+        if !ascend {
+            self.problem(ProblemClass::Order, link.off(), "the keys of a page do not ascend");
+            return;
+        }
+        if !within {
+            let what = "a key lies outside the page's range";
+            self.problem(ProblemClass::Separator, link.off(), what);
+        }
+        let live = base_bytes(&items, level > 0);
+        let stat = &mut self.found.stat;
+        stat.height = stat.height.max(u64::from(level) + 1);
+        if level == 0 {
+            *stat = Stat {
+                leaves: stat.leaves + 1,
+                leaf_bytes: stat.leaf_bytes + bytes,
+                live_bytes: stat.live_bytes + live - SLICES_AT,
+                ..*stat
+            };
+            each_record(&items, |key, value| self.record(context, key, value));
+        } else {
+            stat.inner_nodes += 1;
+            stat.inner_bytes += bytes;
+            self.children(context, &gathered);
+        }
+    }
+
+    fn side_link<D: Domain>(&mut self, pid: Pid, off: u64, gathered: &Gathered<'_, '_, D>) {
+        let level = usize::from(gathered.level);
+        if self.ends.len() <= level {
+            self.ends.resize(level + 1, None);
+        }
+        let end = End { right: gathered.right, high: gathered.high.map(<[u8]>::to_vec) };
+        let before = self.ends[level].replace(end);
+        let is_next = before.as_ref().is_none_or(|before| {
+            before.right == pid && before.high.as_deref() == Some(gathered.low)
+        });
+        if !is_next {
+            let what = "the side link of the page before does not lead here";
+            self.problem(ProblemClass::Structure, off, what);
+        }
+    }
+
+    fn record<D: Domain>(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) {
+        if let Value::Block(off) = value {
+            let block = context.pool().active_block(off).unwrap_or(0);
+            if block < VALUE_HEADER_BYTES || context.fixed(off) > block - VALUE_HEADER_BYTES {
+                self.problem(ProblemClass::Block, off, "a value's block is not allocated");
+                return;
+            }
+            let bytes = self.block(context, off);
+            self.found.stat.value_blocks += 1;
+            self.found.stat.value_block_bytes += bytes;
+        }
+        self.found.stat.records += 1;
+        (self.visit)(key, context.value(value));
+    }
+
+    fn children<D: Domain>(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) {
+        let mut children = Vec::new();
+        each_record(&gathered.items(false), |key, value| match value {
+            Value::Inline(bytes) => children.push((key.to_vec(), word_of(bytes))),
+            Value::Block(_) => children.push((key.to_vec(), 0)),
+        });
+        for (index, (low, pid)) in children.iter().enumerate() {
+            let high = match children.get(index + 1) {
+                Some((next, _)) => Some(next.clone()),
+                None => gathered.high.map(<[u8]>::to_vec),
+            };
+            let expected = Expected { level: Some(gathered.level - 1), low: low.clone(), high };
+            self.page(context, *pid, &expected);
+        }
+    }
+
+    /// Looks for what the walk has not met.
+    fn end<D: Domain>(&mut self, context: Context<'_, '_, D>) {
+        for level in 0..self.ends.len() {
+            let end = self.ends[level].take();
+            if end.is_some_and(|end| end.right != 0 || end.high.is_some()) {
+                let what = format!("the last page of level {level} has a side link or a high key");
+                self.problem(ProblemClass::Structure, self.anchor, what);
+            }
+        }
+        if !self.found.is_sound() {
+            return;
+        }
+        let lost: Vec<Pid> = self
+            .pids
+            .iter()
+            .copied()
+            .filter(|pid| {
+                let link = context.link(*pid);
+                link != Link::EMPTY && !link.is_removed() && !self.met.contains(pid)
+            })
+            .collect();
+        for pid in lost {
+            self.problem(ProblemClass::Structure, pid, "no entry leads to the page of this PID");
+        }
+    }
+}
+
+/// Whether all that the chain says of itself lies where it may.
+fn check_chain<D: Domain>(
+    context: Context<'_, '_, D>,
+    link: Link,
+    depth: usize,
+    steps: &mut usize,
+) -> Result<(), Broken> {
+    const BLOCK: ProblemClass = ProblemClass::Block;
+    const STRUCTURE: ProblemClass = ProblemClass::Structure;
+    let mut link = link;
+    let is_inner = link.is_inner();
+    while !link.is_base() {
+        *steps += 1;
+        if *steps > MAX_CHAIN {
+            return Err((STRUCTURE, "a chain does not end"));
+        }
+        let (off, room) = delta_place(context, link)?;
+        let info = DeltaInfo::decode(context.fixed(off));
+        let info = info.ok_or((STRUCTURE, "a delta is of a kind that there is not"))?;
+        let is_own = context.pool().active_block(off).is_some();
+        if info.is_own != is_own || is_own != link.base_off().is_none() || info.bytes() > room {
+            return Err((ProblemClass::Count, "a delta does not fit its place"));
+        }
+        let value = context.bytes(off + info.value_at(), u64::from(info.value_bytes));
+        let is_sound = match info.kind {
+            Kind::Insert | Kind::Modify => !is_inner && (!info.is_pointer || value.len() == 8),
+            Kind::Delete => !is_inner,
+            Kind::Split | Kind::NodeMerge => value.len() == 8,
+            Kind::IndexEntry => is_inner && value.len() >= 8,
+            Kind::IndexEntryDelete => {
+                is_inner && value.len() >= 16 && word_of(&value[8..]) <= value.len() as u64 - 16
+            }
+            Kind::RemoveNode | Kind::Flush => false,
+            Kind::Leaf | Kind::Inner => false,
+        };
+        if !is_sound {
+            return Err((STRUCTURE, "a delta is not of a kind that the page can have"));
+        }
+        if info.kind == Kind::NodeMerge {
+            let content = Link(word_of(value));
+            if depth > 0 || content.is_inner() != is_inner || content.is_removed() {
+                return Err((STRUCTURE, "a node merge leads to what is no page's content"));
+            }
+            check_chain(context, content, depth + 1, steps)?;
+        }
+        let next = Link(context.fixed(off + 8));
+        if next.0 & pando_pmwcas::CONTROL_BITS != 0 || next.is_removed() {
+            return Err((STRUCTURE, "a delta leads to what is no record"));
+        }
+        if !info.is_own && next.base_off().is_some_and(|base| Some(base) != link.base_off()) {
+            return Err((STRUCTURE, "a delta leads to another page's record"));
+        }
+        link = next;
+    }
+    let bytes = context.pool().active_block(link.off());
+    let bytes = bytes.ok_or((BLOCK, "a page's block is not allocated"))?;
+    if link.is_inner() != is_inner {
+        return Err((STRUCTURE, "a chain leads to a page of another kind"));
+    }
+    check_page(context, link, bytes)
+}
+
+/// Where a delta stands, and how many bytes it may have.
+fn delta_place<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Result<(u64, u64), Broken> {
+    const BLOCK: ProblemClass = ProblemClass::Block;
+    let off = link.off();
+    if let Some(bytes) = context.pool().active_block(off) {
+        return if bytes >= 64 {
+            Ok((off, bytes))
+        } else {
+            Err((BLOCK, "a delta's block is short"))
+        };
+    }
+    // Beside a base: that of the link, or further away than a link can say.
+    let Some(base) = link.base_off() else {
+        return Err((BLOCK, "a delta's block is not allocated"));
+    };
+    let bytes = context.pool().active_block(base);
+    let bytes = bytes.ok_or((BLOCK, "the block of a delta's page is not allocated"))?;
+    let sizes = context.fixed(base + 8);
+    let (first, end) = (deltas_at(sizes & 0xFFFF_FFFF), sizes >> 32);
+    let at = off - base;
+    let is_within = at >= first && at < end && end <= bytes && end - at >= DELTA_ALIGN;
+    if !is_within || !at.is_multiple_of(DELTA_ALIGN) {
+        return Err((BLOCK, "a delta stands outside its page's room"));
+    }
+    Ok((off, end - at))
+}
+
+fn check_page<D: Domain>(
+    context: Context<'_, '_, D>,
+    link: Link,
+    bytes: u64,
+) -> Result<(), Broken> {
+    const COUNT: ProblemClass = ProblemClass::Count;
+    let word = |index: u64| context.fixed(link.off() + index * 8);
+    if bytes < HEADER_BYTES {
+        return Err((COUNT, "a page's block is short"));
+    }
+    let (info, sizes) = (PageInfo::decode(word(INFO_WORD)), word(SIZES_WORD));
+    let kind = Kind::decode(word(INFO_WORD));
+    let is_kind = kind == Some(if info.level == 0 { Kind::Leaf } else { Kind::Inner });
+    if !is_kind || info.encode() != word(INFO_WORD) || link.is_inner() != (info.level > 0) {
+        return Err((ProblemClass::Structure, "what a PID leads to is no page"));
+    }
+    let (base, end) = (sizes & 0xFFFF_FFFF, sizes >> 32);
+    let records = u64::from(info.records);
+    if base < SLICES_AT || base % 8 != 0 || deltas_at(base) > end || end > bytes {
+        return Err((COUNT, "a page's sizes do not fit its block"));
+    }
+    if info.level > 0 && records == 0 {
+        return Err((COUNT, "an inner page has no children"));
+    }
+    let shape = word(SHAPE_WORD);
+    let (key_bytes, value_bytes) = (shape & 0xFFFF, shape >> 16 & 0xFFFF);
+    let body = match info.is_words {
+        true => records * 8 + records * value_bytes,
+        false => records * 16,
+    };
+    if SLICES_AT + body > base || (info.is_words && key_bytes > SLICE_BYTES as u64) {
+        return Err((COUNT, "a page's records do not fit its base"));
+    }
+    if info.level > 0 && info.is_words && value_bytes != 8 {
+        return Err((COUNT, "an inner page's children are no PIDs"));
+    }
+    for index in [LOW_WORD, HIGH_WORD] {
+        let (at, length) = (word(index) & 0xFFFF_FFFF, (word(index) >> 32) as u32);
+        if length != NO_KEY && at + u64::from(length) > base {
+            return Err((COUNT, "a page's range lies outside its base"));
+        }
+    }
+    if !info.is_words {
+        check_places(context, link.off(), info, base)?;
+    }
+    let page = Page::new(context, link.off());
+    let high_head = page.high().map_or(u64::MAX, head_of);
+    if word(crate::layout::HIGH_HEAD_WORD) != high_head {
+        return Err((ProblemClass::Separator, "a page's high head is not its high key's"));
+    }
+    let (first, prefix) = (page.first(), usize::from(info.prefix_bytes));
+    for index in first..page.records() {
+        let key = page.key(index);
+        let slice = key.get(prefix..).map(head_of).map(u64::to_be_bytes);
+        let same_prefix = key.get(..prefix) == page.key(first).get(..prefix);
+        if !same_prefix || slice != Some(page.slice_bytes(index)) {
+            return Err((ProblemClass::Separator, "a slice is not its key's"));
+        }
+    }
+    Ok(())
+}
+
+fn check_places<D: Domain>(
+    context: Context<'_, '_, D>,
+    off: u64,
+    info: PageInfo,
+    base: u64,
+) -> Result<(), Broken> {
+    let records = u64::from(info.records);
+    for index in 0..records {
+        let place = Place::decode(context.fixed(off + SLICES_AT + (records + index) * 8));
+        let end = u64::from(place.at) + u64::from(place.key_bytes) + u64::from(place.value_bytes);
+        let is_child = info.level > 0 && (place.is_pointer || place.value_bytes != 8);
+        if end > base || is_child || (place.is_pointer && place.value_bytes != 8) {
+            return Err((ProblemClass::Count, "a record lies outside its page"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,587 @@
+//! Pages, deltas and values' blocks as they are made: written and flushed before anyone can see them.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Reservation};
+
+use crate::context::{Context, Pid, Value};
+use crate::gather::Item;
+use crate::layout::{
+    DeltaInfo, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, Link,
+    MAX_DELTAS_END, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES,
+    SLICES_AT, VALUE_HEADER_BYTES, deltas_at, head_of,
+};
+use crate::options::MAX_BLOCK_DELTAS;
+
+/// A block that is filled and flushed, and nobody else's yet.
+pub type Block<'op, 'pool, D> = Reservation<'op, 'pool, D>;
+
+/// A base page to be made.
+#[derive(Debug)]
+pub struct NewPage<'page, 'op, 'pool, D: Domain> {
+    pub level: u8,
+    pub low: &'page [u8],
+    pub high: Option<&'page [u8]>,
+    pub right: Pid,
+    pub lsn: u64,
+    pub items: &'page [Item<'op, 'pool, D>],
+    /// Bytes of its delta space, at least.
+    pub room: u64,
+}
+
+/// What the records of a page have in common.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    records: usize,
+    /// Bytes of each key and each value, if there is one for all, and none of the values has a block.
+    lengths: Option<(usize, usize)>,
+    /// Bytes of all keys and values.
+    bytes: u64,
+}
+
+impl Totals {
+    fn of<D: Domain>(items: &[Item<'_, '_, D>], is_inner: bool) -> Self {
+        let mut totals = Self { records: 0, lengths: None, bytes: 0 };
+        let mut is_mixed = false;
+        let mut key_bytes = None;
+        let mut value_bytes = None;
+        let mut same = |known: &mut Option<usize>, found: usize| {
+            is_mixed |= *known.get_or_insert(found) != found;
+        };
+        let mut has_block = false;
+        for item in items {
+            if let Item::Run(page, range) = item
+                && let Some((keys, values)) = page.words_shape()
+            {
+                same(&mut key_bytes, usize::from(keys));
+                same(&mut value_bytes, usize::from(values));
+                totals.records += range.len();
+                totals.bytes += range.len() as u64 * u64::from(keys + values);
+                continue;
+            }
+            each(item, &mut |key, value| {
+                let is_lowest = is_inner && totals.records == 0;
+                totals.records += 1;
+                if !is_lowest {
+                    same(&mut key_bytes, key.len());
+                    totals.bytes += key.len() as u64;
+                }
+                match value {
+                    Value::Inline(bytes) => {
+                        same(&mut value_bytes, bytes.len());
+                        totals.bytes += bytes.len() as u64;
+                    }
+                    Value::Block(_) => {
+                        has_block = true;
+                        totals.bytes += 8;
+                    }
+                }
+            });
+        }
+        let lengths = (key_bytes.unwrap_or(0), value_bytes.unwrap_or(0));
+        if !is_mixed && !has_block && lengths.0 <= SLICE_BYTES {
+            totals.lengths = Some(lengths);
+        }
+        totals
+    }
+
+    /// Bytes of the slices, and of the places or the values in their stead, and of the rest.
+    fn body_bytes(&self) -> u64 {
+        let records = self.records as u64;
+        match self.lengths {
+            Some((_, value_bytes)) => {
+                (records * 8 + records * value_bytes as u64).next_multiple_of(8)
+            }
+            None => records * 16 + self.bytes,
+        }
+    }
+}
+
+fn each<'op, D: Domain>(item: &Item<'op, '_, D>, visit: &mut dyn FnMut(&'op [u8], Value<'op>)) {
+    match item {
+        Item::Run(page, range) => {
+            range.clone().for_each(|index| visit(page.key(index), page.value(index)));
+        }
+        Item::One(key, value) => visit(key, *value),
+    }
+}
+
+/// All records of the items, in order.
+pub(crate) fn each_record<'op, D: Domain>(
+    items: &[Item<'op, '_, D>],
+    mut visit: impl FnMut(&'op [u8], Value<'op>),
+) {
+    items.iter().for_each(|item| each(item, &mut visit));
+}
+
+/// Bytes that a base with these records has, its two fences apart.
+pub(crate) fn base_bytes<D: Domain>(items: &[Item<'_, '_, D>], is_inner: bool) -> u64 {
+    SLICES_AT + Totals::of(items, is_inner).body_bytes()
+}
+
+/// Where a page is cut in two.
+#[derive(Debug)]
+pub struct Cut<'op, 'pool, D: Domain> {
+    /// The records on the right.
+    pub right: Vec<Item<'op, 'pool, D>>,
+    /// What is not below it is on the right.
+    pub separator: &'op [u8],
+}
+
+/// Cuts the records in two halves of about as many bytes; `None` if there are too few. An inner page keeps two
+/// children: with one, it would lead to nothing that its parent does not, and a root of two long keys would
+/// be cut again and again.
+pub(crate) fn cut<'op, 'pool, D: Domain>(
+    items: &[Item<'op, 'pool, D>],
+    is_inner: bool,
+) -> Option<Cut<'op, 'pool, D>> {
+    let least = if is_inner { 2 } else { 1 };
+    let mut sizes = Vec::new();
+    each_record(items, |key, value| {
+        sizes.push(key.len() + if let Value::Inline(bytes) = value { bytes.len() } else { 8 } + 16);
+    });
+    if sizes.len() < 2 * least {
+        return None;
+    }
+    let half = sizes.iter().sum::<usize>() / 2;
+    let mut sum = 0;
+    let below_half = sizes.iter().take_while(|&&bytes| {
+        sum += bytes;
+        sum <= half
+    });
+    let at = below_half.count().clamp(least, sizes.len() - least);
+    let right = behind(items, at);
+    let (mut index, mut below, mut above): (_, &[u8], &[u8]) = (0, &[], &[]);
+    each_record(items, |key, _| {
+        if index + 1 == at {
+            below = key;
+        } else if index == at {
+            above = key;
+        }
+        index += 1;
+    });
+    let separator = if is_inner { above } else { shortest_between(below, above) };
+    Some(Cut { right, separator })
+}
+
+/// The shortest key that is above `below` and not above `above`. Keys of up to eight bytes are left as they
+/// are: those of one length are found quicker.
+fn shortest_between<'key>(below: &[u8], above: &'key [u8]) -> &'key [u8] {
+    if above.len() <= SLICE_BYTES {
+        return above;
+    }
+    let common = below.iter().zip(above).take_while(|(one, other)| one == other).count();
+    &above[..above.len().min(common + 1)]
+}
+
+/// The items from record `at` on.
+fn behind<'op, 'pool, D: Domain>(
+    items: &[Item<'op, 'pool, D>],
+    at: usize,
+) -> Vec<Item<'op, 'pool, D>> {
+    let mut right = Vec::new();
+    let mut before = 0;
+    for item in items {
+        match item {
+            Item::Run(page, range) => {
+                let own = at.saturating_sub(before).min(range.len());
+                if own < range.len() {
+                    right.push(Item::Run(*page, range.start + own..range.end));
+                }
+                before += range.len();
+            }
+            one => {
+                if before >= at {
+                    right.push(one.clone());
+                }
+                before += 1;
+            }
+        }
+    }
+    right
+}
+
+/// Writes a base page.
+struct Writer<'block> {
+    bytes: &'block mut [u8],
+    records: usize,
+    next: usize,
+    /// Where the next key or value goes.
+    at: usize,
+    lengths: Option<(usize, usize)>,
+    prefix_bytes: usize,
+}
+
+impl Writer<'_> {
+    fn word(&mut self, at: usize, word: u64) {
+        self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+
+    fn copy(&mut self, source: &[u8]) {
+        self.bytes[self.at..self.at + source.len()].copy_from_slice(source);
+        self.at += source.len();
+    }
+
+    fn record(&mut self, key: &[u8], value: Value<'_>) {
+        let slice = head_of(key.get(self.prefix_bytes..).unwrap_or_default());
+        self.word(SLICES_AT as usize + self.next * 8, slice.swap_bytes());
+        let place = Place {
+            at: self.at as u32,
+            key_bytes: key.len() as u16,
+            value_bytes: match value {
+                Value::Inline(bytes) => bytes.len() as u16,
+                Value::Block(_) => 8,
+            },
+            is_pointer: matches!(value, Value::Block(_)),
+        };
+        if self.lengths.is_none() {
+            self.word(SLICES_AT as usize + (self.records + self.next) * 8, place.encode());
+            self.copy(key);
+        }
+        match value {
+            Value::Inline(bytes) => self.copy(bytes),
+            Value::Block(off) => self.copy(&off.to_le_bytes()),
+        }
+        self.next += 1;
+    }
+
+    /// Records of a page of the same lengths as this one.
+    fn run<D: Domain>(
+        &mut self,
+        context: Context<'_, '_, D>,
+        page: &crate::page::Page<'_, '_, D>,
+        range: &Range<usize>,
+        value_bytes: usize,
+    ) {
+        let (first, count) = (range.start as u64, range.len());
+        let slices = context.bytes(page.off + SLICES_AT + first * 8, count as u64 * 8);
+        let start = SLICES_AT as usize + self.next * 8;
+        self.bytes[start..start + count * 8].copy_from_slice(slices);
+        let values_at = page.values_at() + first * value_bytes as u64;
+        self.copy(context.bytes(page.off + values_at, (count * value_bytes) as u64));
+        self.next += count;
+    }
+}
+
+impl<D: Domain> NewPage<'_, '_, '_, D> {
+    /// Makes the page.
+    pub fn build<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+    ) -> Result<Block<'op, 'pool, D>, Error> {
+        let is_inner = self.level > 0;
+        let totals = Totals::of(self.items, is_inner);
+        let fences = (self.low.len() + self.high.map_or(0, <[u8]>::len)) as u64;
+        let fences_at = SLICES_AT + totals.body_bytes();
+        let base_bytes = (fences_at + fences).next_multiple_of(8);
+        let deltas_at = deltas_at(base_bytes);
+        let mut block = context.guard.reserve(deltas_at + self.room).map_err(Error::storage)?;
+        let end = match self.room {
+            0 => deltas_at,
+            _ => block.bytes().min(MAX_DELTAS_END).max(deltas_at),
+        };
+        let incarnation = u64::from(context.pool().incarnation());
+        if let Some(bytes) = block.range_mut(0, deltas_at) {
+            self.write(context, bytes, &totals, fences_at as usize, end);
+            let claim_at = deltas_at as usize - 8;
+            bytes[base_bytes as usize..claim_at].fill(0);
+            bytes[claim_at..].copy_from_slice(&(incarnation << 32 | deltas_at).to_le_bytes());
+        }
+        block.flush(0, deltas_at);
+        Ok(block)
+    }
+
+    fn write(
+        &self,
+        context: Context<'_, '_, D>,
+        bytes: &mut [u8],
+        totals: &Totals,
+        fences_at: usize,
+        end: u64,
+    ) {
+        let is_inner = self.level > 0;
+        let prefix_bytes = match totals.lengths {
+            Some(_) => 0,
+            None => self.prefix_bytes(is_inner),
+        };
+        let places = if totals.lengths.is_some() { 1 } else { 2 };
+        let mut writer = Writer {
+            bytes,
+            records: totals.records,
+            next: 0,
+            at: SLICES_AT as usize + totals.records * 8 * places,
+            lengths: totals.lengths,
+            prefix_bytes,
+        };
+        for item in self.items {
+            if let (Item::Run(page, range), Some((keys, values))) = (item, totals.lengths)
+                && page.words_shape() == Some((keys as u16, values as u16))
+            {
+                writer.run(context, page, range, values);
+                continue;
+            }
+            each(item, &mut |key, value| {
+                let key = if is_inner && writer.next == 0 { &[] } else { key };
+                writer.record(key, value);
+            });
+        }
+        let body_end = writer.at;
+        writer.bytes[body_end..fences_at].fill(0);
+        writer.at = fences_at;
+        let low_at = writer.at as u64;
+        writer.copy(self.low);
+        let high_at = writer.at as u64;
+        writer.copy(self.high.unwrap_or_default());
+        let base_end = writer.at.next_multiple_of(8);
+        let fences_end = writer.at;
+        writer.bytes[fences_end..base_end].fill(0);
+        let info = PageInfo {
+            level: self.level,
+            is_words: totals.lengths.is_some(),
+            prefix_bytes: prefix_bytes as u16,
+            records: totals.records as u32,
+        };
+        let high_bytes = self.high.map_or(NO_KEY, |high| high.len() as u32);
+        let (keys, values) = totals.lengths.unwrap_or_default();
+        let words = [
+            (INFO_WORD, info.encode()),
+            (SIZES_WORD, end << 32 | base_end as u64),
+            (RIGHT_WORD, self.right),
+            (LOW_WORD, (self.low.len() as u64) << 32 | low_at),
+            (HIGH_WORD, u64::from(high_bytes) << 32 | high_at),
+            (SHAPE_WORD, (values as u64) << 16 | keys as u64),
+            (LSN_WORD, self.lsn),
+            (HIGH_HEAD_WORD, self.high.map_or(u64::MAX, head_of)),
+        ];
+        for (index, word) in words {
+            writer.word(index as usize * 8, word);
+        }
+    }
+
+    /// With how many bytes all keys begin that are kept.
+    fn prefix_bytes(&self, is_inner: bool) -> usize {
+        let (mut index, mut first, mut last): (_, Option<&[u8]>, &[u8]) = (0, None, &[]);
+        each_record(self.items, |key, _| {
+            if index > 0 || !is_inner {
+                first.get_or_insert(key);
+                last = key;
+            }
+            index += 1;
+        });
+        let first = first.unwrap_or_default();
+        first.iter().zip(last).take_while(|(one, other)| one == other).count()
+    }
+}
+
+/// A delta to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewDelta<'op> {
+    pub kind: Kind,
+    pub key: &'op [u8],
+    /// Its value, in up to four pieces.
+    pub value: [&'op [u8]; 4],
+    pub is_pointer: bool,
+    pub is_endless: bool,
+    pub position: u16,
+    pub lsn: u64,
+}
+
+impl<'op> NewDelta<'op> {
+    /// One without a value.
+    pub fn new(kind: Kind, key: &'op [u8]) -> Self {
+        Self {
+            kind,
+            key,
+            value: [&[]; 4],
+            is_pointer: false,
+            is_endless: false,
+            position: crate::layout::NO_POSITION,
+            lsn: 0,
+        }
+    }
+
+    pub fn info(&self, deltas: u8, is_own: bool) -> DeltaInfo {
+        DeltaInfo {
+            kind: self.kind,
+            is_pointer: self.is_pointer,
+            has_lsn: self.lsn != 0,
+            is_endless: self.is_endless,
+            is_own,
+            key_bytes: self.key.len() as u16,
+            value_bytes: self.value.iter().map(|piece| piece.len() as u32).sum(),
+            position: self.position,
+            deltas,
+        }
+    }
+
+    /// Bytes that it takes of a delta space.
+    pub fn room(&self) -> u64 {
+        self.info(0, false).room()
+    }
+}
+
+/// A delta that is made, and named by nothing yet.
+#[derive(Debug)]
+pub enum Prepared<'op, 'pool, D: Domain> {
+    /// In the delta space of the base.
+    Beside(Link),
+    Block(Link, Block<'op, 'pool, D>),
+}
+
+impl<D: Domain> Prepared<'_, '_, D> {
+    pub fn link(&self) -> Link {
+        match self {
+            Self::Beside(link) | Self::Block(link, _) => *link,
+        }
+    }
+}
+
+/// How long a chain may get, and where deltas go.
+#[derive(Clone, Copy, Debug)]
+pub struct Chaining {
+    /// Deltas of a leaf's chain at most; of an inner page's, a quarter of that.
+    pub max_deltas: u32,
+    /// Deltas stand beside the base, not in blocks.
+    pub is_beside: bool,
+}
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    /// Makes a delta that is to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the chain
+    /// is as long as it may be, or there is no room for it.
+    #[inline(always)]
+    pub fn prepare(
+        self,
+        next: Link,
+        delta: &NewDelta<'_>,
+        chaining: Chaining,
+    ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
+        let before = self.delta(next).map_or(0, |delta| delta.info.deltas);
+        // Inner pages change seldom, and every search reads them.
+        let max_deltas = match next.is_inner() {
+            true => chaining.max_deltas.div_ceil(4),
+            false => chaining.max_deltas,
+        };
+        if u32::from(before) >= max_deltas {
+            return Ok(None);
+        }
+        if !chaining.is_beside {
+            let info = delta.info(before.saturating_add(1), true);
+            return self.prepare_block(next, delta, info).map(Some);
+        }
+        let info = delta.info(before.saturating_add(1), false);
+        let base = self.base(next);
+        if base.deltas_at() + info.room() > MAX_DELTAS_END {
+            return self.prepare_large(next, delta, before);
+        }
+        let Some(off) = self.claim(&base, next, info.room()) else { return Ok(None) };
+        let pool = self.pool();
+        // Relaxed: whoever publishes the delta does so by a later release.
+        pool.word(off).store(info.encode(), Ordering::Relaxed);
+        pool.word(off + 8).store(next.0, Ordering::Relaxed);
+        if info.has_lsn {
+            pool.word(off + 16).store(delta.lsn, Ordering::Relaxed);
+        }
+        let key_off = off + info.key_at();
+        if delta.key.is_empty() {
+            pool.word(key_off).store(0, Ordering::Relaxed);
+        }
+        pool.store_bytes(key_off, delta.key);
+        let value_off = off + info.value_at();
+        match delta.value {
+            [only, [], [], []] => pool.store_bytes(value_off, only),
+            pieces => pool.store_bytes(value_off, &pieces.concat()),
+        }
+        pool.flush(off, info.bytes());
+        Ok(Some(Prepared::Beside(Link::beside(base.off, off, next.is_inner()))))
+    }
+
+    /// Makes a delta for which no page like this has room beside it. A change of a record has better
+    /// be consolidated; one of structure has a block.
+    #[cold]
+    fn prepare_large(
+        self,
+        next: Link,
+        delta: &NewDelta<'_>,
+        before: u8,
+    ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
+        let is_of_record = matches!(delta.kind, Kind::Insert | Kind::Modify | Kind::Delete);
+        if is_of_record || u32::from(before) >= MAX_BLOCK_DELTAS {
+            return Ok(None);
+        }
+        self.prepare_block(next, delta, delta.info(before + 1, true)).map(Some)
+    }
+
+    fn prepare_block(
+        self,
+        next: Link,
+        delta: &NewDelta<'_>,
+        info: DeltaInfo,
+    ) -> Result<Prepared<'op, 'pool, D>, Error> {
+        let mut block = self.guard.reserve(info.bytes()).map_err(Error::storage)?;
+        block.zero(0, info.bytes());
+        block.write_u64(0, info.encode());
+        block.write_u64(8, next.0);
+        if info.has_lsn {
+            block.write_u64(16, delta.lsn);
+        }
+        block.write(info.key_at(), delta.key);
+        let mut at = info.value_at();
+        for piece in delta.value {
+            block.write(at, piece);
+            at += piece.len() as u64;
+        }
+        block.flush(0, info.bytes());
+        Ok(Prepared::Block(Link::block(block.off(), next.is_inner()), block))
+    }
+
+    /// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
+    ///
+    /// The claim is not durable: of another incarnation it is void, and the first free byte is that behind
+    /// the deltas of the chain, `link`, to which nobody has added anything in this one.
+    #[inline(always)]
+    fn claim(self, page: &crate::page::Page<'op, 'pool, D>, link: Link, bytes: u64) -> Option<u64> {
+        let first = page.deltas_at();
+        let word = self.pool().word(page.off + first - 8);
+        let incarnation = self.pool().incarnation();
+        loop {
+            let found = word.load(Ordering::Acquire);
+            let at = if (found >> 32) as u32 == incarnation {
+                found & 0xFFFF_FFFF
+            } else {
+                self.first_unused(page, link)
+            };
+            if at + bytes > page.end() {
+                return None;
+            }
+            let claimed = u64::from(incarnation) << 32 | (at + bytes);
+            if word.compare_exchange(found, claimed).is_ok() {
+                return Some(page.off + at);
+            }
+        }
+    }
+
+    #[cold]
+    fn first_unused(self, page: &crate::page::Page<'op, 'pool, D>, link: Link) -> u64 {
+        let mut unused = page.deltas_at();
+        let mut link = link;
+        while let Some(delta) = self.delta(link) {
+            if !delta.info.is_own {
+                unused = unused.max(delta.off - page.off + delta.info.room());
+            }
+            link = delta.next();
+        }
+        unused
+    }
+
+    /// A block with a value.
+    pub fn value_block(self, value: &[u8]) -> Result<Block<'op, 'pool, D>, Error> {
+        let bytes = VALUE_HEADER_BYTES + value.len() as u64;
+        let mut block = self.guard.reserve(bytes).map_err(Error::storage)?;
+        block.write_u64(0, value.len() as u64);
+        block.write(VALUE_HEADER_BYTES, value);
+        block.flush(0, bytes);
+        Ok(block)
+    }
+}

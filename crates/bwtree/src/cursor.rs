@@ -1,0 +1,364 @@
+//! Scans, forwards and backwards.
+//!
+//! A cursor copies a batch of one leaf's records while it is pinned, and lends them when it is not. Where
+//! it goes on is decided by the leaf's range, not by the last key that it returned: an empty leaf has a range,
+//! too. A leaf that has been split is left by its side link's range, one that was removed is found again by the
+//! range that is still to come. Backwards, a descent to what is before the leaf's lowest key.
+//!
+//! Before each record it looks whether the leaf's mapping word still is what it was when the batch was
+//! copied. If not, what was not returned yet is copied anew (section III.C of the paper): a scan returns a
+//! record as it was when it was asked for, or at most as it was when nothing had changed since.
+
+use std::cell::Cell;
+use std::ops::{Bound, Range};
+use std::sync::atomic::Ordering;
+
+use pando_index::{Cursor, Error, KeyRange, Order, Record};
+use pando_pmem::Domain;
+
+use crate::context::{Context, Probe, Target, Value, compare_keys};
+use crate::gather::{Gathered, Item};
+use crate::page::{Located, Page};
+use crate::search::At;
+use crate::style::Style;
+use crate::tree::BwTree;
+
+/// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
+const FIRST_BATCH: usize = 10;
+/// More room than this is not kept for a thread's next cursor, in bytes.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// Where one copied record stands in the batch's bytes.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    at: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+/// What a cursor copies into. A thread's last cursor leaves its room to the next.
+#[derive(Debug, Default)]
+struct Buffers {
+    bytes: Vec<u8>,
+    records: Vec<Copied>,
+}
+
+thread_local! {
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+impl Buffers {
+    fn take() -> Self {
+        let mut buffers = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        buffers.bytes.clear();
+        buffers.records.clear();
+        buffers
+    }
+
+    fn keep(self) {
+        if self.bytes.capacity() <= KEPT_BYTES {
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
+
+    /// The record's key.
+    fn key(&self, record: &Copied) -> &[u8] {
+        &self.bytes[record.at..record.at + record.key_bytes]
+    }
+}
+
+/// A scan of a tree.
+#[derive(Debug)]
+pub(crate) struct TreeCursor<'index, D: Domain, S: Style> {
+    tree: &'index BwTree<D, S>,
+    /// What is left, behind the batch.
+    range: KeyRange,
+    order: Order,
+    batch: usize,
+    buffers: Buffers,
+    position: usize,
+    is_over: bool,
+    /// The leaf that the batch is of, as it was.
+    source: Option<At>,
+}
+
+impl<D: Domain, S: Style> Drop for TreeCursor<'_, D, S> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.buffers).keep();
+    }
+}
+
+impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
+    pub fn new(tree: &'index BwTree<D, S>, range: KeyRange, order: Order) -> Self {
+        Self {
+            tree,
+            range,
+            order,
+            batch: FIRST_BATCH,
+            buffers: Buffers::take(),
+            position: 0,
+            is_over: false,
+            source: None,
+        }
+    }
+
+    /// Whether the leaf has changed since the batch was copied.
+    #[inline(always)]
+    fn is_outdated(&self) -> bool {
+        self.source.is_some_and(|source| {
+            // Acquire: what is copied anew is at least as new as what is found here.
+            let word = self.tree.pmwcas().pool().word(source.pid).load(Ordering::Acquire);
+            word != source.link.0
+        })
+    }
+
+    #[cold]
+    fn fill(&mut self) -> Result<(), Error> {
+        self.buffers.bytes.clear();
+        self.buffers.records.clear();
+        self.position = 0;
+        self.source = None;
+        while self.buffers.records.is_empty() && !self.is_over {
+            let tree = self.tree;
+            let guard = tree.pin()?;
+            self.fill_from_leaf(tree.context(&guard))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the batch's records that were not returned back into the range.
+    #[cold]
+    fn refill(&mut self) -> Result<(), Error> {
+        if self.position > 0 {
+            let last = self.buffers.records[self.position - 1];
+            let key = self.buffers.key(&last).to_vec();
+            self.go_on_behind(key);
+        } else if let Some(first) = self.buffers.records.first() {
+            let key = self.buffers.key(first).to_vec();
+            match self.order {
+                Order::Ascending => self.range.low = Bound::Included(key),
+                Order::Descending => self.range.high = Bound::Included(key),
+            }
+        }
+        self.is_over = false;
+        self.batch = FIRST_BATCH;
+        self.fill()
+    }
+
+    fn go_on_behind(&mut self, key: Vec<u8>) {
+        match self.order {
+            Order::Ascending => self.range.low = Bound::Excluded(key),
+            Order::Descending => self.range.high = Bound::Excluded(key),
+        }
+    }
+
+    /// Copies a batch of the leaf that is next, and takes what it covers off the range.
+    fn fill_from_leaf(&mut self, context: Context<'_, '_, D>) -> Result<(), Error> {
+        let tree = self.tree;
+        let target = match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, Bound::Unbounded, _) => Target::Holding(Probe::new(&[])),
+            (Order::Ascending, Bound::Included(key) | Bound::Excluded(key), _)
+            | (Order::Descending, _, Bound::Included(key)) => Target::Holding(Probe::new(key)),
+            (Order::Descending, _, Bound::Excluded(key)) => Target::Before(Probe::new(key)),
+            (Order::Descending, _, Bound::Unbounded) => Target::Last,
+        };
+        let at = tree.find_holder(context, target)?;
+        let gathered = Gathered::new(context, at.link);
+        let is_full = self.copy(context, &gathered);
+        self.batch = self.batch.saturating_mul(2);
+        self.source = Some(at);
+        if is_full && let Some(last) = self.buffers.records.last() {
+            let key = self.buffers.key(last).to_vec();
+            self.go_on_behind(key);
+            return Ok(());
+        }
+        let end = match self.order {
+            Order::Ascending => gathered.high.map(<[u8]>::to_vec),
+            Order::Descending => Some(gathered.low.to_vec()).filter(|low| !low.is_empty()),
+        };
+        match end {
+            Some(key) if !self.is_beyond(&key) => match self.order {
+                Order::Ascending => self.range.low = Bound::Included(key),
+                Order::Descending => self.range.high = Bound::Excluded(key),
+            },
+            _ => self.is_over = true,
+        }
+        Ok(())
+    }
+
+    /// Whether nothing of the range is at that key or behind it (forwards), or before it.
+    fn is_beyond(&self, key: &[u8]) -> bool {
+        match self.order {
+            Order::Ascending => match &self.range.high {
+                Bound::Unbounded => false,
+                Bound::Included(high) => key > high.as_slice(),
+                Bound::Excluded(high) => key >= high.as_slice(),
+            },
+            Order::Descending => match &self.range.low {
+                Bound::Unbounded => false,
+                Bound::Included(low) | Bound::Excluded(low) => key <= low.as_slice(),
+            },
+        }
+    }
+
+    /// Copies a batch of the leaf's records in range; whether there may be more.
+    fn copy(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) -> bool {
+        let items = gathered.items(false);
+        // If the range goes on behind the leaf, no record need be asked whether it is past the end.
+        let is_bounded = match (self.order, gathered.high) {
+            (Order::Ascending, Some(high)) => !self.ends_behind(high),
+            (Order::Ascending, None) => self.range.high != Bound::Unbounded,
+            (Order::Descending, _) => !self.ends_behind(gathered.low),
+        };
+        let order = self.order;
+        let copy = |item: &Item<'_, '_, D>| self.copy_item(context, item, is_bounded);
+        match order {
+            Order::Ascending => items.iter().any(copy),
+            Order::Descending => items.iter().rev().any(copy),
+        }
+    }
+
+    /// Whether the end to which the scan goes is at that key or behind it.
+    fn ends_behind(&self, key: &[u8]) -> bool {
+        match self.order {
+            Order::Ascending => match &self.range.high {
+                Bound::Unbounded => true,
+                Bound::Included(high) | Bound::Excluded(high) => key <= high.as_slice(),
+            },
+            Order::Descending => match &self.range.low {
+                Bound::Unbounded => true,
+                Bound::Included(low) => key >= low.as_slice(),
+                Bound::Excluded(low) => key > low.as_slice(),
+            },
+        }
+    }
+
+    /// Copies an item's records; whether the batch is full.
+    fn copy_item(
+        &mut self,
+        context: Context<'_, '_, D>,
+        item: &Item<'_, '_, D>,
+        is_bounded: bool,
+    ) -> bool {
+        match item {
+            Item::One(key, value) => {
+                self.has_begun(key)
+                    && !(is_bounded && self.is_past(key))
+                    && self.copy_record(context, key, *value)
+            }
+            Item::Run(page, range) => {
+                let range = self.begun(page, range.clone());
+                let order = self.order;
+                let copy = |index| {
+                    let key = page.key(index);
+                    !(is_bounded && self.is_past(key))
+                        && self.copy_record(context, key, page.value(index))
+                };
+                match order {
+                    Order::Ascending => range.into_iter().any(copy),
+                    Order::Descending => range.into_iter().rev().any(copy),
+                }
+            }
+        }
+    }
+
+    /// Those of the records that are not before the start of the scan.
+    fn begun(&self, page: &Page<'_, '_, D>, range: Range<usize>) -> Range<usize> {
+        let located = |key: &[u8]| page.locate_in(range.clone(), Probe::new(key));
+        match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, Bound::Included(key), _) => located(key).position()..range.end,
+            (Order::Ascending, Bound::Excluded(key), _) => match located(key) {
+                Located::At(at) => at + 1..range.end,
+                Located::Before(before) => before..range.end,
+            },
+            (Order::Descending, _, Bound::Included(key)) => match located(key) {
+                Located::At(at) => range.start..at + 1,
+                Located::Before(before) => range.start..before,
+            },
+            (Order::Descending, _, Bound::Excluded(key)) => range.start..located(key).position(),
+            _ => range,
+        }
+    }
+
+    /// Whether the scan's start is not behind the key.
+    #[inline(always)]
+    fn has_begun(&self, key: &[u8]) -> bool {
+        match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, Bound::Included(low), _) => compare_keys(key, low).is_ge(),
+            (Order::Ascending, Bound::Excluded(low), _) => compare_keys(key, low).is_gt(),
+            (Order::Descending, _, Bound::Included(high)) => compare_keys(key, high).is_le(),
+            (Order::Descending, _, Bound::Excluded(high)) => compare_keys(key, high).is_lt(),
+            _ => true,
+        }
+    }
+
+    /// Whether the key is behind the end of the scan.
+    #[inline(always)]
+    fn is_past(&self, key: &[u8]) -> bool {
+        match (self.order, &self.range.low, &self.range.high) {
+            (Order::Ascending, _, Bound::Included(high)) => compare_keys(key, high).is_gt(),
+            (Order::Ascending, _, Bound::Excluded(high)) => compare_keys(key, high).is_ge(),
+            (Order::Descending, Bound::Included(low), _) => compare_keys(key, low).is_lt(),
+            (Order::Descending, Bound::Excluded(low), _) => compare_keys(key, low).is_le(),
+            _ => false,
+        }
+    }
+
+    /// Copies the record; whether the batch is full.
+    #[inline(always)]
+    fn copy_record(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) -> bool {
+        let Buffers { bytes, records } = &mut self.buffers;
+        let at = bytes.len();
+        let value = context.value(value);
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+        records.push(Copied { at, key_bytes: key.len(), value_bytes: value.len() });
+        records.len() >= self.batch
+    }
+}
+
+impl<D: Domain, S: Style> Cursor for TreeCursor<'_, D, S> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        if self.position == self.buffers.records.len() {
+            self.fill()?;
+        } else if self.is_outdated() {
+            self.refill()?;
+        }
+        let Some(record) = self.buffers.records.get(self.position) else { return Ok(None) };
+        self.position += 1;
+        let (key, value) = self.buffers.bytes[record.at..].split_at(record.key_bytes);
+        Ok(Some((key, &value[..record.value_bytes])))
+    }
+}
+
+impl<D: Domain, S: Style> BwTree<D, S> {
+    /// Counts the records of the leaf that holds `from`, and says from which key on the others are.
+    pub(crate) fn count_leaf(&self, from: &[u8]) -> Result<(u64, Option<Vec<u8>>), Error> {
+        let guard = self.pin()?;
+        let gathered = self.gather_leaf(self.context(&guard), from)?;
+        let mut records = 0;
+        for item in gathered.items(false) {
+            records += match item {
+                Item::Run(_, range) => range.len() as u64,
+                Item::One(..) => 1,
+            };
+        }
+        Ok((records, gathered.high.map(<[u8]>::to_vec)))
+    }
+
+    /// The highest log sequence number of the leaf that holds `key`.
+    pub(crate) fn lsn_of(&self, key: &[u8]) -> Result<u64, Error> {
+        let guard = self.pin()?;
+        Ok(self.gather_leaf(self.context(&guard), key)?.lsn)
+    }
+
+    fn gather_leaf<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        key: &[u8],
+    ) -> Result<Gathered<'op, 'pool, D>, Error> {
+        let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
+        Ok(Gathered::new(context, at.link))
+    }
+}

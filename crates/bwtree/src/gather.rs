@@ -1,0 +1,244 @@
+//! All that a chain says, put together: what consolidation, splits, merges and scans work from.
+//!
+//! A chain is one or two base pages (two under a node merge delta), whose records below a bound count,
+//! and *edits*, the newest delta of each key, in order of keys. Records of a base that no edit concerns are taken in
+//! runs.
+
+use std::ops::Range;
+
+use pando_pmem::Domain;
+
+use crate::context::{Context, Pid, Probe, Value, compare_keys};
+use crate::layout::{Kind, Link, NO_POSITION};
+use crate::page::{Located, Page};
+
+/// What the newest delta of a key makes of its record.
+#[derive(Clone, Copy, Debug)]
+pub struct Edit<'op> {
+    pub key: &'op [u8],
+    /// The value, or none: the record is gone.
+    pub value: Option<Value<'op>>,
+    /// So many records of its base are before the key, if that is known.
+    pub position: u16,
+}
+
+/// The records of a base that count.
+#[derive(Debug)]
+pub struct Part<'op, 'pool, D: Domain> {
+    pub page: Page<'op, 'pool, D>,
+    /// So many, from the first.
+    pub end: usize,
+}
+
+/// Records of a chain, in order of keys.
+#[derive(Debug)]
+pub enum Item<'op, 'pool, D: Domain> {
+    /// Records of a base.
+    Run(Page<'op, 'pool, D>, Range<usize>),
+    One(&'op [u8], Value<'op>),
+}
+
+impl<D: Domain> Clone for Item<'_, '_, D> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Run(page, range) => Self::Run(*page, range.clone()),
+            Self::One(key, value) => Self::One(key, *value),
+        }
+    }
+}
+
+/// What a chain says.
+#[derive(Debug)]
+pub struct Gathered<'op, 'pool, D: Domain> {
+    pub level: u8,
+    pub low: &'op [u8],
+    pub high: Option<&'op [u8]>,
+    pub right: Pid,
+    pub lsn: u64,
+    /// In order of keys.
+    pub parts: Vec<Part<'op, 'pool, D>>,
+    pub edits: Vec<Edit<'op>>,
+    /// The blocks of the chain, values' apart.
+    pub blocks: Vec<u64>,
+    pub deltas: usize,
+}
+
+impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
+    /// Puts the chain together that `link` leads to.
+    pub fn new(context: Context<'op, 'pool, D>, link: Link) -> Self {
+        let mut gathered = Self {
+            level: 0,
+            low: &[],
+            high: None,
+            right: 0,
+            lsn: 0,
+            parts: Vec::with_capacity(2),
+            edits: Vec::new(),
+            blocks: Vec::with_capacity(2),
+            deltas: 0,
+        };
+        if let Some(newest) = context.delta(link) {
+            gathered.edits.reserve(usize::from(newest.info.deltas) + 1);
+        }
+        if link != Link::EMPTY {
+            gathered.chain(context, link, None, 0);
+            gathered.low = gathered.parts[0].page.low();
+        }
+        gathered
+    }
+
+    /// Adds the chain at `link`, of which the keys below `bound` count, and the deltas newer than
+    /// those that it found `depth` node merges above.
+    fn chain(
+        &mut self,
+        context: Context<'op, 'pool, D>,
+        link: Link,
+        bound: Option<&'op [u8]>,
+        depth: usize,
+    ) {
+        let (mut link, mut bound, mut right) = (link, bound, None);
+        let mut merged = None;
+        while let Some(delta) = context.delta(link) {
+            self.deltas += 1;
+            self.lsn = self.lsn.max(delta.lsn());
+            if delta.info.is_own {
+                self.blocks.push(delta.off);
+            }
+            link = delta.next();
+            let key = delta.key();
+            let counts = bound.is_none_or(|bound| key < bound);
+            match delta.info.kind {
+                Kind::Insert | Kind::Modify if counts => {
+                    self.edit(key, Some(delta.value()), delta.info.position);
+                }
+                Kind::IndexEntry if counts => {
+                    let child = Value::Inline(&delta.value_bytes()[..8]);
+                    self.edit(key, Some(child), NO_POSITION);
+                }
+                Kind::Delete | Kind::IndexEntryDelete if counts => {
+                    self.edit(key, None, delta.info.position);
+                }
+                Kind::Split if counts => {
+                    bound = Some(key);
+                    right = Some(delta.value_word());
+                }
+                // Deeper than one is in no sound tree.
+                Kind::NodeMerge if depth == 0 => {
+                    merged = Some((Link(delta.value_word()), bound, right));
+                    // A newer split may have taken all of that page away, and more.
+                    bound = Some(bound.map_or(key, |bound| bound.min(key)));
+                    right = None;
+                }
+                _ => {}
+            }
+        }
+        let page = context.base(link);
+        self.blocks.push(page.off);
+        self.lsn = self.lsn.max(page.lsn());
+        self.level = page.level();
+        let end = match bound {
+            Some(bound) if bound <= page.low() => 0,
+            Some(bound) => page.locate(Probe::new(bound)).position(),
+            None => page.records(),
+        };
+        self.parts.push(Part { page, end });
+        let Some((link, bound, newer)) = merged else {
+            self.right = right.unwrap_or_else(|| page.right());
+            self.high = bound.or_else(|| page.high());
+            return;
+        };
+        self.chain(context, link, bound, depth + 1);
+        if let Some(newer) = newer {
+            self.right = newer;
+        }
+    }
+
+    /// Adds what a delta says, unless a newer one of its key is there.
+    pub fn edit(&mut self, key: &'op [u8], value: Option<Value<'op>>, position: u16) {
+        let found = self.edits.binary_search_by(|edit| compare_keys(edit.key, key));
+        if let Err(at) = found {
+            self.edits.insert(at, Edit { key, value, position });
+        }
+    }
+
+    /// Adds a change that is newer than all of the chain.
+    pub fn change(&mut self, key: &'op [u8], value: Option<Value<'op>>) {
+        let found = self.edits.binary_search_by(|edit| compare_keys(edit.key, key));
+        match found {
+            Ok(at) => self.edits[at].value = value,
+            Err(at) => self.edits.insert(at, Edit { key, value, position: NO_POSITION }),
+        }
+    }
+
+    /// The records, in order: runs of the bases, and what edits have put between them. With `by_records`
+    /// each record for itself.
+    pub fn items(&self, by_records: bool) -> Vec<Item<'op, 'pool, D>> {
+        let mut items = Vec::with_capacity(self.edits.len() * 2 + 4);
+        let mut edits = self.edits.as_slice();
+        for (index, part) in self.parts.iter().enumerate() {
+            let next = self.parts.get(index + 1).map(|next| next.page.low());
+            let own =
+                next.map_or(edits.len(), |next| edits.partition_point(|edit| edit.key < next));
+            let (mine, rest) = edits.split_at(own);
+            edits = rest;
+            part.items(mine, &mut items);
+        }
+        for edit in edits {
+            items.extend(edit.value.map(|value| Item::One(edit.key, value)));
+        }
+        if by_records {
+            items = items.into_iter().flat_map(one_by_one).collect();
+        }
+        items
+    }
+}
+
+fn one_by_one<'op, 'pool, D: Domain>(item: Item<'op, 'pool, D>) -> Vec<Item<'op, 'pool, D>> {
+    match item {
+        Item::Run(page, range) => {
+            range.map(|index| Item::One(page.key(index), page.value(index))).collect()
+        }
+        one => vec![one],
+    }
+}
+
+impl<'op, 'pool, D: Domain> Part<'op, 'pool, D> {
+    /// Where the key of an edit stands.
+    fn place(&self, edit: &Edit<'_>) -> Located {
+        let probe = Probe::new(edit.key);
+        let position = usize::from(edit.position);
+        if edit.position == NO_POSITION || self.page.level() > 0 {
+            return self.page.locate(probe);
+        }
+        // Its own record is the next one, if there is one.
+        self.page.locate_in(position..self.page.records().min(position + 1), probe)
+    }
+
+    /// Appends the records, with what the edits made of them.
+    fn items(&self, edits: &[Edit<'op>], items: &mut Vec<Item<'op, 'pool, D>>) {
+        let mut from = 0;
+        if self.page.first() == 1 && self.end > 0 {
+            // Its key is the page's lowest one. An edit of that replaces or removes the child.
+            let key = self.page.low();
+            if edits.first().is_none_or(|edit| edit.key != key) {
+                items.push(Item::One(key, self.page.value(0)));
+            }
+            from = 1;
+        }
+        for edit in edits {
+            let (to, behind) = match self.place(edit) {
+                Located::At(at) => (at, at + 1),
+                Located::Before(before) => (before, before),
+            };
+            let (to, behind) = (to.min(self.end), behind.min(self.end));
+            if from < to {
+                items.push(Item::Run(self.page, from..to));
+            }
+            from = from.max(behind);
+            items.extend(edit.value.map(|value| Item::One(edit.key, value)));
+        }
+        if from < self.end {
+            items.push(Item::Run(self.page, from..self.end));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The Bw-tree as a [`RangeIndex`].
+
+use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_pmem::Domain;
+
+use crate::context::{Probe, Target};
+use crate::cursor::TreeCursor;
+use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::search::Found;
+use crate::style::Style;
+use crate::tree::BwTree;
+use crate::write::Intent;
+
+impl<D: Domain, S: Style> BwTree<D, S> {
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
+    /// Allocates nothing, and writes nothing that is shared.
+    #[inline]
+    pub(crate) fn read_with<R>(
+        &self,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let probe = Probe::new(key);
+        let mut at = self.find_leaf(context, Target::Holding(probe))?;
+        loop {
+            match context.find(at.link, probe, self.options().shortcuts) {
+                Found::Value(value, _) => return Ok(Some(visit(context.value(value)))),
+                Found::Absent(_) => return Ok(None),
+                Found::Right(right) => {
+                    let right = self.step_right(context, at, right)?;
+                    at = self.arrive(context, right);
+                    if at.link.is_removed() {
+                        at = self.find_leaf(context, Target::Holding(probe))?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta, and then
+    /// the page that takes it in, carries: for a transactional component that redoes what is newer than
+    /// what a page says (paper, section V.A). Zero stands for none. Numbers are kept, not acted upon.
+    pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted, Error> {
+        self.put(key, value, Intent::Upsert, lsn)
+    }
+
+    /// As [`RangeIndex::remove`], with the log sequence number of the operation.
+    pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool, Error> {
+        self.delete(key, lsn)
+    }
+
+    /// The highest log sequence number that the page of `key` carries.
+    pub fn page_lsn(&self, key: &[u8]) -> Result<u64, Error> {
+        Self::check_key(key)?;
+        self.lsn_of(key)
+    }
+}
+
+impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
+    fn limits(&self) -> Limits {
+        Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put(key, value, Intent::Insert, 0).map(drop)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put(key, value, Intent::Update, 0).map(drop)
+    }
+
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
+        self.put(key, value, Intent::Upsert, 0)
+    }
+
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
+        Ok(self.read_with(key, visit)?.is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        self.delete(key, 0)
+    }
+
+    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
+        self.put(key, new, Intent::Exchange { expected }, 0).map(drop)
+    }
+
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
+        self.read_modify_write(key, change)
+    }
+
+    // Inlined, so that who knows the type of the tree knows that of the cursor.
+    #[inline]
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>, Error> {
+        Ok(Box::new(TreeCursor::new(self, range, order)))
+    }
+
+    fn len(&self) -> Result<u64, Error> {
+        let mut records = 0;
+        let mut from = Vec::new();
+        loop {
+            let (found, next) = self.count_leaf(&from)?;
+            records += found;
+            match next {
+                Some(key) => from = key,
+                None => return Ok(records),
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The Bw-tree of Levandoski, Lomet and Sengupta (`bwtree.txt`, sections III and IV), whose structure changes
+//! by PMwCAS (`pmwcas.txt`, section 6.2), so that the same code serves volatile and persistent memory and has
+//! no recovery of its own.
+//!
+//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of `pando-index`. It
+//! owns nothing but blocks of the pool, reached from one entry word.
+//!
+//! * [`layout`](mod@layout): pages, deltas and the mapping table drawn byte by byte. `table.rs`: the mapping table,
+//!   and the life of a PID.
+//! * `page.rs`: base pages and deltas as they are read; `gather.rs`: chains, put together; `build.rs`: pages
+//!   and deltas as they are made. `context.rs`: what an operation reads with; keys and values.
+//! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when pages are
+//!   split and merged.
+//! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
+//!   `single_word.rs`: splits by CAS.
+//! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `drop.rs`: the end of a tree.
+//!   `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
+//!
+//! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the page
+//! on top of the file says so: low keys belong to a page and high keys do not; deltas stand beside their base;
+//! splits and merges are one step.
+
+mod audit;
+mod build;
+mod context;
+mod cursor;
+mod drop;
+mod gather;
+mod index;
+mod kind;
+mod layout;
+mod multi_word;
+mod options;
+mod page;
+mod search;
+mod single_word;
+mod smo;
+mod style;
+mod table;
+mod tree;
+mod write;
+
+pub use kind::{BwTrees, CasBwTrees};
+pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use multi_word::MultiWord;
+pub use options::Options;
+pub use single_word::SingleWord;
+pub use tree::BwTree;

@@ -1,0 +1,250 @@
+//! Pages that change by PMwCAS: section 6.2 of `pmwcas.txt`.
+//!
+//! # Protocol
+//!
+//! The tree is what the mapping table says of it, and each change is one PMwCAS over the mapping words that
+//! it concerns. So between two of them all of this holds, always:
+//!
+//! 1. Every page but the root has one entry in one page of the level above, whose range is the page's own:
+//!    from its lowest key to its high key.
+//! 2. The side link of a page leads to the page whose range begins where its own ends.
+//! 3. A word that is no page's is free, or waits for its epoch (`table.rs`).
+//!
+//! | operation | words of its PMwCAS | blocks | a crash before it leaves | after it |
+//! | --- | --- | --- | --- | --- |
+//! | insert, modify, delete of a record | the page: from its newest record to the delta. One word, and no blocks: a single-word persistent CAS | long values: the new one freed on failure, the old one on success | a claimed place in a delta space, void | the change |
+//! | the same, with deltas in blocks | the same, by PMwCAS | the delta, freed on failure | a reserved block, free again | the change |
+//! | consolidation, perhaps with a change of a record | the page: from its newest record to the new base | the new base, freed on failure; those of the chain, on success | a reserved block | the same records in one base |
+//! | split of P | P: to the split delta; a free PID: to the right half; the parent: to the index entry | the right half | the page as it was | two pages |
+//! | split of the root | a free PID: to the split delta, behind it the root's content; another: to the right half; the root: to a page with these two children | the right half, the new root | the same | a level more |
+//! | merge of R into L | L: to the node merge delta, which leads to R's content; R: to *removed*; the parent: to the index entry delete | none: R's blocks go over to L | two pages | one |
+//! | root collapse | the root: to the content of its only child; the child: to *removed* | the root's, freed on success | the same | a level less |
+//!
+//! The deciding word is the status of the PMwCAS (or the page's own mapping word, where it is the only one),
+//! the helper whoever meets one of its words. There are no half-done structure changes, for a reader, for a
+//! helper or for a crash; nothing is to be helped along, or posted twice, and no recovery is needed but
+//! that of PMwCAS.
+//!
+//! Why it is enough that the words are as they were found: a mapping word never holds a link twice while
+//! anyone knows it. A delta's place is claimed by one thread and published once; a block is not reused
+//! while anyone who has seen it is pinned. So an unchanged word says that nothing of the page has changed
+//! since it was read: its records, its range, its side link; and that of the parent, that it still has that
+//! very entry. Two structure changes that meet in one page, or at one parent, share a word: one of them fails.
+//! A parent that was removed has another word. A page that was removed has, too; so no entry for it is ever posted.
+//!
+//! Each that fails does so since another has succeeded, so all is lock-free. A write that fails is tried
+//! again; a consolidation, split or merge is left to the next who finds it due.
+//!
+//! # The order of what a thread sees
+//!
+//! A search reads the parent's word and then the child's. By then the child may have been split, so it
+//! looks whether its key lies behind it, and takes the side link; or removed, and it begins again: the parent
+//! it read is not the parent any more. It cannot come to a page that begins behind its key: low keys never
+//! change, and a PID is not another page's while the thread is pinned. (The root's PID is always the root's.)
+//!
+//! # Where we leave the paper
+//!
+//! It uses PMwCAS for every change of one word too, since a persistent allocation must pass its block to the
+//! word. Here a delta stands beside its base, in room that came with it, so there is no block to pass, and a
+//! single-word persistent CAS is enough: `delta_bytes` 0 is the paper's design. And the paper's remove-node
+//! delta is the word *removed* itself: nobody can see a page that is removed and not merged.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+use pando_pmwcas::{Descriptor, Policy};
+
+use crate::build::{Block, Prepared};
+use crate::context::{Context, Pid};
+use crate::layout::Link;
+use crate::search::At;
+use crate::style::{Above, Merge, Split, Style, Values};
+use crate::table::stamp;
+use crate::tree::BwTree;
+
+/// Pages change by PMwCAS, all words of a change at once.
+#[derive(Clone, Copy, Debug)]
+pub enum MultiWord {}
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {
+        self.pmwcas.allocate(self.guard).map_err(Error::storage)
+    }
+
+    fn removed(self) -> Link {
+        Link::removed(self.pool().incarnation(), 0)
+    }
+}
+
+/// Adds the word of `pid`, from `expected` to the delta.
+fn add_delta<'op, 'pool, D: Domain>(
+    operation: &mut Descriptor<'op, 'pool, D>,
+    pid: Pid,
+    expected: u64,
+    delta: Prepared<'_, 'pool, D>,
+) -> Result<(), Error> {
+    match delta {
+        Prepared::Beside(link) => operation.add_word(pid, expected, link.0).map_err(Error::storage),
+        Prepared::Block(link, block) => add_block(operation, pid, expected, link, block),
+    }
+}
+
+/// Adds the word of `pid`, from `expected` to what `link` says of the block.
+fn add_block<'op, 'pool, D: Domain>(
+    operation: &mut Descriptor<'op, 'pool, D>,
+    pid: Pid,
+    expected: u64,
+    link: Link,
+    block: Block<'_, 'pool, D>,
+) -> Result<(), Error> {
+    let entry =
+        operation.reserve_entry(pid, expected, Policy::FreeNewOnFailure).map_err(Error::storage)?;
+    operation.activate_with_hint(entry, block, link.hint());
+    Ok(())
+}
+
+fn add_values<'op, 'pool, D: Domain>(
+    operation: &mut Descriptor<'op, 'pool, D>,
+    values: Values<'_, 'pool, D>,
+) -> Result<(), Error> {
+    if values.are_none() {
+        return Ok(());
+    }
+    let entry =
+        operation.own_block(values.old, Policy::FreeOldOnSuccess).map_err(Error::storage)?;
+    if let Some(block) = values.new {
+        operation.activate(entry, block);
+    }
+    Ok(())
+}
+
+fn add_freed<D: Domain>(operation: &mut Descriptor<'_, '_, D>, freed: &[u64]) -> Result<(), Error> {
+    for &block in freed {
+        operation.own_block(block, Policy::FreeOldOnSuccess).map_err(Error::storage)?;
+    }
+    Ok(())
+}
+
+impl Style for MultiWord {
+    #[inline(always)]
+    fn prepend<D: Domain>(
+        context: Context<'_, '_, D>,
+        at: At,
+        delta: Prepared<'_, '_, D>,
+        values: Values<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        if let (Prepared::Beside(link), true) = (&delta, values.are_none()) {
+            // The delta is durable before anything leads to it.
+            D::fence();
+            return Ok(context
+                .pmwcas
+                .compare_exchange(context.guard, at.pid, at.link.0, link.0)
+                .is_ok());
+        }
+        let mut operation = context.allocate()?;
+        add_delta(&mut operation, at.pid, at.link.0, delta)?;
+        add_values(&mut operation, values)?;
+        Ok(operation.execute())
+    }
+
+    fn replace<D: Domain>(
+        context: Context<'_, '_, D>,
+        at: At,
+        page: Block<'_, '_, D>,
+        is_inner: bool,
+        freed: &[u64],
+        values: Values<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        let mut operation = context.allocate()?;
+        let link = Link::base(page.off(), is_inner);
+        add_block(&mut operation, at.pid, at.link.0, link, page)?;
+        add_values(&mut operation, values)?;
+        add_freed(&mut operation, freed)?;
+        Ok(operation.execute())
+    }
+
+    fn split<D: Domain>(
+        _: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        split: Split<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        let Split { left, split, right, page, is_inner, above } = split;
+        let mut operation = context.allocate()?;
+        let link = Link::base(page.off(), is_inner);
+        add_block(&mut operation, right.pid, right.word, link, page)?;
+        match above {
+            Above::Parent(parent, entry) => {
+                add_delta(&mut operation, left.pid, left.link.0, split)?;
+                add_delta(&mut operation, parent.pid, parent.link.0, entry)?;
+            }
+            Above::Root(pid, root) => {
+                add_delta(&mut operation, pid.pid, pid.word, split)?;
+                let link = Link::base(root.off(), true);
+                add_block(&mut operation, left.pid, left.link.0, link, root)?;
+            }
+        }
+        Ok(operation.execute())
+    }
+
+    fn merge<D: Domain>(
+        _: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        merge_of: Merge<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        merge(context, merge_of)
+    }
+
+    fn collapse<D: Domain>(
+        context: Context<'_, '_, D>,
+        root: At,
+        child: At,
+        freed: &[u64],
+    ) -> Result<bool, Error> {
+        collapse(context, root, child, freed)
+    }
+
+    /// Nothing: the parent knows the right sibling already.
+    fn passed_side_link<D: Domain>(
+        _: &BwTree<D, Self>,
+        _: Context<'_, '_, D>,
+        _: At,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Merges a page into its left neighbour.
+pub(crate) fn merge<D: Domain>(
+    context: Context<'_, '_, D>,
+    merge: Merge<'_, '_, D>,
+) -> Result<bool, Error> {
+    let Merge { left, right, merge, parent, delete, .. } = merge;
+    let removed = context.removed();
+    let mut operation = context.allocate()?;
+    add_delta(&mut operation, left.pid, left.link.0, merge)?;
+    operation.add_word(right.pid, right.link.0, removed.0).map_err(Error::storage)?;
+    add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
+    let done = operation.execute();
+    if done {
+        stamp(context, right.pid, removed);
+    }
+    Ok(done)
+}
+
+/// Puts the content of the root's only child in the place of the root.
+pub(crate) fn collapse<D: Domain>(
+    context: Context<'_, '_, D>,
+    root: At,
+    child: At,
+    freed: &[u64],
+) -> Result<bool, Error> {
+    let removed = context.removed();
+    let mut operation = context.allocate()?;
+    operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
+    operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
+    add_freed(&mut operation, freed)?;
+    let done = operation.execute();
+    if done {
+        stamp(context, child.pid, removed);
+    }
+    Ok(done)
+}

@@ -1,0 +1,412 @@
+//! Base pages and deltas, as a pinned thread reads them.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Words};
+
+use crate::context::{Context, Pid, Probe, Value};
+use crate::layout::{
+    DeltaInfo, HEADER_BYTES, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, Link,
+    NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at, head_of,
+};
+
+/// A base page.
+#[derive(Debug)]
+pub struct Page<'op, 'pool, D: Domain> {
+    context: Context<'op, 'pool, D>,
+    pub off: u64,
+    pub info: PageInfo,
+    words: Words<'op, D>,
+    /// Bytes of each key and each value, if the page has no places.
+    key_bytes: u16,
+    value_bytes: u16,
+}
+
+impl<D: Domain> Clone for Page<'_, '_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for Page<'_, '_, D> {}
+
+/// Where a key stands among the records of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Located {
+    /// It is this record's.
+    At(usize),
+    /// So many records are before it.
+    Before(usize),
+}
+
+impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
+    /// The base page at `off`.
+    #[inline(always)]
+    pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Self {
+        let head = context.pool().words(off, HEADER_BYTES / 8);
+        let word = |at| head.load(at, Ordering::Relaxed);
+        let info = PageInfo::decode(word(INFO_WORD));
+        let base_bytes = word(SIZES_WORD) & 0xFFFF_FFFF;
+        let words = context.pool().words(off, base_bytes.div_ceil(8));
+        let shape = if info.is_words { word(SHAPE_WORD) } else { 0 };
+        let (key_bytes, value_bytes) = (shape as u16, (shape >> 16) as u16);
+        Self { context, off, info, words, key_bytes, value_bytes }
+    }
+
+    #[inline(always)]
+    fn word(&self, index: u64) -> u64 {
+        // Relaxed: a base never changes; whoever led here saw it published.
+        self.words.load(index, Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub fn records(&self) -> usize {
+        self.info.records as usize
+    }
+
+    #[inline(always)]
+    pub fn level(&self) -> u8 {
+        self.info.level
+    }
+
+    pub fn base_bytes(&self) -> u64 {
+        self.word(SIZES_WORD) & 0xFFFF_FFFF
+    }
+
+    /// Bytes of its header and its records, without the keys that are its range.
+    pub fn body_bytes(&self) -> u64 {
+        self.word(LOW_WORD) & 0xFFFF_FFFF
+    }
+
+    /// Where its delta space ends.
+    pub fn end(&self) -> u64 {
+        self.word(SIZES_WORD) >> 32
+    }
+
+    pub fn deltas_at(&self) -> u64 {
+        deltas_at(self.base_bytes())
+    }
+
+    pub fn right(&self) -> Pid {
+        self.word(RIGHT_WORD)
+    }
+
+    pub fn lsn(&self) -> u64 {
+        self.word(LSN_WORD)
+    }
+
+    pub fn low(&self) -> &'op [u8] {
+        self.fence(self.word(LOW_WORD)).unwrap_or_default()
+    }
+
+    /// The key from which on records are not in the page.
+    pub fn high(&self) -> Option<&'op [u8]> {
+        self.fence(self.word(HIGH_WORD))
+    }
+
+    fn fence(&self, word: u64) -> Option<&'op [u8]> {
+        let bytes = (word >> 32) as u32;
+        let at = self.off + (word & 0xFFFF_FFFF);
+        (bytes != NO_KEY).then(|| self.context.bytes(at, u64::from(bytes)))
+    }
+
+    /// Whether the key lies behind the page.
+    #[inline(always)]
+    pub fn is_before(&self, probe: Probe<'_>) -> bool {
+        let head = self.word(HIGH_HEAD_WORD);
+        if probe.head < head { false } else { self.is_before_all_of(probe) }
+    }
+
+    #[cold]
+    fn is_before_all_of(&self, probe: Probe<'_>) -> bool {
+        self.high().is_some_and(|high| high <= probe.bytes)
+    }
+
+    #[inline(always)]
+    pub fn slice_bytes(&self, index: usize) -> [u8; 8] {
+        self.word(SLICES_AT / 8 + index as u64).to_le_bytes()
+    }
+
+    #[inline(always)]
+    fn slice(&self, index: usize) -> u64 {
+        self.word(SLICES_AT / 8 + index as u64).swap_bytes()
+    }
+
+    #[inline(always)]
+    pub fn place(&self, index: usize) -> Place {
+        Place::decode(self.word(SLICES_AT / 8 + (self.records() + index) as u64))
+    }
+
+    /// The key of a record.
+    #[inline(always)]
+    pub fn key(&self, index: usize) -> &'op [u8] {
+        if index < self.first() {
+            return self.low();
+        }
+        if self.info.is_words {
+            let at = SLICES_AT + index as u64 * 8;
+            return self.context.bytes(self.off + at, u64::from(self.key_bytes));
+        }
+        let place = self.place(index);
+        self.context.bytes(self.off + u64::from(place.at), u64::from(place.key_bytes))
+    }
+
+    /// The value of a record.
+    #[inline(always)]
+    pub fn value(&self, index: usize) -> Value<'op> {
+        if self.info.is_words {
+            let bytes = u64::from(self.value_bytes);
+            let at = self.values_at() + index as u64 * bytes;
+            return Value::Inline(self.context.bytes(self.off + at, bytes));
+        }
+        let place = self.place(index);
+        let at = self.off + u64::from(place.at) + u64::from(place.key_bytes);
+        let bytes = self.context.bytes(at, u64::from(place.value_bytes));
+        if place.is_pointer { Value::Block(word_of(bytes)) } else { Value::Inline(bytes) }
+    }
+
+    /// The child that a record of an inner page is.
+    #[inline(always)]
+    pub fn child(&self, index: usize) -> Pid {
+        if self.info.is_words {
+            return self.word(self.values_at() / 8 + index as u64);
+        }
+        match self.value(index) {
+            Value::Inline(bytes) => word_of(bytes),
+            Value::Block(_) => 0,
+        }
+    }
+
+    #[inline(always)]
+    pub fn values_at(&self) -> u64 {
+        SLICES_AT + self.records() as u64 * 8
+    }
+
+    /// Bytes of each key and of each value, if they are all the same and short.
+    pub fn words_shape(&self) -> Option<(u16, u16)> {
+        self.info.is_words.then_some((self.key_bytes, self.value_bytes))
+    }
+
+    /// The first record whose key is kept.
+    #[inline(always)]
+    pub fn first(&self) -> usize {
+        usize::from(self.info.level > 0)
+    }
+
+    /// Where the key stands among all records whose keys are kept.
+    #[inline(always)]
+    pub fn locate(&self, probe: Probe<'_>) -> Located {
+        self.locate_in(self.first()..self.records(), probe)
+    }
+
+    /// Where the key stands, which is known to be in `range`.
+    #[inline(always)]
+    pub fn locate_in(&self, range: Range<usize>, probe: Probe<'_>) -> Located {
+        let prefix_bytes = usize::from(self.info.prefix_bytes);
+        let slice = if prefix_bytes == 0 {
+            probe.head
+        } else {
+            let prefix = &self.key(self.first())[..prefix_bytes];
+            match probe.bytes.get(..prefix_bytes) {
+                Some(first) if first == prefix => head_of(&probe.bytes[prefix_bytes..]),
+                _ if probe.bytes < prefix => return Located::Before(range.start),
+                _ => return Located::Before(range.end),
+            }
+        };
+        let low = self.first_not_below(range.clone(), slice);
+        if low >= range.end || self.slice(low) != slice {
+            return Located::Before(low);
+        }
+        if self.info.is_words {
+            // Keys of one length: no other has this slice.
+            return match usize::from(self.key_bytes).cmp(&probe.bytes.len()) {
+                std::cmp::Ordering::Equal => Located::At(low),
+                std::cmp::Ordering::Greater => Located::Before(low),
+                std::cmp::Ordering::Less => Located::Before(low + 1),
+            };
+        }
+        self.locate_among_equals(low..range.end, slice, probe)
+    }
+
+    /// Where the key stands among records of which the first has its slice.
+    fn locate_among_equals(&self, range: Range<usize>, slice: u64, probe: Probe<'_>) -> Located {
+        let (mut low, mut high) = (range.start, range.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            let order = match self.slice(middle).cmp(&slice) {
+                std::cmp::Ordering::Equal => self.key(middle).cmp(probe.bytes),
+                other => other,
+            };
+            match order {
+                std::cmp::Ordering::Equal => return Located::At(middle),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Located::Before(low)
+    }
+
+    /// The first record in `range` whose slice is not below `slice`, or its end.
+    ///
+    /// Without a branch on what is found: it would be mispredicted half of the time. The three loads of a
+    /// step wait for their lines together.
+    #[inline(always)]
+    fn first_not_below(&self, range: Range<usize>, slice: u64) -> usize {
+        let (mut low, mut size) = (range.start, range.end.saturating_sub(range.start));
+        let is_below = |index: usize| usize::from(self.slice(index) < slice);
+        let mut is_narrow = size < 16;
+        while size >= 4 {
+            if !is_narrow && size < 16 {
+                // What will be asked for next stands beside what is still searched.
+                is_narrow = true;
+                let at = self.off + self.values_at() + low as u64 * 8;
+                self.context.pool().prefetch(at);
+                self.context.pool().prefetch(at + 64);
+            }
+            let quarter = size / 4;
+            let pivot = low + quarter - 1;
+            let steps = is_below(pivot) + is_below(pivot + quarter) + is_below(pivot + 2 * quarter);
+            // The last part has what the division left over. Others take slices of the next part with
+            // them, which are not below: no harm.
+            (low, size) = (low + steps * quarter, size - 3 * quarter);
+        }
+        (0..size).fold(low, |found, index| found + is_below(low + index))
+    }
+}
+
+/// The word that eight bytes are.
+#[inline(always)]
+pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// A delta.
+#[derive(Clone, Copy, Debug)]
+pub struct Delta<'op, 'pool, D: Domain> {
+    context: Context<'op, 'pool, D>,
+    pub off: u64,
+    pub info: DeltaInfo,
+}
+
+/// A range of keys that leads to a child.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'op> {
+    pub child: Pid,
+    pub low: &'op [u8],
+    pub high: Option<&'op [u8]>,
+}
+
+impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
+    /// The delta at `off`.
+    #[inline(always)]
+    pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Self {
+        // What a sound pool has not is passed over.
+        let none = DeltaInfo {
+            kind: Kind::Flush,
+            is_pointer: false,
+            has_lsn: false,
+            is_endless: false,
+            is_own: false,
+            key_bytes: 0,
+            value_bytes: 0,
+            position: 0,
+            deltas: 0,
+        };
+        let info = DeltaInfo::decode(context.fixed(off)).unwrap_or(none);
+        Self { context, off, info }
+    }
+
+    /// What it was prepended to.
+    #[inline(always)]
+    pub fn next(&self) -> Link {
+        Link(self.context.fixed(self.off + 8))
+    }
+
+    pub fn lsn(&self) -> u64 {
+        if self.info.has_lsn { self.context.fixed(self.off + 16) } else { 0 }
+    }
+
+    #[inline(always)]
+    pub fn key_head(&self) -> u64 {
+        self.context.fixed(self.off + self.info.key_at()).swap_bytes()
+    }
+
+    #[inline(always)]
+    pub fn key(&self) -> &'op [u8] {
+        self.context.bytes(self.off + self.info.key_at(), u64::from(self.info.key_bytes))
+    }
+
+    /// Whether its key is that of `probe`.
+    #[inline(always)]
+    pub fn is_of(&self, probe: Probe<'_>) -> bool {
+        self.key_head() == probe.head
+            && usize::from(self.info.key_bytes) == probe.bytes.len()
+            && (probe.bytes.len() <= 8 || self.key() == probe.bytes)
+    }
+
+    /// Whether its key is not behind that of `probe`.
+    #[inline(always)]
+    pub fn is_not_behind(&self, probe: Probe<'_>) -> bool {
+        probe.compare_with(self.key_head(), || self.key()).is_le()
+    }
+
+    #[inline(always)]
+    pub fn value_bytes(&self) -> &'op [u8] {
+        let at = self.off + self.info.value_at();
+        self.context.bytes(at, u64::from(self.info.value_bytes))
+    }
+
+    #[inline(always)]
+    pub fn value(&self) -> Value<'op> {
+        let bytes = self.value_bytes();
+        if self.info.is_pointer { Value::Block(word_of(bytes)) } else { Value::Inline(bytes) }
+    }
+
+    /// The first word of its value: a PID, or a link.
+    #[inline(always)]
+    pub fn value_word(&self) -> u64 {
+        self.context.fixed(self.off + self.info.value_at())
+    }
+
+    /// The range that an index entry, or an index entry delete, leads to a child.
+    pub fn entry(&self) -> Entry<'op> {
+        let (child, rest) = (self.value_word(), &self.value_bytes()[8..]);
+        let high = |bytes| (!self.info.is_endless).then_some(bytes);
+        if self.info.kind == Kind::IndexEntry {
+            return Entry { child, low: self.key(), high: high(rest) };
+        }
+        let (low, end) = rest[8..].split_at(word_of(rest) as usize);
+        Entry { child, low, high: high(end) }
+    }
+}
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    /// The base of the chain that `link` leads to, which is not [`Link::EMPTY`].
+    #[inline(always)]
+    pub fn base(self, link: Link) -> Page<'op, 'pool, D> {
+        let mut link = link;
+        loop {
+            if let Some(off) = link.base_off() {
+                return Page::new(self, off);
+            }
+            link = Delta::new(self, link.off()).next();
+        }
+    }
+
+    /// The delta that `link` leads to; `None` if that is a base.
+    #[inline(always)]
+    pub fn delta(self, link: Link) -> Option<Delta<'op, 'pool, D>> {
+        (!link.is_base()).then(|| Delta::new(self, link.off()))
+    }
+}
+
+impl Located {
+    /// So many records are before the key.
+    #[inline(always)]
+    pub fn position(self) -> usize {
+        match self {
+            Self::At(at) | Self::Before(at) => at,
+        }
+    }
+}

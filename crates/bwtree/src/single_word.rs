@@ -1,0 +1,254 @@
+//! Pages that change by single-word CAS: the Bw-tree as sections III and IV of `bwtree.txt` have it, and what
+//! `pmwcas.txt` compares with. For measuring, in a pool that is not to survive.
+//!
+//! # Protocol of a split
+//!
+//! | step | word | what others see before the next |
+//! | --- | --- | --- |
+//! | 1. the right half gets a PID | its own, which nobody knows | nothing |
+//! | 2. the split delta is prepended | the page's | a *half split*: the right half is found by the side link alone |
+//! | 3. the index entry is prepended | the parent's | the split |
+//!
+//! The deciding word is the page's. From then on anyone completes it: whoever takes a side link looks whether
+//! the parent leads to the right sibling, and if not, prepends the entry. It reads the parent's word first and
+//! then the page's. If the page still has that side link, its right sibling is there, and was not
+//! known to the parent as it was read; and if since then another has prepended the entry, or removed the
+//! sibling again, the parent's word has changed, and the CAS fails. So no entry is posted twice, and none for
+//! a page that is gone.
+//!
+//! Of a root, the page that takes its content and the right half are made before one CAS of the root's word.
+//!
+//! Merges and the root's collapse are those of `multi_word.rs`: one step over three words. By CAS they would be
+//! three more steps with their own delta (*remove node*), and a parent that must not be split between them at
+//! the page that goes; nothing that is measured here depends on it.
+//!
+//! # Blocks
+//!
+//! A block is activated before the CAS that gives it away and freed after the one that takes it out, with nothing on
+//! record that would do either after a crash: what `pmwcas.txt` calls PCAS.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::build::{Block, NewDelta, Prepared, each_record};
+use crate::context::{Context, Pid, Probe, Target};
+use crate::gather::Gathered;
+use crate::layout::{Kind, Link};
+use crate::multi_word;
+use crate::search::At;
+use crate::style::{Above, Merge, Split, Style, Values};
+use crate::tree::BwTree;
+
+/// Pages change by single-word CAS, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub enum SingleWord {}
+
+/// Gives the block to a word that is about to name it.
+fn activate<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> u64 {
+    let off = block.into_logged();
+    context.pool().activate_logged(off);
+    off
+}
+
+/// Takes blocks back that nobody has seen.
+fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) {
+    for &off in blocks.iter().filter(|&&off| off != 0) {
+        if context.pool().deactivate(off).is_ok() {
+            D::fence();
+            context.pool().reuse(context.guard, off);
+        }
+    }
+}
+
+/// Frees blocks that are unreachable now.
+fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator<Item = u64>) {
+    for off in blocks.filter(|&off| off != 0) {
+        if context.pool().deactivate(off).is_ok() {
+            D::fence();
+            context.guard.defer_reuse(off);
+        }
+    }
+}
+
+/// The link of a delta, and its block, active; zero if it has none.
+fn given<D: Domain>(context: Context<'_, '_, D>, delta: Prepared<'_, '_, D>) -> (Link, u64) {
+    match delta {
+        Prepared::Beside(link) => (link, 0),
+        Prepared::Block(link, block) => (link, activate(context, block)),
+    }
+}
+
+fn swap<D: Domain>(context: Context<'_, '_, D>, pid: Pid, from: u64, to: Link) -> bool {
+    // What the link leads to is durable before it is.
+    D::fence();
+    context.pmwcas.compare_exchange(context.guard, pid, from, to.0).is_ok()
+}
+
+/// Changes the word of `at`, to which `blocks` go, in place of `freed`.
+fn exchange<D: Domain>(
+    context: Context<'_, '_, D>,
+    at: At,
+    to: Link,
+    blocks: &[u64],
+    freed: impl Iterator<Item = u64>,
+) -> bool {
+    let done = swap(context, at.pid, at.link.0, to);
+    if done {
+        free(context, freed)
+    } else {
+        take_back(context, blocks)
+    }
+    done
+}
+
+impl Style for SingleWord {
+    #[inline(always)]
+    fn prepend<D: Domain>(
+        context: Context<'_, '_, D>,
+        at: At,
+        delta: Prepared<'_, '_, D>,
+        values: Values<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        if let (Prepared::Beside(link), true) = (&delta, values.are_none()) {
+            return Ok(swap(context, at.pid, at.link.0, *link));
+        }
+        let (link, own) = given(context, delta);
+        let value = values.new.map_or(0, |block| activate(context, block));
+        Ok(exchange(context, at, link, &[own, value], std::iter::once(values.old)))
+    }
+
+    fn replace<D: Domain>(
+        context: Context<'_, '_, D>,
+        at: At,
+        page: Block<'_, '_, D>,
+        is_inner: bool,
+        freed: &[u64],
+        values: Values<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        let off = activate(context, page);
+        let value = values.new.map_or(0, |block| activate(context, block));
+        let freed = freed.iter().copied().chain([values.old]);
+        Ok(exchange(context, at, Link::base(off, is_inner), &[off, value], freed))
+    }
+
+    fn split<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        split: Split<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        let Split { left, split, right, page, is_inner, above } = split;
+        let page = activate(context, page);
+        let right_link = Link::base(page, is_inner);
+        if !swap(context, right.pid, right.word, right_link) {
+            take_back(context, &[page]);
+            return Ok(false);
+        }
+        let (link, own) = given(context, split);
+        let done = match above {
+            Above::Parent(parent, entry) => {
+                let done = swap(context, left.pid, left.link.0, link);
+                if done {
+                    let (entry, block) = given(context, entry);
+                    if !swap(context, parent.pid, parent.link.0, entry) {
+                        take_back(context, &[block]);
+                        // Something has changed the parent: it is done as by anyone who comes by.
+                        complete(tree, context, left.pid)?;
+                    }
+                }
+                done
+            }
+            Above::Root(pid, root) => {
+                let root = activate(context, root);
+                let is_named = swap(context, pid.pid, pid.word, link);
+                let done = is_named && swap(context, left.pid, left.link.0, Link::base(root, true));
+                if !done {
+                    take_back(context, &[root]);
+                    if is_named {
+                        swap(context, pid.pid, link.0, Link(pid.word));
+                    }
+                }
+                done
+            }
+        };
+        if !done {
+            swap(context, right.pid, right_link.0, Link(right.word));
+            take_back(context, &[page, own]);
+        }
+        Ok(done)
+    }
+
+    fn merge<D: Domain>(
+        _: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        merge: Merge<'_, '_, D>,
+    ) -> Result<bool, Error> {
+        multi_word::merge(context, merge)
+    }
+
+    fn collapse<D: Domain>(
+        context: Context<'_, '_, D>,
+        root: At,
+        child: At,
+        freed: &[u64],
+    ) -> Result<bool, Error> {
+        multi_word::collapse(context, root, child, freed)
+    }
+
+    fn passed_side_link<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        at: At,
+    ) -> Result<(), Error> {
+        // A reader goes on also if the pool has no room for the entry.
+        let _ = complete(tree, context, at.pid);
+        Ok(())
+    }
+}
+
+/// Sees to it that the parent of `pid` leads to its right sibling.
+fn complete<D: Domain>(
+    tree: &BwTree<D, SingleWord>,
+    context: Context<'_, '_, D>,
+    pid: Pid,
+) -> Result<(), Error> {
+    loop {
+        let link = context.link(pid);
+        if link.is_removed() || link == Link::EMPTY {
+            return Ok(());
+        }
+        let left = Gathered::new(context, link);
+        let Some(separator) = left.high else { return Ok(()) };
+        let target = Target::Holding(Probe::new(separator));
+        let Some((parent, child)) = tree.find_inner(context, target, left.level + 1)? else {
+            return Ok(());
+        };
+        if child != pid {
+            // The entry is there.
+            return Ok(());
+        }
+        if context.link(pid) != link {
+            continue;
+        }
+        let above = Gathered::new(context, parent.link);
+        let mut end = above.high;
+        let mut is_found = false;
+        each_record(&above.items(false), |low, _| {
+            if !is_found && low > separator {
+                (is_found, end) = (true, Some(low));
+            }
+        });
+        let right = left.right.to_le_bytes();
+        let mut entry = NewDelta::new(Kind::IndexEntry, separator);
+        entry.value = [&right, end.unwrap_or_default(), &[], &[]];
+        entry.is_endless = end.is_none();
+        let Some(entry_made) = context.prepare(parent.link, &entry, tree.chaining())? else {
+            tree.make_room(context, parent, entry.room())?;
+            continue;
+        };
+        let (entry, block) = given(context, entry_made);
+        if swap(context, parent.pid, parent.link.0, entry) {
+            return Ok(());
+        }
+        take_back(context, &[block]);
+    }
+}

@@ -1,0 +1,128 @@
+//! How pages change: what the two styles of section 7.2 of `pmwcas.txt` have to say.
+//!
+//! All else is the same code: pages, deltas, searches, scans, and the decisions when a page is consolidated,
+//! split or merged and what with. In which domain a style runs is another type, so the paper's four
+//! primitives are four types:
+//!
+//! | primitive | style | domain |
+//! | --- | --- | --- |
+//! | CAS | [`SingleWord`](crate::SingleWord) | `Volatile` |
+//! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
+//! | PCAS | [`SingleWord`](crate::SingleWord) | `Adr`, for measuring: a crash may leave what no code repairs |
+//! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
+//!
+//! The flush variants are the domain's: what it writes back with.
+
+use std::fmt::Debug;
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::build::{Block, Prepared};
+use crate::context::Context;
+use crate::search::At;
+use crate::table::FreePid;
+use crate::tree::BwTree;
+
+/// Values' blocks that come and go with a change of a record.
+#[derive(Debug)]
+pub struct Values<'op, 'pool, D: Domain> {
+    pub new: Option<Block<'op, 'pool, D>>,
+    /// The block of the value that is replaced; zero if it has none.
+    pub old: u64,
+}
+
+impl<D: Domain> Values<'_, '_, D> {
+    pub const NONE: Self = Self { new: None, old: 0 };
+
+    pub fn are_none(&self) -> bool {
+        self.new.is_none() && self.old == 0
+    }
+}
+
+/// A split, prepared: the right half is a page, and two deltas wait to be prepended.
+#[derive(Debug)]
+pub struct Split<'op, 'pool, D: Domain> {
+    /// The page to be split.
+    pub left: At,
+    pub split: Prepared<'op, 'pool, D>,
+    /// For the right half.
+    pub right: FreePid,
+    pub page: Block<'op, 'pool, D>,
+    pub is_inner: bool,
+    pub above: Above<'op, 'pool, D>,
+}
+
+/// What a split changes above the page.
+#[derive(Debug)]
+pub enum Above<'op, 'pool, D: Domain> {
+    /// Its parent gets an index entry.
+    Parent(At, Prepared<'op, 'pool, D>),
+    /// The page is the root: its content goes to another PID, and a page with two children takes its place.
+    Root(FreePid, Block<'op, 'pool, D>),
+}
+
+/// A merge, prepared: two deltas wait to be prepended.
+#[derive(Debug)]
+pub struct Merge<'op, 'pool, D: Domain> {
+    pub left: At,
+    /// It is merged into the left one.
+    pub right: At,
+    pub merge: Prepared<'op, 'pool, D>,
+    pub parent: At,
+    pub delete: Prepared<'op, 'pool, D>,
+}
+
+/// How pages change.
+///
+/// Each of these says whether it took place: not, if something has come between; then nothing is
+/// changed, and what was prepared is free again. `Err` without a change if the pool could not serve.
+pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
+    /// Prepends a delta to the page.
+    fn prepend<D: Domain>(
+        context: Context<'_, '_, D>,
+        at: At,
+        delta: Prepared<'_, '_, D>,
+        values: Values<'_, '_, D>,
+    ) -> Result<bool, Error>;
+
+    /// Puts a base page in the place of the chain, whose blocks are `freed`.
+    fn replace<D: Domain>(
+        context: Context<'_, '_, D>,
+        at: At,
+        page: Block<'_, '_, D>,
+        is_inner: bool,
+        freed: &[u64],
+        values: Values<'_, '_, D>,
+    ) -> Result<bool, Error>;
+
+    /// Splits a page.
+    fn split<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        split: Split<'_, '_, D>,
+    ) -> Result<bool, Error>;
+
+    /// Merges a page into its left neighbour.
+    fn merge<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        merge: Merge<'_, '_, D>,
+    ) -> Result<bool, Error>;
+
+    /// Puts the content of the root's only child in the place of the root, whose blocks are `freed`.
+    fn collapse<D: Domain>(
+        context: Context<'_, '_, D>,
+        root: At,
+        child: At,
+        freed: &[u64],
+    ) -> Result<bool, Error>;
+
+    /// Does what is to be done before a search goes on to the right sibling of `at`, since that is not
+    /// known to the parent yet, perhaps.
+    fn passed_side_link<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        at: At,
+    ) -> Result<(), Error>;
+}

@@ -1,0 +1,110 @@
+//! The tree: its handle, and the pieces that all operations use.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard};
+use pando_pmwcas::Pmwcas;
+
+use crate::build::Chaining;
+use crate::context::{Context, Pid};
+use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
+use crate::multi_word::MultiWord;
+use crate::options::Options;
+
+/// Something that is in no sound tree.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the page at {off:#x} is damaged; check the pool, and copy out what can be read by salvage"
+)]
+pub(crate) struct Damaged {
+    pub off: u64,
+}
+
+/// A Bw-tree in a pool, whose pages change in the style `S`. All of its state is in the pool; any number of
+/// handles may be open.
+#[derive(Debug)]
+pub struct BwTree<D: Domain, S = MultiWord> {
+    pmwcas: Arc<Pmwcas<D>>,
+    root_off: u64,
+    options: Options,
+    style: PhantomData<S>,
+}
+
+impl<D: Domain, S> Clone for BwTree<D, S> {
+    fn clone(&self) -> Self {
+        Self {
+            pmwcas: self.pmwcas.clone(),
+            root_off: self.root_off,
+            options: self.options,
+            style: PhantomData,
+        }
+    }
+}
+
+impl<D: Domain, S> BwTree<D, S> {
+    /// Opens the tree whose entry word is at `root_off`.
+    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+        Self { pmwcas, root_off, options, style: PhantomData }
+    }
+
+    /// The options with which the tree was created.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The PMwCAS of the tree's pool.
+    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
+        &self.pmwcas
+    }
+
+    #[inline(always)]
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        self.pmwcas.pool().pin().map_err(Error::storage)
+    }
+
+    #[inline(always)]
+    pub(crate) fn context<'op, 'pool>(
+        &'op self,
+        guard: &'op Guard<'pool, D>,
+    ) -> Context<'op, 'pool, D> {
+        Context { pmwcas: &self.pmwcas, guard }
+    }
+
+    /// Where the root, the table's segments and its cursors are found.
+    #[inline(always)]
+    pub(crate) fn anchor(&self, context: Context<'_, '_, D>) -> u64 {
+        context.read(self.root_off)
+    }
+
+    #[inline(always)]
+    pub(crate) fn root_pid(&self, context: Context<'_, '_, D>) -> Pid {
+        self.anchor(context) + ROOT_AT
+    }
+
+    pub(crate) fn chaining(&self) -> Chaining {
+        Chaining { max_deltas: self.options.chain_deltas, is_beside: self.options.delta_bytes > 0 }
+    }
+
+    /// Above how many bytes a page on `level` is split.
+    pub(crate) fn max_bytes(&self, level: u8) -> u64 {
+        u64::from(if level == 0 { self.options.leaf_bytes } else { self.options.inner_bytes })
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+        if key.len() <= MAX_KEY_BYTES {
+            return Ok(());
+        }
+        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
+        if value.len() <= MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
+    }
+}

@@ -1,0 +1,350 @@
+//! Writes of records, and consolidation.
+//!
+//! Every write is one step on its leaf's mapping word, from the link under which the record was looked up: what
+//! was found still holds when the step is made, or the step fails and the write looks again. Usually it
+//! prepends a delta. If the chain is as long as it may be, or has no room, the write consolidates the page
+//! and puts its own change into the new base, in one step.
+//!
+//! What is due after that, a split or a merge, is done by the same thread, and left if it cannot be
+//! done: the write has taken place.
+
+use pando_index::{Change, Error, Upserted};
+use pando_pmem::Domain;
+
+use crate::build::{NewDelta, NewPage, base_bytes};
+use crate::context::{Context, Pid, Probe, Target, Value};
+use crate::gather::Gathered;
+use crate::layout::{Kind, Link};
+use crate::search::{At, Found};
+use crate::style::{Style, Values};
+use crate::tree::BwTree;
+
+/// What a write makes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It gets the value.
+    Put,
+    Remove,
+    /// It stays as it is.
+    Keep,
+}
+
+/// A write that is told what is there.
+pub(crate) trait Write {
+    /// What to make of the record, or why not.
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error>;
+
+    /// The value of [`Decision::Put`].
+    fn value(&self) -> &[u8];
+}
+
+/// What an operation asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Intent<'call> {
+    Insert,
+    Update,
+    Upsert,
+    Exchange { expected: &'call [u8] },
+}
+
+/// A write of a value that is known.
+#[derive(Debug)]
+pub(crate) struct Put<'call> {
+    pub intent: Intent<'call>,
+    pub value: &'call [u8],
+}
+
+impl Write for Put<'_> {
+    #[inline(always)]
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
+        match (self.intent, found) {
+            (Intent::Insert, Some(_)) => Err(Error::KeyExists),
+            (Intent::Update | Intent::Exchange { .. }, None) => Err(Error::KeyNotFound),
+            (Intent::Exchange { expected }, Some(found)) if found != expected => {
+                Err(Error::ValueMismatch)
+            }
+            _ => Ok(Decision::Put),
+        }
+    }
+
+    #[inline(always)]
+    fn value(&self) -> &[u8] {
+        self.value
+    }
+}
+
+/// A remove.
+#[derive(Debug)]
+pub(crate) struct Remove;
+
+impl Write for Remove {
+    #[inline(always)]
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
+        Ok(if found.is_some() { Decision::Remove } else { Decision::Keep })
+    }
+
+    fn value(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// A write of what a caller makes of the value.
+struct Modify<'call, 'change> {
+    change: &'call mut Change<'change>,
+    new: Vec<u8>,
+    max_bytes: usize,
+}
+
+impl Write for Modify<'_, '_> {
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
+        self.new.clear();
+        if !(self.change)(found, &mut self.new) {
+            return Ok(Decision::Keep);
+        }
+        let found_bytes = self.new.len();
+        if found_bytes > self.max_bytes {
+            return Err(Error::ValueTooLong { found_bytes, max_bytes: self.max_bytes });
+        }
+        Ok(Decision::Put)
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.new
+    }
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    /// The record was there before.
+    pub was_there: bool,
+    /// It has been changed.
+    pub is_changed: bool,
+}
+
+/// A change of a record that a consolidation takes in.
+#[derive(Debug)]
+pub(crate) struct Taken<'op, 'pool, D: Domain> {
+    pub key: &'op [u8],
+    pub value: Option<Value<'op>>,
+    pub lsn: u64,
+    pub values: Values<'op, 'pool, D>,
+}
+
+impl<D: Domain, S: Style> BwTree<D, S> {
+    /// Writes the value, whatever the operation asks for.
+    #[inline]
+    pub(crate) fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        intent: Intent<'_>,
+        lsn: u64,
+    ) -> Result<Upserted, Error> {
+        Self::check_key(key)?;
+        Self::check_value(value)?;
+        let done = self.write(key, &mut Put { intent, value }, lsn)?;
+        Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
+    }
+
+    /// Removes the record; whether it was there.
+    #[inline]
+    pub(crate) fn delete(&self, key: &[u8], lsn: u64) -> Result<bool, Error> {
+        Self::check_key(key)?;
+        Ok(self.write(key, &mut Remove, lsn)?.was_there)
+    }
+
+    /// Puts what `change` makes of the value of `key` in its place; `None` if it is to stay.
+    pub(crate) fn read_modify_write(
+        &self,
+        key: &[u8],
+        change: &mut Change<'_>,
+    ) -> Result<Option<Upserted>, Error> {
+        Self::check_key(key)?;
+        let max_bytes = crate::layout::MAX_VALUE_BYTES;
+        let done = self.write(key, &mut Modify { change, new: Vec::new(), max_bytes }, 0)?;
+        Ok(done.is_changed.then_some(match done.was_there {
+            true => Upserted::Updated,
+            false => Upserted::Inserted,
+        }))
+    }
+
+    /// Attempts again and again: each attempt that comes to nothing is another operation's success.
+    #[inline(always)]
+    fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
+        let probe = Probe::new(key);
+        let mut was_full = false;
+        loop {
+            let guard = self.pin()?;
+            match self.attempt(self.context(&guard), probe, write, lsn) {
+                Ok(Some(done)) => return Ok(done),
+                Ok(None) => {}
+                // What earlier writes have replaced may be all that is in the way.
+                Err(Error::Storage(_)) if !was_full && guard.waiting() > 0 => {
+                    was_full = true;
+                    drop(guard);
+                    self.pmwcas().pool().reclaim().map_err(Error::storage)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Finds the leaf and makes the write's step there; `None` if something has come between.
+    #[inline(always)]
+    fn attempt<W: Write>(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        write: &mut W,
+        lsn: u64,
+    ) -> Result<Option<Done>, Error> {
+        let mut at = self.find_leaf(context, Target::Holding(probe))?;
+        let (found, position) = loop {
+            match context.find(at.link, probe, self.options().shortcuts) {
+                Found::Value(value, position) => break (Some(value), position),
+                Found::Absent(position) => break (None, position),
+                Found::Right(right) => {
+                    let right = self.step_right(context, at, right)?;
+                    at = self.arrive(context, right);
+                    if at.link.is_removed() {
+                        return Ok(None);
+                    }
+                }
+            }
+        };
+        let decision = write.decide(found.map(|value| context.value(value)))?;
+        let done = Done { was_there: found.is_some(), is_changed: decision != Decision::Keep };
+        if !done.is_changed {
+            return Ok(Some(done));
+        }
+        let bytes = write.value();
+        let removes = decision == Decision::Remove;
+        let kind = match found {
+            _ if removes => Kind::Delete,
+            Some(_) => Kind::Modify,
+            None => Kind::Insert,
+        };
+        let mut values = Values { new: None, old: found.map_or(0, |value| value.block_off()) };
+        let mut value = Value::Inline(bytes);
+        if bytes.len() > self.options().inline_bytes as usize {
+            value = Value::Block(values.new.insert(context.value_block(bytes)?).off());
+        }
+        let pointer = value.block_off().to_le_bytes();
+        let mut delta = NewDelta { position, lsn, ..NewDelta::new(kind, probe.bytes) };
+        if !removes {
+            delta.is_pointer = values.new.is_some();
+            delta.value[0] = if delta.is_pointer { &pointer } else { bytes };
+        }
+        let prepared = match at.link {
+            Link::EMPTY => None,
+            link => context.prepare(link, &delta, self.chaining())?,
+        };
+        let is_done = match prepared {
+            Some(delta) => S::prepend(context, at, delta, values)?,
+            None => {
+                let value = (!removes).then_some(value);
+                let taken = Taken { key: probe.bytes, value, lsn, values };
+                self.consolidate_with(context, at, taken, removes)?
+            }
+        };
+        if is_done && removes {
+            self.tidy_if_small(context, at, probe.bytes);
+        }
+        Ok(is_done.then_some(done))
+    }
+
+    /// Consolidates the leaf and merges it, if the chain at which a record was removed may leave little of
+    /// a small page: without waiting for the chain to be full, since there may be no more removes.
+    #[inline(always)]
+    fn tidy_if_small(&self, context: Context<'_, '_, D>, at: At, key: &[u8]) {
+        if at.link == Link::EMPTY {
+            return;
+        }
+        let deltas = 1 + context.delta(at.link).map_or(0, |delta| usize::from(delta.info.deltas));
+        let base = context.base(at.link);
+        // So each consolidation halves the page: there are few of them.
+        let merge_bytes = u64::from(self.options().merge_bytes);
+        let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
+        let may_be_small = deltas * 2 >= base.records() && is_small && merge_bytes > 0;
+        if may_be_small {
+            let _ = context.guard.relieve(|| self.tidy(context, at.pid, key));
+        }
+    }
+
+    #[cold]
+    fn tidy(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<(), Error> {
+        let at = At { pid, link: context.link(pid) };
+        if at.link.is_removed() || at.link.is_inner() || at.link.is_base() {
+            return Ok(());
+        }
+        let Some(bytes) = self.consolidate(context, at, None, 0)? else { return Ok(()) };
+        if bytes < u64::from(self.options().merge_bytes) {
+            self.merge(context, pid, 0, key, false)?;
+        }
+        Ok(())
+    }
+
+    /// Consolidates the leaf together with the change of a record, and then splits or merges it if that is
+    /// due.
+    #[cold]
+    fn consolidate_with(
+        &self,
+        context: Context<'_, '_, D>,
+        at: At,
+        taken: Taken<'_, '_, D>,
+        removes: bool,
+    ) -> Result<bool, Error> {
+        let low_of = taken.key;
+        let work = || self.consolidate(context, at, Some(taken), 0);
+        // A remove takes what it needs of the room that is kept for it.
+        let done = if removes { context.guard.relieve(work) } else { context.guard.frugal(work) };
+        let Some(bytes) = done? else { return Ok(false) };
+        if bytes > self.max_bytes(0) {
+            let _ = self.split(context, at.pid);
+        } else if removes && bytes < u64::from(self.options().merge_bytes) {
+            let _ = context.guard.relieve(|| self.merge(context, at.pid, 0, low_of, false));
+        }
+        Ok(true)
+    }
+
+    /// Puts a base page in the place of the chain, with at least `room` bytes for deltas. How many
+    /// bytes it has; `None` if something has come between.
+    pub(crate) fn consolidate(
+        &self,
+        context: Context<'_, '_, D>,
+        at: At,
+        taken: Option<Taken<'_, '_, D>>,
+        room: u64,
+    ) -> Result<Option<u64>, Error> {
+        let mut gathered = Gathered::new(context, at.link);
+        let mut values = Values::NONE;
+        if let Some(taken) = taken {
+            gathered.change(taken.key, taken.value);
+            gathered.lsn = gathered.lsn.max(taken.lsn);
+            values = taken.values;
+        }
+        let items = gathered.items(!self.options().runs);
+        let page = NewPage {
+            level: gathered.level,
+            low: gathered.low,
+            high: gathered.high,
+            right: gathered.right,
+            lsn: gathered.lsn,
+            items: &items,
+            room: self.room(room),
+        };
+        let block = page.build(context)?;
+        let is_inner = gathered.level > 0;
+        let is_done = S::replace(context, at, block, is_inner, &gathered.blocks, values)?;
+        Ok(is_done.then(|| base_bytes(&items, is_inner)))
+    }
+
+    /// Bytes of the delta space of a new page that is to have `room` at least.
+    pub(crate) fn room(&self, room: u64) -> u64 {
+        match self.options().delta_bytes {
+            0 => 0,
+            bytes => u64::from(bytes).max(room),
+        }
+    }
+}

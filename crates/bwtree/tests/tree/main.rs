@@ -1,0 +1,11 @@
+//! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
+//!
+//! * `conformance.rs`: the suite that every index passes.
+//! * `traps.rs`: defects that others shipped.
+//!
+//! One program, since each would compile the tree for every domain again.
+
+mod common;
+
+mod conformance;
+mod traps;

@@ -1,0 +1,474 @@
+//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash leaves
+//! at each step of each schedule is explored by the lab (`pando-crashlab explore --index bwtree`).
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pando_bwtree::{BwTrees, CasBwTrees, Options};
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
+use pando_pmem::{Adr, Domain, Volatile};
+use pando_pmwcas::maps::IndexKind;
+
+use crate::common::watchdog::{seed, within_bounds};
+use crate::common::{
+    Planted, abandon, anonymous, check, create, dump, folder, in_file, reopen, small, small_plain,
+};
+
+fn key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Values of both kinds: in the page, and in blocks.
+fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; if number.is_multiple_of(5) { 40 } else { 8 }]
+}
+
+/// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the way, an index
+/// entry posted twice. Threads fill and empty neighbouring ranges of a few leaves, under inner pages of a
+/// few children, so that pages of all levels come and go; readers find what stays all the time.
+#[test]
+fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
+    fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
+        const KEYS: u64 = 240;
+        for number in (0..KEYS).step_by(40) {
+            planted.tree.insert(&key(number), b"stays").expect("inserts");
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3)
+                .map(|thread| {
+                    let mut random = Random::new(seed ^ thread);
+                    scope.spawn(move || {
+                        for _ in 0..60 {
+                            let from = random.below(KEYS);
+                            let to = (from + random.below(KEYS)).min(KEYS);
+                            let fills = random.one_in(2);
+                            for number in (from..to).filter(|number| number % 40 != 0) {
+                                match fills {
+                                    true => drop(planted.tree.insert(&key(number), &value(number))),
+                                    false => drop(planted.tree.remove(&key(number))),
+                                }
+                            }
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for number in (0..KEYS).step_by(40) {
+                        let found = planted.tree.get(&key(number)).expect("reads");
+                        assert_eq!(found.as_deref(), Some(&b"stays"[..]), "key {number}");
+                    }
+                    for order in [Order::Ascending, Order::Descending] {
+                        let mut stays = 0;
+                        let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("scans");
+                        while let Some((_, value)) = cursor.next().expect("the next record") {
+                            stays += u64::from(value == b"stays");
+                        }
+                        assert_eq!(stays, KEYS / 40, "{order:?}: a key was skipped or repeated");
+                    }
+                }
+            });
+            for writer in writers {
+                writer.join().expect("a writer");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        check(planted);
+        dump(&planted.tree);
+    }
+    let seed = seed("splits and merges");
+    within_bounds("PMwCAS", move || race::<BwTrees>(&anonymous(small()), seed));
+    within_bounds("plain", move || race::<BwTrees>(&anonymous(small_plain()), seed));
+    within_bounds("CAS", move || race::<CasBwTrees>(&anonymous(small()), seed));
+}
+
+/// All mapping words of the tree's anchor and segments that say *removed*.
+fn removed<D: Domain, K: IndexKind>(planted: &Planted<D, K>) -> BTreeSet<(u64, u64)> {
+    let blocks = K::audit(&planted.tree).expect("audits").blocks;
+    let anchor = blocks[0].off;
+    let word = |off| planted.pool.word(off).load(Ordering::Acquire);
+    let mut places: Vec<u64> = (anchor + 64..anchor + 512).step_by(8).collect();
+    let mut segment = word(anchor + 8);
+    while segment != 0 {
+        places.extend((segment + 64..segment + 4096).step_by(8));
+        segment = word(segment);
+    }
+    places.into_iter().map(|off| (off, word(off))).filter(|&(_, word)| word >> 60 == 1).collect()
+}
+
+fn churn<D: Domain>(planted: &Planted<D>) {
+    for number in 0..120 {
+        planted.tree.insert(&key(number), &value(number)).expect("inserts");
+    }
+    for number in 0..120 {
+        assert!(planted.tree.remove(&key(number)).expect("removes"));
+    }
+}
+
+/// Bw-tree: a PID freed while anyone still knows it. And class 7, reuse; and class 8: what waits for a reader
+/// is given out again when that is gone.
+#[test]
+fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
+    let planted = anonymous::<Volatile, BwTrees>(small());
+    churn(&planted);
+    let guard = planted.pool.pin().expect("a slot");
+    std::thread::scope(|scope| {
+        scope.spawn(|| churn(&planted));
+    });
+    let waiting = removed(&planted);
+    assert!(!waiting.is_empty(), "nothing was merged");
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..5).for_each(|_| churn(&planted)));
+    });
+    let still = removed(&planted);
+    // Those that were removed before this thread was pinned may be taken.
+    let epoch = waiting.iter().map(|&(_, word)| word & 0xFF_FFFF_FFFF).max();
+    let newest = |set: &BTreeSet<(u64, u64)>| -> BTreeSet<u64> {
+        let is_newest = |&&(_, word): &&(u64, u64)| Some(word & 0xFF_FFFF_FFFF) == epoch;
+        set.iter().filter(is_newest).map(|&(off, _)| off).collect()
+    };
+    assert!(newest(&waiting).is_subset(&newest(&still)), "a PID was taken that a reader may know");
+    drop(guard);
+    let segments = || {
+        let blocks = BwTrees::audit(&planted.tree).expect("audits").blocks;
+        blocks.iter().filter(|block| block.bytes == 4096).count()
+    };
+    (0..20).for_each(|_| churn(&planted));
+    let before = segments();
+    (0..40).for_each(|_| churn(&planted));
+    assert_eq!(segments(), before, "the mapping table grows");
+    check(&planted);
+}
+
+/// Class 7: what was removed in an earlier incarnation is free, whatever epoch it says.
+#[test]
+fn pids_that_were_removed_before_a_restart_are_free() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let planted = create::<Adr>(&path, 16 << 20, small());
+    churn(&planted);
+    let before = removed(&planted);
+    assert!(!before.is_empty());
+    abandon(planted);
+    let planted = reopen::<Adr>(&path);
+    churn(&planted);
+    churn(&planted);
+    let after = removed(&planted);
+    assert!(before.intersection(&after).count() < before.len(), "none was taken");
+    check(&planted);
+}
+
+/// Classes 4 and 5: a crash inside a split, a merge, a root split, a root collapse. An insert and a
+/// remove that bring one about are killed before each of their writes.
+#[test]
+fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
+    const POOL_BYTES: u64 = 8 << 20;
+    let folder = folder();
+    let path = folder.path().join("pool");
+    for options in [small(), small_plain()] {
+        let shape = |planted: &Planted<CutShort<true>>| {
+            let stat = BwTrees::audit(&planted.tree).expect("audits").stat;
+            (stat.height, stat.inner_nodes, stat.leaves)
+        };
+        let fresh = |records: u64| {
+            let _ = std::fs::remove_file(&path);
+            let planted = create::<CutShort<true>>(&path, POOL_BYTES, options);
+            (0..records).for_each(|number| {
+                planted.tree.insert(&key(number), &value(number)).expect("inserts");
+            });
+            planted
+        };
+        // The inserts and the removes behind which there are other pages than before.
+        let planted = fresh(0);
+        let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
+        for number in 0..160 {
+            let before = shape(&planted);
+            planted.tree.insert(&key(number), &value(number)).expect("inserts");
+            if shape(&planted) != before {
+                growing.push(number);
+            }
+        }
+        for number in (0..160).rev() {
+            let before = shape(&planted);
+            assert!(planted.tree.remove(&key(number)).expect("removes"));
+            if shape(&planted) != before {
+                shrinking.push(number);
+            }
+        }
+        drop(planted);
+        assert!(growing.len() > 3 && shrinking.len() > 1, "{growing:?} {shrinking:?}");
+        let last = |list: &[u64]| list[list.len() - 1];
+        for (removes, number) in [
+            (false, growing[1]),
+            (false, last(&growing)),
+            (true, shrinking[0]),
+            (true, last(&shrinking)),
+        ] {
+            let prepare = || {
+                let planted = fresh(if removes { 160 } else { number });
+                if removes {
+                    for above in (number + 1..160).rev() {
+                        assert!(planted.tree.remove(&key(above)).expect("removes"));
+                    }
+                }
+                planted
+            };
+            let act = |planted: &Planted<CutShort<true>>| match removes {
+                true => assert!(planted.tree.remove(&key(number)).expect("removes")),
+                false => planted.tree.insert(&key(number), &value(number)).expect("inserts"),
+            };
+            let whole = prepare();
+            let (_, writes) = count_writes(|| act(&whole));
+            drop(whole);
+            for cut in (0..writes).step_by(writes as usize / 12 + 1) {
+                let planted = prepare();
+                let done = kill_after(cut, || act(&planted)).is_some();
+                abandon(planted);
+                let planted = reopen::<CutShort<true>>(&path);
+                check(&planted);
+                let is_there = planted.tree.get(&key(number)).expect("reads").is_some();
+                assert!(!done || is_there != removes, "an acknowledged write is lost");
+                assert_eq!(dump(&planted.tree).len() as u64, number + u64::from(is_there));
+                // And it can be used.
+                planted.tree.upsert(&key(number), b"new").expect("writes");
+                assert!(planted.tree.remove(&key(number)).expect("removes"));
+                check(&planted);
+            }
+        }
+    }
+}
+
+/// Class 10: a full pool refuses writes and changes nothing; what is refused leaks nothing; there is room
+/// again when something is freed.
+#[test]
+fn a_full_pool_refuses_and_has_room_again() {
+    for options in [small(), small_plain()] {
+        let planted = in_file::<Adr>(options);
+        for number in 0..100 {
+            planted.tree.insert(&key(number), &value(number)).expect("inserts");
+        }
+        let before = dump(&planted.tree);
+        refuse(Resource::Block, 0, u64::MAX, || {
+            let mut refused = 0;
+            for number in 100..200 {
+                match planted.tree.insert(&key(number), &value(number)) {
+                    Ok(()) => assert!(planted.tree.get(&key(number)).expect("reads").is_some()),
+                    Err(error) => {
+                        assert!(error.to_string().contains("the pool is full"), "{error}");
+                        assert!(planted.tree.get(&key(number)).expect("reads").is_none());
+                        refused += 1;
+                    }
+                }
+            }
+            assert!(refused > 80, "{refused}");
+        });
+        check(&planted);
+        assert!(
+            before.iter().all(|(key, value)| {
+                planted.tree.get(key).expect("reads").as_ref() == Some(value)
+            })
+        );
+        planted.tree.upsert(b"new", b"value").expect("there is room again");
+        for number in 0..100 {
+            assert!(planted.tree.remove(&key(number)).expect("removes"));
+        }
+        check(&planted);
+    }
+}
+
+/// Class 6: each allocation of a write fails once; the tree stays sound, and the write takes place or does not.
+#[test]
+fn each_allocation_that_fails_changes_nothing() {
+    for options in [small(), small_plain()] {
+        let planted = anonymous::<Volatile, BwTrees>(options);
+        for number in 0..200 {
+            let name = key(number * 7 % 200);
+            let mut is_there = false;
+            for failing in 0.. {
+                let (done, was_refused) = refuse(Resource::Block, failing, 1, || {
+                    planted.tree.upsert(&name, &value(number))
+                });
+                // What is refused behind the write itself, in a split, does not concern it.
+                is_there |= done.is_ok();
+                let found = planted.tree.get(&name).expect("reads");
+                assert_eq!(found, is_there.then(|| value(number)));
+                if !was_refused {
+                    break;
+                }
+            }
+        }
+        check(&planted);
+    }
+}
+
+/// Class 9: a scan notices what is changed of what it has not returned yet (paper, III.C), also if the leaf
+/// was split or merged meanwhile, in both directions.
+#[test]
+fn a_scan_notices_updates_to_what_it_has_not_returned() {
+    let planted = anonymous::<Volatile, BwTrees>(small());
+    let fill = |step: usize, text: &[u8]| {
+        for number in (0..200).step_by(step) {
+            planted.tree.upsert(&key(number), text).expect("writes");
+        }
+    };
+    for order in [Order::Ascending, Order::Descending] {
+        fill(2, b"old");
+        let range = KeyRange { low: Bound::Included(key(10)), high: Bound::Excluded(key(190)) };
+        let mut cursor = planted.tree.scan(range, order).expect("scans");
+        let (first, _) = cursor.next().expect("the next record").expect("a record");
+        let first = u64::from_be_bytes(first.try_into().expect("eight bytes"));
+        fill(1, b"new");
+        let mut found = vec![first];
+        while let Some((key, value)) = cursor.next().expect("the next record") {
+            assert_eq!(value, b"new");
+            found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
+        }
+        let expected: Vec<u64> = match order {
+            Order::Ascending => (10..190).collect(),
+            Order::Descending => (10..=first).rev().collect(),
+        };
+        assert_eq!(found, expected);
+        for number in 0..200 {
+            planted.tree.remove(&key(number)).expect("removes");
+        }
+    }
+}
+
+/// Class 11 and 12: keys and values that no page takes beside others, and chains of them, stay within bounds.
+#[test]
+fn pages_of_the_longest_keys_are_split_and_merged() {
+    let planted = anonymous::<Volatile, BwTrees>(Options::default());
+    let long = |number: u64| [vec![b'k'; 32 * 1024 - 8], key(number)].concat();
+    for number in 0..60 {
+        planted.tree.insert(&long(number * 11 % 60), &vec![7; 1024]).expect("inserts");
+    }
+    check(&planted);
+    let stat = BwTrees::audit(&planted.tree).expect("audits").stat;
+    assert!(stat.height < 8, "height {}", stat.height);
+    for number in 0..60 {
+        assert!(planted.tree.remove(&long(number)).expect("removes"));
+    }
+    check(&planted);
+    assert!(planted.tree.is_empty().expect("reads"));
+}
+
+/// Log sequence numbers outlive consolidations, splits and restarts, with the records that they are of.
+#[test]
+fn a_page_carries_the_highest_lsn_of_its_records() {
+    let planted = anonymous::<Volatile, BwTrees>(small());
+    for number in 0..200 {
+        planted.tree.upsert_at_lsn(&key(number), b"value", number + 1).expect("writes");
+        assert_eq!(planted.tree.page_lsn(&key(number)).expect("reads"), number + 1);
+    }
+    assert!(planted.tree.page_lsn(&key(0)).expect("reads") < 100);
+    assert!(planted.tree.remove_at_lsn(&key(0), 1000).expect("removes"));
+    assert_eq!(planted.tree.page_lsn(&key(0)).expect("reads"), 1000);
+    check(&planted);
+}
+
+/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of the words
+/// that say what a page is, no damage is unseen.
+#[test]
+fn a_damaged_tree_is_walked_and_reported() {
+    for options in [small(), small_plain()] {
+        let planted = anonymous::<Volatile, BwTrees>(options);
+        for number in 0..120_u64 {
+            let tail = vec![b'k'; (number % 3) as usize * 5];
+            planted.tree.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
+        }
+        let blocks = BwTrees::audit(&planted.tree).expect("audits").blocks;
+        let mut random = Random::new(seed("a damaged tree"));
+        for block in blocks.iter().skip(1).step_by(3) {
+            for at in (0..block.bytes.min(320)).step_by(8) {
+                let word = planted.pool.word(block.off + at);
+                let sound = word.load(Ordering::Relaxed);
+                for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
+                    word.store(sound ^ damage, Ordering::Relaxed);
+                    let _ = BwTrees::audit(&planted.tree).expect("audits");
+                    word.store(sound, Ordering::Relaxed);
+                }
+            }
+        }
+        // The anchor's words: all of those in use.
+        let anchor = blocks[0].off;
+        for at in (0..512).step_by(8).filter(|at| !(16..64).contains(at)) {
+            let word = planted.pool.word(anchor + at);
+            let sound = word.load(Ordering::Relaxed);
+            if sound == 0 {
+                continue;
+            }
+            let damaged = sound ^ 1 << random.below(60);
+            word.store(damaged, Ordering::Relaxed);
+            let audit = BwTrees::audit(&planted.tree).expect("audits");
+            // An older delta of the chain is a link that could be; then the newer one's block is lost.
+            let is_seen =
+                !audit.is_sound() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
+            assert!(is_seen, "word {at} of the anchor: {sound:#x}, then {damaged:#x}");
+            word.store(sound, Ordering::Relaxed);
+        }
+        check(&planted);
+    }
+}
+
+/// Bw-tree: merges that are off because they are broken. As records go, leaves do, in whatever order. (Not
+/// all: see "What stays" in `smo.rs`.)
+#[test]
+fn leaves_go_as_records_do() {
+    let options = Options { inner_bytes: 128, ..small() };
+    for options in [options, Options { chain_deltas: 2, delta_bytes: 0, ..options }] {
+        for descends in [false, true] {
+            let planted = anonymous::<Volatile, BwTrees>(options);
+            let names: Vec<Vec<u8>> = (0..128_u64)
+                .map(|number| {
+                    let tail = [&b""[..], b"odd", b"", &[b'k'; 32], b"", &[b'l'; 80], b""];
+                    [&key(number), tail[(number * 2 % 7) as usize]].concat()
+                })
+                .collect();
+            for place in 0..128 {
+                let number = place * 89 % 128;
+                planted.tree.insert(&names[number], &value(number as u64)).expect("inserts");
+            }
+            let shape = || BwTrees::audit(&planted.tree).expect("audits").stat;
+            let full = shape();
+            assert!(full.height > 2 && full.inner_nodes > 3, "{full:?}");
+            for place in 0..128 {
+                let number = if descends { 127 - place } else { place };
+                assert!(planted.tree.remove(&names[number]).expect("removes"));
+            }
+            let left = shape();
+            check(&planted);
+            assert!(left.leaves <= full.leaves / 2, "{full:?}, then {left:?}");
+        }
+    }
+}
+
+/// A tree that is dropped gives back every block, also with deep levels and values in blocks.
+#[test]
+fn a_dropped_tree_leaves_nothing() {
+    fn drop_one<K: IndexKind>(options: Options) {
+        let planted = anonymous::<Volatile, K>(options);
+        for number in 0..3_000 {
+            planted.tree.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
+        }
+        let guard = planted.pool.pin().expect("a slot");
+        let entry = planted.pmwcas.find_map(&guard, "tree").expect("the map");
+        drop(guard);
+        K::drop_map(&planted.tree, &entry).expect("drops");
+        let mut left = 0;
+        planted
+            .pool
+            .visit_active(&mut |_| {
+                left += 1;
+                std::ops::ControlFlow::Continue(())
+            })
+            .expect("a slot");
+        assert_eq!(left, 0, "blocks are left");
+    }
+    drop_one::<BwTrees>(small());
+    drop_one::<BwTrees>(small_plain());
+    drop_one::<CasBwTrees>(Options::default());
+}
