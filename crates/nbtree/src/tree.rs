@@ -307,7 +307,8 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Writes nothing that is shared, and allocates nothing.
+    /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an insert that it meets,
+    /// writes back what may be lost, and brings inner nodes up to date behind a replacement.
     #[inline]
     pub fn read_with<R>(
         &self,
