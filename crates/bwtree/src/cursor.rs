@@ -25,6 +25,8 @@ use crate::tree::BwTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 10;
+/// A batch that has so many bytes is full.
+const BATCH_BYTES: usize = 1 << 20;
 /// More room than this is not kept for a thread's next cursor, in bytes.
 const KEPT_BYTES: usize = 64 * 1024;
 
@@ -313,7 +315,7 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
         records.push(Copied { at, key_bytes: key.len(), value_bytes: value.len() });
-        records.len() >= self.batch
+        records.len() >= self.batch || bytes.len() >= BATCH_BYTES
     }
 }
 
@@ -360,5 +362,43 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     ) -> Result<Gathered<'op, 'pool, D>, Error> {
         let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
         Ok(Gathered::new(context, at.link))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_index::RangeIndex;
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+    use pando_pmwcas::maps::{IndexKind, Settings};
+
+    use super::*;
+    use crate::BwTrees;
+
+    #[test]
+    fn a_batch_is_bounded_in_bytes() {
+        let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
+        let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = Settings::new(BwTrees::SETTINGS);
+        let tree = pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
+        let value = vec![7; BATCH_BYTES];
+        for number in 0..20_u8 {
+            tree.insert(&[number], &value).expect("an insert");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
+            let mut records = 0;
+            while let Some((key, found)) = cursor.next().expect("a record") {
+                let number = if order == Order::Ascending { records } else { 19 - records };
+                assert!(key == [number] && found == value, "{order:?}");
+                let bytes = cursor.buffers.bytes.len();
+                assert!(bytes <= 2 * BATCH_BYTES, "{bytes}");
+                records += 1;
+            }
+            assert_eq!(records, 20, "{order:?}");
+        }
     }
 }

@@ -176,7 +176,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let mut was_full = false;
         loop {
             let guard = self.pin()?;
-            match self.attempt(self.context(&guard), probe, write, lsn) {
+            // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
+            match guard.frugal(|| self.attempt(self.context(&guard), probe, write, lsn)) {
                 Ok(Some(done)) => return Ok(done),
                 Ok(None) => {}
                 // What earlier writes have replaced may be all that is in the way.
@@ -238,6 +239,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         let prepared = match at.link {
             Link::EMPTY => None,
+            link if removes => {
+                context.guard.relieve(|| context.prepare(link, &delta, self.chaining()))?
+            }
             link => context.prepare(link, &delta, self.chaining())?,
         };
         let is_done = match prepared {

@@ -406,7 +406,9 @@ fn what_can_be_read_of_a_damaged_pool_is_copied_out_and_nothing_else() {
 /// the room that another needs to merge its nodes.
 #[test]
 fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
-    for (kind, other) in [("bztree", "skiplist"), ("bztree", "wbtree"), ("wbtree", "skiplist")] {
+    for (kind, other) in
+        [("bztree", "skiplist"), ("bztree", "wbtree"), ("wbtree", "skiplist"), ("bztree", "bwtree")]
+    {
         let folder = tempfile::tempdir().unwrap();
         let options = PoolOptions::new().max_bytes(8 << 20).initial_bytes(0);
         let pool = Pool::create(folder.path().join("full.pool"), &options).unwrap();
