@@ -140,7 +140,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             self.vain += 1;
             if self.vain > VAIN_AT_MOST {
                 self.vain = 0;
-                self.tree.replace(guard, leaf)?;
+                // It takes no more room than it gives back, but for a split.
+                guard.relieve(|| self.tree.replace(guard, leaf))?;
             }
             return Ok(());
         }

@@ -196,7 +196,8 @@ impl<D: Domain> NbTree<D> {
     ) -> Result<Result<(), NotInserted>, Error> {
         let Record { probe, fingerprint, .. } = *record;
         let pool = guard.pool();
-        if leaf.slot_to_take(fingerprint, self.slots()).is_none() {
+        // A block is not made in vain.
+        if record.inline.is_none() && leaf.slot_to_take(fingerprint, self.slots()).is_none() {
             return Ok(Err(NotInserted::Full));
         }
         // Before the claim: a refusal must not cost a slot.

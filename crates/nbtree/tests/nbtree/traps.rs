@@ -288,3 +288,42 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
         }
     }
 }
+
+/// Threads that claim a leaf's slots and one that finds none free could hold each other up for ever, if replacing the leaf
+/// and inserting were two steps: wherever the thread stops, once the leaf is replaced its record is there.
+#[test]
+fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
+    for value_bytes in [8, 30] {
+        let mut seen_undone = 0;
+        for paused_before in 1.. {
+            let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+            let pool = Pool::anonymous(&create).expect("memory");
+            let planted = plant::<CutShort<true>>(pool, &small_nodes());
+            for number in 0..6 {
+                planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
+            }
+            let first_leaf = |planted: &crate::common::Planted<CutShort<true>>| {
+                NbTrees::audit(&planted.tree).expect("audits").blocks[0].off
+            };
+            let before = first_leaf(&planted);
+            let tree = planted.tree.clone();
+            let value = vec![7; value_bytes];
+            let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &value));
+            let is_done = victim.is_done();
+            if first_leaf(&planted) != before {
+                // Gets may say that it is absent until somebody publishes the new leaf, as this does.
+                let again = planted.tree.insert(&eight(5), &[]);
+                assert!(matches!(again, Err(Error::KeyExists)), "before write {paused_before}");
+                assert!(planted.tree.get(&eight(5)).expect("reads").is_some());
+                seen_undone += u64::from(!is_done);
+            }
+            victim.resume().expect("is new");
+            assert_eq!(dump(&planted.tree).len(), 7);
+            check(&planted);
+            if is_done {
+                break;
+            }
+        }
+        assert!(seen_undone > 0, "the leaf is replaced only when the insert is done");
+    }
+}
