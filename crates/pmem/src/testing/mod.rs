@@ -11,6 +11,7 @@
 mod paused;
 mod random;
 pub mod refusal;
+pub mod watchdog;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Trees for tests: in a pool of any domain, on anonymous memory or in a file.
 
-pub mod watchdog;
+pub use pando_pmem::testing::watchdog;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -9,6 +9,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `work` in a thread of its own and returns its result; panics if it is not done in time.
 /// The thread is then left behind, as it hangs.
+///
+/// # Panics
+///
+/// If the time is over, or as `work` does.
 pub fn within_bounds<R: Send + 'static>(
     label: &str,
     work: impl FnOnce() -> R + Send + 'static,
@@ -30,7 +34,11 @@ pub fn within_bounds<R: Send + 'static>(
     }
 }
 
-/// The seed of a test: `PANDO_SEED`, or a fixed one; printed, so that a failure replays.
+/// The seed of a test: `PANDO_SEED`, or the number of the process; printed, so that a failure replays.
+///
+/// # Panics
+///
+/// If the variable is set and no number.
 pub fn seed(test: &str) -> u64 {
     let seed = match std::env::var("PANDO_SEED") {
         Ok(text) => text.parse().expect("PANDO_SEED is a number"),
