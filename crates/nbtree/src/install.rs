@@ -21,6 +21,9 @@
 //! saves a CAS a slot. (The paper changes nodes in place within transactions, and says nothing of
 //! processors that never commit one.)
 //!
+//! A root with one child left is frozen as any other, and its child put in its place: the tree is a level lower. (Its
+//! keys never change, so it has one child for ever.)
+//!
 //! If the first child of a node is dropped, the range of its leaf goes to the leaf before it, which is below
 //! another node: the separator to the left of the node rises in the same step, in the parent, which is
 //! copied too, or further up.
@@ -150,6 +153,7 @@ impl<D: Domain> NbTree<D> {
         };
         if self.change(guard, probe, old, level, &above) {
             self.layers.root.retired.retire(guard, old);
+            self.lower_root(guard);
             return at.is_some();
         }
         match above {
@@ -161,6 +165,25 @@ impl<D: Domain> NbTree<D> {
             Edit::None => {}
         }
         false
+    }
+}
+
+impl<D: Domain> NbTree<D> {
+    /// Takes the root's only child for the root, as long as it has only one.
+    fn lower_root(&self, guard: &Guard<'_, D>) {
+        let root = self.layers.root.slot();
+        loop {
+            let node = root.load(guard);
+            let Kind::Inner(inner) = node.kind() else { return };
+            if inner.len() > 1 {
+                return;
+            }
+            // What is put in its place must not be replaced in it afterwards.
+            inner.freeze::<D>();
+            if root.replace::<D>(node, inner.slot(0).load(guard)) {
+                self.layers.root.retired.retire(guard, node);
+            }
+        }
     }
 }
 

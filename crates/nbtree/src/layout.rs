@@ -44,7 +44,7 @@
 //! After a crash a slot is live if its value word holds a value or a block and is not pending.
 
 /// Bytes of a line of the pool.
-const LINE_BYTES: u64 = 64;
+pub(crate) const LINE_BYTES: u64 = 64;
 /// Slots of a line.
 pub(crate) const SLOTS_A_LINE: u64 = 3;
 /// Most slots of a leaf.
@@ -212,6 +212,12 @@ pub(crate) fn content(word: u64) -> Content {
         RECORD_KIND => Content::Record(off),
         _ => Content::Damaged,
     }
+}
+
+/// Whether the slot holds a value of a key of exactly eight bytes, and has no flag.
+#[inline(always)]
+pub(crate) fn is_plain_value(word: u64) -> bool {
+    word & SPECIAL == 0
 }
 
 /// Whether the slot's record is not inserted yet.

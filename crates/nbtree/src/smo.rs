@@ -363,9 +363,10 @@ impl<D: Domain> NbTree<D> {
             None
         } else {
             let Some(right) = recovery::survey(guard, second, self.slots()) else { return };
-            let Some((lowest, highest)) = right.lowest().zip(left.highest()) else { return };
-            Some(right.into_leaf::<D>(shortest_between(&highest, &lowest)))
+            let Some(((_, highest), (lowest, _))) = left.ends.zip(right.ends) else { return };
+            Some(Box::new(right.into_leaf::<D>(highest.divided_from(&lowest))))
         };
-        leaf.publish::<D>(Replacement::new(Some(left.into_leaf::<D>(leaf.low.clone())), right));
+        let left = Box::new(left.into_leaf::<D>(leaf.low.clone()));
+        leaf.publish::<D>(Replacement::new(Some(left), right));
     }
 }

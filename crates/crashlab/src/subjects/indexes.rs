@@ -29,7 +29,7 @@ impl Indexed for NbTrees {
 
     const SMALL: &'static [(&'static str, &'static str)] =
         &[("leaf_slots", "6"), ("inner_children", "4")];
-    // Inner nodes go when their last child does; the root stays.
+    // Inner nodes go when their last child does, the root when it has one left.
     const CHANGES: &'static [Change] = &[
         Change::Churn,
         Change::LeafSplit,
@@ -37,6 +37,7 @@ impl Indexed for NbTrees {
         Change::RootSplit,
         Change::LeafMerge,
         Change::InnerMerge,
+        Change::RootCollapse,
     ];
     // A value word that is closed is opened only by a replacement, which needs blocks.
     const REMOVES_NEED_ROOM: bool = true;

@@ -144,6 +144,41 @@ fn deletes_give_leaves_and_blocks_back() {
         check(&planted);
         let empty = NbTrees::audit(&planted.tree).expect("audits").stat;
         assert_eq!((empty.leaves, empty.records, empty.value_blocks), (1, 0, 0), "round {round}");
+        assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
+    }
+}
+
+/// The tree becomes lower as it is emptied, also by several threads while others write.
+#[test]
+fn the_root_comes_down_amid_writes() {
+    const THREADS: u64 = 4;
+    const KEYS: u64 = 1_500;
+    let planted = in_file::<Process>(&small_nodes());
+    let tree = &planted.tree;
+    for round in 0..3u64 {
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    let own = move |turn: u64| eight(turn * THREADS + thread);
+                    for turn in 0..KEYS {
+                        tree.insert(&own(turn), &own(round)).expect("an insert");
+                    }
+                    for turn in 0..KEYS {
+                        let turn = if thread % 2 == 0 { turn } else { KEYS - 1 - turn };
+                        assert!(tree.remove(&own(turn)).expect("removes"));
+                        if turn.is_multiple_of(64) {
+                            // What the tree has just become too low for.
+                            tree.insert(&own(turn), &own(round)).expect("an insert");
+                            assert!(tree.remove(&own(turn)).expect("removes"));
+                        }
+                    }
+                });
+            }
+        });
+        check(&planted);
+        let empty = NbTrees::audit(tree).expect("audits").stat;
+        assert_eq!((empty.records, empty.leaves), (0, 1), "round {round}");
+        assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
     }
 }
 

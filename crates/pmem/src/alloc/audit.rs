@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::CLASS_BYTES;
 use super::chunks::Chunk;
-use super::slab::{Place, blocks_of};
+use super::slab::{ACTIVE_AT, Place, blocks_of};
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
@@ -70,6 +70,15 @@ impl<D: Domain> Pool<D> {
             chunk = next;
         }
         Ok(())
+    }
+
+    /// Asks for the line that [`active_block`](Self::active_block) will look at, of blocks up to a page; any
+    /// offset will do.
+    #[inline]
+    pub fn prefetch_block_state(&self, off: u64) {
+        if let Some(chunk) = self.geometry().chunk_of(off) {
+            self.prefetch(self.geometry().chunk_off(chunk) + ACTIVE_AT);
+        }
     }
 
     /// Bytes of the active block at `off`, if one begins there.

@@ -35,7 +35,7 @@ use crate::word::{Word, barrier_after_swap};
 
 pub(crate) const HEADER_BYTES: u64 = 512;
 const SLAB_MARK: u64 = 0x5AB0 << 48;
-const ACTIVE_AT: u64 = 64;
+pub(crate) const ACTIVE_AT: u64 = 64;
 const TAKEN_AT: u64 = 192;
 
 const _: () = {

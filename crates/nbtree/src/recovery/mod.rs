@@ -1,0 +1,129 @@
+//! Recovery: the layers in process memory, rebuilt from the chain of blocks (paper 3.2, "crash consistency").
+//!
+//! When a tree is opened, PMwCAS has settled what was linked and what was not, and the pool which records' blocks
+//! belong to a value word. So the chain holds each record once, and this only has to look:
+//!
+//! 1. Walk the chain, block to block, and survey the blocks: which slots are live, their fingerprints, the lowest and
+//!    the highest key (`survey.rs`). Open value words that were closed, and clear counts of changing threads. By
+//!    several threads, if there are many (`runs.rs`).
+//! 2. Take out leaves without a live slot, but for the first.
+//! 3. Build the inner nodes, level by level, from the lowest keys.
+//!
+//! //! 1 opens words by stores that no recovery needs to find, and 2 takes leaves out by the PMwCAS that drops them at
+//! other times; so it may be cut short anywhere, and begun again. Slots that were claimed stay lost until their leaf
+//! is replaced. It reads each line of the tree once: time is linear in the records, and no other
+//! index of ours takes that long to open. A leaf's block that cannot be one makes the tree refuse every operation,
+//! with an error that says so; `walk` shows what can be read.
+
+mod runs;
+mod survey;
+
+use pando_pmem::{Domain, Guard};
+use pando_pmwcas::{Pmwcas, Policy};
+
+use crate::layout::{NEXT_AT, REPLACED};
+use crate::options::Options;
+use crate::separator::{Separator, shortest_between};
+use crate::tree::{Damaged, Layers};
+use crate::volatile::inner::Inner;
+use crate::volatile::leaf::{Control, Leaf};
+use crate::volatile::node::{Node, Root};
+use runs::{Surveyed, survey_all};
+pub(crate) use survey::survey;
+
+/// Rebuilds the layers in process memory of the tree whose entry word is at `root_off`.
+pub(crate) fn build<D: Domain>(pmwcas: &Pmwcas<D>, root_off: u64, options: &Options) -> Layers {
+    let built = pmwcas
+        .pool()
+        .pin()
+        .map_err(|_| Damaged { off: root_off, what: "no participant slot is free" });
+    let built = built.and_then(|guard| build_pinned(pmwcas, &guard, root_off, options));
+    match built {
+        Ok(root) => Layers { root, damage: None },
+        Err(damage) => {
+            let leaf = Leaf::new::<D>(0, Separator::lowest(), Control::new(0), &[]);
+            Layers { root: Root::new(Node::of_leaf(Box::new(leaf))), damage: Some(damage) }
+        }
+    }
+}
+
+fn build_pinned<D: Domain>(
+    pmwcas: &Pmwcas<D>,
+    guard: &Guard<'_, D>,
+    root_off: u64,
+    options: &Options,
+) -> Result<Root, Damaged> {
+    let runs = survey_all(pmwcas, guard, root_off, options.leaf_slots as usize)?;
+    let mut leaves: Vec<Box<Leaf>> =
+        Vec::with_capacity(runs.iter().map(|run| run.leaves.len()).sum());
+    let mut highest: Option<Vec<u8>> = None;
+    for run in runs {
+        let mut low = match (&highest, &run.ends) {
+            (Some(highest), Some((lowest, _))) if highest >= lowest => {
+                let off = run.leaves[0].leaf.block_off;
+                let what = "keys from here on are not above those of the leaf before";
+                return Err(Damaged { off, what });
+            }
+            (Some(highest), Some((lowest, _))) => Some(shortest_between(highest, lowest)),
+            (None, Some((lowest, _))) => Some(Separator::new(lowest)),
+            (_, None) => None,
+        };
+        for Surveyed { mut leaf, is_empty } in run.leaves {
+            match leaves.last() {
+                // The first leaf stays, and its range has no lower end.
+                None if is_empty => {}
+                None => low = None,
+                Some(previous) if is_empty => {
+                    if !drop_leaf(pmwcas, guard, previous.block_off, leaf.block_off) {
+                        let what = "it is empty, and cannot be dropped";
+                        return Err(Damaged { off: leaf.block_off, what });
+                    }
+                    continue;
+                }
+                Some(_) => {
+                    if let Some(low) = low.take() {
+                        leaf.low = low;
+                    }
+                }
+            }
+            leaves.push(leaf);
+        }
+        highest = run.ends.map(|(_, highest)| highest).or(highest);
+    }
+    Ok(Root::new(build_inner(leaves, options)))
+}
+
+/// Takes the leaf at `off`, which holds nothing, out of the chain; whether it could be.
+pub(crate) fn drop_leaf<D: Domain>(
+    pmwcas: &Pmwcas<D>,
+    guard: &Guard<'_, D>,
+    previous: u64,
+    off: u64,
+) -> bool {
+    let next = pmwcas.read(guard, off + NEXT_AT);
+    let Ok(mut drop) = pmwcas.allocate(guard) else { return false };
+    drop.add_word(previous + NEXT_AT, off, next).is_ok()
+        && drop.add_word(off + NEXT_AT, next, next | REPLACED).is_ok()
+        && drop.own_block(off, Policy::FreeOldOnSuccess).is_ok()
+        && drop.execute()
+}
+
+/// The inner nodes over the leaves: the root.
+#[expect(clippy::vec_box, reason = "a leaf stays where it is from the beginning")]
+fn build_inner(leaves: Vec<Box<Leaf>>, options: &Options) -> Node<'static> {
+    // Room in each for what comes.
+    let most = (options.inner_children as usize * 3 / 4).max(2);
+    let mut lows: Vec<Separator> = leaves.iter().map(|leaf| leaf.low.clone()).collect();
+    let mut nodes: Vec<Node<'static>> = leaves.into_iter().map(Node::of_leaf).collect();
+    let mut level = 1;
+    while nodes.len() > 1 {
+        let parts = nodes.chunks(most).zip(lows.chunks(most));
+        let above = parts.map(|(children, lows)| {
+            let inner = Inner::new(level, children, lows[1..].iter().cloned().collect());
+            (Node::of_inner(inner), lows[0].clone())
+        });
+        (nodes, lows) = above.unzip();
+        level += 1;
+    }
+    nodes[0]
+}

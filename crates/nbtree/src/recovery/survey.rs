@@ -1,0 +1,153 @@
+//! What a leaf's block holds: which slots are live, their fingerprints, the lowest and the highest key.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard};
+
+use crate::layout::{
+    CHANGING_MASK, Content, EMPTY, MARK_AT, MAX_SLOTS, block_bytes, class_of, classes_at, content,
+    is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
+};
+use crate::record;
+use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
+use crate::volatile::leaf::{Control, FREE, LOST, Leaf, slots as slots_of};
+
+/// What the slots of a block hold.
+#[derive(Debug)]
+pub(crate) struct Survey<'guard> {
+    off: u64,
+    bitmap: u64,
+    fingerprints: [u8; MAX_SLOTS],
+    /// The lowest and the highest key; none if no slot is live.
+    pub ends: Option<(Key<'guard>, Key<'guard>)>,
+    /// Whether a value word is closed, or a line is said to be changing.
+    is_unsettled: bool,
+}
+
+/// A live record's key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'guard> {
+    /// The first eight bytes as a number.
+    slice: u64,
+    /// All, if it has a block of its own.
+    long: Option<&'guard [u8]>,
+}
+
+impl<'guard> Key<'guard> {
+    #[inline(always)]
+    pub fn is_below(&self, other: &Self) -> bool {
+        if self.slice != other.slice || (self.long.is_none() && other.long.is_none()) {
+            return self.slice < other.slice;
+        }
+        let (mut room, mut room_of_other) = ([0; 8], [0; 8]);
+        self.bytes(&mut room) < other.bytes(&mut room_of_other)
+    }
+
+    /// What divides it from the key `above` it.
+    pub fn divided_from(&self, above: &Self) -> Separator {
+        if self.long.is_none() && above.long.is_none() {
+            return Separator::eight(above.slice);
+        }
+        let (mut room, mut room_above) = ([0; 8], [0; 8]);
+        shortest_between(self.bytes(&mut room), above.bytes(&mut room_above))
+    }
+
+    pub fn to_vec(self) -> Vec<u8> {
+        self.bytes(&mut [0; 8]).to_vec()
+    }
+
+    /// All bytes, written to `room` if they stand nowhere else.
+    fn bytes<'all>(&self, room: &'all mut [u8; 8]) -> &'all [u8]
+    where
+        'guard: 'all,
+    {
+        *room = self.slice.to_be_bytes();
+        self.long.unwrap_or(room)
+    }
+}
+
+impl Survey<'_> {
+    /// The leaf.
+    pub fn into_leaf<D: Domain>(self, low: Separator) -> Leaf {
+        Leaf::new::<D>(self.off, low, Control::new(self.bitmap), &self.fingerprints)
+    }
+
+    /// Opens the value words that a replacement had closed which came to nothing, and notes that nobody is
+    /// changing the block's lines.
+    pub fn settle<D: Domain>(&self, guard: &Guard<'_, D>, slots: usize) {
+        if !self.is_unsettled {
+            return;
+        }
+        for slot in 0..slots {
+            let value = guard.pool().word(self.off + value_at(slot));
+            let word = value.load(Ordering::Acquire);
+            if is_closed(word) && content(word) != Content::Damaged {
+                // Not written back: a recovery that finds it closed does the same.
+                value.store(plain(word), Ordering::Release);
+            }
+            let classes = guard.pool().word(self.off + classes_at(slot));
+            classes.fetch_and(!CHANGING_MASK);
+        }
+    }
+}
+
+/// Surveys the block at `off`; `None` if it is no leaf with so many slots, or one of its records is none.
+pub(crate) fn survey<'guard, D: Domain>(
+    guard: &'guard Guard<'_, D>,
+    off: u64,
+    slots: usize,
+) -> Option<Survey<'guard>> {
+    let words = guard.pool().words(off, block_bytes(slots) / 8);
+    // Relaxed, here and below: nobody changes the block meanwhile, or what is found comes to nothing.
+    let at = |at: u64| words.load(at / 8, Ordering::Relaxed);
+    if at(MARK_AT) != mark(slots) {
+        return None;
+    }
+    let mut fingerprints = [FREE; MAX_SLOTS];
+    // Values of keys of eight bytes first, step by step without a branch: most slots hold one, and which do not
+    // no processor foresees.
+    let (mut bitmap, mut others, mut all_classes) = (0u64, 0u64, 0);
+    let (mut lowest, mut highest) = (u64::MAX, 0);
+    for (slot, place) in fingerprints.iter_mut().enumerate().take(slots) {
+        let (slice, word, classes) = (at(key_at(slot)), at(value_at(slot)), at(classes_at(slot)));
+        let is_value = is_plain_value(word);
+        let was_claimed = word != EMPTY || class_of(classes, slot) != 0;
+        bitmap |= u64::from(is_value) << slot;
+        others |= u64::from(!is_value & was_claimed) << slot;
+        all_classes |= classes;
+        lowest = lowest.min(if is_value { slice } else { u64::MAX });
+        highest = highest.max(if is_value { slice } else { 0 });
+        *place = if is_value { eight_fingerprint(slice) } else { FREE };
+    }
+    let eight = |slice| Key { slice, long: None };
+    let mut ends = (bitmap != 0).then(|| (eight(lowest), eight(highest)));
+    let mut is_unsettled = all_classes & CHANGING_MASK != 0;
+    for slot in slots_of(others) {
+        let (slice, word) = (at(key_at(slot)), at(value_at(slot)));
+        let content = content(word);
+        fingerprints[slot] = LOST;
+        if is_pending(word) {
+            continue;
+        }
+        let key = match content {
+            Content::Value => eight(slice),
+            Content::Record(off) => Key { slice, long: Some(record::checked_key(guard, off)?) },
+            Content::Empty | Content::Deleted => continue,
+            Content::Damaged => return None,
+        };
+        fingerprints[slot] = match key.long {
+            Some(long) => fingerprint_of(long),
+            None => eight_fingerprint(slice),
+        };
+        bitmap |= 1 << slot;
+        is_unsettled |= is_closed(word);
+        let (lowest, highest) = ends.get_or_insert((key, key));
+        if key.is_below(lowest) {
+            *lowest = key;
+        }
+        if highest.is_below(&key) {
+            *highest = key;
+        }
+    }
+    Some(Survey { off, bitmap, fingerprints, ends, is_unsettled })
+}
