@@ -1,7 +1,8 @@
 //! Scans, forwards and backwards, which the paper lacks.
 //!
 //! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them, copies their records, and
-//! lends these when it is not. Of long values it copies no more at once than about [`BATCH_BYTES`], and comes back. Where it goes on is decided by the leaf's range, not by the last key that it returned:
+//! lends these when it is not. Of long values it copies no more at once than about [`BATCH_BYTES`], and comes back.
+//! Where it goes on is decided by the leaf's range, not by the last key that it returned:
 //!
 //! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is open has at least
 //!   that range, since its range only grows, to the right, when its neighbour is dropped. What lies
@@ -14,6 +15,10 @@
 //! nothing of its range was elsewhere. Otherwise the step begins again; and after some attempts the leaf is replaced
 //! first, since a thread may have stopped amid a change. So no key is skipped or repeated through a structure
 //! modification, in either direction, and a leaf's records are a snapshot.
+//!
+//! If the pool has no room for that replacement, the copy counts as it is, unless the leaf is replaced: each record is
+//! what it was when its word was read, as the contract asks, and no key is there twice, since of the slots of the
+//! bitmap at the beginning all but one of a key are deleted for ever.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
@@ -79,6 +84,8 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     position: usize,
     /// Copies that came to nothing since the last that counted.
     vain: usize,
+    /// The leaf could not be replaced: its records may be of different moments.
+    lacks_room: bool,
 }
 
 /// Copies of one leaf that may come to nothing before it is replaced.
@@ -100,7 +107,18 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
         let (bytes, places) = (Vec::with_capacity(1024), Vec::with_capacity(48));
-        Self { tree, range, order, next, key, bytes, places, position: 0, vain: 0 }
+        Self {
+            tree,
+            range,
+            order,
+            next,
+            key,
+            bytes,
+            places,
+            position: 0,
+            vain: 0,
+            lacks_room: false,
+        }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
@@ -130,10 +148,11 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let control = leaf.control::<D>();
         let before = self.changes(guard, leaf, control);
         let mut taken = self.take(guard, leaf, control, probe.as_ref(), high.as_ref());
-        let is_snapshot = before.is_some_and(|before| {
+        let is_unchanged = before.is_some_and(|before| {
             leaf.control::<D>().bitmap() == control.bitmap()
                 && self.changes(guard, leaf, control) == Some(before)
         });
+        let is_snapshot = is_unchanged || self.lacks_room;
         let is_replaced = leaf.is_replaced::<D>();
         if !is_snapshot || is_replaced {
             self.key = key;
@@ -141,11 +160,11 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             if self.vain > VAIN_AT_MOST {
                 self.vain = 0;
                 // It takes no more room than it gives back, but for a split.
-                guard.relieve(|| self.tree.replace(guard, leaf))?;
+                self.lacks_room = guard.relieve(|| self.tree.replace(guard, leaf)).is_err();
             }
             return Ok(());
         }
-        self.vain = 0;
+        (self.vain, self.lacks_room) = (0, false);
         taken.sort_unstable_by(|left, right| {
             let compared = left.slice.cmp(&right.slice).then_with(|| {
                 let (mut left_room, mut right_room) = ([0; 8], [0; 8]);

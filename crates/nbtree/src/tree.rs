@@ -10,18 +10,19 @@
 //!
 //! # What a search sees
 //!
-//! The slots of `control`'s bitmap at the beginning are all that were ever decided in the leaf by then. Of a
-//! key, at most one of them is live at any moment, and one that is deleted stays so. So:
+//! The leaf was not replaced at some moment since the operation began: when its `control` was found open, or, if it was
+//! closed, when it named no replacement. The slots of `control`'s bitmap at the beginning are all that were ever
+//! decided in the leaf by then. Of a key, at most one of them is live at any moment, and one that is deleted stays
+//! so. So:
 //!
 //! * A live slot, its value word not closed: the record was there, with this value, when the word was read.
 //!   (While a value word is open, nothing else in the tree has the record.)
-//! * A live slot, closed, and afterwards the leaf names no replacement: the same. A record is changed elsewhere
-//!   only by who found it there, behind the replacement (sync-on-read: paper 4.2, which has the reader bring the
-//!   new leaf up to date; here it need not, since the new leaf is not to be seen before it is).
-//! * No live slot, and `control` was open, or afterwards the leaf names no replacement: the key was absent,
-//!   when `control` was read or when its slot was deleted. (A closed leaf takes no insert, and neither does its
-//!   replacement before it is named.)
-//! * Otherwise the search begins again in what replaces the leaf.
+//! * A live slot, closed: the word never changes any more, and nobody changes the record elsewhere before the leaf names
+//!   its replacement. So this was its value at that moment, or when the word was closed, whichever came last. (The paper
+//!   has the reader bring the new leaf up to date first, sync-on-read: 4.2. Here the new leaf is not to be seen
+//!   before it is.)
+//! * No live slot: the key was absent when `control` was read, when its slot was deleted, or, in a closed leaf, at
+//!   that moment: a closed leaf takes no insert, and neither does its replacement before it is named.
 //!
 //! Where lines are written back, whatever such an answer relies on is made durable first, if its slot says that
 //! a change of it may not be (`volatile/leaf.rs`): no dirty read, which the paper accepts without eADR.
@@ -36,14 +37,14 @@ use pando_pmwcas::Pmwcas;
 
 use crate::layout::{
     Content, Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes, class_of, classes_at, content,
-    home_slot, is_closed, is_pending, join_value, key_at, plain, value_at,
+    home_slot, is_pending, join_value, key_at, plain, value_at,
 };
 use crate::options::Options;
 use crate::record;
 use crate::recovery;
 use crate::separator::Probe;
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Control, Leaf, slots};
+use crate::volatile::leaf::{Leaf, slots};
 use crate::volatile::node::{Kind, Root};
 
 /// The layers in process memory, which all handles of one tree share.
@@ -296,16 +297,6 @@ impl<D: Domain> NbTree<D> {
         join_value(class_of(classes, slot), word)
     }
 
-    /// Whether what was found in the leaf may be out of date: the search has to begin again.
-    #[inline(always)]
-    pub(crate) fn is_outdated(&self, leaf: &Leaf, control: Control, found: Option<Found>) -> bool {
-        let closed = match found {
-            Some(found) => is_closed(found.word),
-            None => control.is_closed(),
-        };
-        closed && leaf.is_replaced::<D>()
-    }
-
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
     /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an insert that it meets,
     /// writes back what may be lost, and brings inner nodes up to date behind a replacement.
@@ -319,17 +310,13 @@ impl<D: Domain> NbTree<D> {
         let probe = Probe::new(key);
         let fingerprint = probe.fingerprint();
         let guard = self.pin()?;
-        loop {
-            let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
-            let control = leaf.control::<D>();
-            let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
-            if self.is_outdated(leaf, control, found) {
-                continue;
-            }
-            let Some(found) = found else { return Ok(None) };
-            self.make_durable(&guard, leaf, found.slot);
-            return Ok(Some(self.lend(&guard, leaf, found, visit)));
-        }
+        let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
+        let bitmap = leaf.control::<D>().bitmap();
+        let Some(found) = self.search(&guard, leaf, bitmap, &probe, fingerprint) else {
+            return Ok(None);
+        };
+        self.make_durable(&guard, leaf, found.slot);
+        Ok(Some(self.lend(&guard, leaf, found, visit)))
     }
 
     /// Live records of a leaf.

@@ -142,9 +142,6 @@ impl<D: Domain> NbTree<D> {
                 guard.pool().word(leaf.block_off + value_at(slot)).prefetch_for_write();
             }
             let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
-            if self.is_outdated(leaf, control, found) {
-                continue;
-            }
             let Some(found) = found else {
                 if matches!(intent, Intent::Update | Intent::Exchange { .. }) {
                     return Err(Error::KeyNotFound);
@@ -349,9 +346,6 @@ impl<D: Domain> NbTree<D> {
             let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
             let control = leaf.control::<D>();
             let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
-            if self.is_outdated(leaf, control, found) {
-                continue;
-            }
             let Some(found) = found else { return Ok(false) };
             if is_closed(found.word) {
                 guard.relieve(|| self.replace(&guard, leaf))?;

@@ -39,6 +39,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::RangeIndex;
 use random::Random;
 
+pub mod between;
 mod bytes;
 mod churn;
 mod compare;

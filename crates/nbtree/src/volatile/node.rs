@@ -441,3 +441,49 @@ impl Drop for Root {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+
+    use super::*;
+    use crate::separator::Separator;
+    use crate::volatile::leaf::Control;
+
+    /// Nothing is given back that somebody may hold, everything once nobody can, and the rest with the list.
+    #[test]
+    fn nodes_wait_for_who_may_hold_them() {
+        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let retired = Retired::default();
+        let low = Separator::new(b"longer than eight bytes");
+        let shared = low.clone().parts().1.expect("is no number");
+        let alive = || Arc::strong_count(&shared) - 2;
+        let retire = |count: usize| {
+            for _ in 0..count {
+                let guard = pool.pin().expect("a slot");
+                let leaf = Leaf::new::<Volatile>(64, low.clone(), Control::new(0), &[]);
+                retired.retire(&guard, Node::of_leaf(retired.leaf(leaf)));
+            }
+        };
+        let (is_pinned, let_go) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = pool.pin().expect("a slot");
+                is_pinned.wait();
+                let_go.wait();
+                drop(held);
+            });
+            is_pinned.wait();
+            retire(10 * COLLECT_EVERY);
+            let kept = alive();
+            let_go.wait();
+            assert_eq!(kept, 10 * COLLECT_EVERY, "given back while it may be held");
+        });
+        retire(10 * COLLECT_EVERY);
+        assert!(alive() <= 2 * COLLECT_EVERY, "{} are kept", alive());
+        drop(retired);
+        assert_eq!(alive(), 0);
+    }
+}

@@ -7,6 +7,7 @@
 //!
 //! One program, since each would compile the tree for every domain again.
 
+mod between;
 mod common;
 
 mod conformance;

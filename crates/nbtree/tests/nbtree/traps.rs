@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_nbtree::NbTrees;
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused, Random, run_until_stopped, written_back};
 use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
 use pando_pmwcas::maps::IndexKind;
@@ -235,6 +236,39 @@ fn a_stopped_thread_holds_nobody_up() {
             check(&planted);
             assert!(writes > 30, "{writes}");
             return;
+        }
+    }
+}
+
+/// Scans beside a thread that has stopped amid a change, in a pool without any room: they find all the same.
+#[test]
+fn scans_in_a_full_pool_pass_a_stopped_thread() {
+    type Tree = pando_nbtree::NbTree<CutShort<true>>;
+    let writes: [fn(&Tree); 3] = [
+        |tree| tree.update(&eight(20), &eight(9)).expect("is there"),
+        |tree| assert!(tree.remove(&eight(30)).expect("removes")),
+        |tree| tree.insert(&eight(5), &eight(9)).expect("is new"),
+    ];
+    for write in writes {
+        for stopped_before in 0.. {
+            let planted = anonymous::<CutShort<true>>(&small_nodes());
+            for number in 0..7u64 {
+                planted.tree.insert(&eight(number * 10), &eight(1)).expect("an insert");
+            }
+            let tree = planted.tree.clone();
+            let is_done = run_until_stopped(stopped_before, move || write(&tree));
+            refuse(Resource::Block, 0, u64::MAX, || {
+                let stays = [0, 10, 40, 50, 60].map(|key| (eight(key).to_vec(), eight(1).to_vec()));
+                let found = dump(&planted.tree);
+                assert!(
+                    stays.iter().all(|(key, value)| found.get(key) == Some(value)),
+                    "{found:?}"
+                );
+                assert!((6..=8).contains(&found.len()), "{found:?}");
+            });
+            if is_done {
+                break;
+            }
         }
     }
 }

@@ -6,8 +6,11 @@
 //! leaves. *Stopped*: the thread sleeps for ever, or until the test lets it go on, and the others
 //! must go on.
 //!
+//! [`Between`] lets another thread come in before a chosen access, to reads too.
+//!
 //! Under any domain, [`refusal`] makes what allocation asks for run out.
 
+mod between;
 mod paused;
 mod random;
 pub mod refusal;
@@ -21,6 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
 pub use crate::participant::LogicalThread;
+pub use between::{Between, between};
 pub use paused::Paused;
 pub use random::Random;
 
