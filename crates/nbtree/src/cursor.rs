@@ -11,14 +11,15 @@
 //!
 //! The copy counts only if nothing of the leaf has changed meanwhile: its bitmap is the same, and of each line nobody
 //! was changing a value word at the beginning, and nobody has begun to since (`layout.rs`: `classes`). So it is what
-//! the leaf held at the moment between the first looks and the last. And it is not replaced when that is done, so
-//! nothing of its range was elsewhere. Otherwise the step begins again; and after some attempts the leaf is replaced
-//! first, since a thread may have stopped amid a change. So no key is skipped or repeated through a structure
-//! modification, in either direction, and a leaf's records are a snapshot.
+//! the leaf held at the moment between the first looks and the last. The leaf was not replaced when it was found; if it
+//! is meanwhile, what it held then, or when it was closed, whichever came last, is what it holds for ever. Otherwise the
+//! step begins again; and after some attempts the leaf is replaced first, since a thread may have stopped amid a change.
+//! So no key is skipped or repeated through a structure modification, in either direction, and a leaf's records are a
+//! snapshot.
 //!
-//! If the pool has no room for that replacement, the copy counts as it is, unless the leaf is replaced: each record is
-//! what it was when its word was read, as the contract asks, and no key is there twice, since of the slots of the
-//! bitmap at the beginning all but one of a key are deleted for ever.
+//! If the pool has no room for that replacement, the copy counts as it is: each record is what it was when its word
+//! was read, as the contract asks, and no key is there twice, since of the slots of the bitmap at the beginning all
+//! but one of a key are deleted for ever.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
@@ -153,8 +154,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 && self.changes(guard, leaf, control) == Some(before)
         });
         let is_snapshot = is_unchanged || self.lacks_room;
-        let is_replaced = leaf.is_replaced::<D>();
-        if !is_snapshot || is_replaced {
+        if !is_snapshot {
             self.key = key;
             self.vain += 1;
             if self.vain > VAIN_AT_MOST {

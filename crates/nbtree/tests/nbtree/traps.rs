@@ -358,6 +358,49 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
     }
 }
 
+/// A thread that has put a block's name into a value word has a log of it until the word is durable; recovery takes the
+/// block back if it does not find the name there. So a leaf with such a word is replaced only behind its write-back.
+#[test]
+fn a_replacement_writes_back_the_words_that_logs_need() {
+    let mut seen = 0;
+    for paused_before in 1.. {
+        let planted = anonymous::<CutShort<true>>(&small_nodes());
+        for number in 0..6 {
+            planted.tree.insert(&eight(10 * number), &eight(number)).expect("is new");
+        }
+        let leaf = NbTrees::audit(&planted.tree).expect("audits").blocks[0];
+        let words = || -> Vec<u64> {
+            let words = planted.pool.words(leaf.off, leaf.bytes / 8);
+            (0..leaf.bytes / 8).map(|index| words.load(index, Ordering::Relaxed)).collect()
+        };
+        // A slot's value follows its key.
+        let value_word = || {
+            let words = words();
+            words[words.iter().position(|&word| word == 20).expect("the key's slot") + 1]
+        };
+        let before = value_word();
+        let tree = planted.tree.clone();
+        let victim = Paused::start(paused_before, move || tree.update(&eight(20), &[3; 30]));
+        let (is_done, word) = (victim.is_done(), value_word());
+        let insert = || planted.tree.insert(&eight(15), &eight(2)).expect("is new");
+        let ((), lines) = written_back(insert);
+        if !is_done && word != before {
+            seen += 1;
+            // The new leaf's line, and the old one's, in which the word is closed (`layout.rs`).
+            const CLOSED: u64 = 1 << 61;
+            let names = |line: &&[u64; 8]| line.iter().any(|&found| found & !CLOSED == word);
+            let named = lines.values().filter(names).count();
+            assert!(named >= 2, "before write {paused_before}: {named}");
+        }
+        victim.resume().expect("is there");
+        check(&planted);
+        if is_done {
+            break;
+        }
+    }
+    assert!(seen > 0);
+}
+
 /// Threads that claim a leaf's slots and one that finds none free could hold each other up for ever, if replacing the leaf
 /// and inserting were two steps: wherever the thread stops, once the leaf is replaced its record is there.
 #[test]
