@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pando::{Error, Map, MapOptions, Pool, PoolOptions};
+use pando::{Error, Map, Pool, PoolOptions};
 
 use super::look;
 use super::message::{Message, Opened, Voice, short};
@@ -38,9 +38,6 @@ pub struct Args {
     /// Say what the pool holds
     #[arg(long)]
     pub look: bool,
-    /// The kind of index of the maps that it creates
-    #[arg(long, default_value = "bztree")]
-    pub index: String,
     /// Write in this way
     #[arg(long, value_enum)]
     pub write: Option<Profile>,
@@ -61,10 +58,9 @@ pub struct Args {
 impl Args {
     /// The words after the command's own name that say the same.
     pub fn words(&self) -> Vec<String> {
-        let Self { pool, look, index, write, writers, seed, every, write_ms } = self;
+        let Self { pool, look, write, writers, seed, every, write_ms } = self;
         let mut words = vec!["child".to_owned(), format!("--pool={}", pool.display())];
         words.extend(look.then(|| "--look".to_owned()));
-        words.push(format!("--index={index}"));
         words.extend(write.map(|profile| format!("--write={profile:?}").to_lowercase()));
         words.push(format!("--writers={writers}"));
         words.push(format!("--seed={seed}"));
@@ -112,16 +108,15 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     let state = if args.look { look::tell(&pool, voice)? } else { State::new() };
     if let Some(profile) = args.write {
         let state = if args.look { state } else { look::state(&pool)? };
-        let kind = MapOptions::new().kind(&args.index);
-        let main = pool.map_with(&workload::map_name(MAIN), &kind)?;
+        let main = pool.map(&workload::map_name(MAIN))?;
         let writers = Writer::all(&state, args.writers, profile, args.seed);
         voice.say(&Message::Writing)?;
         let until = Instant::now() + Duration::from_millis(args.write_ms);
         std::thread::scope(|scope| {
             for writer in writers {
-                let (pool, kind, main) = (&pool, &kind, &main);
+                let (pool, main) = (&pool, &main);
                 scope.spawn(move || {
-                    write((pool, kind, main), writer, args.every, until, voice)
+                    write(pool, main, writer, args.every, until, voice)
                         .unwrap_or_else(|trouble| end(voice, &*trouble));
                 });
             }
@@ -170,7 +165,8 @@ fn opened(pool: &Pool, created: bool, first_get_ns: u64) -> Result<Opened, Error
 
 /// One writer: some operations, their acknowledgement, and a look at somebody's record, in turn.
 fn write(
-    (pool, kind, main): (&Pool, &MapOptions, &Map),
+    pool: &Pool,
+    main: &Map,
     mut writer: Writer,
     every: u64,
     until: Instant,
@@ -180,7 +176,7 @@ fn write(
     while Instant::now() < until {
         for _ in 0..every {
             let (op, answer) = writer.step();
-            let found = op.run(pool, kind, main)?;
+            let found = op.run(pool, main)?;
             if found != answer {
                 return Err(format!("{op:?} answers {found:?}, it must answer {answer:?}").into());
             }
@@ -224,9 +220,8 @@ mod tests {
     fn the_words_say_what_the_arguments_say() {
         let pool = PathBuf::from("/folder/pool");
         let write = Some(Profile::Growing);
-        let index = "nbtree".to_owned();
-        let seed = u64::MAX;
-        let args = Args { pool, look: true, index, write, writers: 3, seed, every: 5, write_ms: 7 };
+        let args =
+            Args { pool, look: true, write, writers: 3, seed: u64::MAX, every: 5, write_ms: 7 };
         let parsed = Line::parse_from(args.words()).args;
         assert_eq!(format!("{parsed:?}"), format!("{args:?}"));
     }

@@ -186,8 +186,7 @@ mod tests {
 
     fn args() -> Args {
         let (pool, write) = ("pool".into(), Some(Profile::Catalog));
-        let (index, writers) = ("bztree".into(), WRITERS);
-        Args { pool, look: false, index, write, writers, seed: 7, every: 1, write_ms: 1 }
+        Args { pool, look: false, write, writers: WRITERS, seed: 7, every: 1, write_ms: 1 }
     }
 
     fn written(acknowledged: u64) -> Heard {

@@ -31,7 +31,6 @@ use tempfile::TempDir;
 
 use crate::failure::Failure;
 use trial::Trial;
-pub(crate) use workload::KINDS;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -45,9 +44,6 @@ pub struct Args {
     /// Threads that write at once; with more than cores, a kill finds more operations in flight
     #[arg(long, value_name = "W", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64))]
     writers: u64,
-    /// The kind of index of the maps that are written [default: one after the other]
-    #[arg(long, value_name = "NAME", value_parser = KINDS)]
-    index: Option<String>,
     /// Where the pools lie [default: the folder for temporary files]
     #[arg(long, value_name = "D")]
     dir: Option<PathBuf>,
@@ -60,16 +56,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let figures = Trial::new(args, seed)?.run()?;
     println!("kills: {figures}");
     Ok(())
-}
-
-/// The kind of index of the pool of that number: the one that is asked for, or each in turn.
-pub(crate) fn kind_of(asked: Option<&String>, pool: u64) -> String {
-    asked.cloned().unwrap_or_else(|| KINDS[(pool % KINDS.len() as u64) as usize].to_owned())
-}
-
-/// What asks for that kind, on a command line.
-pub(crate) fn index_words(asked: Option<&String>) -> String {
-    asked.map(|index| format!(" --index {index}")).unwrap_or_default()
 }
 
 /// A folder for a trial.

@@ -13,7 +13,7 @@ use super::load::{self, LoadEnd};
 use super::message::Message;
 use super::phase::Phase;
 use super::supervise::{self, Kill};
-use super::{Args, child, folder, index_words, kind_of};
+use super::{Args, child, folder};
 use crate::failure::Failure;
 use crate::progress;
 use pando_pmem::testing::Random;
@@ -31,7 +31,6 @@ pub struct Trial {
     count: u64,
     seed: u64,
     writers: u64,
-    index: Option<String>,
     folder: TempDir,
     own: PathBuf,
     pando: PathBuf,
@@ -52,7 +51,6 @@ impl Trial {
             count: args.count,
             seed,
             writers: args.writers,
-            index: args.index.clone(),
             folder,
             own: std::env::current_exe()
                 .map_err(|error| Failure::trouble("find this program's own file", error))?,
@@ -178,9 +176,8 @@ impl Trial {
             ),
             replay: format!(
                 "cargo run --release -p pando-crashlab -- kill \
-                 --seed {seed} --writers {writers} --count {}{}",
-                kills + 1,
-                index_words(self.index.as_ref())
+                 --seed {seed} --writers {writers} --count {}",
+                kills + 1
             ),
         }
     }
@@ -190,7 +187,6 @@ impl Trial {
         child::Args {
             pool: self.pool(),
             look: false,
-            index: kind_of(self.index.as_ref(), self.generation),
             write: None,
             writers: self.writers,
             seed: 0,

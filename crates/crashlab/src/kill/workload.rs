@@ -13,12 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use pando::{Error, Map, MapOptions, Pool};
+use pando::{Error, Map, Pool};
 
 use pando_pmem::testing::Random;
-
-/// The kinds of index that are tried, one pool after the other.
-pub const KINDS: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
 
 /// The map that all writers share.
 pub const MAIN: u64 = 0;
@@ -168,11 +165,11 @@ impl Op {
         Answer::Done
     }
 
-    /// Does it to a pool, whose map [`MAIN`] is `main`, and whose maps are of one kind.
-    pub fn run(&self, pool: &Pool, kind: &MapOptions, main: &Map) -> Result<Answer, Error> {
+    /// Does it to a pool, whose map [`MAIN`] is `main`.
+    pub fn run(&self, pool: &Pool, main: &Map) -> Result<Answer, Error> {
         let name = map_name(self.map);
         match self.kind {
-            Kind::CreateMap => return pool.map_with(&name, kind).map(|_| Answer::Done),
+            Kind::CreateMap => return pool.map(&name).map(|_| Answer::Done),
             Kind::DropMap => return pool.drop_map(&name).map(|()| Answer::Done),
             _ => {}
         }
@@ -316,15 +313,13 @@ mod tests {
 
     #[test]
     fn the_library_answers_as_the_model_does() {
-        let profiles = [Profile::Mixed, Profile::Growing, Profile::Catalog];
-        for (profile, index) in profiles.iter().flat_map(|&one| KINDS.map(|index| (one, index))) {
+        for profile in [Profile::Mixed, Profile::Growing, Profile::Catalog] {
             let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
-            let kind = MapOptions::new().kind(index);
-            let main = pool.map_with(&map_name(MAIN), &kind).unwrap();
+            let main = pool.map(&map_name(MAIN)).unwrap();
             for mut writer in Writer::all(&State::new(), 3, profile, 1) {
                 for _ in 0..300 {
                     let (op, answer) = writer.step();
-                    assert_eq!(op.run(&pool, &kind, &main).unwrap(), answer, "{op:?}");
+                    assert_eq!(op.run(&pool, &main).unwrap(), answer, "{op:?}");
                 }
                 let whole = super::super::look::state(&pool).unwrap();
                 assert_eq!(part(&whole, 3, writer.number), writer.state);

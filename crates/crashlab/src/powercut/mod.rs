@@ -20,7 +20,7 @@ mod packages;
 mod trial;
 
 use crate::failure::Failure;
-use crate::kill::{KINDS, fresh_seed};
+use crate::kill::fresh_seed;
 use machine::{Machine, Persistence};
 use trial::Trial;
 
@@ -47,9 +47,6 @@ pub struct Args {
     /// Seed of operations and delays [default: another one each time]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// The kind of index of the maps that are written [default: one after the other]
-    #[arg(long, value_name = "NAME", value_parser = KINDS)]
-    index: Option<String>,
     /// Keep the machine's devices, and say where they are
     #[arg(long)]
     keep: bool,

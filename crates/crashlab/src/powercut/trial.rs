@@ -14,7 +14,7 @@ use crate::kill::figures::Figures;
 use crate::kill::message::{Message, Opened};
 use crate::kill::phase::Phase;
 use crate::kill::supervise::{self, Heard, Kill};
-use crate::kill::{child, folder, index_words, kind_of};
+use crate::kill::{child, folder};
 use crate::progress;
 use pando_pmem::testing::Random;
 
@@ -37,7 +37,6 @@ pub struct Trial<'machine> {
     seed: u64,
     cycles: u64,
     keep: bool,
-    index: Option<String>,
     folder: TempDir,
     devices: Devices,
     initramfs: PathBuf,
@@ -74,7 +73,6 @@ impl<'machine> Trial<'machine> {
             expected: Expected::new(QUEUE),
             figures: Figures::default(),
             cycles: args.cycles,
-            index: args.index.clone(),
             keep: args.keep,
             bar: progress::bar(args.cycles),
         })
@@ -190,7 +188,6 @@ impl<'machine> Trial<'machine> {
         child::Args {
             pool: format!("/dax/{}.pando", self.generation).into(),
             look: true,
-            index: kind_of(self.index.as_ref(), self.generation),
             write: None,
             writers: WRITERS,
             seed: 0,
@@ -212,10 +209,9 @@ impl<'machine> Trial<'machine> {
             ),
             replay: format!(
                 "cargo run --release -p pando-crashlab -- powercut \
-                 --persistence {persistence} --seed {} --cycles {}{}",
+                 --persistence {persistence} --seed {} --cycles {}",
                 self.seed,
-                cuts + 1,
-                index_words(self.index.as_ref())
+                cuts + 1
             ),
         }
     }
