@@ -19,7 +19,7 @@ use pando_pmem::Domain;
 use crate::context::{Context, Probe, Target, Value, compare_keys};
 use crate::gather::{Gathered, Item};
 use crate::page::{Located, Page};
-use crate::search::At;
+use crate::search::{At, damaged};
 use crate::style::Style;
 use crate::tree::BwTree;
 
@@ -165,7 +165,16 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
             (Order::Descending, _, Bound::Unbounded) => Target::Last,
         };
         let at = tree.find_holder(context, target)?;
-        let gathered = Gathered::new(context, at.link);
+        let gathered = Gathered::new(context, at.link)?;
+        // Else a page that is another's, or none, would cut the scan short, or lead it in circles.
+        let is_there = match target {
+            Target::Holding(probe) => gathered.holds(probe.bytes),
+            Target::Before(probe) => gathered.holds_before(probe.bytes),
+            Target::Last => gathered.high.is_none(),
+        };
+        if !is_there {
+            return Err(damaged(at));
+        }
         let is_full = self.copy(context, &gathered);
         self.batch = self.batch.saturating_mul(2);
         self.source = Some(at);
@@ -361,7 +370,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         key: &[u8],
     ) -> Result<Gathered<'op, 'pool, D>, Error> {
         let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
-        Ok(Gathered::new(context, at.link))
+        let gathered = Gathered::new(context, at.link)?;
+        if gathered.holds(key) { Ok(gathered) } else { Err(damaged(at)) }
     }
 }
 
