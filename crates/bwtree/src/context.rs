@@ -49,9 +49,10 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     /// Refuses what is no place for `bytes` bytes, of which the first belong to a word.
     #[inline(always)]
     pub fn check_place(self, off: u64, bytes: u64) -> Result<(), Damaged> {
-        // Relaxed: a number that only rises. Offsets have 48 bits, and lengths 32: there is no overflow.
-        let is_known = off + bytes <= self.known_end.load(Ordering::Relaxed);
-        if off.is_multiple_of(8) && (is_known || self.reaches(off + bytes)) {
+        let end = off.saturating_add(bytes);
+        // Relaxed: a number that only rises.
+        let is_known = end <= self.known_end.load(Ordering::Relaxed);
+        if off.is_multiple_of(8) && (is_known || self.reaches(end)) {
             return Ok(());
         }
         Err(Damaged { off })

@@ -47,6 +47,7 @@ use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind};
 use crate::page::word_of;
+use crate::races::Race;
 use crate::search::{At, damaged};
 use crate::smo::{ATTEMPTS, LEAST_SPLIT};
 use crate::style::{Merge, Style};
@@ -76,6 +77,18 @@ pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op
     let mut children = Vec::new();
     each_record(&page.items(false), |low, value| children.push((low, child_of(value))));
     children
+}
+
+/// Again, if one of the pages has changed since it was read. Else they do not go together: one is damaged.
+fn changed<D: Domain>(
+    context: Context<'_, '_, D>,
+    pages: &[At],
+    is_bare: bool,
+) -> Result<Step, Error> {
+    match pages.iter().all(|at| context.link(at.pid) == at.link) {
+        true => Err(damaged(pages[0])),
+        false => Ok(Step::Again(is_bare)),
+    }
 }
 
 fn records<D: Domain>(page: &Gathered<'_, '_, D>) -> usize {
@@ -150,7 +163,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if !page.holds(key) {
             // It was split since the parent was read, or the parent does not know it yet.
             S::passed_side_link(self, context, at)?;
-            return Ok(Step::Again(true));
+            return changed(context, &[parent, at], true);
         }
         let is_bare = is_bare(&page);
         if !is_bare && live_bytes(&page) >= u64::from(self.options().merge_bytes) {
@@ -210,11 +223,13 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             // One was split since the parent was read, or the parent does not know it yet.
             S::passed_side_link(self, context, left)?;
             S::passed_side_link(self, context, right)?;
-            return Ok(again);
+            return changed(context, &[parent, left, right], is_bare);
         }
         let level = chains[0].level;
         let most = self.max_bytes(level);
-        let both = chains.iter().map(live_bytes).sum::<u64>() - 2 * HEADER_BYTES;
+        // As one page, which may be larger than the two: if the keys of each are of one length, but not of the same.
+        let items: Vec<_> = chains.iter().flat_map(|chain| chain.items(false)).collect();
+        let both = base_bytes(&items, level > 0) - HEADER_BYTES;
         let fits = both <= (most - HEADER_BYTES) / 4 * 3;
         let are_few = level > 0 && chains.iter().map(records).sum::<usize>() < LEAST_SPLIT;
         if !(is_bare || fits || are_few) {
@@ -235,7 +250,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             self.make_room(context, parent, delete.room())?;
             return Ok(again);
         };
-        if !S::merge(self, context, Merge { left, right, separator, parent, delete, level })? {
+        let merge = Merge { left, right, separator, parent, delete, level };
+        if !self.counted(Race::Merge, S::merge(self, context, merge)?) {
             return Ok(again);
         }
         // The two chains become one page, and the right one's blocks are free.
@@ -268,7 +284,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if content.high.is_some() {
             // It was split, and its right sibling is not known to the root as it was read.
             S::passed_side_link(self, context, child)?;
-            return Ok(Step::Again(true));
+            return changed(context, &[root, child], true);
         }
         match S::collapse(self, context, root, child, &page.blocks)? {
             true => Ok(Step::Done),

@@ -440,7 +440,11 @@ impl Chain {
             return Err(Damaged { off: self.link.off() });
         }
         let delta = Delta::new(context, self.link.off())?;
-        self.link = delta.next();
+        let next = delta.next();
+        if next.is_inner() != self.link.is_inner() {
+            return Err(Damaged { off: delta.off });
+        }
+        self.link = next;
         Ok(Some(delta))
     }
 }

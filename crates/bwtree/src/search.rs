@@ -220,7 +220,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 let next = match context.route(at.link, target)? {
                     Route::Right(right) => self.step_right(context, at, right)?,
                     Route::Leaving => self.help(context, at)?,
-                    Route::Here | Route::Child(_) => return Ok(at),
+                    Route::Here => return Ok(at),
+                    Route::Child(_) => return Err(damaged(at)),
                 };
                 let Some(next) = next else { continue 'root };
                 at = next;
@@ -340,7 +341,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         at: At,
         right: Pid,
     ) -> Result<Option<At>, Error> {
-        S::passed_side_link(self, context, at)?;
+        // A search goes on also if the pool has no room for what is to be completed.
+        let _ = S::passed_side_link(self, context, at);
         self.pass_side_link(context, at, right)
     }
 

@@ -13,6 +13,7 @@ use crate::build::{Cut, NewDelta, NewPage, base_bytes, cut};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{Kind, Link};
+use crate::races::Race;
 use crate::search::At;
 use crate::style::{Above, Split, Style};
 use crate::tree::BwTree;
@@ -125,7 +126,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         };
         let page = page.build(context)?;
         let split = Split { left, split, right, page, is_inner, above };
-        S::split(self, context, split)
+        Ok(self.counted(Race::Split, S::split(self, context, split)?))
     }
 
     /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large then.

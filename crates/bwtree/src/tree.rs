@@ -13,6 +13,7 @@ use crate::context::{Context, Pid};
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
 use crate::multi_word::MultiWord;
 use crate::options::Options;
+use crate::races::{Race, Races};
 
 /// Something that is in no sound tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +40,8 @@ pub struct BwTree<D: Domain, S = MultiWord> {
     options: Options,
     /// The pool reaches so far at least.
     known_end: AtomicU64,
+    /// What changes of pages are counted in, if they are.
+    races: Option<Arc<Races>>,
     style: PhantomData<S>,
 }
 
@@ -50,6 +53,7 @@ impl<D: Domain, S> Clone for BwTree<D, S> {
             options: self.options,
             // Relaxed: a number that only rises, and is looked up again if it does not suffice.
             known_end: AtomicU64::new(self.known_end.load(Ordering::Relaxed)),
+            races: self.races.clone(),
             style: PhantomData,
         }
     }
@@ -58,7 +62,23 @@ impl<D: Domain, S> Clone for BwTree<D, S> {
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree whose entry word is at `root_off`.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        Self { pmwcas, root_off, options, known_end: AtomicU64::new(0), style: PhantomData }
+        let known_end = AtomicU64::new(0);
+        Self { pmwcas, root_off, options, known_end, races: None, style: PhantomData }
+    }
+
+    /// A handle that counts attempts at changes of pages; and where they are counted.
+    pub fn counting_races(&self) -> (Self, Arc<Races>) {
+        let races = Arc::new(Races::default());
+        (Self { races: Some(Arc::clone(&races)), ..self.clone() }, races)
+    }
+
+    /// Counts an attempt, if they are counted; whether it was won.
+    #[inline(always)]
+    pub(crate) fn counted(&self, race: Race, is_won: bool) -> bool {
+        if let Some(races) = &self.races {
+            races.add(race, is_won);
+        }
+        is_won
     }
 
     /// The options with which the tree was created.

@@ -15,6 +15,7 @@ use crate::build::{NewDelta, NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
+use crate::races::Race;
 use crate::search::{At, Found};
 use crate::style::{Style, Values};
 use crate::tree::BwTree;
@@ -242,7 +243,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             link => context.prepare(link, &delta, self.chaining())?,
         };
         let is_done = match prepared {
-            Some(delta) => S::prepend(context, at, delta, values)?,
+            Some(delta) => self.counted(Race::Write, S::prepend(context, at, delta, values)?),
             None => {
                 let value = (!removes).then_some(value);
                 let taken = Taken { key: probe.bytes, value, lsn, values };
@@ -304,7 +305,11 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let work = || self.consolidate(context, at, Some(taken), 0);
         // A remove takes what it needs of the room that is kept for it.
         let done = if removes { context.guard.relieve(work) } else { context.guard.frugal(work) };
-        let Some(bytes) = done? else { return Ok(false) };
+        let done = done?;
+        if !self.counted(Race::Write, done.is_some()) {
+            return Ok(false);
+        }
+        let bytes = done.unwrap_or_default();
         if bytes > self.max_bytes(0) {
             let _ = self.split(context, at.pid);
         } else if removes && bytes < u64::from(self.options().merge_bytes) {
@@ -348,6 +353,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;
         let is_done = S::replace(context, at, block, is_inner, &gathered.blocks, values)?;
+        self.counted(Race::Consolidation, is_done);
         Ok(is_done.then(|| base_bytes(&items, is_inner)))
     }
 
