@@ -22,6 +22,10 @@
 //! while P's chain says that K is deleted, no page begins at K but R. And the chain says so until another base takes its
 //! place, for which the merge must be over: P can neither be split between L and R, nor be merged, meanwhile.
 //!
+//! Who comes late may find another page that begins at K, which has its entry. So step 2 is made only if the parent still says, after
+//! R's word was read, that K is deleted; then R is still to be marked, or its word has changed. And who comes by R, when it is
+//! leaving still, completes nothing unless R itself is right of the page before K.
+//!
 //! Why no index entry for R is posted again: who posts one has read of P that K is not deleted, and P has changed since.
 //!
 //! Why nothing is lost of R: step 3 takes the content that the remove-node delta was prepended to, and from then on R's word
@@ -56,7 +60,7 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::build::NewDelta;
-use crate::context::{Context, Probe, Target};
+use crate::context::{Context, Pid, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
@@ -80,7 +84,7 @@ pub(crate) fn merge<D: Domain>(
     if !exchange(context, parent, link, &[own], std::iter::empty()) {
         return Ok(false);
     }
-    complete_merge(tree, context, level, separator)?;
+    complete_merge(tree, context, level, separator, None)?;
     Ok(true)
 }
 
@@ -91,17 +95,20 @@ pub(crate) fn settle<D: Domain>(
     page: &Gathered<'_, '_, D>,
 ) -> Result<(), Error> {
     for edit in page.edits.iter().filter(|edit| edit.value.is_none()) {
-        complete_merge(tree, context, page.level - 1, edit.key)?;
+        complete_merge(tree, context, page.level - 1, edit.key, None)?;
     }
     Ok(())
 }
 
-/// Completes the merge of the page on `level` that begins at `key`, if it is not over.
+/// Completes the merge of the page on `level` that begins at `key`, if it is not over. It is called since the parent's
+/// chain says that `key` is deleted, or since the page at `pid` is leaving: by the time that this looks, its merge may be
+/// over, and another page may begin there.
 pub(crate) fn complete_merge<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
     level: u8,
     key: &[u8],
+    pid: Option<Pid>,
 ) -> Result<(), Error> {
     loop {
         let Some(left) = page_before(tree, context, level, key)? else { return Ok(()) };
@@ -110,12 +117,15 @@ pub(crate) fn complete_merge<D: Domain>(
             complete_removal(tree, context, left)?;
             continue;
         }
-        if before.high != Some(key) {
+        if before.high != Some(key) || pid.is_some_and(|pid| before.right != pid) {
             return Ok(());
         }
         let Some(right) = tree.arrive(context, left, before.right)? else { continue };
         let page = Gathered::new(context, right.link)?;
         if !page.is_leaving {
+            if !is_still_deleted(tree, context, level, key)? {
+                return Ok(());
+            }
             mark(tree, context, right, &page)?;
             continue;
         }
@@ -136,6 +146,21 @@ pub(crate) fn complete_merge<D: Domain>(
             retire(context, right);
             return Ok(());
         }
+    }
+}
+
+/// Whether the parent's chain says now that the entry at `key` is deleted. If so, the page that begins there is to be merged,
+/// and it stays so until that page is leaving: whoever has read its word before may mark it.
+fn is_still_deleted<D: Domain>(
+    tree: &Tree<D>,
+    context: Context<'_, '_, D>,
+    level: u8,
+    key: &[u8],
+) -> Result<bool, Error> {
+    let target = Target::Before(Probe::new(key));
+    match tree.find_inner_by(context, target, level + 1, Tree::pass_side_link)? {
+        Some((parent, _)) => Ok(is_deleted(&Gathered::new(context, parent.link)?, key)),
+        None => Ok(false),
     }
 }
 
@@ -211,7 +236,7 @@ pub(crate) fn complete_removal<D: Domain>(
     let page = Gathered::new(context, at.link)?;
     match page.low {
         [] => complete_collapse(tree, context, at)?,
-        low => complete_merge(tree, context, page.level, low)?,
+        low => complete_merge(tree, context, page.level, low, Some(at.pid))?,
     }
     retire(context, at);
     Ok(())
