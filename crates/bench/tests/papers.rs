@@ -53,8 +53,8 @@ fn every_experiment_has_a_name_of_its_own() {
     let mut names: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
     assert_eq!(
         names.len(),
-        31,
-        "8 of BzTree, 2 of PMwCAS, 6 of wB+-Tree, 10 of NBTree, 5 of Bw-tree"
+        32,
+        "8 of BzTree, 2 of PMwCAS, 6 of wB+-Tree, 10 of NBTree, 5 of Bw-tree and one of our own"
     );
     names.sort_unstable();
     names.dedup();
