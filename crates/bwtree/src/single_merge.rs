@@ -23,8 +23,8 @@
 //! place, for which the merge must be over: P can neither be split between L and R, nor be merged, meanwhile.
 //!
 //! Who comes late may find another page that begins at K, which has its entry. So step 2 is made only if the parent still says, after
-//! R's word was read, that K is deleted; then R is still to be marked, or its word has changed. And who comes by R, when it is
-//! leaving still, completes nothing unless R itself is right of the page before K.
+//! R's word was read, that K is deleted; then R is still to be marked, or its word has changed. And a page that is leaving
+//! already, whichever it is, is to be merged.
 //!
 //! Why no index entry for R is posted again: who posts one has read of P that K is not deleted, and P has changed since.
 //!
@@ -60,7 +60,7 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::build::NewDelta;
-use crate::context::{Context, Pid, Probe, Target};
+use crate::context::{Context, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
@@ -84,7 +84,7 @@ pub(crate) fn merge<D: Domain>(
     if !exchange(context, parent, link, &[own], std::iter::empty()) {
         return Ok(false);
     }
-    complete_merge(tree, context, level, separator, None)?;
+    complete_merge(tree, context, level, separator)?;
     Ok(true)
 }
 
@@ -95,20 +95,18 @@ pub(crate) fn settle<D: Domain>(
     page: &Gathered<'_, '_, D>,
 ) -> Result<(), Error> {
     for edit in page.edits.iter().filter(|edit| edit.value.is_none()) {
-        complete_merge(tree, context, page.level - 1, edit.key, None)?;
+        complete_merge(tree, context, page.level - 1, edit.key)?;
     }
     Ok(())
 }
 
-/// Completes the merge of the page on `level` that begins at `key`, if it is not over. It is called since the parent's
-/// chain says that `key` is deleted, or since the page at `pid` is leaving: by the time that this looks, its merge may be
-/// over, and another page may begin there.
+/// Completes the merge of the page on `level` that begins at `key`, if it is not over. By the time that this looks, it may
+/// be over, and another page may begin there.
 pub(crate) fn complete_merge<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
     level: u8,
     key: &[u8],
-    pid: Option<Pid>,
 ) -> Result<(), Error> {
     loop {
         let Some(left) = page_before(tree, context, level, key)? else { return Ok(()) };
@@ -117,7 +115,7 @@ pub(crate) fn complete_merge<D: Domain>(
             complete_removal(tree, context, left)?;
             continue;
         }
-        if before.high != Some(key) || pid.is_some_and(|pid| before.right != pid) {
+        if before.high != Some(key) {
             return Ok(());
         }
         let Some(right) = tree.arrive(context, left, before.right)? else { continue };
@@ -236,7 +234,7 @@ pub(crate) fn complete_removal<D: Domain>(
     let page = Gathered::new(context, at.link)?;
     match page.low {
         [] => complete_collapse(tree, context, at)?,
-        low => complete_merge(tree, context, page.level, low, Some(at.pid))?,
+        low => complete_merge(tree, context, page.level, low)?,
     }
     retire(context, at);
     Ok(())

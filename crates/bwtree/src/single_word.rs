@@ -273,7 +273,7 @@ fn complete<D: Domain>(
         };
         let above = Gathered::new(context, parent.link)?;
         if is_deleted(&above, separator) {
-            return complete_merge(tree, context, left.level, separator, None);
+            return complete_merge(tree, context, left.level, separator);
         }
         let children = children(&above);
         if above.low == separator || children.iter().any(|&(low, _)| low == separator) {

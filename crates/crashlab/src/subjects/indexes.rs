@@ -121,7 +121,15 @@ pub struct CasBwTrees;
 impl Indexed for CasBwTrees {
     type Kind = pando_bwtree::CasBwTrees;
 
-    const SMALL: &'static [(&'static str, &'static str)] = BwTrees::SMALL;
+    const SMALL: &'static [(&'static str, &'static str)] = &[
+        ("leaf_bytes", "320"),
+        ("inner_bytes", "128"),
+        ("merge_bytes", "112"),
+        ("inline_bytes", "64"),
+        // Two deltas of an inner page: with one, each entry that is posted has the chain consolidated first.
+        ("chain_deltas", "5"),
+        ("delta_bytes", "192"),
+    ];
     const CHANGES: &'static [Change] = Change::OF_TREES;
     const SURVIVES: bool = false;
 }
