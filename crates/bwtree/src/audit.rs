@@ -19,13 +19,10 @@ use crate::layout::{
     NO_KEY, PageInfo, Place, SEGMENT_BYTES, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT,
     VALUE_HEADER_BYTES, deltas_at, head_of,
 };
-use crate::page::{Page, word_of};
+use crate::page::{MAX_CHAIN, Page, word_of};
 use crate::style::Style;
 use crate::table::words_of;
 use crate::tree::BwTree;
-
-/// Deltas that a sound chain has at most: no more fit what counts them, twice under a node merge.
-const MAX_CHAIN: usize = 1024;
 
 type Broken = (ProblemClass, &'static str);
 
@@ -141,7 +138,10 @@ impl Walk<'_> {
             self.problem(class, link.off(), what);
             return;
         }
-        let gathered = Gathered::new(context, link);
+        let Ok(gathered) = Gathered::new(context, link) else {
+            self.problem(ProblemClass::Structure, link.off(), "a chain is not put together");
+            return;
+        };
         let level = gathered.level;
         if link.is_inner() != (level > 0) || expected.level.is_some_and(|found| found != level) {
             self.problem(ProblemClass::Structure, link.off(), "the page is not as deep as others");
@@ -397,7 +397,8 @@ fn check_page<D: Domain>(
     if !info.is_words {
         check_places(context, link.off(), info, base)?;
     }
-    let page = Page::new(context, link.off());
+    let page = Page::new(context, link.off(), link.is_inner());
+    let page = page.map_err(|_| (COUNT, "a page's sizes do not fit its records"))?;
     let high_head = page.high().map_or(u64::MAX, head_of);
     if word(crate::layout::HIGH_HEAD_WORD) != high_head {
         return Err((ProblemClass::Separator, "a page's high head is not its high key's"));

@@ -9,11 +9,13 @@ use pando_pmem::{Domain, Reservation};
 use crate::context::{Context, Pid, Value};
 use crate::gather::Item;
 use crate::layout::{
-    DeltaInfo, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, Link,
+    DELTA_ALIGN, DeltaInfo, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, Link,
     MAX_DELTAS_END, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES,
     SLICES_AT, VALUE_HEADER_BYTES, deltas_at, head_of,
 };
 use crate::options::MAX_BLOCK_DELTAS;
+use crate::page::{Chain, Page};
+use crate::tree::Damaged;
 
 /// A block that is filled and flushed, and nobody else's yet.
 pub type Block<'op, 'pool, D> = Reservation<'op, 'pool, D>;
@@ -251,7 +253,7 @@ impl Writer<'_> {
     fn run<D: Domain>(
         &mut self,
         context: Context<'_, '_, D>,
-        page: &crate::page::Page<'_, '_, D>,
+        page: &Page<'_, '_, D>,
         range: &Range<usize>,
         value_bytes: usize,
     ) {
@@ -457,7 +459,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         delta: &NewDelta<'_>,
         chaining: Chaining,
     ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
-        let before = self.delta(next).map_or(0, |delta| delta.info.deltas);
+        let before = self.delta(next)?.map_or(0, |delta| delta.info.deltas);
         // Inner pages change seldom, and every search reads them.
         let max_deltas = match next.is_inner() {
             true => chaining.max_deltas.div_ceil(4),
@@ -471,11 +473,11 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             return self.prepare_block(next, delta, info).map(Some);
         }
         let info = delta.info(before.saturating_add(1), false);
-        let base = self.base(next);
+        let base = self.base(next)?;
         if base.deltas_at() + info.room() > MAX_DELTAS_END {
             return self.prepare_large(next, delta, before);
         }
-        let Some(off) = self.claim(&base, next, info.room()) else { return Ok(None) };
+        let Some(off) = self.claim(&base, next, info.room())? else { return Ok(None) };
         let pool = self.pool();
         // Relaxed: whoever publishes the delta does so by a later release.
         pool.word(off).store(info.encode(), Ordering::Relaxed);
@@ -541,7 +543,12 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     /// The claim is not durable: of another incarnation it is void, and the first free byte is that behind
     /// the deltas of the chain, `link`, to which nobody has added anything in this one.
     #[inline(always)]
-    fn claim(self, page: &crate::page::Page<'op, 'pool, D>, link: Link, bytes: u64) -> Option<u64> {
+    fn claim(
+        self,
+        page: &Page<'op, 'pool, D>,
+        link: Link,
+        bytes: u64,
+    ) -> Result<Option<u64>, Damaged> {
         let first = page.deltas_at();
         let word = self.pool().word(page.off + first - 8);
         let incarnation = self.pool().incarnation();
@@ -550,29 +557,32 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             let at = if (found >> 32) as u32 == incarnation {
                 found & 0xFFFF_FFFF
             } else {
-                self.first_unused(page, link)
+                self.first_unused(page, link)?
             };
+            if at < first || !at.is_multiple_of(DELTA_ALIGN) {
+                return Err(Damaged { off: page.off });
+            }
             if at + bytes > page.end() {
-                return None;
+                return Ok(None);
             }
             let claimed = u64::from(incarnation) << 32 | (at + bytes);
             if word.compare_exchange(found, claimed).is_ok() {
-                return Some(page.off + at);
+                return Ok(Some(page.off + at));
             }
         }
     }
 
     #[cold]
-    fn first_unused(self, page: &crate::page::Page<'op, 'pool, D>, link: Link) -> u64 {
+    fn first_unused(self, page: &Page<'op, 'pool, D>, link: Link) -> Result<u64, Damaged> {
         let mut unused = page.deltas_at();
-        let mut link = link;
-        while let Some(delta) = self.delta(link) {
+        let mut chain = Chain::new(link);
+        while let Some(delta) = chain.next(self)? {
             if !delta.info.is_own {
-                unused = unused.max(delta.off - page.off + delta.info.room());
+                let end = delta.off.wrapping_sub(page.off).wrapping_add(delta.info.room());
+                unused = unused.max(end);
             }
-            link = delta.next();
         }
-        unused
+        Ok(unused)
     }
 
     /// A block with a value.

@@ -1,12 +1,13 @@
 //! What an operation reads with, and the keys and values that it meets.
 
 use std::cmp::Ordering as Compare;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::Pmwcas;
 
 use crate::layout::{Link, VALUE_HEADER_BYTES, head_of};
+use crate::tree::Damaged;
 
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
@@ -16,6 +17,8 @@ pub(crate) type Pid = u64;
 pub struct Context<'op, 'pool, D: Domain> {
     pub pmwcas: &'op Pmwcas<D>,
     pub guard: &'op Guard<'pool, D>,
+    /// The pool reaches so far at least.
+    pub known_end: &'op AtomicU64,
 }
 
 impl<D: Domain> Clone for Context<'_, '_, D> {
@@ -41,6 +44,25 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     pub fn link(self, pid: Pid) -> Link {
         Link(self.read(pid))
+    }
+
+    /// Refuses what is no place for `bytes` bytes, of which the first belong to a word.
+    #[inline(always)]
+    pub fn check_place(self, off: u64, bytes: u64) -> Result<(), Damaged> {
+        let end = off.saturating_add(bytes);
+        // Relaxed: a number that only rises.
+        let is_known = end <= self.known_end.load(Ordering::Relaxed);
+        if off.is_multiple_of(8) && (is_known || self.reaches(end)) {
+            return Ok(());
+        }
+        Err(Damaged { off })
+    }
+
+    #[cold]
+    fn reaches(self, end: u64) -> bool {
+        let known = self.pool().size_bytes();
+        self.known_end.fetch_max(known, Ordering::Relaxed);
+        end <= known
     }
 
     /// A word that never changes while it can be reached.

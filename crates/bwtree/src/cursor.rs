@@ -7,7 +7,11 @@
 //!
 //! Before each record it looks whether the leaf's mapping word still is what it was when the batch was
 //! copied. If not, what was not returned yet is copied anew (section III.C of the paper): a scan returns a
-//! record as it was when it was asked for, or at most as it was when nothing had changed since.
+//! record as it was when it was asked for.
+//!
+//! The cursor is not pinned then, so the word may be what it was, and lead to another content: the block was freed
+//! and reused at the same place. That takes three epochs, so a batch is copied anew also if the epoch is three above what it
+//! was before the leaf was looked for. The word is read first: whoever put a reused block there had seen that epoch.
 
 use std::cell::Cell;
 use std::ops::{Bound, Range};
@@ -19,7 +23,7 @@ use pando_pmem::Domain;
 use crate::context::{Context, Probe, Target, Value, compare_keys};
 use crate::gather::{Gathered, Item};
 use crate::page::{Located, Page};
-use crate::search::At;
+use crate::search::{At, damaged};
 use crate::style::Style;
 use crate::tree::BwTree;
 
@@ -80,8 +84,8 @@ pub(crate) struct TreeCursor<'index, D: Domain, S: Style> {
     buffers: Buffers,
     position: usize,
     is_over: bool,
-    /// The leaf that the batch is of, as it was.
-    source: Option<At>,
+    /// The leaf that the batch is of, as it was; and the epoch before it was looked for.
+    source: Option<(At, u64)>,
 }
 
 impl<D: Domain, S: Style> Drop for TreeCursor<'_, D, S> {
@@ -107,10 +111,12 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     /// Whether the leaf has changed since the batch was copied.
     #[inline(always)]
     fn is_outdated(&self) -> bool {
-        self.source.is_some_and(|source| {
-            // Acquire: what is copied anew is at least as new as what is found here.
-            let word = self.tree.pmwcas().pool().word(source.pid).load(Ordering::Acquire);
-            word != source.link.0
+        self.source.is_some_and(|(source, epoch)| {
+            let pool = self.tree.pmwcas().pool();
+            // Acquire: what is copied anew is at least as new as what is found here; and with the swap that put the
+            // word there, the epoch is at least the one in which its block was reused.
+            let word = pool.word(source.pid).load(Ordering::Acquire);
+            word != source.link.0 || pool.may_be_reused_since(epoch)
         })
     }
 
@@ -157,6 +163,7 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     /// Copies a batch of the leaf that is next, and takes what it covers off the range.
     fn fill_from_leaf(&mut self, context: Context<'_, '_, D>) -> Result<(), Error> {
         let tree = self.tree;
+        let epoch = context.pool().epoch();
         let target = match (self.order, &self.range.low, &self.range.high) {
             (Order::Ascending, Bound::Unbounded, _) => Target::Holding(Probe::new(&[])),
             (Order::Ascending, Bound::Included(key) | Bound::Excluded(key), _)
@@ -165,10 +172,19 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
             (Order::Descending, _, Bound::Unbounded) => Target::Last,
         };
         let at = tree.find_holder(context, target)?;
-        let gathered = Gathered::new(context, at.link);
+        let gathered = Gathered::new(context, at.link)?;
+        // Else a page that is another's, or none, would cut the scan short, or lead it in circles.
+        let is_there = match target {
+            Target::Holding(probe) => gathered.holds(probe.bytes),
+            Target::Before(probe) => gathered.holds_before(probe.bytes),
+            Target::Last => gathered.high.is_none(),
+        };
+        if !is_there {
+            return Err(damaged(at));
+        }
         let is_full = self.copy(context, &gathered);
         self.batch = self.batch.saturating_mul(2);
-        self.source = Some(at);
+        self.source = Some((at, epoch));
         if is_full && let Some(last) = self.buffers.records.last() {
             let key = self.buffers.key(last).to_vec();
             self.go_on_behind(key);
@@ -361,7 +377,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         key: &[u8],
     ) -> Result<Gathered<'op, 'pool, D>, Error> {
         let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
-        Ok(Gathered::new(context, at.link))
+        let gathered = Gathered::new(context, at.link)?;
+        if gathered.holds(key) { Ok(gathered) } else { Err(damaged(at)) }
     }
 }
 
@@ -377,13 +394,53 @@ mod tests {
     use super::*;
     use crate::BwTrees;
 
-    #[test]
-    fn a_batch_is_bounded_in_bytes() {
+    fn tree() -> BwTree<Volatile> {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
         let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
         let settings = Settings::new(BwTrees::SETTINGS);
-        let tree = pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
+        pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
+    }
+
+    /// A mapping word that is again what it was, while the cursor was not pinned: the block was reused.
+    #[test]
+    fn a_link_that_comes_back_leads_to_what_is_new() {
+        let tree = tree();
+        for number in 0..100_u8 {
+            tree.upsert(&[number % 20], b"the same").expect("an upsert");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
+            cursor.next().expect("a record");
+            let (source, _) = cursor.source.expect("a leaf");
+            let word = || tree.pmwcas().pool().word(source.pid).load(Ordering::Relaxed);
+            let mut round = 0_u64;
+            let last = loop {
+                round += 1;
+                assert!(round < 100_000, "no block is reused");
+                for number in 0..20 {
+                    tree.upsert(&[number], &round.to_le_bytes()).expect("an upsert");
+                    if word() == source.link.0 {
+                        break;
+                    }
+                }
+                if word() == source.link.0 {
+                    break round;
+                }
+            };
+            let read = |key: &[u8]| tree.get(key).expect("a read").expect("a record");
+            let mut records = 1;
+            while let Some((key, value)) = cursor.next().expect("a record") {
+                assert_eq!(value, read(key), "{order:?}, key {key:?}, round {last}");
+                records += 1;
+            }
+            assert_eq!(records, 20);
+        }
+    }
+
+    #[test]
+    fn a_batch_is_bounded_in_bytes() {
+        let tree = tree();
         let value = vec![7; BATCH_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");

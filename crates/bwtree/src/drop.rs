@@ -52,7 +52,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             let guard = self.pin()?;
             let context = self.context(&guard);
             let at = self.find_holder(context, Target::Holding(Probe::new(&key)))?;
-            let gathered = Gathered::new(context, at.link);
+            let gathered = Gathered::new(context, at.link)?;
             let mut freed = gathered.blocks.clone();
             let mut left = Vec::new();
             let mut records = 0;
@@ -90,21 +90,20 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     fn is_high(&self) -> Result<bool, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        if !self.root(context).link.is_inner() {
+        if !self.root(context)?.link.is_inner() {
             return Ok(false);
         }
-        let first = self.find_leaf(context, Target::Holding(Probe::new(&[])))?;
-        guard.relieve(|| self.merge(context, first.pid, 0, &[], true))?;
+        guard.relieve(|| self.merge_first(context))?;
         Ok(true)
     }
 
     /// Frees the root page, which has no records; whether it was as it was seen.
     fn free_root(&self, context: Context<'_, '_, D>) -> Result<bool, Error> {
-        let root = self.root(context);
+        let root = self.root(context)?;
         if root.link == Link::EMPTY {
             return Ok(true);
         }
-        let gathered = Gathered::new(context, root.link);
+        let gathered = Gathered::new(context, root.link)?;
         if root.link.is_inner() || !gathered.items(false).is_empty() {
             return Ok(false);
         }

@@ -10,7 +10,8 @@ use pando_pmem::Domain;
 
 use crate::context::{Context, Pid, Probe, Value, compare_keys};
 use crate::layout::{Kind, Link, NO_POSITION};
-use crate::page::{Located, Page};
+use crate::page::{Chain, Located, Page};
+use crate::tree::Damaged;
 
 /// What the newest delta of a key makes of its record.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +62,13 @@ pub struct Gathered<'op, 'pool, D: Domain> {
     /// The blocks of the chain, values' apart.
     pub blocks: Vec<u64>,
     pub deltas: usize,
+    /// The page is about to be removed.
+    pub is_leaving: bool,
 }
 
 impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
     /// Puts the chain together that `link` leads to.
-    pub fn new(context: Context<'op, 'pool, D>, link: Link) -> Self {
+    pub fn new(context: Context<'op, 'pool, D>, link: Link) -> Result<Self, Damaged> {
         let mut gathered = Self {
             level: 0,
             low: &[],
@@ -76,15 +79,26 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
             edits: Vec::new(),
             blocks: Vec::with_capacity(2),
             deltas: 0,
+            is_leaving: false,
         };
-        if let Some(newest) = context.delta(link) {
+        if let Some(newest) = context.delta(link)? {
             gathered.edits.reserve(usize::from(newest.info.deltas) + 1);
         }
         if link != Link::EMPTY {
-            gathered.chain(context, link, None, 0);
-            gathered.low = gathered.parts[0].page.low();
+            gathered.chain(context, link, None, 0)?;
+            gathered.low = gathered.parts.first().map_or(&[], |part| part.page.low());
         }
-        gathered
+        Ok(gathered)
+    }
+
+    /// Whether `key` lies in the page's range.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        self.low <= key && self.high.is_none_or(|high| key < high)
+    }
+
+    /// Whether what is right before `key` lies in the page's range.
+    pub fn holds_before(&self, key: &[u8]) -> bool {
+        (self.low < key || key.is_empty()) && self.high.is_none_or(|high| key <= high)
     }
 
     /// Adds the chain at `link`, of which the keys below `bound` count, and the deltas newer than
@@ -95,16 +109,15 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
         link: Link,
         bound: Option<&'op [u8]>,
         depth: usize,
-    ) {
-        let (mut link, mut bound, mut right) = (link, bound, None);
+    ) -> Result<(), Damaged> {
+        let (mut chain, mut bound, mut right) = (Chain::new(link), bound, None);
         let mut merged = None;
-        while let Some(delta) = context.delta(link) {
+        while let Some(delta) = chain.next(context)? {
             self.deltas += 1;
             self.lsn = self.lsn.max(delta.lsn());
             if delta.info.is_own {
                 self.blocks.push(delta.off);
             }
-            link = delta.next();
             let key = delta.key();
             let counts = bound.is_none_or(|bound| key < bound);
             match delta.info.kind {
@@ -112,7 +125,8 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
                     self.edit(key, Some(delta.value()), delta.info.position);
                 }
                 Kind::IndexEntry if counts => {
-                    let child = Value::Inline(&delta.value_bytes()[..8]);
+                    let child = delta.value_bytes().get(..8);
+                    let child = Value::Inline(child.ok_or(Damaged { off: delta.off })?);
                     self.edit(key, Some(child), NO_POSITION);
                 }
                 Kind::Delete | Kind::IndexEntryDelete if counts => {
@@ -123,16 +137,18 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
                     right = Some(delta.value_word());
                 }
                 // Deeper than one is in no sound tree.
-                Kind::NodeMerge if depth == 0 => {
+                Kind::NodeMerge if depth > 0 => return Err(Damaged { off: delta.off }),
+                Kind::NodeMerge => {
                     merged = Some((Link(delta.value_word()), bound, right));
                     // A newer split may have taken all of that page away, and more.
                     bound = Some(bound.map_or(key, |bound| bound.min(key)));
                     right = None;
                 }
+                Kind::RemoveNode => self.is_leaving = true,
                 _ => {}
             }
         }
-        let page = context.base(link);
+        let page = context.base(chain.link)?;
         self.blocks.push(page.off);
         self.lsn = self.lsn.max(page.lsn());
         self.level = page.level();
@@ -145,12 +161,13 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
         let Some((link, bound, newer)) = merged else {
             self.right = right.unwrap_or_else(|| page.right());
             self.high = bound.or_else(|| page.high());
-            return;
+            return Ok(());
         };
-        self.chain(context, link, bound, depth + 1);
+        self.chain(context, link, bound, depth + 1)?;
         if let Some(newer) = newer {
             self.right = newer;
         }
+        Ok(())
     }
 
     /// Adds what a delta says, unless a newer one of its key is there.

@@ -26,17 +26,16 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let probe = Probe::new(key);
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         loop {
-            match context.find(at.link, probe, self.options().shortcuts) {
+            let next = match context.find(at.link, probe, self.options().shortcuts)? {
                 Found::Value(value, _) => return Ok(Some(visit(context.value(value)))),
                 Found::Absent(_) => return Ok(None),
-                Found::Right(right) => {
-                    let right = self.step_right(context, at, right)?;
-                    at = self.arrive(context, right);
-                    if at.link.is_removed() {
-                        at = self.find_leaf(context, Target::Holding(probe))?;
-                    }
-                }
-            }
+                Found::Right(right) => self.step_right(context, at, right)?,
+                Found::Leaving => self.help(context, at)?,
+            };
+            at = match next {
+                Some(next) => next,
+                None => self.find_leaf(context, Target::Holding(probe))?,
+            };
         }
     }
 

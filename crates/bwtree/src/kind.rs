@@ -14,7 +14,7 @@ use crate::single_word::SingleWord;
 use crate::table::first_anchor;
 use crate::tree::BwTree;
 
-/// Bw-trees whose pages are split by single-word CAS: for measuring, in a pool that is not to survive.
+/// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
 #[derive(Clone, Copy, Debug)]
 pub enum CasBwTrees {}
 

@@ -10,9 +10,10 @@
 //! * `page.rs`: base pages and deltas as they are read; `gather.rs`: chains, put together; `build.rs`: pages
 //!   and deltas as they are made. `context.rs`: what an operation reads with; keys and values.
 //! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when pages are
-//!   split and merged.
+//!   split; `merge.rs`: when they are merged, with the protocol.
 //! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
-//!   `single_word.rs`: splits by CAS.
+//!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS.
+//! * `races.rs`: how often changes lose a race.
 //! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `drop.rs`: the end of a tree.
 //!   `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
 //!
@@ -29,10 +30,13 @@ mod gather;
 mod index;
 mod kind;
 mod layout;
+mod merge;
 mod multi_word;
 mod options;
 mod page;
+mod races;
 mod search;
+mod single_merge;
 mod single_word;
 mod smo;
 mod style;
@@ -44,5 +48,6 @@ pub use kind::{BwTrees, CasBwTrees};
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use multi_word::MultiWord;
 pub use options::Options;
+pub use races::{Race, Races};
 pub use single_word::SingleWord;
 pub use tree::BwTree;

@@ -53,10 +53,11 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{Block, Prepared};
+use crate::build::{Block, NewDelta, Prepared};
 use crate::context::{Context, Pid};
-use crate::layout::Link;
-use crate::search::At;
+use crate::gather::Gathered;
+use crate::layout::{Kind, Link};
+use crate::search::{At, damaged};
 use crate::style::{Above, Merge, Split, Style, Values};
 use crate::table::stamp;
 use crate::tree::BwTree;
@@ -70,7 +71,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         self.pmwcas.allocate(self.guard).map_err(Error::storage)
     }
 
-    fn removed(self) -> Link {
+    pub fn removed(self) -> Link {
         Link::removed(self.pool().incarnation(), 0)
     }
 }
@@ -186,20 +187,47 @@ impl Style for MultiWord {
     }
 
     fn merge<D: Domain>(
-        _: &BwTree<D, Self>,
+        tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
-        merge_of: Merge<'_, '_, D>,
+        merge: Merge<'_, '_, D>,
     ) -> Result<bool, Error> {
-        merge(context, merge_of)
+        let Merge { left, right, separator, parent, delete, .. } = merge;
+        let content = right.link.0.to_le_bytes();
+        let mut delta = NewDelta::new(Kind::NodeMerge, separator);
+        delta.value[0] = &content;
+        let Some(merge) = context.prepare(left.link, &delta, tree.chaining())? else {
+            tree.consolidate(context, left, None, delta.room())?;
+            return Ok(false);
+        };
+        let removed = context.removed();
+        let mut operation = context.allocate()?;
+        add_delta(&mut operation, left.pid, left.link.0, merge)?;
+        operation.add_word(right.pid, right.link.0, removed.0).map_err(Error::storage)?;
+        add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
+        let done = operation.execute();
+        if done {
+            stamp(context, right.pid, removed);
+        }
+        Ok(done)
     }
 
     fn collapse<D: Domain>(
+        _: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         root: At,
         child: At,
         freed: &[u64],
     ) -> Result<bool, Error> {
-        collapse(context, root, child, freed)
+        let removed = context.removed();
+        let mut operation = context.allocate()?;
+        operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
+        operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
+        add_freed(&mut operation, freed)?;
+        let done = operation.execute();
+        if done {
+            stamp(context, child.pid, removed);
+        }
+        Ok(done)
     }
 
     /// Nothing: the parent knows the right sibling already.
@@ -210,41 +238,23 @@ impl Style for MultiWord {
     ) -> Result<(), Error> {
         Ok(())
     }
-}
 
-/// Merges a page into its left neighbour.
-pub(crate) fn merge<D: Domain>(
-    context: Context<'_, '_, D>,
-    merge: Merge<'_, '_, D>,
-) -> Result<bool, Error> {
-    let Merge { left, right, merge, parent, delete, .. } = merge;
-    let removed = context.removed();
-    let mut operation = context.allocate()?;
-    add_delta(&mut operation, left.pid, left.link.0, merge)?;
-    operation.add_word(right.pid, right.link.0, removed.0).map_err(Error::storage)?;
-    add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
-    let done = operation.execute();
-    if done {
-        stamp(context, right.pid, removed);
+    /// There is none under way, in a sound tree.
+    fn complete_removal<D: Domain>(
+        _: &BwTree<D, Self>,
+        _: Context<'_, '_, D>,
+        at: At,
+    ) -> Result<(), Error> {
+        Err(damaged(at))
     }
-    Ok(done)
-}
 
-/// Puts the content of the root's only child in the place of the root.
-pub(crate) fn collapse<D: Domain>(
-    context: Context<'_, '_, D>,
-    root: At,
-    child: At,
-    freed: &[u64],
-) -> Result<bool, Error> {
-    let removed = context.removed();
-    let mut operation = context.allocate()?;
-    operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
-    operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
-    add_freed(&mut operation, freed)?;
-    let done = operation.execute();
-    if done {
-        stamp(context, child.pid, removed);
+    /// Nothing: changes among the children are whole.
+    #[inline(always)]
+    fn settle<D: Domain>(
+        _: &BwTree<D, Self>,
+        _: Context<'_, '_, D>,
+        _: &Gathered<'_, '_, D>,
+    ) -> Result<(), Error> {
+        Ok(())
     }
-    Ok(done)
 }

@@ -1,4 +1,9 @@
 //! Base pages and deltas, as a pinned thread reads them.
+//!
+//! A link may lead anywhere: the word that it was read from may have rotted. So what it leads to is taken for a
+//! page or a delta only if it says of itself what the link says of it, and lies in the pool with all that it says it
+//! has; and a walk along a chain ends after as many steps as no sound chain has. Else the caller gets [`Damaged`].
+//! (What a page that looks like one says of its keys and values is believed, but never past the end of its base.)
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -7,9 +12,14 @@ use pando_pmem::{Domain, Words};
 
 use crate::context::{Context, Pid, Probe, Value};
 use crate::layout::{
-    DeltaInfo, HEADER_BYTES, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, Link,
-    NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at, head_of,
+    DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
+    LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES,
+    SLICES_AT, deltas_at, head_of,
 };
+use crate::tree::Damaged;
+
+/// Deltas that a sound chain has at most: no more fit what counts them, twice under a node merge.
+pub(crate) const MAX_CHAIN: usize = 1024;
 
 /// A base page.
 #[derive(Debug)]
@@ -18,6 +28,8 @@ pub struct Page<'op, 'pool, D: Domain> {
     pub off: u64,
     pub info: PageInfo,
     words: Words<'op, D>,
+    /// Bytes up to the end of its range's keys.
+    base_bytes: u64,
     /// Bytes of each key and each value, if the page has no places.
     key_bytes: u16,
     value_bytes: u16,
@@ -43,15 +55,36 @@ pub enum Located {
 impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
     /// The base page at `off`.
     #[inline(always)]
-    pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Self {
+    pub fn new(context: Context<'op, 'pool, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
+        context.check_place(off, HEADER_BYTES)?;
         let head = context.pool().words(off, HEADER_BYTES / 8);
         let word = |at| head.load(at, Ordering::Relaxed);
-        let info = PageInfo::decode(word(INFO_WORD));
-        let base_bytes = word(SIZES_WORD) & 0xFFFF_FFFF;
-        let words = context.pool().words(off, base_bytes.div_ceil(8));
+        let (info_word, sizes) = (word(INFO_WORD), word(SIZES_WORD));
+        let info = PageInfo::decode(info_word);
+        let (base_bytes, end) = (sizes & 0xFFFF_FFFF, sizes >> 32);
         let shape = if info.is_words { word(SHAPE_WORD) } else { 0 };
         let (key_bytes, value_bytes) = (shape as u16, (shape >> 16) as u16);
-        Self { context, off, info, words, key_bytes, value_bytes }
+        let record_bytes = 8 + if info.is_words { u64::from(value_bytes) } else { 8 };
+        let records_end = SLICES_AT + u64::from(info.records) * record_bytes;
+        let kind = if is_inner { Kind::Inner } else { Kind::Leaf };
+        let is_page = info_word & 0xF == kind as u64
+            && is_inner == (info.level > 0)
+            && records_end <= base_bytes
+            && deltas_at(base_bytes) <= end
+            && usize::from(key_bytes) <= SLICE_BYTES
+            && (!is_inner || info.records > 0 && (!info.is_words || value_bytes == 8));
+        if !is_page {
+            return Err(Damaged { off });
+        }
+        context.check_place(off, end)?;
+        let words = context.pool().words(off, base_bytes.div_ceil(8));
+        Ok(Self { context, off, info, words, base_bytes, key_bytes, value_bytes })
+    }
+
+    /// Bytes of the base; none if they are not all its own.
+    #[inline(always)]
+    fn bytes(&self, at: u64, bytes: u64) -> &'op [u8] {
+        if at + bytes <= self.base_bytes { self.context.bytes(self.off + at, bytes) } else { &[] }
     }
 
     #[inline(always)]
@@ -71,7 +104,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
     }
 
     pub fn base_bytes(&self) -> u64 {
-        self.word(SIZES_WORD) & 0xFFFF_FFFF
+        self.base_bytes
     }
 
     /// Bytes of its header and its records, without the keys that are its range.
@@ -107,8 +140,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
 
     fn fence(&self, word: u64) -> Option<&'op [u8]> {
         let bytes = (word >> 32) as u32;
-        let at = self.off + (word & 0xFFFF_FFFF);
-        (bytes != NO_KEY).then(|| self.context.bytes(at, u64::from(bytes)))
+        (bytes != NO_KEY).then(|| self.bytes(word & 0xFFFF_FFFF, u64::from(bytes)))
     }
 
     /// Whether the key lies behind the page.
@@ -149,7 +181,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
             return self.context.bytes(self.off + at, u64::from(self.key_bytes));
         }
         let place = self.place(index);
-        self.context.bytes(self.off + u64::from(place.at), u64::from(place.key_bytes))
+        self.bytes(u64::from(place.at), u64::from(place.key_bytes))
     }
 
     /// The value of a record.
@@ -161,8 +193,8 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
             return Value::Inline(self.context.bytes(self.off + at, bytes));
         }
         let place = self.place(index);
-        let at = self.off + u64::from(place.at) + u64::from(place.key_bytes);
-        let bytes = self.context.bytes(at, u64::from(place.value_bytes));
+        let at = u64::from(place.at) + u64::from(place.key_bytes);
+        let bytes = self.bytes(at, u64::from(place.value_bytes));
         if place.is_pointer { Value::Block(word_of(bytes)) } else { Value::Inline(bytes) }
     }
 
@@ -207,7 +239,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         let slice = if prefix_bytes == 0 {
             probe.head
         } else {
-            let prefix = &self.key(self.first())[..prefix_bytes];
+            let prefix = self.key(self.first()).get(..prefix_bytes).unwrap_or_default();
             match probe.bytes.get(..prefix_bytes) {
                 Some(first) if first == prefix => head_of(&probe.bytes[prefix_bytes..]),
                 _ if probe.bytes < prefix => return Located::Before(range.start),
@@ -300,21 +332,13 @@ pub struct Entry<'op> {
 impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     /// The delta at `off`.
     #[inline(always)]
-    pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Self {
-        // What a sound pool has not is passed over.
-        let none = DeltaInfo {
-            kind: Kind::Flush,
-            is_pointer: false,
-            has_lsn: false,
-            is_endless: false,
-            is_own: false,
-            key_bytes: 0,
-            value_bytes: 0,
-            position: 0,
-            deltas: 0,
+    pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Result<Self, Damaged> {
+        context.check_place(off, DELTA_ALIGN)?;
+        let Some(info) = DeltaInfo::decode(context.fixed(off)) else {
+            return Err(Damaged { off });
         };
-        let info = DeltaInfo::decode(context.fixed(off)).unwrap_or(none);
-        Self { context, off, info }
+        context.check_place(off, info.bytes())?;
+        Ok(Self { context, off, info })
     }
 
     /// What it was prepended to.
@@ -366,38 +390,82 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     /// The first word of its value: a PID, or a link.
     #[inline(always)]
     pub fn value_word(&self) -> u64 {
+        if self.info.value_bytes < 8 {
+            return 0;
+        }
         self.context.fixed(self.off + self.info.value_at())
     }
 
     /// The range that an index entry, or an index entry delete, leads to a child.
-    pub fn entry(&self) -> Entry<'op> {
-        let (child, rest) = (self.value_word(), &self.value_bytes()[8..]);
+    pub fn entry(&self) -> Result<Entry<'op>, Damaged> {
+        let damaged = Damaged { off: self.off };
+        let (child, rest) = self.value_bytes().split_first_chunk::<8>().ok_or(damaged)?;
+        let child = u64::from_le_bytes(*child);
         let high = |bytes| (!self.info.is_endless).then_some(bytes);
         if self.info.kind == Kind::IndexEntry {
-            return Entry { child, low: self.key(), high: high(rest) };
+            return Ok(Entry { child, low: self.key(), high: high(rest) });
         }
-        let (low, end) = rest[8..].split_at(word_of(rest) as usize);
-        Entry { child, low, high: high(end) }
+        let (length, keys) = rest.split_first_chunk::<8>().ok_or(damaged)?;
+        let length = u64::from_le_bytes(*length) as usize;
+        let (low, end) = keys.split_at_checked(length).ok_or(damaged)?;
+        Ok(Entry { child, low, high: high(end) })
+    }
+}
+
+/// A walk along a chain, from its newest record on.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    /// What the walk has not come to yet.
+    pub link: Link,
+    steps: usize,
+}
+
+impl Chain {
+    #[inline(always)]
+    pub fn new(link: Link) -> Self {
+        Self { link, steps: 0 }
+    }
+
+    /// The next delta; `None` at the base, which `link` then leads to.
+    #[inline(always)]
+    pub fn next<'op, 'pool, D: Domain>(
+        &mut self,
+        context: Context<'op, 'pool, D>,
+    ) -> Result<Option<Delta<'op, 'pool, D>>, Damaged> {
+        if self.link.is_base() {
+            return Ok(None);
+        }
+        self.steps += 1;
+        if self.steps > MAX_CHAIN {
+            return Err(Damaged { off: self.link.off() });
+        }
+        let delta = Delta::new(context, self.link.off())?;
+        let next = delta.next();
+        if next.is_inner() != self.link.is_inner() {
+            return Err(Damaged { off: delta.off });
+        }
+        self.link = next;
+        Ok(Some(delta))
     }
 }
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     /// The base of the chain that `link` leads to, which is not [`Link::EMPTY`].
     #[inline(always)]
-    pub fn base(self, link: Link) -> Page<'op, 'pool, D> {
-        let mut link = link;
+    pub fn base(self, link: Link) -> Result<Page<'op, 'pool, D>, Damaged> {
+        let mut chain = Chain::new(link);
         loop {
-            if let Some(off) = link.base_off() {
-                return Page::new(self, off);
+            if let Some(off) = chain.link.base_off() {
+                return Page::new(self, off, link.is_inner());
             }
-            link = Delta::new(self, link.off()).next();
+            chain.next(self)?;
         }
     }
 
     /// The delta that `link` leads to; `None` if that is a base.
     #[inline(always)]
-    pub fn delta(self, link: Link) -> Option<Delta<'op, 'pool, D>> {
-        (!link.is_base()).then(|| Delta::new(self, link.off()))
+    pub fn delta(self, link: Link) -> Result<Option<Delta<'op, 'pool, D>>, Damaged> {
+        Chain::new(link).next(self)
     }
 }
 

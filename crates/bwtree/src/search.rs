@@ -5,9 +5,16 @@
 //! delta is older than all deltas of keys that it left in the page, and newer than those of keys that it
 //! took out of it; a node merge delta stands for two chains, of which one is gone on with.
 //!
-//! A page that was removed has been merged into another before its parent led there no more, in one step;
-//! so whoever comes to a removed page has read its parent before, begins again at the root, and finds the
-//! way changed.
+//! A page is removed by the very step, or after the step, by which what led to it leads there no more. So whoever
+//! comes to a removed page looks again at the word that led there: it has changed, and the search begins again at
+//! the root; or it has not, and then one of the two words has rotted.
+//!
+//! # What a rotted word does
+//!
+//! A word of the mapping table may hold anything, one day. A search then ends, with [`Damaged`] or at a page
+//! that looks sound (`page.rs`): chains are walked a bounded number of steps; each step to a child is one level down,
+//! of which there are no more than 255; each step to the right comes to a page whose lowest key is higher; and
+//! a search that begins again has seen a word change.
 
 use std::ops::Range;
 
@@ -16,7 +23,7 @@ use pando_pmem::Domain;
 
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::layout::{Kind, Link, NO_POSITION};
-use crate::page::Located;
+use crate::page::{Chain, Located};
 use crate::style::Style;
 use crate::tree::{BwTree, Damaged};
 
@@ -29,6 +36,8 @@ pub enum Route {
     Here,
     /// Behind it, from its right sibling on.
     Right(Pid),
+    /// Nowhere: the page is about to be removed.
+    Leaving,
 }
 
 /// What a leaf says of a key.
@@ -40,6 +49,8 @@ pub enum Found<'op> {
     Absent(u16),
     /// The key lies behind the leaf.
     Right(Pid),
+    /// The leaf is about to be removed.
+    Leaving,
 }
 
 /// A page, and what the mapping table had of it.
@@ -52,41 +63,43 @@ pub struct At {
 impl<'op, D: Domain> Context<'op, '_, D> {
     /// Where the target lies from the page that `link` leads to.
     #[inline(always)]
-    pub fn route(self, link: Link, target: Target<'_>) -> Route {
-        let mut link = link;
-        while let Some(delta) = self.delta(link) {
-            link = delta.next();
+    pub fn route(self, link: Link, target: Target<'_>) -> Result<Route, Damaged> {
+        let mut chain = Chain::new(link);
+        while let Some(delta) = chain.next(self)? {
             match delta.info.kind {
                 // The range begins there.
                 Kind::IndexEntry if !target.reaches_head(delta.key_head()) => {}
                 Kind::IndexEntry | Kind::IndexEntryDelete => {
-                    let entry = delta.entry();
+                    let entry = delta.entry()?;
                     let is_within = target.reaches(entry.low)
                         && entry.high.is_none_or(|high| !target.reaches(high));
                     if is_within {
-                        return Route::Child(entry.child);
+                        return Ok(Route::Child(entry.child));
                     }
                 }
                 Kind::Split if target.reaches(delta.key()) => {
-                    return Route::Right(delta.value_word());
+                    return Ok(Route::Right(delta.value_word()));
                 }
-                Kind::NodeMerge if target.reaches(delta.key()) => link = Link(delta.value_word()),
+                Kind::NodeMerge if target.reaches(delta.key()) => {
+                    chain.link = Link(delta.value_word());
+                }
+                Kind::RemoveNode => return Ok(Route::Leaving),
                 _ => {}
             }
         }
-        if link == Link::EMPTY {
-            return Route::Here;
+        if chain.link == Link::EMPTY {
+            return Ok(Route::Here);
         }
-        let page = self.base(link);
+        let page = self.base(chain.link)?;
         let is_behind = match target {
             Target::Holding(probe) => page.is_before(probe),
             _ => page.high().is_some_and(|high| target.reaches(high)),
         };
         if is_behind {
-            return Route::Right(page.right());
+            return Ok(Route::Right(page.right()));
         }
         if page.level() == 0 {
-            return Route::Here;
+            return Ok(Route::Here);
         }
         // The separators from the second child on; the first child has what is before them.
         let position = match target {
@@ -100,28 +113,32 @@ impl<'op, D: Domain> Context<'op, '_, D> {
                 Located::Before(before) => before,
             },
         };
-        Route::Child(page.child(position.saturating_sub(1)))
+        Ok(Route::Child(page.child(position.saturating_sub(1))))
     }
 
     /// What the leaf says of the key.
     #[inline(always)]
-    pub fn find(self, link: Link, probe: Probe<'_>, shortcuts: bool) -> Found<'op> {
-        let mut link = link;
+    pub fn find(
+        self,
+        link: Link,
+        probe: Probe<'_>,
+        shortcuts: bool,
+    ) -> Result<Found<'op>, Damaged> {
+        let mut chain = Chain::new(link);
         // Where the key can stand in the base.
         let (mut from, mut to) = (0, usize::MAX);
         let mut is_known = true;
-        while let Some(delta) = self.delta(link) {
-            link = delta.next();
+        while let Some(delta) = chain.next(self)? {
             let info = delta.info;
             match info.kind {
                 Kind::Insert | Kind::Modify | Kind::Delete => {
                     let head = delta.key_head();
                     if head == probe.head && delta.is_of(probe) {
                         let position = if is_known { info.position } else { NO_POSITION };
-                        return match info.kind {
+                        return Ok(match info.kind {
                             Kind::Delete => Found::Absent(position),
                             _ => Found::Value(delta.value(), position),
-                        };
+                        });
                     }
                     if shortcuts {
                         // Without a branch on what is found: there is no pattern in it. What is not known
@@ -134,34 +151,35 @@ impl<'op, D: Domain> Context<'op, '_, D> {
                     }
                 }
                 Kind::Split if delta.is_not_behind(probe) => {
-                    return Found::Right(delta.value_word());
+                    return Ok(Found::Right(delta.value_word()));
                 }
+                Kind::RemoveNode => return Ok(Found::Leaving),
                 Kind::NodeMerge => {
                     is_known = false;
                     if delta.is_not_behind(probe) {
-                        link = Link(delta.value_word());
+                        chain.link = Link(delta.value_word());
                         (from, to) = (0, usize::MAX);
                     }
                 }
                 _ => {}
             }
         }
-        if link == Link::EMPTY {
-            return Found::Absent(NO_POSITION);
+        if chain.link == Link::EMPTY {
+            return Ok(Found::Absent(NO_POSITION));
         }
-        let page = self.base(link);
+        let page = self.base(chain.link)?;
         if page.is_before(probe) {
-            return Found::Right(page.right());
+            return Ok(Found::Right(page.right()));
         }
         let known = |position: usize| match u16::try_from(position) {
             Ok(position) if is_known => position.min(NO_POSITION),
             _ => NO_POSITION,
         };
         let range: Range<usize> = from..to.min(page.records());
-        match page.locate_in(range, probe) {
+        Ok(match page.locate_in(range, probe) {
             Located::At(at) => Found::Value(page.value(at), known(at)),
             Located::Before(before) => Found::Absent(known(before)),
-        }
+        })
     }
 }
 
@@ -174,22 +192,19 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         target: Target<'_>,
     ) -> Result<At, Error> {
         'root: loop {
-            let mut at = self.root(context);
-            loop {
-                if at.link.is_removed() {
-                    self.refuse_damaged(at)?;
-                    continue 'root;
-                }
-                if !at.link.is_inner() {
-                    return Ok(at);
-                }
-                let next = match context.route(at.link, target) {
-                    Route::Child(pid) => pid,
+            let mut at = self.root(context)?;
+            let mut levels = 0;
+            while at.link.is_inner() {
+                let next = match context.route(at.link, target)? {
+                    Route::Child(pid) => self.descend(context, at, pid, &mut levels)?,
                     Route::Right(pid) => self.step_right(context, at, pid)?,
+                    Route::Leaving => self.help(context, at)?,
                     Route::Here => return Err(damaged(at)),
                 };
-                at = self.arrive(context, next);
+                let Some(next) = next else { continue 'root };
+                at = next;
             }
+            return Ok(at);
         }
     }
 
@@ -201,14 +216,16 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     ) -> Result<At, Error> {
         'root: loop {
             let mut at = self.find_leaf(context, target)?;
-            while let Route::Right(right) = context.route(at.link, target) {
-                let right = self.step_right(context, at, right)?;
-                at = self.arrive(context, right);
-                if at.link.is_removed() {
-                    continue 'root;
-                }
+            loop {
+                let next = match context.route(at.link, target)? {
+                    Route::Right(right) => self.step_right(context, at, right)?,
+                    Route::Leaving => self.help(context, at)?,
+                    Route::Here => return Ok(at),
+                    Route::Child(_) => return Err(damaged(at)),
+                };
+                let Some(next) = next else { continue 'root };
+                at = next;
             }
-            return Ok(at);
         }
     }
 
@@ -220,41 +237,80 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         target: Target<'_>,
         level: u8,
     ) -> Result<Option<(At, Pid)>, Error> {
+        self.find_inner_by(context, target, level, Self::step_right)
+    }
+
+    /// As [`find_inner`](Self::find_inner), with `step` along side links.
+    pub(crate) fn find_inner_by<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        target: Target<'_>,
+        level: u8,
+        step: impl Fn(&Self, Context<'op, 'pool, D>, At, Pid) -> Result<Option<At>, Error>,
+    ) -> Result<Option<(At, Pid)>, Error> {
         'root: loop {
-            let mut at = self.root(context);
+            let mut at = self.root(context)?;
+            let mut levels = 0;
             loop {
-                if at.link.is_removed() {
-                    self.refuse_damaged(at)?;
-                    continue 'root;
-                }
                 if !at.link.is_inner() {
                     return Ok(None);
                 }
-                let found = context.base(at.link).level();
+                let found = context.base(at.link)?.level();
                 if found < level {
                     return Ok(None);
                 }
-                let next = match context.route(at.link, target) {
+                let next = match context.route(at.link, target)? {
                     Route::Child(pid) if found == level => return Ok(Some((at, pid))),
-                    Route::Child(pid) => pid,
-                    Route::Right(pid) => self.step_right(context, at, pid)?,
+                    Route::Child(pid) => self.descend(context, at, pid, &mut levels)?,
+                    Route::Right(pid) => step(self, context, at, pid)?,
+                    Route::Leaving => self.help(context, at)?,
                     Route::Here => return Err(damaged(at)),
                 };
-                at = self.arrive(context, next);
+                let Some(next) = next else { continue 'root };
+                at = next;
             }
         }
     }
 
+    /// The root, which is never removed.
     #[inline(always)]
-    pub(crate) fn root(&self, context: Context<'_, '_, D>) -> At {
+    pub(crate) fn root(&self, context: Context<'_, '_, D>) -> Result<At, Damaged> {
         let pid = self.root_pid(context);
-        At { pid, link: context.link(pid) }
+        context.check_place(pid, 8)?;
+        let at = At { pid, link: context.link(pid) };
+        if at.link.is_removed() { Err(Damaged { off: pid }) } else { Ok(at) }
     }
 
-    /// What is at `pid` now; its lines are asked for.
+    /// The child of `at` at `pid`; `None` if it is gone, and the search begins again. `levels` counts steps down.
     #[inline(always)]
-    pub(crate) fn arrive(&self, context: Context<'_, '_, D>, pid: Pid) -> At {
+    fn descend(
+        &self,
+        context: Context<'_, '_, D>,
+        at: At,
+        pid: Pid,
+        levels: &mut u32,
+    ) -> Result<Option<At>, Error> {
+        *levels += 1;
+        if *levels > u32::from(u8::MAX) {
+            return Err(damaged(at));
+        }
+        Ok(self.arrive(context, at, pid)?)
+    }
+
+    /// What is at `pid`, to which `from` leads; its lines are asked for. `None` if it is gone, and `from` has
+    /// changed since it was read.
+    #[inline(always)]
+    pub(crate) fn arrive(
+        &self,
+        context: Context<'_, '_, D>,
+        from: At,
+        pid: Pid,
+    ) -> Result<Option<At>, Damaged> {
+        context.check_place(pid, 8)?;
         let link = context.link(pid);
+        if link.is_removed() || link == Link::EMPTY {
+            return self.gone(context, from, pid);
+        }
         if let Some(base) = link.base_off() {
             // The header, the first slices; and the newest deltas, which stand one before the other.
             for line in 0..6 {
@@ -262,35 +318,60 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             }
             if link.off() != base {
                 context.pool().prefetch(link.off());
-                context.pool().prefetch(link.off() - 64);
-                context.pool().prefetch(link.off() - 128);
+                context.pool().prefetch(link.off().wrapping_sub(64));
+                context.pool().prefetch(link.off().wrapping_sub(128));
             }
         }
-        At { pid, link }
+        Ok(Some(At { pid, link }))
     }
 
-    /// The right sibling of `at`, to which a search goes on that has found its target behind the page.
+    /// There is no page at `pid`: since it was removed, after `from` was read; or else one of the two words is
+    /// damaged.
+    #[cold]
+    fn gone(&self, context: Context<'_, '_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
+        if context.link(from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
+    }
+
+    /// The right sibling of `at`, to which a search goes on that has found its target behind the page; `None` if
+    /// it begins again.
     #[cold]
     pub(crate) fn step_right(
         &self,
         context: Context<'_, '_, D>,
         at: At,
         right: Pid,
-    ) -> Result<Pid, Error> {
+    ) -> Result<Option<At>, Error> {
+        // A search goes on also if the pool has no room for what is to be completed.
+        let _ = S::passed_side_link(self, context, at);
+        self.pass_side_link(context, at, right)
+    }
+
+    /// As [`step_right`](Self::step_right), but completes nothing.
+    pub(crate) fn pass_side_link(
+        &self,
+        context: Context<'_, '_, D>,
+        at: At,
+        right: Pid,
+    ) -> Result<Option<At>, Error> {
         if right == 0 {
             return Err(damaged(at));
         }
-        S::passed_side_link(self, context, at)?;
-        Ok(right)
+        let Some(next) = self.arrive(context, at, right)? else { return Ok(None) };
+        if context.base(next.link)?.low() <= context.base(at.link)?.low() {
+            return Err(damaged(at));
+        }
+        Ok(Some(next))
     }
 
-    /// An error if the word is one that no removal leaves.
+    /// Removes the page that is about to be removed; the search begins again.
     #[cold]
-    pub(crate) fn refuse_damaged(&self, at: At) -> Result<(), Error> {
-        if at.link.0 == pando_pmwcas::MAX_VALUE { Err(damaged(at)) } else { Ok(()) }
+    pub(crate) fn help(&self, context: Context<'_, '_, D>, at: At) -> Result<Option<At>, Error> {
+        S::complete_removal(self, context, at)?;
+        Ok(None)
     }
 }
 
+#[cold]
 pub(crate) fn damaged(at: At) -> Error {
-    Error::storage(Damaged { off: at.link.off() })
+    Damaged { off: at.pid }.into()
 }

@@ -9,18 +9,18 @@
 //! | 2. the split delta is prepended | the page's | a *half split*: the right half is found by the side link alone |
 //! | 3. the index entry is prepended | the parent's | the split |
 //!
-//! The deciding word is the page's. From then on anyone completes it: whoever takes a side link looks whether
-//! the parent leads to the right sibling, and if not, prepends the entry. It reads the parent's word first and
-//! then the page's. If the page still has that side link, its right sibling is there, and was not
-//! known to the parent as it was read; and if since then another has prepended the entry, or removed the
-//! sibling again, the parent's word has changed, and the CAS fails. So no entry is posted twice, and none for
-//! a page that is gone.
+//! The deciding word is the page's. From then on anyone completes it: whoever takes a side link, and whoever would split
+//! or merge one of the two, looks whether the parent has an entry that begins where the right sibling does, and if
+//! not, prepends it. It reads the parent's word first and then the page's. If the page still has that side link, its
+//! right sibling is there, and was not known to the parent as it was read; and if since then another has prepended
+//! the entry, or begun to merge the sibling, the parent's word has changed, and the CAS fails. So no entry is posted
+//! twice, and none for a page that is gone. If the parent says instead that the entry is deleted, the sibling is being
+//! merged, and that is completed (`single_merge.rs`).
+//!
+//! A page whose right sibling the parent does not know is not split again, nor is a page that the parent does not know: the
+//! entry is posted first. So there is one half split at a page at most, and each index entry ends where the next begins.
 //!
 //! Of a root, the page that takes its content and the right half are made before one CAS of the root's word.
-//!
-//! Merges and the root's collapse are those of `multi_word.rs`: one step over three words. By CAS they would be
-//! three more steps with their own delta (*remove node*), and a parent that must not be split between them at
-//! the page that goes; nothing that is measured here depends on it.
 //!
 //! # Blocks
 //!
@@ -30,12 +30,13 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::{Block, NewDelta, Prepared, each_record};
+use crate::build::{Block, NewDelta, Prepared};
 use crate::context::{Context, Pid, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
-use crate::multi_word;
+use crate::merge::children;
 use crate::search::At;
+use crate::single_merge::{self, complete_merge, deletes_any, is_deleted};
 use crate::style::{Above, Merge, Split, Style, Values};
 use crate::tree::BwTree;
 
@@ -51,7 +52,7 @@ fn activate<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> 
 }
 
 /// Takes blocks back that nobody has seen.
-fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) {
+pub(crate) fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) {
     for &off in blocks.iter().filter(|&&off| off != 0) {
         if context.pool().deactivate(off).is_ok() {
             D::fence();
@@ -61,7 +62,7 @@ fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) {
 }
 
 /// Frees blocks that are unreachable now.
-fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator<Item = u64>) {
+pub(crate) fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator<Item = u64>) {
     for off in blocks.filter(|&off| off != 0) {
         if context.pool().deactivate(off).is_ok() {
             D::fence();
@@ -71,21 +72,24 @@ fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator<Item = u64
 }
 
 /// The link of a delta, and its block, active; zero if it has none.
-fn given<D: Domain>(context: Context<'_, '_, D>, delta: Prepared<'_, '_, D>) -> (Link, u64) {
+pub(crate) fn given<D: Domain>(
+    context: Context<'_, '_, D>,
+    delta: Prepared<'_, '_, D>,
+) -> (Link, u64) {
     match delta {
         Prepared::Beside(link) => (link, 0),
         Prepared::Block(link, block) => (link, activate(context, block)),
     }
 }
 
-fn swap<D: Domain>(context: Context<'_, '_, D>, pid: Pid, from: u64, to: Link) -> bool {
+pub(crate) fn swap<D: Domain>(context: Context<'_, '_, D>, pid: Pid, from: u64, to: Link) -> bool {
     // What the link leads to is durable before it is.
     D::fence();
     context.pmwcas.compare_exchange(context.guard, pid, from, to.0).is_ok()
 }
 
 /// Changes the word of `at`, to which `blocks` go, in place of `freed`.
-fn exchange<D: Domain>(
+pub(crate) fn exchange<D: Domain>(
     context: Context<'_, '_, D>,
     at: At,
     to: Link,
@@ -137,6 +141,9 @@ impl Style for SingleWord {
         split: Split<'_, '_, D>,
     ) -> Result<bool, Error> {
         let Split { left, split, right, page, is_inner, above } = split;
+        if !may_split(tree, context, left, &above)? {
+            return Ok(false);
+        }
         let page = activate(context, page);
         let right_link = Link::base(page, is_inner);
         if !swap(context, right.pid, right.word, right_link) {
@@ -178,20 +185,21 @@ impl Style for SingleWord {
     }
 
     fn merge<D: Domain>(
-        _: &BwTree<D, Self>,
+        tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         merge: Merge<'_, '_, D>,
     ) -> Result<bool, Error> {
-        multi_word::merge(context, merge)
+        single_merge::merge(tree, context, merge)
     }
 
     fn collapse<D: Domain>(
+        tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         root: At,
         child: At,
-        freed: &[u64],
+        _: &[u64],
     ) -> Result<bool, Error> {
-        multi_word::collapse(context, root, child, freed)
+        single_merge::collapse(tree, context, root, child)
     }
 
     fn passed_side_link<D: Domain>(
@@ -199,13 +207,54 @@ impl Style for SingleWord {
         context: Context<'_, '_, D>,
         at: At,
     ) -> Result<(), Error> {
-        // A reader goes on also if the pool has no room for the entry.
-        let _ = complete(tree, context, at.pid);
-        Ok(())
+        complete(tree, context, at.pid)
+    }
+
+    fn complete_removal<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        at: At,
+    ) -> Result<(), Error> {
+        single_merge::complete_removal(tree, context, at)
+    }
+
+    fn settle<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        page: &Gathered<'_, '_, D>,
+    ) -> Result<(), Error> {
+        single_merge::settle(tree, context, page)
     }
 }
 
-/// Sees to it that the parent of `pid` leads to its right sibling.
+/// Completes what is under way at a page that is to be split, and among its children; whether nothing of its parent
+/// stands in the way.
+fn may_split<D: Domain>(
+    tree: &BwTree<D, SingleWord>,
+    context: Context<'_, '_, D>,
+    left: At,
+    above: &Above<'_, '_, D>,
+) -> Result<bool, Error> {
+    let page = Gathered::new(context, left.link)?;
+    if page.level > 0 {
+        single_merge::settle(tree, context, &page)?;
+    }
+    let Above::Parent(parent, _) = above else { return Ok(true) };
+    let parent_page = Gathered::new(context, parent.link)?;
+    if deletes_any(&parent_page) {
+        tree.consolidate(context, *parent, None, 0)?;
+        return Ok(false);
+    }
+    let is_known = page.high.is_none_or(|high| {
+        parent_page.high == Some(high) || children(&parent_page).iter().any(|&(low, _)| low == high)
+    });
+    if !is_known {
+        complete(tree, context, left.pid)?;
+    }
+    Ok(is_known)
+}
+
+/// Sees to it that the parent of `pid` leads to its right sibling, or that this is merged, if that has begun.
 fn complete<D: Domain>(
     tree: &BwTree<D, SingleWord>,
     context: Context<'_, '_, D>,
@@ -216,27 +265,28 @@ fn complete<D: Domain>(
         if link.is_removed() || link == Link::EMPTY {
             return Ok(());
         }
-        let left = Gathered::new(context, link);
+        let left = Gathered::new(context, link)?;
         let Some(separator) = left.high else { return Ok(()) };
         let target = Target::Holding(Probe::new(separator));
-        let Some((parent, child)) = tree.find_inner(context, target, left.level + 1)? else {
+        let Some((parent, _)) = tree.find_inner(context, target, left.level + 1)? else {
             return Ok(());
         };
-        if child != pid {
-            // The entry is there.
+        let above = Gathered::new(context, parent.link)?;
+        if is_deleted(&above, separator) {
+            return complete_merge(tree, context, left.level, separator);
+        }
+        let children = children(&above);
+        if above.low == separator || children.iter().any(|&(low, _)| low == separator) {
             return Ok(());
+        }
+        if left.is_leaving {
+            return single_merge::complete_removal(tree, context, At { pid, link });
         }
         if context.link(pid) != link {
             continue;
         }
-        let above = Gathered::new(context, parent.link);
-        let mut end = above.high;
-        let mut is_found = false;
-        each_record(&above.items(false), |low, _| {
-            if !is_found && low > separator {
-                (is_found, end) = (true, Some(low));
-            }
-        });
+        let next = children.iter().map(|&(low, _)| low).find(|&low| low > separator);
+        let end = next.or(above.high);
         let right = left.right.to_le_bytes();
         let mut entry = NewDelta::new(Kind::IndexEntry, separator);
         entry.value = [&right, end.unwrap_or_default(), &[], &[]];

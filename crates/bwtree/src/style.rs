@@ -20,6 +20,7 @@ use pando_pmem::Domain;
 
 use crate::build::{Block, Prepared};
 use crate::context::Context;
+use crate::gather::Gathered;
 use crate::search::At;
 use crate::table::FreePid;
 use crate::tree::BwTree;
@@ -62,15 +63,18 @@ pub enum Above<'op, 'pool, D: Domain> {
     Root(FreePid, Block<'op, 'pool, D>),
 }
 
-/// A merge, prepared: two deltas wait to be prepended.
+/// A merge, prepared: a delta waits to be prepended to the parent.
 #[derive(Debug)]
 pub struct Merge<'op, 'pool, D: Domain> {
     pub left: At,
     /// It is merged into the left one.
     pub right: At,
-    pub merge: Prepared<'op, 'pool, D>,
+    /// Where the right one begins.
+    pub separator: &'op [u8],
     pub parent: At,
     pub delete: Prepared<'op, 'pool, D>,
+    /// Of the two.
+    pub level: u8,
 }
 
 /// How pages change.
@@ -112,6 +116,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
 
     /// Puts the content of the root's only child in the place of the root, whose blocks are `freed`.
     fn collapse<D: Domain>(
+        tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         root: At,
         child: At,
@@ -124,5 +129,20 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         at: At,
+    ) -> Result<(), Error>;
+
+    /// Completes the removal of `at`, whose newest record is a remove-node delta.
+    fn complete_removal<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        at: At,
+    ) -> Result<(), Error>;
+
+    /// Completes what is under way among the children of an inner page and stands in its chain, so that another
+    /// base may take the chain's place.
+    fn settle<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, '_, D>,
+        page: &Gathered<'_, '_, D>,
     ) -> Result<(), Error>;
 }

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard};
@@ -12,14 +13,22 @@ use crate::context::{Context, Pid};
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
 use crate::multi_word::MultiWord;
 use crate::options::Options;
+use crate::races::{Race, Races};
 
 /// Something that is in no sound tree.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the page at {off:#x} is damaged; check the pool, and copy out what can be read by salvage"
 )]
-pub(crate) struct Damaged {
+pub struct Damaged {
     pub off: u64,
+}
+
+impl From<Damaged> for Error {
+    #[cold]
+    fn from(damaged: Damaged) -> Self {
+        Self::storage(damaged)
+    }
 }
 
 /// A Bw-tree in a pool, whose pages change in the style `S`. All of its state is in the pool; any number of
@@ -29,6 +38,10 @@ pub struct BwTree<D: Domain, S = MultiWord> {
     pmwcas: Arc<Pmwcas<D>>,
     root_off: u64,
     options: Options,
+    /// The pool reaches so far at least.
+    known_end: AtomicU64,
+    /// What changes of pages are counted in, if they are.
+    races: Option<Arc<Races>>,
     style: PhantomData<S>,
 }
 
@@ -38,6 +51,9 @@ impl<D: Domain, S> Clone for BwTree<D, S> {
             pmwcas: self.pmwcas.clone(),
             root_off: self.root_off,
             options: self.options,
+            // Relaxed: a number that only rises, and is looked up again if it does not suffice.
+            known_end: AtomicU64::new(self.known_end.load(Ordering::Relaxed)),
+            races: self.races.clone(),
             style: PhantomData,
         }
     }
@@ -46,7 +62,23 @@ impl<D: Domain, S> Clone for BwTree<D, S> {
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree whose entry word is at `root_off`.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        Self { pmwcas, root_off, options, style: PhantomData }
+        let known_end = AtomicU64::new(0);
+        Self { pmwcas, root_off, options, known_end, races: None, style: PhantomData }
+    }
+
+    /// A handle that counts attempts at changes of pages; and where they are counted.
+    pub fn counting_races(&self) -> (Self, Arc<Races>) {
+        let races = Arc::new(Races::default());
+        (Self { races: Some(Arc::clone(&races)), ..self.clone() }, races)
+    }
+
+    /// Counts an attempt, if they are counted; whether it was won.
+    #[inline(always)]
+    pub(crate) fn counted(&self, race: Race, is_won: bool) -> bool {
+        if let Some(races) = &self.races {
+            races.add(race, is_won);
+        }
+        is_won
     }
 
     /// The options with which the tree was created.
@@ -69,7 +101,7 @@ impl<D: Domain, S> BwTree<D, S> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard }
+        Context { pmwcas: &self.pmwcas, guard, known_end: &self.known_end }
     }
 
     /// Where the root, the table's segments and its cursors are found.

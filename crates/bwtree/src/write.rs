@@ -15,6 +15,7 @@ use crate::build::{NewDelta, NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
+use crate::races::Race;
 use crate::search::{At, Found};
 use crate::style::{Style, Values};
 use crate::tree::BwTree;
@@ -202,17 +203,14 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     ) -> Result<Option<Done>, Error> {
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         let (found, position) = loop {
-            match context.find(at.link, probe, self.options().shortcuts) {
+            let next = match context.find(at.link, probe, self.options().shortcuts)? {
                 Found::Value(value, position) => break (Some(value), position),
                 Found::Absent(position) => break (None, position),
-                Found::Right(right) => {
-                    let right = self.step_right(context, at, right)?;
-                    at = self.arrive(context, right);
-                    if at.link.is_removed() {
-                        return Ok(None);
-                    }
-                }
-            }
+                Found::Right(right) => self.step_right(context, at, right)?,
+                Found::Leaving => self.help(context, at)?,
+            };
+            let Some(next) = next else { return Ok(None) };
+            at = next;
         };
         let decision = write.decide(found.map(|value| context.value(value)))?;
         let done = Done { was_there: found.is_some(), is_changed: decision != Decision::Keep };
@@ -245,7 +243,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             link => context.prepare(link, &delta, self.chaining())?,
         };
         let is_done = match prepared {
-            Some(delta) => S::prepend(context, at, delta, values)?,
+            Some(delta) => self.counted(Race::Write, S::prepend(context, at, delta, values)?),
             None => {
                 let value = (!removes).then_some(value);
                 let taken = Taken { key: probe.bytes, value, lsn, values };
@@ -265,8 +263,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if at.link == Link::EMPTY {
             return;
         }
-        let deltas = 1 + context.delta(at.link).map_or(0, |delta| usize::from(delta.info.deltas));
-        let base = context.base(at.link);
+        let (Ok(delta), Ok(base)) = (context.delta(at.link), context.base(at.link)) else { return };
+        let deltas = 1 + delta.map_or(0, |delta| usize::from(delta.info.deltas));
         // So each consolidation halves the page: there are few of them.
         let merge_bytes = u64::from(self.options().merge_bytes);
         let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
@@ -279,12 +277,16 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[cold]
     fn tidy(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<(), Error> {
         let at = At { pid, link: context.link(pid) };
-        if at.link.is_removed() || at.link.is_inner() || at.link.is_base() {
+        if at.link.is_removed() || at.link.is_inner() {
             return Ok(());
         }
-        let Some(bytes) = self.consolidate(context, at, None, 0)? else { return Ok(()) };
-        if bytes < u64::from(self.options().merge_bytes) {
-            self.merge(context, pid, 0, key, false)?;
+        let bytes = match at.link.is_base() {
+            true => Some(context.base(at.link)?.body_bytes()),
+            false => self.consolidate(context, at, None, 0)?,
+        };
+        // If something has come between, the merge looks for itself.
+        if bytes.is_none_or(|bytes| bytes < u64::from(self.options().merge_bytes)) {
+            self.merge(context, 0, key)?;
         }
         Ok(())
     }
@@ -299,15 +301,19 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         taken: Taken<'_, '_, D>,
         removes: bool,
     ) -> Result<bool, Error> {
-        let low_of = taken.key;
+        let key = taken.key;
         let work = || self.consolidate(context, at, Some(taken), 0);
         // A remove takes what it needs of the room that is kept for it.
         let done = if removes { context.guard.relieve(work) } else { context.guard.frugal(work) };
-        let Some(bytes) = done? else { return Ok(false) };
+        let done = done?;
+        if !self.counted(Race::Write, done.is_some()) {
+            return Ok(false);
+        }
+        let bytes = done.unwrap_or_default();
         if bytes > self.max_bytes(0) {
             let _ = self.split(context, at.pid);
         } else if removes && bytes < u64::from(self.options().merge_bytes) {
-            let _ = context.guard.relieve(|| self.merge(context, at.pid, 0, low_of, false));
+            let _ = context.guard.relieve(|| self.merge(context, 0, key));
         }
         Ok(true)
     }
@@ -321,7 +327,13 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         taken: Option<Taken<'_, '_, D>>,
         room: u64,
     ) -> Result<Option<u64>, Error> {
-        let mut gathered = Gathered::new(context, at.link);
+        let mut gathered = Gathered::new(context, at.link)?;
+        if gathered.is_leaving {
+            return Ok(None);
+        }
+        if gathered.level > 0 {
+            S::settle(self, context, &gathered)?;
+        }
         let mut values = Values::NONE;
         if let Some(taken) = taken {
             gathered.change(taken.key, taken.value);
@@ -341,6 +353,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;
         let is_done = S::replace(context, at, block, is_inner, &gathered.blocks, values)?;
+        self.counted(Race::Consolidation, is_done);
         Ok(is_done.then(|| base_bytes(&items, is_inner)))
     }
 

@@ -15,8 +15,8 @@ use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
 use crate::subjects::indexes::{
-    BitmapOnlyWbTrees, BwTrees, BzTrees, FixedWbTrees, NbTrees, PlainBwTrees, SkipLists,
-    SlotOnlyWbTrees, SortedArrays, UnsplitNbTrees, WbTrees,
+    BitmapOnlyWbTrees, BwTrees, BzTrees, CasBwTrees, FixedWbTrees, NbTrees, PlainBwTrees,
+    SkipLists, SlotOnlyWbTrees, SortedArrays, UnsplitNbTrees, WbTrees,
 };
 use crate::subjects::map::Map;
 use crate::subjects::moments::Moments;
@@ -119,6 +119,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<SkipLists>>(&mut list);
     add::<Map<BwTrees>>(&mut list);
     add::<Map<PlainBwTrees>>(&mut list);
+    add::<Map<CasBwTrees>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
     list
 }

@@ -88,6 +88,20 @@ impl<D: Domain> Pool<D> {
         Ok(Guard { pool: self, slot, not_send: PhantomData })
     }
 
+    /// The epoch now. It rises by one at a time, and never while someone is pinned in the one before.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        // Acquire: who asks whether something was reused has seen what the one wrote that reused it, and so the
+        // epoch in which that was allowed.
+        self.word(EPOCH_OFF).load(Ordering::Acquire)
+    }
+
+    /// Whether a block that was reachable in `epoch`, as [`epoch`](Self::epoch) said then, may have been reused by now.
+    #[inline(always)]
+    pub fn may_be_reused_since(&self, epoch: u64) -> bool {
+        self.epoch() >= epoch + GRACE_EPOCHS
+    }
+
     /// Gives back for reuse what this thread has unlinked, if nobody else is pinned; for a caller
     /// without a guard, who was told that the pool is full.
     pub fn reclaim(&self) -> Result<()> {

@@ -4,8 +4,6 @@
 use super::experiment::{Built, Experiment, Paper};
 use super::{Error, bwtree, bztree, nbtree, pmwcas, wbtree};
 
-const NO_BW_PLAN: &str = "a plan of its own for the Bw-tree, which does not exist yet; `bwtree` is among the sides, so `bench` measures it";
-
 const NO_OTHER_TREES: &str =
     "the other trees of the table: of ours, the rows of BzTree and NBTree are counted";
 const ONLY_BZ_TREE: &str =
@@ -17,7 +15,7 @@ const NB_SIDES: &[&str] = &[
 
 const FEW_CORES: &str =
     "cores: as many threads as this machine has, where the paper's figure is of 48";
-const STAND_INS: &str = "the Bw-tree's place is taken by crossbeam's skip list and a BTreeMap under a lock; ours is the side `bwtree-plain` of `bench`";
+const OUR_BW_TREE: &str = "the Bw-tree is ours: `bwtree-plain` has each delta in a block and chains of 6 at most; `bwtree` is the one that we would use";
 
 const EMULATED_MEDIUM: &str = "with --write-back-ns or --read-line-ns the side that survives a loss of power is an emulated one (slow), which costs a few ns an access beside the delays; the others stay in DRAM";
 
@@ -50,9 +48,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Random keys: throughput by mix and threads",
         shows: "BzTree against the Bw-tree under four mixes, uniform keys",
         index: "BzTree",
-        built: Built::Partly(bztree::throughput::figure_4, bztree::NO_BW_TREE),
+        built: Built::Whole(bztree::throughput::figure_4),
         takes_delays: false,
-        differs: &[FEW_CORES, STAND_INS],
+        differs: &[FEW_CORES, OUR_BW_TREE],
     },
     Experiment {
         name: "bztree:fig5",
@@ -60,11 +58,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Zipfian and monotonic keys: throughput",
         shows: "BzTree against the Bw-tree, skewed and ascending keys",
         index: "BzTree",
-        built: Built::Partly(bztree::throughput::figure_5, bztree::NO_BW_TREE),
+        built: Built::Whole(bztree::throughput::figure_5),
         takes_delays: false,
         differs: &[
             FEW_CORES,
-            STAND_INS,
+            OUR_BW_TREE,
             "monotonic, balanced: half the operations insert the next key, so that writers meet in one leaf; the paper does not say what its upserts hit",
         ],
     },
@@ -89,11 +87,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Mixes with scans",
         shows: "BzTree against the Bw-tree with scans of 10, and how they scale",
         index: "BzTree",
-        built: Built::Partly(bztree::throughput::figure_7, bztree::NO_BW_TREE),
+        built: Built::Whole(bztree::throughput::figure_7),
         takes_delays: false,
         differs: &[
             FEW_CORES,
-            STAND_INS,
+            OUR_BW_TREE,
             "each scan returns 10 records where there are as many; the paper: at most 10",
         ],
     },
@@ -143,7 +141,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Memory footprint",
         shows: "bytes that BzTree and the Bw-tree take",
         index: "BzTree",
-        built: Built::Partly(bztree::tables::table_2, bztree::NO_BW_TREE),
+        built: Built::Whole(bztree::tables::table_2),
         takes_delays: false,
         differs: &[
             "taken after the fill; the paper: at the peak of the balanced mix",
@@ -177,7 +175,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         differs: &[
             "the writes of the realistic mix are upserts, where the paper's skip list inserts; without PMwCAS an upsert takes a block, with it two words of the node",
             "PCAS is the CAS index with the paper's persistent CAS of one word, where the paper's is a PMwCAS of one word",
-            "our Bw-tree's deltas stand beside their base page, so an upsert is a CAS of one word on all four primitives; they differ in splits, of which upserts make none, and in consolidations. `bwtree-plain:adr` has the paper's PMwCAS for each delta. Merges are MwCAS on the CAS tree, too",
+            "our Bw-tree's deltas stand beside their base page, so an upsert is a CAS of one word on all four primitives; they differ in splits, of which upserts make none, and in consolidations. `bwtree-plain:adr` has the paper's PMwCAS for each delta.",
             "the -WB variants, the paper's -CF, write back by clwb where the processor has it, not by CLFLUSH",
             FEW_CORES,
             EMULATED_MEDIUM,
@@ -384,30 +382,47 @@ pub const EXPERIMENTS: &[Experiment] = &[
             FEW_CORES,
         ],
     },
-    missing(
-        "bwtree:fig6",
-        &bwtree::PAPER,
-        "Bw-tree and BerkeleyDB",
-        "throughput on the game, deduplication and synthetic traces",
-        "Bw-tree",
-        NO_BW_PLAN,
-    ),
-    missing(
-        "bwtree:fig7",
-        &bwtree::PAPER,
-        "Cache efficiency",
-        "loads by the cache level that served them",
-        "Bw-tree",
-        NO_BW_PLAN,
-    ),
-    missing(
-        "bwtree:table1",
-        &bwtree::PAPER,
-        "Failures of latch-free updates",
-        "splits, consolidations and updates that lost a race",
-        "Bw-tree",
-        NO_BW_PLAN,
-    ),
+    Experiment {
+        name: "bwtree:fig6",
+        paper: &bwtree::PAPER,
+        title: "Bw-tree and BerkeleyDB",
+        shows: "throughput on records and mixes shaped as the game, deduplication and synthetic traces",
+        index: "Bw-tree",
+        built: Built::Whole(bwtree::figure_6),
+        takes_delays: false,
+        differs: &[
+            "uniform keys of the traces' lengths and shares of reads, not the traces, which are not public; `bench trace` replays shapes of them",
+            "BerkeleyDB 5.3, where this program was built with it (--features berkeleydb), else redb; both keep their records in files on tmpfs, as the paper's lay in its buffer pool",
+            FEW_CORES,
+        ],
+    },
+    Experiment {
+        name: "bwtree:fig7",
+        paper: &bwtree::PAPER,
+        title: "Cache efficiency",
+        shows: "lines that a search reads, and how many of them are of pages that all searches share",
+        index: "Bw-tree",
+        built: Built::Whole(bwtree::figure_7),
+        takes_delays: false,
+        differs: &[
+            "counted by the library, without a processor's counters: distinct lines that a get reads, where the paper has the level of the cache that served each load",
+            "the skip list is ours on PMwCAS: of crossbeam's, lines cannot be counted",
+        ],
+    },
+    Experiment {
+        name: "bwtree:table1",
+        paper: &bwtree::PAPER,
+        title: "Failures of latch-free updates",
+        shows: "splits, consolidations and updates that lost a race",
+        index: "Bw-tree",
+        built: Built::Whole(bwtree::table_1),
+        takes_delays: false,
+        differs: &[
+            "uniform keys of the traces' lengths and shares of reads; one write in four inserts, so that pages are split",
+            "more threads than cores take turns, so that few races are run: with as many as the machine has, fewer fail than on the paper's eight",
+            FEW_CORES,
+        ],
+    },
     Experiment {
         name: "bwtree:table2",
         paper: &bwtree::PAPER,
@@ -422,6 +437,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
             "the read-only workload has as many threads as the other; the paper does not say",
             FEW_CORES,
         ],
+    },
+    Experiment {
+        name: "bwtree:options",
+        paper: &bwtree::PAPER,
+        title: "What we have changed, one by one",
+        shows: "throughput of the plain design with each of our options alone, and with all",
+        index: "Bw-tree",
+        built: Built::Whole(bwtree::options),
+        takes_delays: false,
+        differs: &["no figure of the paper: its design is the first side", FEW_CORES],
     },
 ];
 

@@ -1,11 +1,13 @@
 //! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
 //!
 //! * `conformance.rs`: the suite that every index passes.
-//! * `traps.rs`: defects that others shipped.
+//! * `traps.rs`: defects that others shipped; `merges.rs`: how far merges go; `damage.rs`: what rots.
 //!
 //! One program, since each would compile the tree for every domain again.
 
 mod common;
 
 mod conformance;
+mod damage;
+mod merges;
 mod traps;

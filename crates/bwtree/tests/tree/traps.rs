@@ -14,17 +14,9 @@ use pando_pmwcas::maps::IndexKind;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
-    Planted, abandon, anonymous, check, create, dump, folder, in_file, reopen, small, small_plain,
+    Planted, abandon, anonymous, check, create, dump, folder, in_file, key, reopen, small,
+    small_plain, value,
 };
-
-fn key(number: u64) -> Vec<u8> {
-    number.to_be_bytes().to_vec()
-}
-
-/// Values of both kinds: in the page, and in blocks.
-fn value(number: u64) -> Vec<u8> {
-    vec![number as u8; if number.is_multiple_of(5) { 40 } else { 8 }]
-}
 
 /// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the way, an index
 /// entry posted twice. Threads fill and empty neighbouring ranges of a few leaves, under inner pages of a
@@ -368,82 +360,6 @@ fn a_page_carries_the_highest_lsn_of_its_records() {
     assert!(planted.tree.remove_at_lsn(&key(0), 1000).expect("removes"));
     assert_eq!(planted.tree.page_lsn(&key(0)).expect("reads"), 1000);
     check(&planted);
-}
-
-/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of the words
-/// that say what a page is, no damage is unseen.
-#[test]
-fn a_damaged_tree_is_walked_and_reported() {
-    for options in [small(), small_plain()] {
-        let planted = anonymous::<Volatile, BwTrees>(options);
-        for number in 0..120_u64 {
-            let tail = vec![b'k'; (number % 3) as usize * 5];
-            planted.tree.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
-        }
-        let blocks = BwTrees::audit(&planted.tree).expect("audits").blocks;
-        let mut random = Random::new(seed("a damaged tree"));
-        for block in blocks.iter().skip(1).step_by(3) {
-            for at in (0..block.bytes.min(320)).step_by(8) {
-                let word = planted.pool.word(block.off + at);
-                let sound = word.load(Ordering::Relaxed);
-                for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
-                    word.store(sound ^ damage, Ordering::Relaxed);
-                    let _ = BwTrees::audit(&planted.tree).expect("audits");
-                    word.store(sound, Ordering::Relaxed);
-                }
-            }
-        }
-        // The anchor's words: all of those in use.
-        let anchor = blocks[0].off;
-        for at in (0..512).step_by(8).filter(|at| !(16..64).contains(at)) {
-            let word = planted.pool.word(anchor + at);
-            let sound = word.load(Ordering::Relaxed);
-            if sound == 0 {
-                continue;
-            }
-            let damaged = sound ^ 1 << random.below(60);
-            word.store(damaged, Ordering::Relaxed);
-            let audit = BwTrees::audit(&planted.tree).expect("audits");
-            // An older delta of the chain is a link that could be; then the newer one's block is lost.
-            let is_seen =
-                !audit.is_sound() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
-            assert!(is_seen, "word {at} of the anchor: {sound:#x}, then {damaged:#x}");
-            word.store(sound, Ordering::Relaxed);
-        }
-        check(&planted);
-    }
-}
-
-/// Bw-tree: merges that are off because they are broken. As records go, leaves do, in whatever order. (Not
-/// all: see "What stays" in `smo.rs`.)
-#[test]
-fn leaves_go_as_records_do() {
-    let options = Options { inner_bytes: 128, ..small() };
-    for options in [options, Options { chain_deltas: 2, delta_bytes: 0, ..options }] {
-        for descends in [false, true] {
-            let planted = anonymous::<Volatile, BwTrees>(options);
-            let names: Vec<Vec<u8>> = (0..128_u64)
-                .map(|number| {
-                    let tail = [&b""[..], b"odd", b"", &[b'k'; 32], b"", &[b'l'; 80], b""];
-                    [&key(number), tail[(number * 2 % 7) as usize]].concat()
-                })
-                .collect();
-            for place in 0..128 {
-                let number = place * 89 % 128;
-                planted.tree.insert(&names[number], &value(number as u64)).expect("inserts");
-            }
-            let shape = || BwTrees::audit(&planted.tree).expect("audits").stat;
-            let full = shape();
-            assert!(full.height > 2 && full.inner_nodes > 3, "{full:?}");
-            for place in 0..128 {
-                let number = if descends { 127 - place } else { place };
-                assert!(planted.tree.remove(&names[number]).expect("removes"));
-            }
-            let left = shape();
-            check(&planted);
-            assert!(left.leaves <= full.leaves / 2, "{full:?}, then {left:?}");
-        }
-    }
 }
 
 /// A tree that is dropped gives back every block, also with deep levels and values in blocks.

@@ -76,15 +76,6 @@ impl Indexed for SkipLists {
         &[Change::LeafSplit, Change::RootSplit, Change::LeafMerge, Change::RootCollapse];
 }
 
-/// What small Bw-trees go through. Their inner pages are not merged by one remove of those that are tried.
-const BW_CHANGES: &[Change] = &[
-    Change::Consolidation,
-    Change::LeafSplit,
-    Change::InnerSplit,
-    Change::RootSplit,
-    Change::LeafMerge,
-];
-
 /// Bw-trees.
 pub struct BwTrees;
 
@@ -99,7 +90,7 @@ impl Indexed for BwTrees {
         ("chain_deltas", "3"),
         ("delta_bytes", "192"),
     ];
-    const CHANGES: &'static [Change] = BW_CHANGES;
+    const CHANGES: &'static [Change] = Change::OF_TREES;
     // A delta that finds no room beside its base takes a new base.
     const REMOVES_NEED_ROOM: bool = true;
 }
@@ -121,8 +112,27 @@ impl Indexed for PlainBwTrees {
         ("shortcuts", "off"),
         ("runs", "off"),
     ];
-    const CHANGES: &'static [Change] = BW_CHANGES;
+    const CHANGES: &'static [Change] = Change::OF_TREES;
     const REMOVES_NEED_ROOM: bool = true;
+}
+
+/// Bw-trees by single-word CAS.
+pub struct CasBwTrees;
+
+impl Indexed for CasBwTrees {
+    type Kind = pando_bwtree::CasBwTrees;
+
+    const SMALL: &'static [(&'static str, &'static str)] = &[
+        ("leaf_bytes", "320"),
+        ("inner_bytes", "128"),
+        ("merge_bytes", "112"),
+        ("inline_bytes", "64"),
+        // Two deltas of an inner page: with one, each entry that is posted has the chain consolidated first.
+        ("chain_deltas", "5"),
+        ("delta_bytes", "192"),
+    ];
+    const CHANGES: &'static [Change] = Change::OF_TREES;
+    const SURVIVES: bool = false;
 }
 
 /// Sorted arrays.

@@ -38,6 +38,9 @@ pub trait Indexed: 'static {
     /// What can happen to it by one operation: each is explored by its name.
     const CHANGES: &'static [Change];
 
+    /// Whether it promises anything after a crash, and reads in a full pool.
+    const SURVIVES: bool = true;
+
     /// Whether a remove may be refused by a full pool.
     const REMOVES_NEED_ROOM: bool = false;
 }
@@ -115,6 +118,7 @@ impl<I: Indexed> Subject for Map<I> {
     type Open<D: Domain> = Open<I, D>;
 
     const NAME: &'static str = I::NAME;
+    const SURVIVES: bool = I::SURVIVES;
     const POOL_BYTES: u64 = 3 << 20;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
@@ -638,6 +642,9 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
         Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
     ];
+    if !I::SURVIVES {
+        scenarios.retain(|scenario| scenario.granted.is_none());
+    }
     scenarios.extend(I::CHANGES.iter().map(|&change| over(change)));
     if I::CHANGES.contains(&Change::InnerSplit) {
         scenarios.push(Scenario::new("emptied", 1, emptied));

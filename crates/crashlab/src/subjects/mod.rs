@@ -44,6 +44,8 @@ pub trait Subject: Sized + 'static {
     const NAME: &'static str;
     /// Size of its pool.
     const POOL_BYTES: u64 = 1 << 20;
+    /// Whether it promises anything after a crash. Of one that does not, schedules are explored, and no crashes.
+    const SURVIVES: bool = true;
 
     /// Opens what is in the pool, created if nothing is there yet.
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Open<D>, String>;

@@ -350,7 +350,8 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
 
     fn run(&mut self, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
         self.recorded(plan, tally, |lab, random, happened, log, tally| {
-            let cuts = draw_cuts(log, plan.crashes.cuts, random);
+            let cuts = if S::SURVIVES { plan.crashes.cuts } else { Some(0) };
+            let cuts = draw_cuts(log, cuts, random);
             let playback =
                 Playback { happened, plan, cuts: &cuts, without: None, recovering: None };
             let words = lab.medium.take().unwrap_or_else(|| lab.base.clone());

@@ -75,7 +75,7 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
         progress.reset();
         let settings = Settings { records: Some(records), rounds: Some(1), ..settings.clone() };
         let grid = Grid {
-            sides: &["skiplist", "btreemap", "bztree"],
+            sides: &["bwtree-plain", "bwtree", "skiplist", "btreemap", "bztree"],
             mixes: &[BALANCED],
             keys: KeyChoice::Uniform,
             shape: Shape::EIGHT,
@@ -90,9 +90,12 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
             }
             seen.push(&row.side);
             let paper = match (row.side.as_str(), records) {
-                ("bztree", 100_000) => Some(Published::text("2", "BzTree; its Bw-tree 3.6")),
-                ("bztree", 1_000_000) => Some(Published::text("21", "BzTree; its Bw-tree 36.3")),
-                ("bztree", 10_000_000) => Some(Published::text("228", "BzTree; its Bw-tree 365")),
+                ("bztree", 100_000) => Some(Published::text("2", "BzTree")),
+                ("bztree", 1_000_000) => Some(Published::text("21", "BzTree")),
+                ("bztree", 10_000_000) => Some(Published::text("228", "BzTree")),
+                ("bwtree-plain", 100_000) => Some(Published::text("3.6", "Bw-tree")),
+                ("bwtree-plain", 1_000_000) => Some(Published::text("36.3", "Bw-tree")),
+                ("bwtree-plain", 10_000_000) => Some(Published::text("365", "Bw-tree")),
                 _ => None,
             };
             let bytes = row.bytes_per_record.map(|bytes| bytes * records as f64 / 1e6);

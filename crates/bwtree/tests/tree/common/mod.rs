@@ -44,6 +44,16 @@ pub fn small_plain() -> Options {
     }
 }
 
+/// The key of a number.
+pub fn key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Values of both kinds: in the page, and in blocks.
+pub fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; if number.is_multiple_of(5) { 40 } else { 8 }]
+}
+
 /// A tree of kind `K` with its pool.
 pub struct Planted<D: Domain, K: IndexKind = BwTrees> {
     pub pool: Arc<Pool<D>>,

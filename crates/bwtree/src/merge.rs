@@ -1,0 +1,294 @@
+//! When pages are merged, and when the root collapses.
+//!
+//! # What is due
+//!
+//! | a page | is merged with a neighbour of the same parent |
+//! | --- | --- |
+//! | that is *bare*: a leaf without records, an inner page with one child | always; if the two are too large for a page, they are split again, in halves |
+//! | that is *small*: below `merge_bytes` | if the two fill three quarters of a page at most, so that they are not split again soon; or if they are inner pages of so few children that they would not be split |
+//! | any other | never |
+//!
+//! The left neighbour is tried first, then the right one. A bare page without a neighbour is its parent's only child. So
+//! the parent is bare too, and its merge is due first; or it is the root, and *collapses*: what its only child
+//! is comes to the root's PID, and the tree is one level lower.
+//!
+//! # Protocol
+//!
+//! Each merge, of leaves and of inner pages alike, and each collapse is one change of the style's: with PMwCAS one step
+//! over the words of both pages and of their parent, or of the root and its only child. Between two of them the tree is
+//! whole; there is nothing to help along. What the words decide and what a crash leaves is in `multi_word.rs`, the
+//! sequence of single words in `single_merge.rs`. Here it is decided which change is next:
+//!
+//! | who | sees | does next |
+//! | --- | --- | --- |
+//! | a remove | its leaf may be small | consolidates it, and begins here with the leaf |
+//! | here | the page is not due | goes on with its parent, if it has merged anything, else ends |
+//! | | no neighbour under the parent | merges the parent first, or lets the root collapse; looks at the page again |
+//! | | a neighbour, and it is due | merges; consolidates, splits if that is due; looks at the page again, which may be due still |
+//! | | a word has changed since it was read | looks at the page again |
+//!
+//! Whoever makes a page due sees to it: the remove whose leaf is small then, the merge that took the parent's last but one
+//! child, or that left two small pages one small page. Each looks after its own change, so the last
+//! of several that change a page at once sees all of their changes, and no page that is due is left to nobody. A bare page is
+//! tried until it is done: nothing will be removed from it any more, so nobody would come back. Each attempt that fails
+//! does so since another thread's change has succeeded. A small one is left after some attempts, to its next remove.
+//!
+//! # What stays
+//!
+//! When all records are removed, one leaf at the root. But what a merge was refused by a full pool, or what a crash came
+//! between: a page that is due stays so, and is merged with its neighbour as soon as that is due, or when
+//! a record of it is removed. Segments of the mapping table stay, for the next PIDs.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::build::{NewDelta, base_bytes, each_record};
+use crate::context::{Context, Pid, Probe, Target, Value};
+use crate::gather::Gathered;
+use crate::layout::{HEADER_BYTES, Kind};
+use crate::page::word_of;
+use crate::races::Race;
+use crate::search::{At, damaged};
+use crate::smo::{ATTEMPTS, LEAST_SPLIT};
+use crate::style::{Merge, Style};
+use crate::tree::BwTree;
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Done,
+    NotDue,
+    /// Something has come between, or was to be done first. And whether the page is bare.
+    Again(bool),
+    /// The parent is merged first, whose lowest key this is.
+    ParentFirst(Vec<u8>),
+}
+
+/// The child that a value of an inner page's record is.
+fn child_of(value: Value<'_>) -> Pid {
+    match value {
+        Value::Inline(bytes) => word_of(bytes),
+        Value::Block(_) => 0,
+    }
+}
+
+/// The lowest keys and the PIDs of a page's children.
+pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op [u8], Pid)> {
+    let mut children = Vec::new();
+    each_record(&page.items(false), |low, value| children.push((low, child_of(value))));
+    children
+}
+
+/// Again, if one of the pages has changed since it was read. Else they do not go together: one is damaged.
+fn changed<D: Domain>(
+    context: Context<'_, '_, D>,
+    pages: &[At],
+    is_bare: bool,
+) -> Result<Step, Error> {
+    match pages.iter().all(|at| context.link(at.pid) == at.link) {
+        true => Err(damaged(pages[0])),
+        false => Ok(Step::Again(is_bare)),
+    }
+}
+
+fn records<D: Domain>(page: &Gathered<'_, '_, D>) -> usize {
+    let mut records = 0;
+    each_record(&page.items(false), |_, _| records += 1);
+    records
+}
+
+/// Whether the page has so little that it is merged whatever its neighbour has.
+fn is_bare<D: Domain>(page: &Gathered<'_, '_, D>) -> bool {
+    records(page) <= usize::from(page.level > 0)
+}
+
+fn live_bytes<D: Domain>(page: &Gathered<'_, '_, D>) -> u64 {
+    base_bytes(&page.items(false), page.level > 0)
+}
+
+impl<D: Domain, S: Style> BwTree<D, S> {
+    /// Merges the page on `level` that holds `key` while that is due, and what is above it while that is.
+    pub(crate) fn merge(
+        &self,
+        context: Context<'_, '_, D>,
+        level: u8,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let (mut attempts, mut is_changed) = (0, false);
+        loop {
+            match self.merge_once(context, level, key)? {
+                Step::Done => is_changed = true,
+                Step::NotDue => break,
+                Step::Again(is_bare) => {
+                    attempts += 1;
+                    if !is_bare && attempts == ATTEMPTS {
+                        break;
+                    }
+                }
+                // As deep as the tree is high.
+                Step::ParentFirst(low) => self.merge(context, level + 1, &low)?,
+            }
+        }
+        match is_changed {
+            true => self.merge(context, level + 1, key),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a step towards a tree of one leaf, when no leaf has records.
+    pub(crate) fn merge_first(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
+        match self.merge_once(context, 0, &[])? {
+            Step::ParentFirst(low) => self.merge(context, 1, &low),
+            _ => Ok(()),
+        }
+    }
+
+    fn merge_once(
+        &self,
+        context: Context<'_, '_, D>,
+        level: u8,
+        key: &[u8],
+    ) -> Result<Step, Error> {
+        let target = Target::Holding(Probe::new(key));
+        let Some((parent, pid)) = self.find_inner(context, target, level.saturating_add(1))? else {
+            // The page is the root, or was.
+            return self.collapse_once(context);
+        };
+        let Some(at) = self.arrive(context, parent, pid)? else { return Ok(Step::Again(true)) };
+        let page = Gathered::new(context, at.link)?;
+        if page.is_leaving {
+            S::complete_removal(self, context, at)?;
+            return Ok(Step::Again(true));
+        }
+        if !page.holds(key) {
+            // It was split since the parent was read, or the parent does not know it yet.
+            S::passed_side_link(self, context, at)?;
+            return changed(context, &[parent, at], true);
+        }
+        let is_bare = is_bare(&page);
+        if !is_bare && live_bytes(&page) >= u64::from(self.options().merge_bytes) {
+            return Ok(Step::NotDue);
+        }
+        let above = Gathered::new(context, parent.link)?;
+        let children = children(&above);
+        let place = children.iter().position(|&(_, found)| found == pid);
+        let place = place.ok_or_else(|| damaged(parent))?;
+        if children.len() == 1 {
+            return match parent.pid == self.root_pid(context) {
+                true => self.collapse_once(context),
+                false => Ok(Step::ParentFirst(above.low.to_vec())),
+            };
+        }
+        for left in [place.checked_sub(1), Some(place)].into_iter().flatten() {
+            let Some(pair) = children.get(left..left + 2) else { continue };
+            // Where the entry of the right one ends.
+            let end = children.get(left + 2).map(|&(low, _)| low).or(above.high);
+            match self.merge_pair(context, parent, pair, end, is_bare)? {
+                Step::NotDue => {}
+                step => return Ok(step),
+            }
+        }
+        Ok(Step::NotDue)
+    }
+
+    /// Merges the second of two neighbours into the first, if they may be one page, or with `is_bare` in any case.
+    fn merge_pair(
+        &self,
+        context: Context<'_, '_, D>,
+        parent: At,
+        pair: &[(&[u8], Pid)],
+        end: Option<&[u8]>,
+        is_bare: bool,
+    ) -> Result<Step, Error> {
+        let &[(left_low, left), (separator, right)] = pair else { return Ok(Step::NotDue) };
+        let again = Step::Again(is_bare);
+        let mut places = [parent; 2];
+        for (place, pid) in places.iter_mut().zip([left, right]) {
+            let Some(at) = self.arrive(context, parent, pid)? else { return Ok(again) };
+            *place = at;
+        }
+        let chains =
+            [Gathered::new(context, places[0].link)?, Gathered::new(context, places[1].link)?];
+        for (&at, chain) in places.iter().zip(&chains) {
+            if chain.is_leaving {
+                S::complete_removal(self, context, at)?;
+                return Ok(again);
+            }
+        }
+        let [left, right] = places;
+        let are_whole = chains[0].right == right.pid
+            && chains[0].high == Some(separator)
+            && chains[1].high == end;
+        if !are_whole {
+            // One was split since the parent was read, or the parent does not know it yet.
+            S::passed_side_link(self, context, left)?;
+            S::passed_side_link(self, context, right)?;
+            return changed(context, &[parent, left, right], is_bare);
+        }
+        let level = chains[0].level;
+        let most = self.max_bytes(level);
+        // As one page, which may be larger than the two: if the keys of each are of one length, but not of the same.
+        let items: Vec<_> = chains.iter().flat_map(|chain| chain.items(false)).collect();
+        let both = base_bytes(&items, level > 0) - HEADER_BYTES;
+        let fits = both <= (most - HEADER_BYTES) / 4 * 3;
+        let are_few = level > 0 && chains.iter().map(records).sum::<usize>() < LEAST_SPLIT;
+        if !(is_bare || fits || are_few) {
+            return Ok(Step::NotDue);
+        }
+        // So the chain that comes of it has few blocks, and is no deeper than one node merge.
+        for (at, chain) in places.into_iter().zip(&chains) {
+            if chain.blocks.len() > 1 {
+                self.consolidate(context, at, None, 0)?;
+                return Ok(again);
+            }
+        }
+        let (left_pid, low_bytes) = (left.pid.to_le_bytes(), (left_low.len() as u64).to_le_bytes());
+        let mut delete = NewDelta::new(Kind::IndexEntryDelete, separator);
+        delete.value = [&left_pid, &low_bytes, left_low, end.unwrap_or_default()];
+        delete.is_endless = end.is_none();
+        let Some(delete) = context.prepare(parent.link, &delete, self.chaining())? else {
+            self.make_room(context, parent, delete.room())?;
+            return Ok(again);
+        };
+        let merge = Merge { left, right, separator, parent, delete, level };
+        if !self.counted(Race::Merge, S::merge(self, context, merge)?) {
+            return Ok(again);
+        }
+        // The two chains become one page, and the right one's blocks are free.
+        let left = At { pid: left.pid, link: context.link(left.pid) };
+        if !left.link.is_removed() {
+            let bytes = self.consolidate(context, left, None, 0);
+            if let Ok(Some(bytes)) = bytes
+                && bytes > most
+            {
+                let _ = self.split(context, left.pid);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// Lets the root collapse, if it has one child.
+    fn collapse_once(&self, context: Context<'_, '_, D>) -> Result<Step, Error> {
+        let root = self.root(context)?;
+        if !root.link.is_inner() {
+            return Ok(Step::NotDue);
+        }
+        let page = Gathered::new(context, root.link)?;
+        let &[(_, pid)] = children(&page).as_slice() else { return Ok(Step::NotDue) };
+        let Some(child) = self.arrive(context, root, pid)? else { return Ok(Step::Again(true)) };
+        let content = Gathered::new(context, child.link)?;
+        if content.is_leaving {
+            S::complete_removal(self, context, child)?;
+            return Ok(Step::Again(true));
+        }
+        if content.high.is_some() {
+            // It was split, and its right sibling is not known to the root as it was read.
+            S::passed_side_link(self, context, child)?;
+            return changed(context, &[root, child], true);
+        }
+        match S::collapse(self, context, root, child, &page.blocks)? {
+            true => Ok(Step::Done),
+            false => Ok(Step::Again(true)),
+        }
+    }
+}
