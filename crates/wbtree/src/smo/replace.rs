@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | the copy is written | a reserved block |
 //! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy's cell | free cells |
-//! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell | before or after |
+//! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell; of a leaf, the pointer of the leaf to the right, which leads to the copy | before or after |
 //!
 //! Keys keep their blocks: the new cells name those of the old ones. A parent or neighbour that has itself no
 //! cell or version is copied first; that ends at the root, and at the first node of the level.
@@ -19,7 +19,7 @@ use crate::claim::NoClaim;
 use crate::layout::Cell;
 use crate::node::{Context, Node, Probe, Seek};
 use crate::order::Order;
-use crate::smo::Attempt;
+use crate::smo::{Attempt, relink};
 use crate::state::State;
 use crate::tree::WbTree;
 
@@ -66,8 +66,6 @@ impl<D: Domain> WbTree<D> {
         let (node, state) = (found.node, found.state);
         let Ok((order, cells)) = node.contents(context, state) else { return Ok(Attempt::Again) };
         let (live, fence) = cells.split_at(order.len());
-        let copy = build::node(context, level, live, &fence[0]).map_err(Error::storage)?;
-        let copy_off = copy.off();
 
         let parent = match self.seek(context, Seek::Holding(probe), level + 1) {
             None => None,
@@ -76,13 +74,43 @@ impl<D: Domain> WbTree<D> {
                 let Ok((order, cells)) = above.contents(context, state) else {
                     return Ok(Attempt::Again);
                 };
-                let count = order.len();
-                let Some(place) = cells[..count].iter().position(|cell| cell.link == off) else {
+                let children = &cells[..order.len()];
+                let Some(place) = children.iter().position(|cell| cell.link == off) else {
                     return Ok(Attempt::Again);
                 };
-                let cell = Cell { link: copy_off, ..cells[place] };
+                Some((above, state, order, place, children[place]))
+            }
+        };
+        // The left neighbour is the one that holds the keys right below the node's range.
+        let low = parent.as_ref().map_or(Cell::default(), |parent| parent.4);
+        let low_key = context.key(&low);
+        let is_first = low.block == 0 && low.slice == 0;
+        let neighbour = if is_first {
+            None
+        } else {
+            let Some(found) = self.seek(context, Seek::Below(Probe::new(&low_key)), level) else {
+                return Ok(Attempt::Again);
+            };
+            let (left, state) = (found.node, found.state);
+            let Ok(fence) = left.fence(context, state) else { return Ok(Attempt::Again) };
+            if fence.link != off {
+                return Ok(Attempt::Again);
+            }
+            let Ok(order) = left.order(context, state) else { return Ok(Attempt::Again) };
+            // Some key of the neighbour's range leads there: its own lowest.
+            Some((left, state, order, fence, found.low))
+        };
+
+        let left_off = neighbour.as_ref().map_or(0, |neighbour| neighbour.0.off);
+        let copy = build::node(context, level, live, &fence[0], left_off);
+        let copy = copy.map_err(Error::storage)?;
+        let copy_off = copy.off();
+        let parent = match parent {
+            None => None,
+            Some((above, state, order, place, cell)) => {
+                let cell = Cell { link: copy_off, ..cell };
                 match Self::exchange(context, above, state, order, Some(place), &cell) {
-                    Ok(exchange) => Some((exchange, cells[place])),
+                    Ok(exchange) => Some(exchange),
                     Err(NoExchange::Changed) => return Ok(Attempt::Again),
                     Err(NoExchange::NoRoom) => {
                         drop(copy);
@@ -92,32 +120,18 @@ impl<D: Domain> WbTree<D> {
                 }
             }
         };
-        // The left neighbour is the one that holds the keys right below the node's range.
-        let low = parent.as_ref().map_or(Cell::default(), |(_, cell)| *cell);
-        let low_key = context.key(&low);
-        let is_first = low.block == 0 && low.slice == 0;
-        let neighbour = if is_first {
-            None
-        } else {
-            let low = Probe::new(&low_key);
-            let Some(found) = self.seek(context, Seek::Below(low), level) else {
-                return Ok(Attempt::Again);
-            };
-            let (left, state) = (found.node, found.state);
-            let Ok(fence) = left.fence(context, state) else { return Ok(Attempt::Again) };
-            if fence.link != off {
-                return Ok(Attempt::Again);
-            }
-            let Ok(order) = left.order(context, state) else { return Ok(Attempt::Again) };
-            let fence = Cell { link: copy_off, ..fence };
-            match Self::exchange(context, left, state, order, None, &fence) {
-                Ok(exchange) => Some(exchange),
-                Err(NoExchange::Changed) => return Ok(Attempt::Again),
-                Err(NoExchange::NoRoom) => {
-                    drop((copy, parent));
-                    // Some key of the neighbour's range leads there: its own lowest.
-                    let key = context.key(&found.low);
-                    return self.replace(context, level, Probe::new(&key), left.off);
+        let neighbour = match neighbour {
+            None => None,
+            Some((left, state, order, fence, left_low)) => {
+                let fence = Cell { link: copy_off, ..fence };
+                match Self::exchange(context, left, state, order, None, &fence) {
+                    Ok(exchange) => Some(exchange),
+                    Err(NoExchange::Changed) => return Ok(Attempt::Again),
+                    Err(NoExchange::NoRoom) => {
+                        drop((copy, parent));
+                        let key = context.key(&left_low);
+                        return self.replace(context, level, Probe::new(&key), left.off);
+                    }
                 }
             }
         };
@@ -126,7 +140,7 @@ impl<D: Domain> WbTree<D> {
         let prepared = (|| {
             operation.add_word(node.off, state.0, state.dead().0)?;
             let entry = match &parent {
-                Some((parent, _)) => {
+                Some(parent) => {
                     operation.add_word(parent.node.off, parent.state.0, parent.next.0)?;
                     operation.own_block(off, Policy::FreeOldOnSuccess)?
                 }
@@ -136,13 +150,13 @@ impl<D: Domain> WbTree<D> {
             if let Some(left) = &neighbour {
                 operation.add_word(left.node.off, left.state.0, left.next.0)?;
             }
+            relink(context, &mut operation, level, fence[0].link, copy_off)?;
             Ok::<_, pando_pmwcas::Error>(())
         })();
         prepared.map_err(Error::storage)?;
         if !operation.execute() {
             return Ok(Attempt::Again);
         }
-        let parent = parent.map(|(parent, _)| parent);
         for changed in [parent, neighbour].into_iter().flatten() {
             changed.node.write_slots(context, changed.next, &changed.order);
         }
