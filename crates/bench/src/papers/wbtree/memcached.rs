@@ -85,9 +85,12 @@ impl<D: Domain> Store for WbTree<D> {
     }
 }
 
+/// A store, by the paper's name of its tree.
+type Named = (String, Arc<dyn Store>);
+
 /// The seven trees of the figure, by the paper's names: all but those with unsorted packed leaves.
-fn stores(settings: &Settings) -> Result<Vec<(String, Arc<dyn Store>)>, BuildError> {
-    let mut stores: Vec<(String, Arc<dyn Store>)> = Vec::new();
+fn stores(settings: &Settings) -> Result<Vec<Named>, BuildError> {
+    let mut stores: Vec<Named> = Vec::new();
     for (name, leaves, scheme) in
         BASELINES.into_iter().filter(|baseline| baseline.1 != Leaves::Unsorted)
     {
