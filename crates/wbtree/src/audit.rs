@@ -2,7 +2,8 @@
 //! was found to lie in one.
 //!
 //! Level by level, from the root's, along the fences: a node need not have a cell in its parent, but each
-//! child of a parent must be one of the level below, with the key of its cell as its lowest.
+//! child of a parent must be one of the level below, with the key of its cell as its lowest, and no node the child of
+//! two cells. Each leaf's pointer to the left must lead to the one before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -12,7 +13,8 @@ use pando_pmem::{Block, Domain};
 use pando_pmwcas::maps::{Audit, ProblemClass};
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, NodeKind, SLOTS_AT, block_lengths, slice_of,
+    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, NodeKind, SLOTS_AT, block_lengths,
+    slice_of,
 };
 use crate::node::Context;
 use crate::order::Order;
@@ -98,6 +100,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
         let mut first_child = None;
         let mut at = first;
         let mut low = Vec::new();
+        let mut left = 0;
         while at != 0 {
             let wanted = expected.remove(&at);
             if wanted.as_ref().is_some_and(|key| key.as_slice() != self.low(&low)) {
@@ -105,16 +108,15 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                 self.problem(ProblemClass::Separator, at, what);
             }
             let Some(node) = self.node(at, level, &low) else { break };
-            for entry in &node.entries {
-                if level > 0 {
-                    first_child = first_child.or(Some(entry.cell.link));
-                    children.insert(entry.cell.link, entry.key.clone());
-                }
-            }
+            self.check_left(at, if level == 0 { left } else { 0 });
             if level == 0 {
                 self.lend(&node, &low);
+            } else {
+                first_child = first_child.or(node.entries.first().map(|entry| entry.cell.link));
+                self.expect(at, &node, &mut children);
             }
             self.count(level, &node);
+            left = at;
             at = node.fence.cell.link;
             low = node.fence.key;
         }
@@ -131,13 +133,10 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                 continue;
             }
             if let Some(node) = self.node(off, level, &low) {
-                for entry in &node.entries {
-                    if level > 0 {
-                        children.insert(entry.cell.link, entry.key.clone());
-                    }
-                }
                 if level == 0 {
                     self.lend(&node, &low);
+                } else {
+                    self.expect(off, &node, &mut children);
                 }
                 self.count(level, &node);
             }
@@ -146,6 +145,27 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             first_child = first_child.or(children.keys().next().copied());
         }
         (children, first_child)
+    }
+
+    /// Expects the children of the node at `off` on the level below, with their keys.
+    fn expect(&mut self, off: u64, node: &Sound, children: &mut BTreeMap<u64, Vec<u8>>) {
+        for entry in &node.entries {
+            if children.insert(entry.cell.link, entry.key.clone()).is_some() {
+                // Some of its keys lead to the wrong node, which need not lie in front of the right one.
+                let what = "a second cell of the level leads to the same child";
+                self.problem(ProblemClass::Structure, off, what);
+            }
+        }
+    }
+
+    /// Whether the pointer to the left of the node at `off` is `left_off`.
+    fn check_left(&mut self, off: u64, left_off: u64) {
+        let found = self.context.pmwcas.read(self.context.guard, off + LEFT_AT);
+        if found != left_off {
+            let what =
+                format!("the pointer to the left is {found:#x}, and leads not to {left_off:#x}");
+            self.problem(ProblemClass::Structure, off, what);
+        }
     }
 
     /// Lends the records of a leaf that lie in its range and above all that were lent: of a damaged tree, too,

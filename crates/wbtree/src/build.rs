@@ -4,7 +4,7 @@ use pando_index::Error;
 use pando_pmem::{Domain, Reservation};
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, SLOT_WORDS, SLOTS_AT, STATE_AT,
+    BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, LEFT_AT, SLOTS_AT, STATE_AT,
     block_header,
 };
 use crate::node::{Context, Node};
@@ -12,12 +12,14 @@ use crate::order::Order;
 use crate::slots;
 use crate::state::State;
 
-/// A node of `level` with these cells, which ascend, and this fence; written and flushed.
+/// A node of `level` with these cells, which ascend, this fence, and of a leaf the leaf to the left; written
+/// and flushed.
 pub(crate) fn node<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
     level: u64,
     cells: &[Cell],
     fence: &Cell,
+    left_off: u64,
 ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
     let shape = context.shape;
     let kind = shape.kind(level);
@@ -25,10 +27,11 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     block.write_u64(STATE_AT, State::new(kind, cells.len()).0);
     block.write_u64(CLAIMS_AT, 0);
     block.write_u64(HEADER_AT, Header { level, kind, node_bytes: shape.node_bytes }.encode());
+    block.write_u64(LEFT_AT, if level == 0 { left_off } else { 0 });
     let order = Order::ascending(cells.len());
     for index in 0..(kind.cells_at() - SLOTS_AT) / 8 {
         // Words without slots have a version too, so that none is believed that an earlier node left.
-        let is_slots = index < slots::words_of(cells.len()).min(SLOT_WORDS);
+        let is_slots = index < slots::words_of(cells.len());
         block.write_u64(
             SLOTS_AT + index * 8,
             if is_slots { slots::encode(&order, index, 0) } else { slots::NONE },

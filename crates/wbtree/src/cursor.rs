@@ -1,10 +1,12 @@
 //! Scans, forwards and backwards.
 //!
 //! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state, and lends
-//! them when it is not. Forwards it goes from leaf to leaf by their fences, the paper's sibling
-//! pointers. Backwards it goes through their parent, whose children it takes from right to left, and comes from
-//! the root only for the next parent and for the next batch: a pointer to the left would be one more word that
-//! each split and merge has to change, in a line of its own.
+//! them when it is not. It goes from leaf to leaf by their sibling pointers, as the paper's scans do: forwards
+//! by fences, backwards by the leaves' pointers to the left, and comes from the root only for the next batch.
+//!
+//! Forwards, the next leaf begins where the fence says, in whatever state it is found. Backwards, the leaf to the left has
+//! to end where the last one begins: so it is read in the state in which its fence was seen to lead there
+//! ([`Node::left`]), and if it is split or merged meanwhile, the cursor comes from the root again.
 //!
 //! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an empty
 //! leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's last key, in
@@ -19,8 +21,9 @@ use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
 
 use crate::layout::{Cell, FIXED_BYTES};
-use crate::node::{Context, Node, Probe, Seek};
-use crate::tree::WbTree;
+use crate::node::{Changed, Context, Node, Probe, Seek};
+use crate::state::State;
+use crate::tree::{Found, WbTree};
 use crate::write::with_value;
 
 /// Records of the first batch: short scans copy little. Later batches double up to the last.
@@ -39,6 +42,9 @@ enum Next {
     /// From the cursor's key on. The key itself only if it is included.
     Key { included: bool },
 }
+
+/// A leaf that another led to, and the state in which it is to be read.
+type Sibling<'op, D> = Option<(Node<'op, D>, State)>;
 
 /// Where one copied record stands in the batch's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -124,46 +130,52 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let tree = self.tree;
         let guard = tree.pin()?;
         let context = tree.context(&guard);
-        let mut sibling: Option<Node<'_, D>> = None;
-        let mut above = None;
+        // The next leaf, where the last one led to it.
+        let mut sibling: Sibling<'_, D> = None;
         while !self.is_full() && self.next != Next::End {
             let (leaf, state, low) = match sibling.take() {
-                Some(leaf) => (leaf, leaf.state(context), Cell::default()),
+                Some((leaf, state)) => (leaf, state, None),
                 None => {
-                    let probe = Probe::new(&self.key);
-                    let found = match (self.next, self.order) {
-                        (Next::Key { included: false }, Order::Descending)
-                            if !self.key.is_empty()
-                                && (tree.shape().is_variable || self.key.len() <= FIXED_BYTES) =>
-                        {
-                            tree.seek_below(context, probe, above.take())
-                        }
-                        (Next::Last, _) => tree.seek(context, Seek::Last, 0),
-                        _ => tree.seek(context, Seek::Holding(probe), 0),
-                    };
-                    let Some(found) = found else { continue };
-                    above = found.above;
-                    (found.node, found.state, found.low)
+                    let Some(found) = self.seek(context) else { continue };
+                    (found.node, found.state, Some(found.low))
                 }
             };
             if state.is_dead() {
                 continue;
             }
             let Ok((order, cells)) = leaf.contents(context, state) else { continue };
-            self.copy(context, &cells[..order.len()], &cells[order.len()], low);
-            if self.order == Order::Ascending
-                && self.next == (Next::Key { included: true })
-                && cells[order.len()].link != 0
-            {
-                sibling = Some(context.node(cells[order.len()].link));
+            let (records, fence) = cells.split_at(order.len());
+            if !self.copy(context, records) {
+                break;
             }
+            sibling = match self.order {
+                Order::Ascending => self.go_right(context, &fence[0]),
+                Order::Descending => self.go_left(context, &leaf, low, records.first()),
+            };
         }
         self.batch = (self.batch * 2).min(LAST_BATCH);
         Ok(())
     }
 
-    /// Copies the wanted records of a leaf, up to the batch's size, and says where to go on.
-    fn copy(&mut self, context: Context<'_, '_, D>, records: &[Cell], fence: &Cell, low: Cell) {
+    /// Looks for the next leaf from the root.
+    fn seek<'op>(&self, context: Context<'op, '_, D>) -> Option<Found<'op, D>> {
+        let probe = Probe::new(&self.key);
+        let seek = match (self.next, self.order) {
+            (Next::Key { included: false }, Order::Descending)
+                if !self.key.is_empty()
+                    && (self.tree.shape().is_variable || self.key.len() <= FIXED_BYTES) =>
+            {
+                Seek::Below(probe)
+            }
+            (Next::Last, _) => Seek::Last,
+            _ => Seek::Holding(probe),
+        };
+        self.tree.seek(context, seek, 0)
+    }
+
+    /// Copies the wanted records of a leaf, up to the batch's size; false if the scan is to go on in the leaf, or is
+    /// at its end.
+    fn copy(&mut self, context: Context<'_, '_, D>, records: &[Cell]) -> bool {
         let mut key = Vec::new();
         let count = records.len();
         for index in 0..count {
@@ -175,7 +187,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             match self.wants(&key) {
                 Err(()) => {
                     self.next = Next::End;
-                    return;
+                    return false;
                 }
                 Ok(false) => {}
                 Ok(true) => {
@@ -183,25 +195,77 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                     if self.is_full() && index + 1 < count {
                         self.next = Next::Key { included: false };
                         self.key = key;
-                        return;
+                        return false;
                     }
                 }
             }
         }
-        let (bound, is_edge, included) = match self.order {
-            Order::Ascending => (fence, fence.link == 0, true),
-            Order::Descending => (&low, low.slice == 0 && low.block == 0, false),
-        };
-        if is_edge {
+        true
+    }
+
+    /// Goes on behind a leaf with this fence; the leaf there, if it is to be looked at now.
+    fn go_right<'op>(&mut self, context: Context<'op, '_, D>, fence: &Cell) -> Sibling<'op, D> {
+        if fence.link == 0 {
             self.next = Next::End;
-            return;
+            return None;
         }
-        context.copy_key(bound, &mut self.key);
-        self.next = Next::Key { included };
+        context.copy_key(fence, &mut self.key);
+        self.next = Next::Key { included: true };
         // Nothing there can be wanted: a short scan need not look.
-        if self.order == Order::Ascending && self.wants(&self.key) == Err(()) {
+        if self.wants(&self.key) == Err(()) {
             self.next = Next::End;
         }
+        if self.next == Next::End || self.is_full() {
+            return None;
+        }
+        let right = context.node(fence.link);
+        Some((right, right.state(context)))
+    }
+
+    /// Goes on below a leaf whose lowest record this is; the leaf there, if it is to be looked at now. Where the leaf
+    /// begins is `low`, known of one that was found from the root; else the leaf to the left says so.
+    fn go_left<'op>(
+        &mut self,
+        context: Context<'op, '_, D>,
+        leaf: &Node<'op, D>,
+        low: Option<Cell>,
+        lowest: Option<&Cell>,
+    ) -> Sibling<'op, D> {
+        if let Some(low) = &low {
+            self.go_below(context, low);
+            if self.next == Next::End || self.is_full() {
+                return None;
+            }
+        }
+        match leaf.left(context) {
+            Ok(None) => {
+                self.next = Next::End;
+                None
+            }
+            Ok(Some((left, state, fence))) => {
+                self.go_below(context, &fence);
+                (self.next != Next::End).then_some((left, state))
+            }
+            Err(Changed) => {
+                // Nothing else is known of where the leaf begins; one without records is looked for again.
+                if let (None, Some(lowest)) = (low, lowest) {
+                    self.go_below(context, lowest);
+                }
+                None
+            }
+        }
+    }
+
+    /// Goes on below the key of `bound`, with which a leaf begins; its words are zero for the smallest.
+    fn go_below(&mut self, context: Context<'_, '_, D>, bound: &Cell) {
+        context.copy_key(bound, &mut self.key);
+        let is_smallest = bound.slice == 0 && bound.block == 0;
+        let is_behind = match &self.end {
+            Bound::Unbounded => false,
+            Bound::Included(end) | Bound::Excluded(end) => self.key <= *end,
+        };
+        self.next =
+            if is_smallest || is_behind { Next::End } else { Next::Key { included: false } };
     }
 }
 

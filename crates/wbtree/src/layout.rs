@@ -1,11 +1,11 @@
 //! The layout of nodes (paper 4.2, figure 8), and of the blocks of keys and records.
 //!
 //! ```text
-//! byte 0        8        16       24                64
-//! 0    state    claims   header   5 slot words      cells ..      slot+bitmap
-//! 0    state    claims   header   zero   | 32: cells ..           bitmap-only, slot-only
+//! byte 0        8        16       24       32             64
+//! 0    state    claims   header   left     4 slot words   cells ..      slot+bitmap
+//! 0    state    claims   header   left     cells ..                     bitmap-only, slot-only
 //!
-//! header  63..56 0x77   55..48 level, 0 of a leaf   47..40 kind   31..0 bytes of the node
+//! header  63..56 0x78   55..48 level, 0 of a leaf   47..40 kind   31..0 bytes of the node
 //! claims  63..38 incarnation, its low 26 bits       37..0 cells that a thread has claimed
 //!
 //! cell, fixed      0 key     8 link
@@ -14,7 +14,8 @@
 //! block of a key or record   0 bytes of the key (u32)   4 bytes of the value (u32)   8 key, value
 //! ```
 //!
-//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots).
+//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots). Left is the offset of
+//! the leaf to the left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
 //!
 //! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in the
 //! block (variable). One of an inner node is a child: the link is the child's offset, the key the
@@ -36,11 +37,14 @@ pub const FIXED_BYTES: usize = 8;
 pub(crate) const STATE_AT: u64 = 0;
 pub(crate) const CLAIMS_AT: u64 = 8;
 pub(crate) const HEADER_AT: u64 = 16;
-pub(crate) const SLOTS_AT: u64 = 24;
+pub(crate) const LEFT_AT: u64 = 24;
+pub(crate) const SLOTS_AT: u64 = 32;
 /// Slot words of a slot+bitmap node.
-pub(crate) const SLOT_WORDS: u64 = 5;
+pub(crate) const SLOT_WORDS: u64 = 4;
 /// Most cells of a node: what the bitmap has bits for.
 pub(crate) const MAX_CELLS: u64 = 38;
+/// Most cells of a slot+bitmap node: what its slot words have slots for.
+pub(crate) const MAX_SLOT_BITMAP_CELLS: u64 = SLOT_WORDS * 8;
 /// Most cells of a slot-only node: slots have three bits.
 pub(crate) const MAX_SLOT_ONLY_CELLS: u64 = 8;
 /// Fewest cells of a node: the fence, one for the fence of a split, and twice two, so that no split leaves
@@ -52,11 +56,12 @@ pub(crate) const MAX_NODE_LINES: u64 = 12;
 /// Bytes before the key in the block of a key or record.
 pub(crate) const BLOCK_HEADER_BYTES: u64 = 8;
 
-const MAGIC: u64 = 0x77;
+const MAGIC: u64 = 0x78;
 
 const _: () = {
     assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
-    assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT && HEADER_AT + 8 == SLOTS_AT);
+    assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT);
+    assert!(HEADER_AT + 8 == LEFT_AT && LEFT_AT + 8 == SLOTS_AT);
     assert!(MAX_VALUE_BYTES <= u32::MAX as usize);
     assert!(MAX_KEY_BYTES < MAX_VALUE_BYTES);
 };
@@ -84,7 +89,11 @@ impl NodeKind {
     }
 
     fn max_cells(self) -> u64 {
-        if self == Self::SlotOnly { MAX_SLOT_ONLY_CELLS } else { MAX_CELLS }
+        match self {
+            Self::SlotBitmap => MAX_SLOT_BITMAP_CELLS,
+            Self::BitmapOnly => MAX_CELLS,
+            Self::SlotOnly => MAX_SLOT_ONLY_CELLS,
+        }
     }
 }
 
@@ -209,7 +218,7 @@ mod tests {
     #[test]
     fn golden_words() {
         let header = Header { level: 3, kind: NodeKind::BitmapOnly, node_bytes: 512 };
-        assert_eq!(header.encode(), 0x7703_0200_0000_0200);
+        assert_eq!(header.encode(), 0x7803_0200_0000_0200);
         assert_eq!(Header::decode(header.encode()), Some(header));
         assert_eq!(block_header(3, 5), 0x0000_0005_0000_0003);
         assert_eq!(block_lengths(block_header(3, 5)), (3, 5));

@@ -23,6 +23,8 @@
 //!   half of the records, the fence and the sibling pointer at once. The new node gets its place in the parent by a
 //!   second swap; until then it is found through the fence, as in a B-link tree. Merges change three
 //!   states by one PMwCAS (`smo/`).
+//! * **Leaves have a pointer to the left too**, for scans backwards, which is exact while a leaf lives: what changes
+//!   its left neighbour changes the pointer by the same PMwCAS (`smo/`). A write of a record does not touch it.
 //! * **Slots say for which state they are** (`slots.rs`). The paper clears a valid bit first, durably,
 //!   which costs an insert a write-back and a fence, and a delete two of each.
 //! * **Keys with blocks have a slice**, their first eight bytes, in the cell. The paper's cells have only a

@@ -13,10 +13,10 @@ use pando_pmem::{Domain, Guard, Pool, Words};
 use pando_pmwcas::{CONTROL_BITS, Pmwcas};
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, NodeKind, SLOT_WORDS, SLOTS_AT, Shape,
-    block_lengths, slice_of,
+    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, NodeKind, SLOTS_AT, Shape, block_lengths,
+    slice_of,
 };
-use crate::order::Order;
+use crate::order::{Order, WORDS};
 use crate::search::fetch;
 use crate::slots;
 use crate::state::State;
@@ -199,6 +199,35 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(cell)
     }
 
+    /// The leaf to the left of this leaf, as its pointer has it; zero of the first.
+    pub fn left_off(&self, context: Context<'_, '_, D>) -> u64 {
+        context.pmwcas.read(context.guard, self.off + LEFT_AT)
+    }
+
+    /// The leaf to the left of this leaf, its state, and its fence, which leads here; `None` of the first leaf.
+    ///
+    /// The pointer may be of another moment than the state: a split may have come between the two, or
+    /// this leaf may be dead. The fence decides: what it leads to is alive in that state, and begins where it
+    /// says. The pointer never leads to a block that is given out anew while the guard is held ([`smo`]).
+    ///
+    /// [`smo`]: crate::smo
+    pub fn left(
+        &self,
+        context: Context<'op, '_, D>,
+    ) -> Result<Option<(Node<'op, D>, State, Cell)>, Changed> {
+        let off = self.left_off(context);
+        if off == 0 {
+            return Ok(None);
+        }
+        let left = context.node(off);
+        let state = left.state(context);
+        let fence = left.fence(context, state)?;
+        if state.is_dead() || fence.link != self.off {
+            return Err(Changed);
+        }
+        Ok(Some((left, state, fence)))
+    }
+
     /// How the key of `cell` compares with the probe's, under `state`.
     #[inline(always)]
     pub(crate) fn compare(
@@ -228,7 +257,7 @@ impl<'op, D: Domain> Node<'op, D> {
     /// The order that slot words of `state` say; `None` if they are of another version.
     #[inline(always)]
     fn order_by_slots(&self, state: State, count: usize) -> Option<Order> {
-        let mut words = [0; SLOT_WORDS as usize];
+        let mut words = [0; WORDS];
         for (index, cells) in words.iter_mut().enumerate().take(slots::words_of(count) as usize) {
             *cells = slots::cells_of(self.slot_word(state, index as u64)?);
         }

@@ -1,6 +1,6 @@
 //! Cells of a node in order of their keys, eight to a word, as slot words have them.
 
-use crate::layout::{MAX_CELLS, SLOT_WORDS};
+use crate::layout::MAX_CELLS;
 
 /// Cells of a word.
 pub(crate) const CELLS_A_WORD: usize = 8;
@@ -9,10 +9,11 @@ pub(crate) const CELL_BITS: usize = 6;
 const CELL: u64 = (1 << CELL_BITS) - 1;
 /// The bits of a word that are cells.
 pub(crate) const CELLS: u64 = (1 << (CELLS_A_WORD * CELL_BITS)) - 1;
-const WORDS: usize = SLOT_WORDS as usize;
+/// Words of an order.
+pub(crate) const WORDS: usize = (MAX_CELLS as usize).div_ceil(CELLS_A_WORD);
 const LAST_SHIFT: usize = (CELLS_A_WORD - 1) * CELL_BITS;
 
-const _: () = assert!(WORDS * CELLS_A_WORD >= MAX_CELLS as usize && MAX_CELLS <= CELL);
+const _: () = assert!(MAX_CELLS <= CELL);
 
 /// Cells in order. Behind the last all bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

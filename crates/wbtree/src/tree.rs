@@ -47,15 +47,6 @@ pub(crate) struct Found<'op, D: Domain> {
     pub low: Cell,
     /// A node that was left for the next of its level, which then may have no cell in its parent.
     pub crossed: Option<Node<'op, D>>,
-    /// From where the last step down was.
-    pub above: Option<Above<'op, D>>,
-}
-
-/// A node of the level above, and a cell with the lowest key of its range; all zero for the smallest.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Above<'op, D: Domain> {
-    node: Node<'op, D>,
-    low: Cell,
 }
 
 /// Where to go from a node.
@@ -81,7 +72,7 @@ impl<D: Domain> WbTree<D> {
         options: &Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let context = Context { pmwcas, guard, shape: options.shape() };
-        build::node(context, 0, &[], &Cell::default())
+        build::node(context, 0, &[], &Cell::default(), 0)
     }
 
     /// The options with which the tree was created.
@@ -128,45 +119,9 @@ impl<D: Domain> WbTree<D> {
         seek: Seek<'_>,
         level: u64,
     ) -> Option<Found<'op, D>> {
-        self.seek_from(context, seek, level, None)
-    }
-
-    /// The leaf right below `key`, looked for from a node that led to the leaf at `key`, if it begins
-    /// below that, and from the root otherwise: so a backwards scan goes from leaf to leaf through their
-    /// parent.
-    pub(crate) fn seek_below<'op>(
-        &self,
-        context: Context<'op, '_, D>,
-        key: Probe<'_>,
-        above: Option<Above<'op, D>>,
-    ) -> Option<Found<'op, D>> {
-        let begins_below = |above: &Above<'op, D>| {
-            let low = &above.low;
-            (low.slice, low.block) == (0, 0)
-                || low.slice < key.slice
-                || context.shape.is_variable && context.block(low.block).0 < key.bytes
-        };
-        self.seek_from(context, Seek::Below(key), 0, above.filter(begins_below))
-    }
-
-    #[inline]
-    fn seek_from<'op>(
-        &self,
-        context: Context<'op, '_, D>,
-        seek: Seek<'_>,
-        level: u64,
-        mut from: Option<Above<'op, D>>,
-    ) -> Option<Found<'op, D>> {
         'root: loop {
-            let (mut low, mut crossed, mut above) = (Cell::default(), None, None);
-            // A node that was linked while the guard was held begins where it did, as long as it is alive.
-            let mut node = match from.take() {
-                Some(from) => {
-                    low = from.low;
-                    from.node
-                }
-                None => self.root(context),
-            };
+            let (mut low, mut crossed) = (Cell::default(), None);
+            let mut node = self.root(context);
             if node.level < level {
                 return None;
             }
@@ -177,14 +132,13 @@ impl<D: Domain> WbTree<D> {
                 }
                 match Self::step(context, &node, state, seek, level) {
                     Err(Changed) => {}
-                    Ok(Step::Here) => return Some(Found { node, state, low, crossed, above }),
+                    Ok(Step::Here) => return Some(Found { node, state, low, crossed }),
                     Ok(Step::Next(fence)) => {
                         crossed = Some(node);
                         low = fence;
                         node = context.node(fence.link);
                     }
                     Ok(Step::Down(cell)) => {
-                        above = Some(Above { node, low });
                         low = cell;
                         node = context.node(cell.link);
                     }
@@ -237,7 +191,7 @@ impl<D: Domain> WbTree<D> {
             if !state.is_dead() && node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None)
             {
                 let low = Cell::default();
-                return Found { node, state, low, crossed: None, above: None };
+                return Found { node, state, low, crossed: None };
             }
         }
         loop {

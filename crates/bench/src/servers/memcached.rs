@@ -35,9 +35,10 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::new() })
     }
 
-    /// Takes so many answers, each of which ends with `end` and has it nowhere else.
-    fn take(&mut self, mut answers: u32, end: &[u8]) -> std::io::Result<()> {
+    /// Takes so many answers, each of which ends with `end` and has it nowhere else; their bytes.
+    fn take(&mut self, mut answers: u32, end: &[u8]) -> std::io::Result<u64> {
         let mut piece = [0; 1 << 14];
+        let mut bytes = 0;
         while answers > 0 {
             let read = self.stream.read(&mut piece)?;
             if read == 0 {
@@ -50,8 +51,9 @@ impl Connection {
                 answers = answers.saturating_sub(1);
             }
             self.buffer.drain(..begin);
+            bytes += begin as u64;
         }
-        Ok(())
+        Ok(bytes)
     }
 }
 
@@ -59,9 +61,24 @@ fn failed(port: u16) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::File { path: PathBuf::from(format!("127.0.0.1:{port}")), source }
 }
 
+/// What is sent to a server, and how its answers are known.
+pub struct Requests<'next> {
+    /// Connections at once.
+    pub clients: u32,
+    /// Requests on their way at once, on each connection.
+    pub pipeline: u32,
+    /// Requests in all, at least.
+    pub count: u64,
+    /// The next one.
+    pub next: &'next mut dyn FnMut() -> Vec<u8>,
+    /// What an answer ends with, and has nowhere else.
+    pub end: &'static [u8],
+    /// Bytes of an answer to a request that was done; zero if they may differ.
+    pub answer_bytes: u64,
+}
+
 /// Runs `load`, of `get` or `set`, against the server at `port`.
 pub fn measure(load: &Load, port: u16) -> Result<Measured, Error> {
-    let failed = failed(port);
     let (request, end) = match load.test.as_str() {
         "get" => (get_request as fn(u64) -> Vec<u8>, &b"END\r\n"[..]),
         "set" => (set_request as fn(u64) -> Vec<u8>, &b"STORED\r\n"[..]),
@@ -70,29 +87,44 @@ pub fn measure(load: &Load, port: u16) -> Result<Measured, Error> {
             return Err(Error::Usage(words));
         }
     };
-    let connections = (0..load.clients).map(|_| Connection::open(port));
-    let mut connections = connections.collect::<Result<Vec<_>, _>>().map_err(&failed)?;
     let mut random = Rng::new(load.requests);
+    let mut next = || request(random.below(load.keys.max(1)));
+    let (clients, pipeline, count) = (load.clients, load.pipeline, load.requests);
+    drive(Requests { clients, pipeline, count, next: &mut next, end, answer_bytes: 0 }, port)
+}
+
+/// Sends `requests` to the server at `port` and looks at its answers.
+pub fn drive(requests: Requests<'_>, port: u16) -> Result<Measured, Error> {
+    let Requests { clients, pipeline, count, next, end, answer_bytes } = requests;
+    let failed = failed(port);
+    let connections = (0..clients).map(|_| Connection::open(port));
+    let mut connections = connections.collect::<Result<Vec<_>, _>>().map_err(&failed)?;
     // To a minute.
     let latencies = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3);
     let mut latencies = latencies.map_err(|error| Error::Usage(error.to_string()))?;
-    let (mut done, begin) = (0, Instant::now());
+    let (mut done, mut bytes, begin) = (0, 0, Instant::now());
     let mut sent_at = vec![begin; connections.len()];
-    while done < load.requests {
+    while done < count {
         for (connection, sent_at) in connections.iter_mut().zip(&mut sent_at) {
             let mut batch = Vec::new();
-            for _ in 0..load.pipeline {
-                batch.extend(request(random.below(load.keys.max(1))));
+            for _ in 0..pipeline {
+                batch.extend(next());
             }
             *sent_at = Instant::now();
             connection.stream.write_all(&batch).map_err(&failed)?;
         }
         for (connection, sent_at) in connections.iter_mut().zip(&sent_at) {
-            connection.take(load.pipeline, end).map_err(&failed)?;
+            bytes += connection.take(pipeline, end).map_err(&failed)?;
             let took = u64::try_from(sent_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            latencies.saturating_record_n(took, load.pipeline.into());
-            done += u64::from(load.pipeline);
+            latencies.saturating_record_n(took, pipeline.into());
+            done += u64::from(pipeline);
         }
+    }
+    if answer_bytes > 0 && bytes != done * answer_bytes {
+        let words = format!(
+            "{done} requests were answered with {bytes} bytes, not {answer_bytes} each: a record was lost or refused"
+        );
+        return Err(Error::Usage(words));
     }
     let at = |quantile: f64| latencies.value_at_quantile(quantile) as f64 / 1e6;
     let per_second = done as f64 / begin.elapsed().as_secs_f64();

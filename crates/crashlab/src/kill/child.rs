@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use pando::{Error, Map, Pool, PoolOptions};
 
+pub use super::created::Created;
 use super::look;
 use super::message::{Message, Opened, Voice, short};
-use super::workload::{self, MAIN, Profile, State, Writer};
+use super::workload::{self, MAIN, Maps, Profile, State, Writer};
 use crate::failure::Failure;
 use pando_pmem::testing::Random;
 
@@ -53,12 +54,15 @@ pub struct Args {
     /// How long they write, in milliseconds
     #[arg(long, default_value_t = 10_000)]
     pub write_ms: u64,
+    /// What the maps are.
+    #[command(flatten)]
+    pub created: Created,
 }
 
 impl Args {
     /// The words after the command's own name that say the same.
     pub fn words(&self) -> Vec<String> {
-        let Self { pool, look, write, writers, seed, every, write_ms } = self;
+        let Self { pool, look, write, writers, seed, every, write_ms, created } = self;
         let mut words = vec!["child".to_owned(), format!("--pool={}", pool.display())];
         words.extend(look.then(|| "--look".to_owned()));
         words.extend(write.map(|profile| format!("--write={profile:?}").to_lowercase()));
@@ -66,6 +70,7 @@ impl Args {
         words.push(format!("--seed={seed}"));
         words.push(format!("--every={every}"));
         words.push(format!("--write-ms={write_ms}"));
+        words.extend(created.words());
         words
     }
 }
@@ -108,15 +113,16 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     let state = if args.look { look::tell(&pool, voice)? } else { State::new() };
     if let Some(profile) = args.write {
         let state = if args.look { state } else { look::state(&pool)? };
-        let main = pool.map(&workload::map_name(MAIN))?;
+        let options = args.created.options();
+        let main = pool.map_with(&workload::map_name(MAIN), &options)?;
         let writers = Writer::all(&state, args.writers, profile, args.seed);
         voice.say(&Message::Writing)?;
         let until = Instant::now() + Duration::from_millis(args.write_ms);
         std::thread::scope(|scope| {
             for writer in writers {
-                let (pool, main) = (&pool, &main);
+                let maps = Maps { pool: &pool, main: &main, options: &options };
                 scope.spawn(move || {
-                    write(pool, main, writer, args.every, until, voice)
+                    write(maps, writer, args.every, until, voice)
                         .unwrap_or_else(|trouble| end(voice, &*trouble));
                 });
             }
@@ -165,8 +171,7 @@ fn opened(pool: &Pool, created: bool, first_get_ns: u64) -> Result<Opened, Error
 
 /// One writer: some operations, their acknowledgement, and a look at somebody's record, in turn.
 fn write(
-    pool: &Pool,
-    main: &Map,
+    maps: Maps<'_>,
     mut writer: Writer,
     every: u64,
     until: Instant,
@@ -176,13 +181,13 @@ fn write(
     while Instant::now() < until {
         for _ in 0..every {
             let (op, answer) = writer.step();
-            let found = op.run(pool, main)?;
+            let found = op.run(maps)?;
             if found != answer {
                 return Err(format!("{op:?} answers {found:?}, it must answer {answer:?}").into());
             }
         }
         voice.say(&Message::Done { writer: writer.number, count: writer.count })?;
-        read_any(main, writer.any_key(&mut reads))?;
+        read_any(maps.main, writer.any_key(&mut reads))?;
     }
     Ok(())
 }
@@ -220,8 +225,10 @@ mod tests {
     fn the_words_say_what_the_arguments_say() {
         let pool = PathBuf::from("/folder/pool");
         let write = Some(Profile::Growing);
-        let args =
-            Args { pool, look: true, write, writers: 3, seed: u64::MAX, every: 5, write_ms: 7 };
+        let settings = vec![("node_lines".to_owned(), "4".to_owned())];
+        let created = Created { kind: Some("wbtree".to_owned()), settings };
+        let (seed, every, write_ms) = (u64::MAX, 5, 7);
+        let args = Args { pool, look: true, write, writers: 3, seed, every, write_ms, created };
         let parsed = Line::parse_from(args.words()).args;
         assert_eq!(format!("{parsed:?}"), format!("{args:?}"));
     }

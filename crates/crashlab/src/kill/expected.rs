@@ -186,7 +186,9 @@ mod tests {
 
     fn args() -> Args {
         let (pool, write) = ("pool".into(), Some(Profile::Catalog));
-        Args { pool, look: false, write, writers: WRITERS, seed: 7, every: 1, write_ms: 1 }
+        let created = crate::kill::created::Created::default();
+        let (writers, look) = (WRITERS, false);
+        Args { pool, look, write, writers, seed: 7, every: 1, write_ms: 1, created }
     }
 
     fn written(acknowledged: u64) -> Heard {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::created::Created;
 use super::supervise::SIGKILL;
 use super::workload::{LOADED, Records, key, map_name, value};
 use crate::failure::Failure;
@@ -71,6 +72,7 @@ pub fn load_and_kill(
     pando: &Path,
     pool: &Path,
     folder: &Path,
+    created: &Created,
     life: Duration,
     random: &mut Random,
 ) -> Result<Loaded, Failure> {
@@ -84,6 +86,7 @@ pub fn load_and_kill(
         .arg("load")
         .arg(&file)
         .args(["--create", "--writers=3", "--map", &map_name(LOADED)])
+        .args(created.words())
         .arg("--pool")
         .arg(pool)
         .stdin(Stdio::null())

@@ -13,6 +13,7 @@
 //! that found something is kept, as the kill left it.
 
 pub mod child;
+mod created;
 pub(crate) mod expected;
 pub(crate) mod figures;
 mod load;
@@ -44,6 +45,9 @@ pub struct Args {
     /// Threads that write at once; with more than cores, a kill finds more operations in flight
     #[arg(long, value_name = "W", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64))]
     writers: u64,
+    /// What the maps are.
+    #[command(flatten)]
+    created: created::Created,
     /// Where the pools lie [default: the folder for temporary files]
     #[arg(long, value_name = "D")]
     dir: Option<PathBuf>,

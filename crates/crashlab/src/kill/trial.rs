@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 
+use super::created::Created;
 use super::expected::Expected;
 use super::figures::Figures;
 use super::load::{self, LoadEnd};
@@ -31,6 +32,7 @@ pub struct Trial {
     count: u64,
     seed: u64,
     writers: u64,
+    created: Created,
     folder: TempDir,
     own: PathBuf,
     pando: PathBuf,
@@ -51,6 +53,7 @@ impl Trial {
             count: args.count,
             seed,
             writers: args.writers,
+            created: args.created.clone(),
             folder,
             own: std::env::current_exe()
                 .map_err(|error| Failure::trouble("find this program's own file", error))?,
@@ -139,8 +142,14 @@ impl Trial {
 
     fn load(&mut self, misses: u32, random: &mut Random) -> Result<(), Failure> {
         let life = load::life(misses, random);
-        let loaded =
-            load::load_and_kill(&self.pando, &self.pool(), self.folder.path(), life, random)?;
+        let loaded = load::load_and_kill(
+            &self.pando,
+            &self.pool(),
+            self.folder.path(),
+            &self.created,
+            life,
+            random,
+        )?;
         if loaded.end == LoadEnd::Killed {
             self.figures.kill(Phase::Load);
         }
@@ -176,8 +185,9 @@ impl Trial {
             ),
             replay: format!(
                 "cargo run --release -p pando-crashlab -- kill \
-                 --seed {seed} --writers {writers} --count {}",
-                kills + 1
+                 --seed {seed} --writers {writers} --count {} {}",
+                kills + 1,
+                self.created.words().join(" ")
             ),
         }
     }
@@ -192,6 +202,7 @@ impl Trial {
             seed: 0,
             every: 1,
             write_ms: 10_000,
+            created: self.created.clone(),
         }
     }
 

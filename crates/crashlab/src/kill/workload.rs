@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use pando::{Error, Map, Pool};
+use pando::{Error, Map, MapOptions, Pool};
 
 use pando_pmem::testing::Random;
 
@@ -99,6 +99,17 @@ fn letters(seed: u64, count: u64) -> impl Iterator<Item = u8> {
     (0..count.div_ceil(8)).flat_map(eight).take(count as usize)
 }
 
+/// A pool that is written to.
+#[derive(Clone, Copy, Debug)]
+pub struct Maps<'open> {
+    /// The pool.
+    pub pool: &'open Pool,
+    /// Its map [`MAIN`].
+    pub main: &'open Map,
+    /// What maps are that are created.
+    pub options: &'open MapOptions,
+}
+
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
@@ -165,11 +176,12 @@ impl Op {
         Answer::Done
     }
 
-    /// Does it to a pool, whose map [`MAIN`] is `main`.
-    pub fn run(&self, pool: &Pool, main: &Map) -> Result<Answer, Error> {
+    /// Does it to a pool.
+    pub fn run(&self, maps: Maps<'_>) -> Result<Answer, Error> {
+        let Maps { pool, main, options } = maps;
         let name = map_name(self.map);
         match self.kind {
-            Kind::CreateMap => return pool.map(&name).map(|_| Answer::Done),
+            Kind::CreateMap => return pool.map_with(&name, options).map(|_| Answer::Done),
             Kind::DropMap => return pool.drop_map(&name).map(|()| Answer::Done),
             _ => {}
         }
@@ -316,10 +328,11 @@ mod tests {
         for profile in [Profile::Mixed, Profile::Growing, Profile::Catalog] {
             let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
             let main = pool.map(&map_name(MAIN)).unwrap();
+            let maps = Maps { pool: &pool, main: &main, options: &MapOptions::new() };
             for mut writer in Writer::all(&State::new(), 3, profile, 1) {
                 for _ in 0..300 {
                     let (op, answer) = writer.step();
-                    assert_eq!(op.run(&pool, &main).unwrap(), answer, "{op:?}");
+                    assert_eq!(op.run(maps).unwrap(), answer, "{op:?}");
                 }
                 let whole = super::super::look::state(&pool).unwrap();
                 assert_eq!(part(&whole, 3, writer.number), writer.state);

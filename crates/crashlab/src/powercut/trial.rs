@@ -193,6 +193,7 @@ impl<'machine> Trial<'machine> {
             seed: 0,
             every: EVERY,
             write_ms: 30_000,
+            created: child::Created::default(),
         }
     }
 

@@ -607,6 +607,34 @@ fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
     })
 }
 
+/// One thread scans a part of the keys that lies in many nodes, mostly backwards; one or two others insert and
+/// remove runs of them, so that nodes are split and merged before it and behind it.
+fn scans<I: Indexed>() -> Setup<Map<I>> {
+    const SCANNED: usize = 48;
+    Setup {
+        prepare: growth(),
+        cram: Vec::new(),
+        programs: Box::new(|random| {
+            let low = random.below((KEYS - SCANNED) as u64) as usize;
+            let order = if random.one_in(4) { Order::Ascending } else { Order::Descending };
+            let run = |task: u64, random: &mut Random| {
+                let first = low + random.below(SCANNED as u64) as usize;
+                let (count, is_remove) = (2 + random.below(10) as usize, random.one_in(2));
+                let write = |step: usize| match is_remove {
+                    // What is there are even numbers.
+                    true => Op::Key(first / 2 * 2 + 2 * step, Operation::Remove),
+                    false => Op::Key(first + step, Operation::Upsert(1_000 * task + step as u64)),
+                };
+                let is_key = |op: &Op| matches!(op, Op::Key(number, _) if *number < KEYS);
+                (0..count).map(write).filter(is_key).collect::<Vec<_>>()
+            };
+            let mut programs = vec![vec![Op::Scan(low, low + SCANNED, order)]];
+            programs.extend((1..=1 + random.below(2)).map(|task| run(task, random)));
+            programs
+        }),
+    }
+}
+
 /// One thread splits the root, and another removes all that was there: the tree goes up and down at once,
 /// as far as it can.
 fn emptied<I: Indexed>() -> Setup<Map<I>> {
@@ -639,6 +667,7 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
         Scenario::new("same-key", 1, on_same_key),
         Scenario::new("reads", 1, reads),
+        Scenario::new("scans", 1, scans),
         Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
         Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
     ];

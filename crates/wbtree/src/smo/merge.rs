@@ -3,7 +3,7 @@
 //! | step | a crash leaves |
 //! | --- | --- |
 //! | free cells of the left node are claimed; the right one's cells and fence are copied there | free cells |
-//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent's without the right one's cell | before or after |
+//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent's without the right one's cell; of leaves, the pointer of the next one to the right, which leads to the left one | before or after |
 //!
 //! It compares all that it has read: both nodes and the parent. Both must be children of one parent, and the
 //! left one's fence must lead to the right one. Blocks of records and of the right fence's key change
@@ -22,7 +22,7 @@ use crate::layout::Cell;
 use crate::node::{Context, Node, Probe, Seek};
 use crate::order::Order;
 use crate::smo::replace::FENCE_VERSIONS;
-use crate::smo::{Attempt, MERGE_BELOW};
+use crate::smo::{Attempt, MERGE_BELOW, relink};
 use crate::state::State;
 use crate::tree::WbTree;
 
@@ -182,6 +182,7 @@ impl<D: Domain> WbTree<D> {
             operation.add_word(left.node.off, left.state.0, next.0)?;
             operation.add_word(gone.node.off, gone.state.0, gone.state.dead().0)?;
             operation.add_word(parent.node.off, parent.state.0, parent_next.0)?;
+            relink(context, &mut operation, left.node.level, gone.fence().link, left.node.off)?;
             operation.own_block(gone.node.off, Policy::FreeOldOnSuccess)?;
             own(&mut operation, Blocks { new: None, old: left.fence().block })?;
             own(&mut operation, Blocks { new: None, old: parent.cells[right].block })

@@ -6,12 +6,29 @@
 //!
 //! | step | words | what is true afterwards |
 //! | --- | --- | --- |
-//! | *split* (`split.rs`): the upper half goes to a new node, to which a new fence leads | the node | keys of the new node are found through the fence |
+//! | *split* (`split.rs`): the upper half goes to a new node, to which a new fence leads | the node; R | keys of the new node are found through the fence |
 //! | *post* (`post.rs`): the new node gets a cell in the parent | the parent | and directly |
 //! | *growth*: a new root above the root | the entry word | the root's level has a parent |
-//! | *merge* (`merge.rs`): a node takes over its right neighbour's cells and fence | both, the parent | the neighbour is dead, and linked from nowhere |
+//! | *merge* (`merge.rs`): a node takes over its right neighbour's cells and fence | both, the parent; R | the neighbour is dead, and linked from nowhere |
 //! | *collapse*: a root with one child | the entry word, both | the child is the root |
-//! | *copy* (`replace.rs`): a node whose versions or cells run out gives way to a copy | the node, its left neighbour, the parent | the node is dead, and linked from nowhere |
+//! | *copy* (`replace.rs`): a node whose versions or cells run out gives way to a copy | the node, its left neighbour, the parent; R | the node is dead, and linked from nowhere |
+//!
+//! R: of leaves, the pointer to the left of the leaf to the right of all these.
+//!
+//! # The way back
+//!
+//! A leaf has a pointer to the leaf to its left, so that scans go backwards as they go forwards. *While a leaf is
+//! alive, its pointer leads to the leaf whose fence leads to it*, and is zero if there is none. Nothing but a split, a
+//! merge or a copy changes which leaf that is; each changes the state of that leaf, or makes it dead, and each changes
+//! the pointer by the same PMwCAS. So the leaf to the right need not be compared: as long as the state
+//! stands whose fence leads to it, it is alive, and nobody else changes its pointer. A record that is written changes no
+//! pointer.
+//!
+//! The pointer of a dead leaf is that of the moment at which it died. Who reads it held a guard before that
+//! moment, or would not know the leaf, and the leaf that it leads to was alive then: its block is not given out anew
+//! before that guard is dropped. A reader sees pointer and fence at two moments, and believes the fence
+//! ([`Node::left`]). What it expects in the pointer it has read there, so a pointer that damage has changed is mended by the
+//! next of these that passes, and holds nobody up.
 //!
 //! Whoever writes and comes to a node through a fence posts it, so it does not matter who split; a reader
 //! goes on. A split that a crash cut short is posted by the next writer that passes.
@@ -33,9 +50,10 @@ mod split;
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_pmwcas::Descriptor;
 
 pub(crate) use self::merge::Merged;
-use crate::layout::Cell;
+use crate::layout::{Cell, LEFT_AT};
 use crate::node::{Changed, Context, Node, Probe};
 use crate::state::State;
 use crate::tree::WbTree;
@@ -57,6 +75,22 @@ impl From<Changed> for Attempt {
     fn from(Changed: Changed) -> Self {
         Self::Again
     }
+}
+
+/// Makes the operation change the pointer of the leaf at `right_off`, if there is one, so that it leads to the one at
+/// `left_off`. Inner nodes, of other levels, have no such pointer.
+fn relink<D: Domain>(
+    context: Context<'_, '_, D>,
+    operation: &mut Descriptor<'_, '_, D>,
+    level: u64,
+    right_off: u64,
+    left_off: u64,
+) -> pando_pmwcas::Result<()> {
+    if level > 0 || right_off == 0 {
+        return Ok(());
+    }
+    let at = right_off + LEFT_AT;
+    operation.add_word(at, context.pmwcas.read(context.guard, at), left_off)
 }
 
 impl<D: Domain> WbTree<D> {

@@ -78,7 +78,7 @@ impl<D: Domain> WbTree<D> {
         level: u64,
     ) -> Result<(), Error> {
         let child = Cell { slice: 0, block: 0, link: root.off };
-        let block = build::node(context, level + 1, &[child], &Cell::default());
+        let block = build::node(context, level + 1, &[child], &Cell::default(), 0);
         let block = block.map_err(Error::storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let entry = operation.reserve_entry(self.root_off(), root.off, Policy::FreeNewOnFailure);

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | the copy is written | a reserved block |
 //! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy's cell | free cells |
-//! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell | before or after |
+//! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell; of a leaf, the pointer of the leaf to the right, which leads to the copy | before or after |
 //!
 //! Keys keep their blocks: the new cells name those of the old ones. A parent or neighbour that has itself no
 //! cell or version is copied first; that ends at the root, and at the first node of the level.
@@ -19,15 +19,25 @@ use crate::claim::NoClaim;
 use crate::layout::Cell;
 use crate::node::{Context, Node, Probe, Seek};
 use crate::order::Order;
-use crate::smo::Attempt;
+use crate::smo::{Attempt, relink};
 use crate::state::State;
-use crate::tree::WbTree;
+use crate::tree::{Found, WbTree};
 
 /// Versions beyond those of ordinary changes that are left to changes of a fence, and to merges. At last
 /// come as many deletes as there are cells.
 pub(super) const FENCE_VERSIONS: u64 = 1000;
 
-/// A node with one of its cells exchanged for another that has been written.
+/// A cell that leads to the node which is copied.
+struct Leading<'op, D: Domain> {
+    node: Node<'op, D>,
+    state: State,
+    order: Order,
+    /// Its place in the order; `None` of the fence.
+    place: Option<usize>,
+    cell: Cell,
+}
+
+/// A node with such a cell exchanged for another that has been written.
 struct Exchange<'op, 'pool, D: Domain> {
     node: Node<'op, D>,
     state: State,
@@ -66,67 +76,74 @@ impl<D: Domain> WbTree<D> {
         let (node, state) = (found.node, found.state);
         let Ok((order, cells)) = node.contents(context, state) else { return Ok(Attempt::Again) };
         let (live, fence) = cells.split_at(order.len());
-        let copy = build::node(context, level, live, &fence[0]).map_err(Error::storage)?;
-        let copy_off = copy.off();
 
         let parent = match self.seek(context, Seek::Holding(probe), level + 1) {
             None => None,
-            Some(found) => {
-                let (above, state) = (found.node, found.state);
-                let Ok((order, cells)) = above.contents(context, state) else {
+            Some(Found { node, state, .. }) => {
+                let Ok((order, cells)) = node.contents(context, state) else {
                     return Ok(Attempt::Again);
                 };
-                let count = order.len();
-                let Some(place) = cells[..count].iter().position(|cell| cell.link == off) else {
+                let children = &cells[..order.len()];
+                let Some(place) = children.iter().position(|cell| cell.link == off) else {
                     return Ok(Attempt::Again);
                 };
-                let cell = Cell { link: copy_off, ..cells[place] };
-                match Self::exchange(context, above, state, order, Some(place), &cell) {
-                    Ok(exchange) => Some((exchange, cells[place])),
-                    Err(NoExchange::Changed) => return Ok(Attempt::Again),
-                    Err(NoExchange::NoRoom) => {
-                        drop(copy);
-                        self.make_room(context, &above, state, probe)?;
-                        return Ok(Attempt::Again);
-                    }
-                }
+                let cell = children[place];
+                Some(Leading { node, state, order, place: Some(place), cell })
             }
         };
         // The left neighbour is the one that holds the keys right below the node's range.
-        let low = parent.as_ref().map_or(Cell::default(), |(_, cell)| *cell);
+        let low = parent.as_ref().map_or(Cell::default(), |parent| parent.cell);
         let low_key = context.key(&low);
         let is_first = low.block == 0 && low.slice == 0;
-        let neighbour = if is_first {
-            None
-        } else {
-            let low = Probe::new(&low_key);
-            let Some(found) = self.seek(context, Seek::Below(low), level) else {
+        let mut neighbour = None;
+        // Some key of the neighbour's range leads there: its own lowest.
+        let mut neighbour_low = Cell::default();
+        if !is_first {
+            let below = Seek::Below(Probe::new(&low_key));
+            let Some(Found { node, state, low, .. }) = self.seek(context, below, level) else {
                 return Ok(Attempt::Again);
             };
-            let (left, state) = (found.node, found.state);
-            let Ok(fence) = left.fence(context, state) else { return Ok(Attempt::Again) };
-            if fence.link != off {
+            let Ok(cell) = node.fence(context, state) else { return Ok(Attempt::Again) };
+            let Ok(order) = node.order(context, state) else { return Ok(Attempt::Again) };
+            if cell.link != off {
                 return Ok(Attempt::Again);
             }
-            let Ok(order) = left.order(context, state) else { return Ok(Attempt::Again) };
-            let fence = Cell { link: copy_off, ..fence };
-            match Self::exchange(context, left, state, order, None, &fence) {
-                Ok(exchange) => Some(exchange),
-                Err(NoExchange::Changed) => return Ok(Attempt::Again),
-                Err(NoExchange::NoRoom) => {
-                    drop((copy, parent));
-                    // Some key of the neighbour's range leads there: its own lowest.
-                    let key = context.key(&found.low);
-                    return self.replace(context, level, Probe::new(&key), left.off);
-                }
+            neighbour_low = low;
+            neighbour = Some(Leading { node, state, order, place: None, cell });
+        }
+
+        let left = neighbour.as_ref().map(|neighbour| neighbour.node);
+        let left_off = left.map_or(0, |left| left.off);
+        let copy = build::node(context, level, live, &fence[0], left_off);
+        let copy = copy.map_err(Error::storage)?;
+        let copy_off = copy.off();
+        let above = parent.as_ref().map(|parent| (parent.node, parent.state));
+        let parent = parent.map(|parent| Self::exchange(context, parent, copy_off));
+        let parent = match (parent.transpose(), above) {
+            (Ok(parent), _) => parent,
+            (Err(NoExchange::NoRoom), Some((node, state))) => {
+                drop(copy);
+                self.make_room(context, &node, state, probe)?;
+                return Ok(Attempt::Again);
             }
+            (Err(_), _) => return Ok(Attempt::Again),
+        };
+        let neighbour = neighbour.map(|neighbour| Self::exchange(context, neighbour, copy_off));
+        let neighbour = match neighbour.transpose() {
+            Ok(neighbour) => neighbour,
+            Err(NoExchange::NoRoom) => {
+                drop((copy, parent));
+                let key = context.key(&neighbour_low);
+                return self.replace(context, level, Probe::new(&key), left_off);
+            }
+            Err(NoExchange::Changed) => return Ok(Attempt::Again),
         };
 
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             operation.add_word(node.off, state.0, state.dead().0)?;
             let entry = match &parent {
-                Some((parent, _)) => {
+                Some(parent) => {
                     operation.add_word(parent.node.off, parent.state.0, parent.next.0)?;
                     operation.own_block(off, Policy::FreeOldOnSuccess)?
                 }
@@ -136,29 +153,26 @@ impl<D: Domain> WbTree<D> {
             if let Some(left) = &neighbour {
                 operation.add_word(left.node.off, left.state.0, left.next.0)?;
             }
+            relink(context, &mut operation, level, fence[0].link, copy_off)?;
             Ok::<_, pando_pmwcas::Error>(())
         })();
         prepared.map_err(Error::storage)?;
         if !operation.execute() {
             return Ok(Attempt::Again);
         }
-        let parent = parent.map(|(parent, _)| parent);
         for changed in [parent, neighbour].into_iter().flatten() {
             changed.node.write_slots(context, changed.next, &changed.order);
         }
         Ok(Attempt::Done)
     }
 
-    /// Writes `cell` into a free cell of the node, and the state in which it stands for the one at `place`
-    /// of the order, or for the fence.
+    /// Writes a cell that leads to `off` instead, and the state in which it stands for the one that leads.
     fn exchange<'op, 'pool>(
         context: Context<'op, 'pool, D>,
-        node: Node<'op, D>,
-        state: State,
-        mut order: Order,
-        place: Option<usize>,
-        cell: &Cell,
+        leading: Leading<'op, D>,
+        off: u64,
     ) -> Result<Exchange<'op, 'pool, D>, NoExchange> {
+        let Leading { node, state, mut order, place, cell } = leading;
         let most = context.shape.versions + if place.is_none() { FENCE_VERSIONS } else { 0 };
         if state.version() >= most {
             return Err(NoExchange::NoRoom);
@@ -168,7 +182,7 @@ impl<D: Domain> WbTree<D> {
             NoClaim::NoRoom => NoExchange::NoRoom,
         })?;
         let at = claim.first();
-        build::write_cell(context, &node, at, cell);
+        build::write_cell(context, &node, at, &Cell { link: off, ..cell });
         let mut live = state.live(node.kind);
         let mut fence = state.fence();
         match place {

@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | the new node is written: the upper half, and the node's fence | a reserved block |
 //! | a free cell of the node becomes a fence with the separator and the new node | a free cell |
-//! | the node's state changes: the upper half is not live, the fence is the new one | before or after |
+//! | one PMwCAS: the node's state, in which the upper half is not live and the fence is the new one; of a leaf, the pointer of the leaf to the right, which leads to the new one | before or after |
 //! | the new node is posted | a node that is found through a fence |
 //!
-//! The deciding word is the node's state, swapped by a PMwCAS that owns the new node and the separator's
+//! The deciding word is the node's state. The PMwCAS owns the new node and the separator's
 //! block. Blocks of records change their owner with it.
 
 use pando_index::Error;
@@ -18,7 +18,7 @@ use crate::build;
 use crate::claim::NoClaim;
 use crate::layout::Cell;
 use crate::node::{Context, Node};
-use crate::smo::Attempt;
+use crate::smo::{Attempt, relink};
 use crate::state::State;
 use crate::tree::WbTree;
 
@@ -40,7 +40,8 @@ impl<D: Domain> WbTree<D> {
         let count = order.len();
         let kept = count / 2;
         let (moved, fence) = (&cells[kept..count], &cells[count]);
-        let right = build::node(context, node.level, moved, fence).map_err(Error::storage)?;
+        let right =
+            build::node(context, node.level, moved, fence, node.off).map_err(Error::storage)?;
         let mut separator = Cell { slice: moved[0].slice, block: 0, link: right.off() };
         let mut key_block = None;
         if context.shape.is_variable {
@@ -64,6 +65,7 @@ impl<D: Domain> WbTree<D> {
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             operation.add_word(node.off, state.0, next.0)?;
+            relink(context, &mut operation, node.level, fence.link, right.off())?;
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
             operation.activate(owned, right);
             if let Some(block) = key_block {

@@ -276,6 +276,60 @@ fn scans_of_cells_that_are_used_again() {
     }
 }
 
+/// A scan finds what stays, once, whatever is split, merged and copied before any one access of it; backwards it goes by
+/// the pointers to the left, which change under it.
+#[test]
+fn scans_among_splits_merges_and_copies() {
+    // What another thread does: a leaf in the middle is split, twice and thrice; leaves are emptied and merged;
+    // a record is written until the versions of its leaf run out.
+    let splits: Vec<Act> = (1..10).map(|step| Act::Insert(150 + step, step)).collect();
+    let merges: Vec<Act> = (11..24).map(|number| Act::Remove(number * 10)).collect();
+    let copies: Vec<Act> = (0..30).map(|value| Act::Upsert(150, value)).collect();
+    let again = inserts(11..24);
+    let both = [&splits[..], &merges[..]].concat();
+    let twice = [&merges[..], &again[..]].concat();
+    for leaf in KINDS {
+        for others in [&splits, &merges, &copies, &both, &twice] {
+            for order in [Order::Ascending, Order::Descending] {
+                for access in 0.. {
+                    let planted = anonymous::<Between>(small_fixed(leaf));
+                    for act in inserts(0..32) {
+                        on_tree(&planted.tree, act);
+                    }
+                    let (tree, others_done) = (planted.tree.clone(), others.clone());
+                    let meanwhile = move || {
+                        for act in others_done {
+                            on_tree(&tree, act);
+                        }
+                    };
+                    let mut found = Vec::new();
+                    let is_between = between(access, meanwhile, || {
+                        let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("a scan");
+                        while let Some((key, _)) = cursor.next().expect("a record") {
+                            found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
+                        }
+                    });
+                    if order == Order::Descending {
+                        found.reverse();
+                    }
+                    let label = format!("{leaf:?}, {order:?}, before access {access}: {found:?}");
+                    assert!(found.is_sorted_by(|left, right| left < right), "{label}");
+                    let is_removed = |number: u64| {
+                        others.iter().any(|act| matches!(act, Act::Remove(of) if *of == number))
+                    };
+                    for number in (0..320).step_by(10).filter(|&number| !is_removed(number)) {
+                        assert!(found.binary_search(&number).is_ok(), "{number} is lost: {label}");
+                    }
+                    check(&planted);
+                    if !is_between {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Trap: a read that is not yet durable. Who finds a value whose writer has not written it back has done so
 /// itself when it returns it.
 #[test]

@@ -112,6 +112,68 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
     }
 }
 
+/// Backwards a scan goes from leaf to leaf: it reads no more lines than forwards.
+#[test]
+fn scans_backwards_cost_what_scans_forwards_do() {
+    use pando_index::{KeyRange, Order};
+    let options = Options { is_variable: false, ..Options::default() };
+    let planted = anonymous::<Counting>(options);
+    let tree = &planted.tree;
+    for place in 0..3_000 {
+        tree.insert(&(place * 1_237 % 3_000_u64).to_be_bytes(), &[1; 8]).expect("an answer");
+    }
+    let lines_of = |order| {
+        let scan = || {
+            let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+            let mut records = 0;
+            while cursor.next().expect("a record").is_some() {
+                records += 1;
+            }
+            records
+        };
+        let (records, counts) = measure(scan);
+        assert_eq!((records, counts.words_written, counts.fences), (3_000, 0, 0), "{order:?}");
+        counts.lines_read
+    };
+    let (forwards, backwards) = (lines_of(Order::Ascending), lines_of(Order::Descending));
+    println!("lines read of 3,000 records: {forwards} forwards, {backwards} backwards");
+    assert!(backwards * 100 <= forwards * 102, "{backwards} for {forwards}");
+}
+
+/// What inserts that split a leaf, and nothing above it, take on the average: where there is a leaf to the right, its
+/// pointer is one word more of the same PMwCAS: three write-backs and a fence, which inserts without a split do not take.
+#[test]
+fn a_split_changes_one_word_of_one_leaf_more() {
+    use pando_pmwcas::maps::IndexKind;
+    use pando_wbtree::WbTrees;
+    for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly] {
+        let options = Options { leaf, is_variable: false, ..Options::default() };
+        let planted = anonymous::<Counting>(options);
+        let mut splits = [Vec::new(), Vec::new()];
+        // Where the right leaf is the last there is no leaf to the right of it.
+        let shape = || {
+            let stat = WbTrees::audit(&planted.tree).expect("audits").stat;
+            (stat.inner_nodes, stat.leaves)
+        };
+        for (place, splits) in splits.iter_mut().enumerate() {
+            for number in 0..200_u64 {
+                let number = if place == 0 { 1_000_000 + number } else { 999_999 - number };
+                let (inner_nodes, leaves) = shape();
+                let insert = || planted.tree.insert(&number.to_be_bytes(), &[1; 8]);
+                let (answer, counts) = measure(insert);
+                answer.expect("an answer");
+                if inner_nodes > 0 && shape() == (inner_nodes, leaves + 1) {
+                    splits.push(counts);
+                }
+            }
+        }
+        let [last, inner] = splits.map(|counts| mean(&counts));
+        println!("{leaf:?}: a split of the last leaf {last:.2?}, of another {inner:.2?}");
+        let more = [1, 2].map(|field| inner[field] - last[field]);
+        assert!(more[0] <= 3.5 && more[1] <= 1.0, "{leaf:?}: a split takes {inner:?} for {last:?}");
+    }
+}
+
 /// The baselines hold what was inserted, over splits.
 #[test]
 fn baselines_follow_a_model() {

@@ -1,0 +1,169 @@
+//! Trap: a checker that is wrong (class 13). What a walk must find in a tree that is damaged; and a damage that it does
+//! not find does no harm: scans in both directions agree, and what they find is found by its key.
+
+use std::sync::atomic::Ordering;
+
+use pando_index::{KeyRange, RangeIndex};
+use pando_pmem::Volatile;
+use pando_pmwcas::maps::{Audit, IndexKind};
+use pando_wbtree::{NodeKind, Options, WbTrees};
+
+use crate::common::{Planted, anonymous, check, small_fixed, small_nodes};
+
+const STATE: u64 = 0;
+const HEADER: u64 = 16;
+const LEFT: u64 = 24;
+
+/// A tree of few records, with two levels and more.
+fn with_records(options: Options, records: u64) -> Planted<Volatile> {
+    let planted = anonymous::<Volatile>(options);
+    for number in 0..records {
+        let key = (number * 29 % records * 2).to_be_bytes();
+        planted.tree.insert(&key, &[7; 8]).expect("an insert");
+    }
+    check(&planted);
+    planted
+}
+
+fn load(planted: &Planted<Volatile>, off: u64) -> u64 {
+    planted.pool.word(off).load(Ordering::Acquire)
+}
+
+fn store(planted: &Planted<Volatile>, off: u64, word: u64) {
+    planted.pool.word(off).store(word, Ordering::Release);
+}
+
+fn walk(planted: &Planted<Volatile>) -> Audit {
+    WbTrees::audit(&planted.tree).expect("walks")
+}
+
+/// The nodes of a level, by their headers.
+fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
+    let is_one = |off: &u64| {
+        let header = load(planted, off + HEADER);
+        header >> 56 == 0x78 && header >> 48 & 0xFF == level
+    };
+    walk(planted).blocks.iter().map(|block| block.off).filter(is_one).collect()
+}
+
+/// A cell whose child is that of a cell to its right: the fences still lead to all nodes, but keys lead to a node
+/// that begins above them.
+#[test]
+fn two_cells_that_lead_to_one_child_are_seen() {
+    for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
+        let planted = with_records(options, 60);
+        let cell_words = if options.is_variable { 3 } else { 2 };
+        let parents = nodes(&planted, 1);
+        // The live cells of all of them, by their children's words.
+        let mut links = Vec::new();
+        for parent in parents {
+            let live = load(&planted, parent + STATE) & ((1 << 38) - 1);
+            let cells = (0..38).filter(|cell| live >> cell & 1 != 0);
+            links.extend(cells.map(|cell| parent + 64 + (cell + 1) * cell_words * 8 - 8));
+        }
+        assert!(links.len() > 8, "{}", links.len());
+        for &link in &links {
+            let sound = load(&planted, link);
+            for &other in links.iter().filter(|&&other| other != link) {
+                store(&planted, link, load(&planted, other));
+                assert!(!walk(&planted).is_sound(), "{options:?}: {link:#x} as {other:#x}");
+            }
+            store(&planted, link, sound);
+        }
+        check(&planted);
+    }
+}
+
+/// A pointer to the left that leads elsewhere.
+#[test]
+fn a_pointer_to_another_leaf_is_seen() {
+    for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
+        let planted = with_records(small_fixed(leaf), 40);
+        let leaves = nodes(&planted, 0);
+        for &off in leaves.iter().chain(&nodes(&planted, 1)) {
+            let sound = load(&planted, off + LEFT);
+            for other in leaves.iter().copied().chain([0]).filter(|&other| other != sound) {
+                store(&planted, off + LEFT, other);
+                assert!(!walk(&planted).is_sound(), "{leaf:?}: {off:#x} to {other:#x}");
+                // Only zero is believed: what it leads to has a fence that says otherwise.
+                assert!(other == 0 || is_usable(&planted), "{leaf:?}: {off:#x} to {other:#x}");
+            }
+            store(&planted, off + LEFT, sound);
+        }
+        check(&planted);
+    }
+}
+
+/// Whether scans agree, and what they find is found.
+fn is_usable(planted: &Planted<Volatile>) -> bool {
+    use pando_index::Order::{Ascending, Descending};
+    let keys = |order| {
+        let mut keys = Vec::new();
+        let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("a scan");
+        while let Some((key, _)) = cursor.next().expect("a record") {
+            keys.push(key.to_vec());
+        }
+        keys
+    };
+    let (ascending, mut descending) = (keys(Ascending), keys(Descending));
+    descending.reverse();
+    ascending == descending
+        && ascending.is_sorted_by(|left, right| left < right)
+        && ascending.iter().all(|key| planted.tree.get(key).expect("an answer").is_some())
+}
+
+/// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind a key and a value.
+fn words(planted: &Planted<Volatile>, node_bytes: u64) -> Vec<u64> {
+    let audit = walk(planted);
+    let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x78;
+    let words = audit.blocks.iter().flat_map(|block| {
+        let bytes = if is_node(block.off) { node_bytes } else { 24 };
+        (block.off..block.off + bytes).step_by(8)
+    });
+    words.collect()
+}
+
+/// Each bit of each word of a tree, flipped.
+#[test]
+fn each_bit_is_seen_or_harmless() {
+    for options in [
+        small_fixed(NodeKind::SlotBitmap),
+        small_fixed(NodeKind::SlotOnly),
+        small_nodes(NodeKind::SlotBitmap),
+    ] {
+        let planted = with_records(options, 20);
+        for off in words(&planted, u64::from(options.node_lines) * 64) {
+            let sound = load(&planted, off);
+            for bit in 0..64 {
+                store(&planted, off, sound ^ 1 << bit);
+                let is_passed = walk(&planted).is_sound();
+                assert!(!is_passed || is_usable(&planted), "{options:?}: bit {bit} of {off:#x}");
+            }
+            store(&planted, off, sound);
+        }
+        check(&planted);
+    }
+}
+
+/// Each word of a tree, with zero and with what each other word of it holds.
+#[test]
+fn each_word_of_another_is_seen_or_harmless() {
+    for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
+        let planted = with_records(options, 16);
+        let words = words(&planted, u64::from(options.node_lines) * 64);
+        let mut contents: Vec<u64> = words.iter().map(|&off| load(&planted, off)).collect();
+        contents.push(0);
+        contents.sort_unstable();
+        contents.dedup();
+        for off in words {
+            let sound = load(&planted, off);
+            for &other in &contents {
+                store(&planted, off, other);
+                let is_passed = walk(&planted).is_sound();
+                assert!(!is_passed || is_usable(&planted), "{options:?}: {off:#x} as {other:#x}");
+            }
+            store(&planted, off, sound);
+        }
+        check(&planted);
+    }
+}
