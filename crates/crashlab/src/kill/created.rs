@@ -2,10 +2,13 @@
 
 use pando::MapOptions;
 
+/// The kinds of index that are tried, one pool after the other, unless one is asked for.
+pub const KINDS: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
+
 /// How maps are created.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Created {
-    /// The kind of index that maps are [default: that of a map of which nothing is said]
+    /// The kind of index that maps are [default: in each pool another one]
     #[arg(long, value_name = "NAME")]
     pub kind: Option<String>,
     /// What is set of each map, such as node_lines=4; may be given several times
@@ -19,6 +22,15 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 impl Created {
+    /// How those of the pool of that number are: of a kind in turn, if nothing is asked for.
+    pub fn in_pool(&self, number: u64) -> Self {
+        if self.kind.is_some() || !self.settings.is_empty() {
+            return self.clone();
+        }
+        let kind = KINDS[(number % KINDS.len() as u64) as usize].to_owned();
+        Self { kind: Some(kind), settings: Vec::new() }
+    }
+
     /// The same for the library.
     pub fn options(&self) -> MapOptions {
         let mut options = MapOptions::new();

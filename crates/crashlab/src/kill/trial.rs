@@ -146,7 +146,7 @@ impl Trial {
             &self.pando,
             &self.pool(),
             self.folder.path(),
-            &self.created,
+            &self.created.in_pool(self.generation),
             life,
             random,
         )?;
@@ -202,7 +202,7 @@ impl Trial {
             seed: 0,
             every: 1,
             write_ms: 10_000,
-            created: self.created.clone(),
+            created: self.created.in_pool(self.generation),
         }
     }
 

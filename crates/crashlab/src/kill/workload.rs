@@ -305,6 +305,7 @@ pub fn part(state: &State, writers: u64, number: u64) -> State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::created::KINDS;
     use super::*;
 
     #[test]
@@ -325,10 +326,12 @@ mod tests {
 
     #[test]
     fn the_library_answers_as_the_model_does() {
-        for profile in [Profile::Mixed, Profile::Growing, Profile::Catalog] {
+        let profiles = [Profile::Mixed, Profile::Growing, Profile::Catalog];
+        for (profile, kind) in profiles.iter().flat_map(|&one| KINDS.map(|kind| (one, kind))) {
             let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
-            let main = pool.map(&map_name(MAIN)).unwrap();
-            let maps = Maps { pool: &pool, main: &main, options: &MapOptions::new() };
+            let options = MapOptions::new().kind(kind);
+            let main = pool.map_with(&map_name(MAIN), &options).unwrap();
+            let maps = Maps { pool: &pool, main: &main, options: &options };
             for mut writer in Writer::all(&State::new(), 3, profile, 1) {
                 for _ in 0..300 {
                     let (op, answer) = writer.step();

@@ -47,6 +47,9 @@ pub struct Args {
     /// Seed of operations and delays [default: another one each time]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// What the maps are.
+    #[command(flatten)]
+    created: crate::kill::child::Created,
     /// Keep the machine's devices, and say where they are
     #[arg(long)]
     keep: bool,

@@ -37,6 +37,7 @@ pub struct Trial<'machine> {
     seed: u64,
     cycles: u64,
     keep: bool,
+    created: child::Created,
     folder: TempDir,
     devices: Devices,
     initramfs: PathBuf,
@@ -73,6 +74,7 @@ impl<'machine> Trial<'machine> {
             expected: Expected::new(QUEUE),
             figures: Figures::default(),
             cycles: args.cycles,
+            created: args.created.clone(),
             keep: args.keep,
             bar: progress::bar(args.cycles),
         })
@@ -193,7 +195,7 @@ impl<'machine> Trial<'machine> {
             seed: 0,
             every: EVERY,
             write_ms: 30_000,
-            created: child::Created::default(),
+            created: self.created.in_pool(self.generation),
         }
     }
 
@@ -210,9 +212,10 @@ impl<'machine> Trial<'machine> {
             ),
             replay: format!(
                 "cargo run --release -p pando-crashlab -- powercut \
-                 --persistence {persistence} --seed {} --cycles {}",
+                 --persistence {persistence} --seed {} --cycles {} {}",
                 self.seed,
-                cuts + 1
+                cuts + 1,
+                self.created.words().join(" ")
             ),
         }
     }

@@ -13,7 +13,8 @@ use crate::common::{anonymous, small_nodes};
 fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let planted = anonymous::<Between>(&small_nodes());
     let handle = Arc::new(planted.tree.clone());
-    one_between(planted, handle, between, there, (act, others, access))
+    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
+    one_between(planted, handle, interrupt, there, (act, others, access))
 }
 
 /// Each act with each list of others before each of its accesses.

@@ -16,7 +16,11 @@ thread_local! {
 pub struct Between;
 
 /// Runs `work`, and in another thread `meanwhile` before its access number `access`; false if `work` has fewer.
-pub fn between(access: u64, meanwhile: Box<dyn FnOnce() + Send>, work: &mut dyn FnMut()) -> bool {
+pub fn between(
+    access: u64,
+    meanwhile: impl FnOnce() + Send + 'static,
+    work: impl FnOnce(),
+) -> bool {
     let meanwhile = move || {
         if let Err(panic) = std::thread::spawn(meanwhile).join() {
             std::panic::resume_unwind(panic);

@@ -2,73 +2,15 @@
 //! other, a second thread does something to its end. The answers and what is there afterwards must be those
 //! of one order of the two.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Paused, Random, written_back};
-use pando_pmem::{Adr, Domain, DomainKind};
+use pando_pmem::testing::{Between, CutShort, Paused, Random, between, written_back};
+use pando_pmem::{Adr, Domain};
 use pando_wbtree::{NodeKind, Options, WbTree};
 
 use crate::common::{anonymous, check, dump, small_fixed, small_nodes};
-
-type Meanwhile = Box<dyn FnOnce()>;
-
-thread_local! {
-    /// After how many accesses of this thread what is to be done.
-    static MEANWHILE: RefCell<Option<(u64, Meanwhile)>> = const { RefCell::new(None) };
-}
-
-/// As `Adr`, with something done between two accesses of a thread.
-#[derive(Clone, Copy, Debug, Default)]
-struct Between;
-
-fn step() {
-    // A thread that ends gives its participant slots back when its own variables may be gone.
-    let due = MEANWHILE.try_with(|meanwhile| {
-        let mut meanwhile = meanwhile.borrow_mut();
-        match &mut *meanwhile {
-            Some((0, _)) => meanwhile.take(),
-            Some((left, _)) => {
-                *left -= 1;
-                None
-            }
-            None => None,
-        }
-    });
-    if let Ok(Some((_, work))) = due {
-        work();
-    }
-}
-
-impl Domain for Between {
-    const KIND: DomainKind = DomainKind::Adr;
-    const WRITE_BACK: bool = true;
-
-    unsafe fn write_back(_address: *const u8) {}
-
-    fn fence() {
-        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
-    }
-
-    fn admit_store(_address: usize, _bytes: usize) -> bool {
-        step();
-        true
-    }
-
-    fn observe_load(_address: usize, _bytes: usize) {
-        step();
-    }
-}
-
-/// Runs `work`, and in another thread `meanwhile` before its access `access`; false if `work` has fewer.
-fn between(access: u64, meanwhile: impl FnOnce() + Send + 'static, work: impl FnOnce()) -> bool {
-    let meanwhile = move || std::thread::spawn(meanwhile).join().expect("comes to its end");
-    MEANWHILE.set(Some((access, Box::new(meanwhile))));
-    work();
-    MEANWHILE.take().is_none()
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
