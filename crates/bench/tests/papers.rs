@@ -58,7 +58,7 @@ fn every_experiment_has_a_name_of_its_own() {
     );
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), 31);
+    assert_eq!(names.len(), 32);
     for experiment in EXPERIMENTS {
         assert!(experiment.name.starts_with(&format!("{}:", experiment.paper.short)));
         let is_run = !matches!(experiment.built, Built::Missing(_));
