@@ -97,11 +97,14 @@ impl Mapping {
         self.bytes as u64
     }
 
-    /// Asks for huge pages behind the whole range, where the system allows it.
-    pub fn advise_huge_pages(&self) {
-        // SAFETY: advice on a mapping that this object keeps changes no content. A refusal leaves
+    /// Asks for huge pages behind the range from the byte `from` on, a multiple of pages, where the system allows it.
+    pub fn advise_huge_pages(&self, from: usize) {
+        let from = from.min(self.bytes);
+        // SAFETY: advice on a part of a mapping that this object keeps changes no content. A refusal leaves
         // small pages, which is no error.
-        unsafe { libc::madvise(self.base.cast(), self.bytes, libc::MADV_HUGEPAGE) };
+        unsafe {
+            libc::madvise(self.base.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE);
+        }
     }
 }
 

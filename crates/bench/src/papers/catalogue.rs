@@ -1,7 +1,7 @@
 //! The one table of all experiments: name, title, what it shows, which index it needs, how far it
 //! is built, what differs.
 
-use super::experiment::{Built, Experiment, Paper};
+use super::experiment::{Built, Experiment};
 use super::{Error, bwtree, bztree, nbtree, pmwcas, wbtree};
 
 const NO_OTHER_TREES: &str =
@@ -26,19 +26,6 @@ const WB_TREE_DIFFERS: &[&str] = &[
     "records are inserted one by one, not bulk-loaded, and fewer: --records",
     "slot+bitmap nodes have at least 3 lines; with 2, only slot-only nodes, as in the paper",
 ];
-
-/// An experiment whose index does not exist yet.
-const fn missing(
-    name: &'static str,
-    paper: &'static Paper,
-    title: &'static str,
-    shows: &'static str,
-    index: &'static str,
-    needs: &'static str,
-) -> Experiment {
-    let built = Built::Missing(needs);
-    Experiment { name, paper, title, shows, index, built, takes_delays: false, differs: &[] }
-}
 
 /// All experiments, by paper and in the paper's order.
 pub const EXPERIMENTS: &[Experiment] = &[

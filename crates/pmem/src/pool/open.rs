@@ -60,6 +60,9 @@ const MAP_THE_FILE: &str = "map the file, which takes as many addresses as its m
 /// Tells the pools that one process opens from each other, for the caches of its threads.
 static NEXT_UID: AtomicU64 = AtomicU64::new(1);
 
+/// Bytes of data that a pool on anonymous memory has on small pages.
+const SMALL_BYTES: u64 = 4 << 20;
+
 /// How a pool is created.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
@@ -68,7 +71,8 @@ pub struct CreateOptions {
     pub max_bytes: u64,
     /// Room to be made at once, in bytes.
     pub initial_bytes: u64,
-    /// Ask for huge pages behind the pool.
+    /// Ask for huge pages behind the whole pool. On anonymous memory they are asked for anyway, behind all but the
+    /// first 4 MiB of its data.
     pub huge_pages: bool,
 }
 
@@ -171,7 +175,7 @@ impl<D: Domain> Pool<D> {
         let _ = std::fs::remove_file(&unfinished);
         let (medium, mapping, file) = created?;
         if options.huge_pages {
-            mapping.advise_huge_pages();
+            mapping.advise_huge_pages(0);
         }
         let pool = Self::assembled(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
         pool.start_epochs();
@@ -275,9 +279,9 @@ impl<D: Domain> Pool<D> {
         let path = Path::new("(anonymous memory)");
         let mapping =
             Mapping::anonymous(geometry.max_bytes).map_err(io_error(path, "reserve memory"))?;
-        if options.huge_pages {
-            mapping.advise_huge_pages();
-        }
+        // A small pool stays small: nobody asks for two mebibytes behind its first ones.
+        let small_bytes = geometry.chunk_off(0) + SMALL_BYTES;
+        mapping.advise_huge_pages(if options.huge_pages { 0 } else { small_bytes as usize });
         let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.start_epochs();
