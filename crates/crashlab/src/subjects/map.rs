@@ -351,7 +351,7 @@ impl Change {
             Self::RootSplit => ("root-split", growth),
             Self::LeafMerge => ("leaf-merge", shrinking),
             Self::InnerMerge => ("inner-merge", shrinking),
-            Self::RootCollapse => ("root-collapse", shrinking),
+            Self::RootCollapse => ("root-collapse", emptying),
         }
     }
 }
@@ -582,6 +582,12 @@ fn churning() -> Vec<Op> {
 /// The same, and then removes in order.
 fn shrinking() -> Vec<Op> {
     let removes = (0..KEYS / 2).map(|index| Op::Key(index * 2, Operation::Remove));
+    growth().into_iter().chain(removes).collect()
+}
+
+/// The same, the highest key first: what is above the lowest goes last.
+fn emptying() -> Vec<Op> {
+    let removes = (0..KEYS / 2).rev().map(|index| Op::Key(index * 2, Operation::Remove));
     growth().into_iter().chain(removes).collect()
 }
 
