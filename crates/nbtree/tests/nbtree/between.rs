@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
-use pando_index::Order;
 use pando_index::conformance::between::{Act, one_between};
+use pando_index::{Order, RangeIndex};
 use pando_pmem::testing::{Between, Random, between};
 
-use crate::common::{anonymous, small_nodes};
+use crate::common::{Planted, anonymous, small_nodes};
 
 /// Whether the act has so many accesses.
 fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted = anonymous::<Between>(&small_nodes());
+    one_in(anonymous::<Between>(&small_nodes()), there, act, others, access)
+}
+
+/// The same, in that tree.
+fn one_in(planted: Planted<Between>, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let handle = Arc::new(planted.tree.clone());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
     one_between(planted, handle, interrupt, there, (act, others, access))
@@ -111,6 +115,34 @@ fn a_leaf_that_is_emptied_meanwhile() {
     let acts =
         [&acts_upon(150)[..], &[Act::Remove(120), Act::Remove(180), Act::Remove(210)]].concat();
     each(&there, &acts, &[&comes, &goes, &again, &many]);
+}
+
+/// Records go from the highest on, so that the root comes down at some of them: amid that, what it has left is split.
+#[test]
+fn a_root_that_comes_down_meanwhile() {
+    let splits: Vec<Act> = (1..9).map(|step| Act::Insert(step, step)).collect();
+    for last in 3..20 {
+        let goes = (last + 1..20).rev().map(|number| Act::Remove(number * 10));
+        let there: Vec<Act> = inserts(0..20).into_iter().chain(goes).collect();
+        let in_tree = |access: &u64| {
+            let planted = anonymous::<Between>(&small_nodes());
+            let tree = planted.tree.clone();
+            let is_between = one_in(planted, &there, Act::Remove(last * 10), &splits, *access);
+            // What was retired is given back, once, and used again.
+            for turn in 0..4 {
+                for number in 0..100u64 {
+                    let key = (1_000 + number).to_be_bytes();
+                    let done = match turn % 2 {
+                        0 => tree.insert(&key, &key).is_ok(),
+                        _ => tree.remove(&key).expect("removes"),
+                    };
+                    assert!(done, "{number}, turn {turn}");
+                }
+            }
+            is_between
+        };
+        let _ = (0..).find(|access| !in_tree(access));
+    }
 }
 
 /// Runs of inserts, removes and changes before any access of any act.
