@@ -477,7 +477,11 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         if base.deltas_at() + info.room() > MAX_DELTAS_END {
             return self.prepare_large(next, delta, before);
         }
-        let Some(off) = self.claim(&base, next, info.room())? else { return Ok(None) };
+        let Some(off) = self.claim(&base, next, info.room())? else {
+            // A base without deltas, whose room others have taken and not used yet: if it were consolidated for that, two
+            // threads could do so in turn for ever.
+            return if next.is_base() { self.prepare_large(next, delta, before) } else { Ok(None) };
+        };
         let pool = self.pool();
         // Relaxed: whoever publishes the delta does so by a later release.
         pool.word(off).store(info.encode(), Ordering::Relaxed);

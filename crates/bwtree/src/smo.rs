@@ -92,7 +92,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 }
             }
             None => {
-                let own = self.free_pid(context)?;
+                let own = self.other_free_pid(context, right.pid)?;
                 let own_pid = own.pid.to_le_bytes();
                 let items = [
                     Item::One(&[][..], Value::Inline(&own_pid)),

@@ -40,6 +40,8 @@ use crate::tree::BwTree;
 
 /// Words that one search for a free PID looks at, beyond the newest segment.
 const SWEPT: usize = 64;
+/// How often another PID is looked for before there is one segment more.
+const ATTEMPTS: usize = 2;
 const INDEX_SHIFT: u32 = 48;
 const FIRST_INDEX: u64 = WORDS_AT / 8;
 
@@ -100,6 +102,28 @@ impl<D: Domain, S> BwTree<D, S> {
                 return Ok(free);
             }
             self.add_segment(context)?;
+        }
+    }
+
+    /// A PID for a new page that is not `first`, which nothing keeps from being found again.
+    pub(crate) fn other_free_pid(
+        &self,
+        context: Context<'_, '_, D>,
+        first: Pid,
+    ) -> Result<FreePid, Error> {
+        for _ in 0..ATTEMPTS {
+            let free = self.free_pid(context)?;
+            if free.pid != first {
+                return Ok(free);
+            }
+        }
+        // It is the only one that is left.
+        self.add_segment(context)?;
+        loop {
+            let free = self.free_pid(context)?;
+            if free.pid != first {
+                return Ok(free);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use pando_pmem::Domain;
 use crate::build::{NewDelta, NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
-use crate::layout::{Kind, Link};
+use crate::layout::{HEADER_BYTES, Kind, Link};
 use crate::races::Race;
 use crate::search::{At, Found};
 use crate::style::{Style, Values};
@@ -274,6 +274,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
+    /// Whether a leaf of that many bytes is to be merged: one that is small, or without records (`merge.rs`).
+    fn is_due(&self, bytes: u64) -> bool {
+        let merge_bytes = u64::from(self.options().merge_bytes);
+        merge_bytes > 0 && bytes < merge_bytes.max(HEADER_BYTES + 1)
+    }
+
     #[cold]
     fn tidy(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<(), Error> {
         let at = At { pid, link: context.link(pid) };
@@ -285,7 +291,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             false => self.consolidate(context, at, None, 0)?,
         };
         // If something has come between, the merge looks for itself.
-        if bytes.is_none_or(|bytes| bytes < u64::from(self.options().merge_bytes)) {
+        if bytes.is_none_or(|bytes| self.is_due(bytes)) {
             self.merge(context, 0, key)?;
         }
         Ok(())
@@ -312,7 +318,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let bytes = done.unwrap_or_default();
         if bytes > self.max_bytes(0) {
             let _ = self.split(context, at.pid);
-        } else if removes && bytes < u64::from(self.options().merge_bytes) {
+        } else if removes && self.is_due(bytes) {
             let _ = context.guard.relieve(|| self.merge(context, 0, key));
         }
         Ok(true)

@@ -13,9 +13,9 @@
 //! was changing a value word at the beginning, and nobody has begun to since (`layout.rs`: `classes`). So it is what
 //! the leaf held at the moment between the first looks and the last. The leaf was not replaced when it was found; if it
 //! is meanwhile, what it held then, or when it was closed, whichever came last, is what it holds for ever. Otherwise the
-//! step begins again; and after some attempts the leaf is replaced first, since a thread may have stopped amid a change.
-//! So no key is skipped or repeated through a structure modification, in either direction, and a leaf's records are a
-//! snapshot.
+//! step begins again. After some attempts, since a thread may have stopped amid a change, or many make changes without
+//! end, the scan replaces the leaf, and takes what that leaf then holds for ever: no step waits for anybody. So no key is
+//! skipped or repeated through a structure modification, in either direction, and a leaf's records are a snapshot.
 //!
 //! If the pool has no room for that replacement, the copy counts as it is: each record is what it was when its word
 //! was read, as the contract asks, and no key is there twice, since of the slots of the bitmap at the beginning all
@@ -30,7 +30,8 @@ use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
 
 use crate::layout::{
-    CHANGING_MASK, Content, MAX_SLOTS, SLOTS_A_LINE, changes_of, classes_at, content, key_at,
+    CHANGING_MASK, Content, MAX_SLOTS, SLOTS_A_LINE, block_bytes, changes_of, classes_at, content,
+    key_at,
 };
 use crate::record;
 use crate::separator::{Probe, Separator};
@@ -85,8 +86,6 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     position: usize,
     /// Copies that came to nothing since the last that counted.
     vain: usize,
-    /// The leaf could not be replaced: its records may be of different moments.
-    lacks_room: bool,
 }
 
 /// Copies of one leaf that may come to nothing before it is replaced.
@@ -108,18 +107,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
         let (bytes, places) = (Vec::with_capacity(1024), Vec::with_capacity(48));
-        Self {
-            tree,
-            range,
-            order,
-            next,
-            key,
-            bytes,
-            places,
-            position: 0,
-            vain: 0,
-            lacks_room: false,
-        }
+        Self { tree, range, order, next, key, bytes, places, position: 0, vain: 0 }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
@@ -146,6 +134,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             self.key = key;
             return Ok(());
         };
+        let tree = self.tree;
         let control = leaf.control::<D>();
         let before = self.changes(guard, leaf, control);
         let mut taken = self.take(guard, leaf, control, probe.as_ref(), high.as_ref());
@@ -153,18 +142,22 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             leaf.control::<D>().bitmap() == control.bitmap()
                 && self.changes(guard, leaf, control) == Some(before)
         });
-        let is_snapshot = is_unchanged || self.lacks_room;
-        if !is_snapshot {
-            self.key = key;
-            self.vain += 1;
-            if self.vain > VAIN_AT_MOST {
-                self.vain = 0;
-                // It takes no more room than it gives back, but for a split.
-                self.lacks_room = guard.relieve(|| self.tree.replace(guard, leaf)).is_err();
+        if !is_unchanged {
+            if self.vain < VAIN_AT_MOST {
+                self.key = key;
+                self.vain += 1;
+                return Ok(());
             }
-            return Ok(());
+            // Who is not given room for that must not close the leaf either, or nothing is inserted into it.
+            let bytes = block_bytes(tree.slots());
+            let has_room = guard.relieve(|| guard.reserve(bytes)).is_ok();
+            if has_room {
+                let _ = guard.relieve(|| tree.replace(guard, leaf));
+            }
+            let control = leaf.control::<D>();
+            taken = self.take(guard, leaf, control, probe.as_ref(), high.as_ref());
         }
-        (self.vain, self.lacks_room) = (0, false);
+        self.vain = 0;
         taken.sort_unstable_by(|left, right| {
             let compared = left.slice.cmp(&right.slice).then_with(|| {
                 let (mut left_room, mut right_room) = ([0; 8], [0; 8]);

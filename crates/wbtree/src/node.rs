@@ -13,8 +13,8 @@ use pando_pmem::{Domain, Guard, Pool, Words};
 use pando_pmwcas::{CONTROL_BITS, Pmwcas};
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, NodeKind, SLOTS_AT, Shape, block_lengths,
-    slice_of,
+    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, NodeKind, SLOTS_AT, Shape,
+    block_lengths, slice_of,
 };
 use crate::order::{Order, WORDS};
 use crate::search::fetch;
@@ -219,8 +219,18 @@ impl<'op, D: Domain> Node<'op, D> {
         if off == 0 {
             return Ok(None);
         }
+        // A damaged pointer may lead anywhere; then the way from the root is taken.
+        let pool = context.guard.pool();
+        let end =
+            off.checked_add(context.shape.node_bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
+        if end.is_none_or(|end| end > pool.size_bytes()) {
+            return Err(Changed);
+        }
         let left = context.node(off);
         let state = left.state(context);
+        if left.level != 0 || u64::from(state.fence()) >= context.shape.cells(left.kind) {
+            return Err(Changed);
+        }
         let fence = left.fence(context, state)?;
         if state.is_dead() || fence.link != self.off {
             return Err(Changed);

@@ -80,8 +80,6 @@ pub enum Built {
     Whole(Runner),
     /// A part, and what is missing from it.
     Partly(Runner, &'static str),
-    /// Nothing, and what it needs.
-    Missing(&'static str),
 }
 
 impl Built {
@@ -89,7 +87,7 @@ impl Built {
     pub fn missing(&self) -> Option<&'static str> {
         match self {
             Self::Whole(_) => None,
-            Self::Partly(_, missing) | Self::Missing(missing) => Some(missing),
+            Self::Partly(_, missing) => Some(missing),
         }
     }
 
@@ -98,7 +96,6 @@ impl Built {
         match self {
             Self::Whole(_) => "built",
             Self::Partly(..) => "partly",
-            Self::Missing(_) => "not yet",
         }
     }
 }
@@ -132,12 +129,7 @@ impl Experiment {
 
     /// What runs it under `settings`, if it can be.
     pub fn runner(&self, settings: &Settings) -> Result<Runner, Error> {
-        let run = match self.built {
-            Built::Whole(run) | Built::Partly(run, _) => run,
-            Built::Missing(missing) => {
-                return Err(Error::NotBuilt { name: self.name, missing });
-            }
-        };
+        let (Built::Whole(run) | Built::Partly(run, _)) = self.built;
         if settings.is_emulated() && !self.takes_delays {
             let those = EXPERIMENTS.iter().filter(|other| other.takes_delays);
             let those = those.map(|other| other.name).collect::<Vec<_>>().join(", ");

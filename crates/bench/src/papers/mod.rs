@@ -48,14 +48,6 @@ pub enum Error {
         /// How many there are.
         known: usize,
     },
-    /// The index of an experiment does not exist yet.
-    #[error("{name} cannot be run yet: it needs {missing}")]
-    NotBuilt {
-        /// The experiment.
-        name: &'static str,
-        /// What is missing.
-        missing: &'static str,
-    },
     /// Delays are asked of an experiment that has no durable side, or that counts.
     #[error("{name} has no side that a slower medium could be emulated for; {those} have")]
     NoMedium {

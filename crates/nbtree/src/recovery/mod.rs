@@ -4,12 +4,13 @@
 //! belong to a value word. So the chain holds each record once, and this only has to look:
 //!
 //! 1. Walk the chain, block to block, and survey the blocks: which slots are live, their fingerprints, the lowest and
-//!    the highest key (`survey.rs`). Open value words that were closed, and clear counts of changing threads. By
-//!    several threads, if there are many (`runs.rs`).
-//! 2. Take out leaves without a live slot, but for the first.
-//! 3. Build the inner nodes, level by level, from the lowest keys.
+//!    the highest key (`survey.rs`). By several threads, if there are many (`runs.rs`). Nothing is changed before all
+//!    of the chain is known to be sound: a damaged one may lead into another map.
+//! 2. Open value words that were closed, and clear counts of changing threads.
+//! 3. Take out leaves without a live slot, but for the first.
+//! 4. Build the inner nodes, level by level, from the lowest keys.
 //!
-//! //! 1 opens words by stores that no recovery needs to find, and 2 takes leaves out by the PMwCAS that drops them at
+//! 2 opens words by stores that no recovery needs to find, and 3 takes leaves out by the PMwCAS that drops them at
 //! other times; so it may be cut short anywhere, and begun again. Slots that were claimed stay lost until their leaf
 //! is replaced. It reads each line of the tree once: time is linear in the records, and no other
 //! index of ours takes that long to open. A leaf's block that cannot be one makes the tree refuse every operation,
@@ -29,6 +30,7 @@ use crate::volatile::inner::Inner;
 use crate::volatile::leaf::{Control, Leaf};
 use crate::volatile::node::{Node, Root};
 use runs::{Surveyed, survey_all};
+use survey::settle;
 pub(crate) use survey::survey;
 
 /// Rebuilds the layers in process memory of the tree whose entry word is at `root_off`.
@@ -56,9 +58,10 @@ fn build_pinned<D: Domain>(
     let runs = survey_all(pmwcas, guard, root_off, options.leaf_slots as usize)?;
     let mut leaves: Vec<Box<Leaf>> =
         Vec::with_capacity(runs.iter().map(|run| run.leaves.len()).sum());
-    let mut highest: Option<Vec<u8>> = None;
-    for run in runs {
-        let mut low = match (&highest, &run.ends) {
+    let mut lows = Vec::with_capacity(runs.len());
+    let mut highest: Option<&Vec<u8>> = None;
+    for run in &runs {
+        lows.push(match (highest, &run.ends) {
             (Some(highest), Some((lowest, _))) if highest >= lowest => {
                 let off = run.leaves[0].leaf.block_off;
                 let what = "keys from here on are not above those of the leaf before";
@@ -67,7 +70,12 @@ fn build_pinned<D: Domain>(
             (Some(highest), Some((lowest, _))) => Some(shortest_between(highest, lowest)),
             (None, Some((lowest, _))) => Some(Separator::new(lowest)),
             (_, None) => None,
-        };
+        });
+        highest = run.ends.as_ref().map(|(_, highest)| highest).or(highest);
+    }
+    let unsettled = runs.iter().flat_map(|run| &run.unsettled);
+    unsettled.for_each(|&off| settle(guard, off, options.leaf_slots as usize));
+    for (run, mut low) in runs.into_iter().zip(lows) {
         for Surveyed { mut leaf, is_empty } in run.leaves {
             match leaves.last() {
                 // The first leaf stays, and its range has no lower end.
@@ -88,7 +96,6 @@ fn build_pinned<D: Domain>(
             }
             leaves.push(leaf);
         }
-        highest = run.ends.map(|(_, highest)| highest).or(highest);
     }
     Ok(Root::new(build_inner(leaves, options)))
 }

@@ -4,13 +4,14 @@
 //! fetches a block while it is at the one before. Several take turns at the walk, each a run, and survey what
 //! they have walked side by side. A small tree is surveyed by one thread.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Pmwcas;
 
 use super::survey::survey;
-use crate::layout::{LINE_BYTES, NEXT_AT, REPLACED, block_bytes};
+use crate::layout::{LINE_BYTES, MARK_AT, NEXT_AT, REPLACED, block_bytes, mark};
 use crate::separator::Separator;
 use crate::tree::Damaged;
 use crate::volatile::leaf::Leaf;
@@ -25,6 +26,8 @@ const SURVEYED_ALONE: usize = 4;
 pub(super) struct Run {
     /// In order. The first with a live slot does not know yet what divides it from those before.
     pub leaves: Vec<Surveyed>,
+    /// The blocks of those that are to be settled.
+    pub unsettled: Vec<u64>,
     /// The lowest and the highest key; none if no slot is live.
     pub ends: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -37,6 +40,7 @@ pub(super) struct Surveyed {
     pub is_empty: bool,
 }
 
+const NO_LEAF: &str = "it is no leaf of this tree, or a record of it is lost";
 const NO_BLOCK: &str = "no block is allocated there";
 
 /// A run by its place in the chain, or why there is none.
@@ -130,8 +134,8 @@ struct Walk {
     begun: usize,
     /// Blocks that were passed.
     steps: u64,
-    /// The block at which so many were that it was a power of two: a chain that goes in a circle comes to it again
-    /// before as many have been passed as four circles have.
+    /// The block at which so many were that it was a power of two: a chain that goes in a circle comes to it again in
+    /// the end, after a few rounds.
     landmark: u64,
     slots: usize,
 }
@@ -174,9 +178,13 @@ impl Walk {
     ) -> Result<u64, Damaged> {
         let damaged = |what| Err(Damaged { off, what });
         let bytes = block_bytes(self.slots);
-        let end = off.checked_add(bytes).filter(|_| off.is_multiple_of(8));
-        if end.is_none_or(|end| end > pmwcas.pool().size_bytes()) {
-            return damaged(NO_BLOCK);
+        let pool = pmwcas.pool();
+        let end = off.checked_add(bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
+        // Reading a word of PMwCAS may settle it: nothing that is not a leaf may be read so.
+        let is_marked = end.is_some_and(|end| end <= pool.size_bytes())
+            && pool.word(off + MARK_AT).load(Ordering::Relaxed) == mark(self.slots);
+        if !is_marked {
+            return damaged(if pool.active_block(off).is_some() { NO_LEAF } else { NO_BLOCK });
         }
         if off == self.landmark {
             return damaged("the chain of leaves has no end");
@@ -214,9 +222,10 @@ fn survey_run<D: Domain>(
             return Err(damaged(NO_BLOCK));
         }
         let survey = survey(guard, off, slots);
-        let survey =
-            survey.ok_or(damaged("it is no leaf of this tree, or a record of it is lost"))?;
-        survey.settle(guard, slots);
+        let survey = survey.ok_or(damaged(NO_LEAF))?;
+        if survey.is_unsettled {
+            run.unsettled.push(off);
+        }
         let is_empty = survey.ends.is_none();
         let mut low = Separator::lowest();
         ends = match (ends, survey.ends) {

@@ -21,7 +21,7 @@ pub(crate) struct Survey<'guard> {
     /// The lowest and the highest key; none if no slot is live.
     pub ends: Option<(Key<'guard>, Key<'guard>)>,
     /// Whether a value word is closed, or a line is said to be changing.
-    is_unsettled: bool,
+    pub is_unsettled: bool,
 }
 
 /// A live record's key.
@@ -71,23 +71,20 @@ impl Survey<'_> {
     pub fn into_leaf<D: Domain>(self, low: Separator) -> Leaf {
         Leaf::new::<D>(self.off, low, Control::new(self.bitmap), &self.fingerprints)
     }
+}
 
-    /// Opens the value words that a replacement had closed which came to nothing, and notes that nobody is
-    /// changing the block's lines.
-    pub fn settle<D: Domain>(&self, guard: &Guard<'_, D>, slots: usize) {
-        if !self.is_unsettled {
-            return;
+/// Opens the value words of the leaf at `off` that a replacement had closed which came to nothing, and notes that nobody
+/// is changing its lines.
+pub(super) fn settle<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
+    for slot in 0..slots {
+        let value = guard.pool().word(off + value_at(slot));
+        let word = value.load(Ordering::Acquire);
+        if is_closed(word) && content(word) != Content::Damaged {
+            // Not written back: a recovery that finds it closed does the same.
+            value.store(plain(word), Ordering::Release);
         }
-        for slot in 0..slots {
-            let value = guard.pool().word(self.off + value_at(slot));
-            let word = value.load(Ordering::Acquire);
-            if is_closed(word) && content(word) != Content::Damaged {
-                // Not written back: a recovery that finds it closed does the same.
-                value.store(plain(word), Ordering::Release);
-            }
-            let classes = guard.pool().word(self.off + classes_at(slot));
-            classes.fetch_and(!CHANGING_MASK);
-        }
+        let classes = guard.pool().word(off + classes_at(slot));
+        classes.fetch_and(!CHANGING_MASK);
     }
 }
 

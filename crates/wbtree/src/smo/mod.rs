@@ -28,7 +28,7 @@
 //! moment, or would not know the leaf, and the leaf that it leads to was alive then: its block is not given out anew
 //! before that guard is dropped. A reader sees pointer and fence at two moments, and believes the fence
 //! ([`Node::left`]). What it expects in the pointer it has read there, so a pointer that damage has changed is mended by the
-//! next of these that passes, and holds nobody up.
+//! next of these that passes; one that is no value of a word lets it fail, and says so.
 //!
 //! Whoever writes and comes to a node through a fence posts it, so it does not matter who split; a reader
 //! goes on. A split that a crash cut short is posted by the next writer that passes.
@@ -90,7 +90,12 @@ fn relink<D: Domain>(
         return Ok(());
     }
     let at = right_off + LEFT_AT;
-    operation.add_word(at, context.pmwcas.read(context.guard, at), left_off)
+    let found = context.pmwcas.read(context.guard, at);
+    if found >= pando_pmwcas::MAX_VALUE {
+        // A damaged word, which would let every attempt fail for ever.
+        return Err(pando_pmwcas::Error::ControlBits { value: found });
+    }
+    operation.add_word(at, found, left_off)
 }
 
 impl<D: Domain> WbTree<D> {
