@@ -5,9 +5,11 @@ use std::cell::RefCell;
 
 use crate::domain::{Domain, DomainKind};
 
+type Work = Box<dyn FnOnce()>;
+
 thread_local! {
     /// After how many accesses of this thread what is to be done.
-    static MEANWHILE: RefCell<Option<(u64, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static MEANWHILE: RefCell<Option<(u64, Work)>> = const { RefCell::new(None) };
 }
 
 /// As `Adr`, with something done before one access of a thread: to a word of the pool, or to one of process
