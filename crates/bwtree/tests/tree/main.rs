@@ -2,11 +2,13 @@
 //!
 //! * `conformance.rs`: the suite that every index passes.
 //! * `traps.rs`: defects that others shipped; `merges.rs`: how far merges go; `damage.rs`: what rots.
+//! * `between.rs`: what others do between two accesses of an operation.
 //!
 //! One program, since each would compile the tree for every domain again.
 
 mod common;
 
+mod between;
 mod conformance;
 mod damage;
 mod merges;

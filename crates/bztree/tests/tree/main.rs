@@ -3,6 +3,7 @@
 //! * `conformance.rs`: the suite that every index passes.
 //! * `traps.rs`: defects that others shipped.
 //! * `crash.rs`, `incarnations.rs`, `kill.rs`: what is left by a process that dies.
+//! * `between.rs`: what others do between two accesses of an operation.
 //! * `paused.rs`, `stopped.rs`: threads that stop for a while, or for ever.
 //! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`: no room.
 //! * `soak.rs`: many threads, many records.
@@ -13,6 +14,7 @@
 mod common;
 
 mod allocation_failure;
+mod between;
 mod conformance;
 mod crash;
 mod exhaustion;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Subject;
+use super::random::{Random, base_seed, scale};
 use crate::{KeyRange, Order, RangeIndex};
 
 /// Runs the last argument, and in another thread the second before its access of that number; false if it has
@@ -22,10 +23,16 @@ pub enum Act {
     Upsert(u64, u64),
     /// An upsert of that many bytes.
     UpsertLong(u64, usize),
+    /// An update to the value.
+    Update(u64, u64),
+    /// A replacement of the first value by the second.
+    Exchange(u64, u64, u64),
     /// A remove.
     Remove(u64),
     /// A read.
     Get(u64),
+    /// A read of it and of five more keys behind it, each ten further.
+    GetMany(u64),
     /// A scan of all.
     Scan(Order),
 }
@@ -40,8 +47,13 @@ enum Answer {
     Done(bool),
     /// The value.
     Value(Option<Vec<u8>>),
-    /// All records.
-    All(Model),
+    /// These records, each as it was at one moment.
+    Records(Model),
+}
+
+/// The keys of a [`Act::GetMany`].
+fn many(from: u64) -> [u64; 6] {
+    std::array::from_fn(|step| from + 10 * step as u64)
 }
 
 fn scan(index: &dyn RangeIndex, order: Order) -> Model {
@@ -68,6 +80,13 @@ fn on_index(index: &dyn RangeIndex, act: Act) -> Answer {
             Answer::Done(index.upsert(&key(at), &value.to_le_bytes()).is_ok())
         }
         Act::UpsertLong(at, bytes) => Answer::Done(index.upsert(&key(at), &vec![1; bytes]).is_ok()),
+        Act::Update(at, value) => {
+            Answer::Done(index.update(&key(at), &value.to_le_bytes()).is_ok())
+        }
+        Act::Exchange(at, expected, value) => {
+            let (expected, value) = (expected.to_le_bytes(), value.to_le_bytes());
+            Answer::Done(index.compare_exchange(&key(at), &expected, &value).is_ok())
+        }
         Act::Remove(at) => Answer::Done(index.remove(&key(at)).expect("an answer")),
         Act::Get(at) => {
             let mut value = None;
@@ -75,7 +94,19 @@ fn on_index(index: &dyn RangeIndex, act: Act) -> Answer {
             assert_eq!(is_there.expect("an answer"), value.is_some());
             Answer::Value(value)
         }
-        Act::Scan(order) => Answer::All(scan(index, order)),
+        Act::GetMany(from) => {
+            let keys = many(from).map(key);
+            let keys = keys.each_ref().map(<[u8; 8]>::as_slice);
+            let mut records = Model::new();
+            let mut visit = |at: usize, value: Option<&[u8]>| {
+                if let Some(value) = value {
+                    records.insert(many(from)[at], value.to_vec());
+                }
+            };
+            index.read_many(&keys, &mut visit).expect("answers");
+            Answer::Records(records)
+        }
+        Act::Scan(order) => Answer::Records(scan(index, order)),
     }
 }
 
@@ -90,9 +121,21 @@ fn on_model(model: &mut Model, act: Act) -> Answer {
             model.insert(at, vec![1; bytes]);
             Answer::Done(true)
         }
+        Act::Update(at, value) => {
+            let found = model.get_mut(&at);
+            Answer::Done(found.map(|found| *found = value.to_le_bytes().to_vec()).is_some())
+        }
+        Act::Exchange(at, expected, value) => {
+            let found = model.get_mut(&at).filter(|found| **found == expected.to_le_bytes());
+            Answer::Done(found.map(|found| *found = value.to_le_bytes().to_vec()).is_some())
+        }
         Act::Remove(at) => Answer::Done(model.remove(&at).is_some()),
         Act::Get(at) => Answer::Value(model.get(&at).cloned()),
-        Act::Scan(_) => Answer::All(model.clone()),
+        Act::GetMany(from) => {
+            let found = |key| Some((key, model.get(&key)?.clone()));
+            Answer::Records(many(from).into_iter().filter_map(found).collect())
+        }
+        Act::Scan(_) => Answer::Records(model.clone()),
     }
 }
 
@@ -125,23 +168,102 @@ where
     // Before the others, after them, or between any two.
     let moments = if is_between { others.len() } else { 0 };
     let mut explained = false;
-    let mut states = Vec::new();
+    let mut answers = Vec::new();
     for moment in 0..=moments {
         let mut model = model.clone();
         others[..moment].iter().for_each(|&other| drop(on_model(&mut model, other)));
-        states.push(model.clone());
         let answer = on_model(&mut model, act);
         others[moment..moments].iter().for_each(|&other| drop(on_model(&mut model, other)));
+        if let Answer::Records(records) = &answer {
+            answers.push(records.clone());
+        }
         explained |= found == (answer, model);
     }
-    if let (Act::Scan(_), (Answer::All(all), now)) = (act, &found) {
+    if let (Answer::Records(records), now) = &found {
         // Of each key what it was at one moment; of different leaves that may be different ones.
-        let keys = || states.iter().flat_map(Model::keys).chain(all.keys());
-        let was = |key| states.iter().any(|state| state.get(key) == all.get(key));
-        explained |= keys().all(was) && states.last() == Some(now);
+        let keys = || answers.iter().flat_map(Model::keys).chain(records.keys());
+        let was = |key| answers.iter().any(|answer| answer.get(key) == records.get(key));
+        let mut then = model.clone();
+        others[..moments].iter().for_each(|&other| drop(on_model(&mut then, other)));
+        explained |= keys().all(was) && then == *now;
     }
     assert!(explained, "{act:?} with {others:?} before its access {access}: {found:?}");
     assert_eq!(scan(subject.index(), Order::Descending), found.1, "the scans in both directions");
     subject.check();
     is_between
+}
+
+/// [`one_between`] with a fresh index: what is there, the act, what others do, and before which access.
+pub type One<'test> = &'test dyn Fn(&[Act], Act, &[Act], u64) -> bool;
+
+/// Each act with each list of others before each of its accesses, or each `stride`-th.
+pub fn each(one: One<'_>, stride: usize, there: &[Act], acts: &[Act], others: &[&[Act]]) {
+    for (turn, others) in others.iter().enumerate() {
+        for &act in acts {
+            // Of the accesses that one list leaves out the next takes some.
+            let accesses = (turn as u64 % stride as u64..).step_by(stride);
+            let _ = accesses.take_while(|&access| one(there, act, others, access)).count();
+        }
+    }
+}
+
+/// Inserts of ten times each number, with the number as its value.
+pub fn inserts(numbers: impl IntoIterator<Item = u64>) -> Vec<Act> {
+    numbers.into_iter().map(|number| Act::Insert(number * 10, number)).collect()
+}
+
+/// Removes of ten times each number.
+pub fn removes(numbers: impl IntoIterator<Item = u64>) -> Vec<Act> {
+    numbers.into_iter().map(|number| Act::Remove(number * 10)).collect()
+}
+
+/// A value whose top bits are those of no other here, nor its low ones.
+pub const OTHER_CLASS: u64 = 1 << 63 | 6;
+
+/// Every act upon a key, and scans; long values have so many bytes.
+pub fn acts_upon(key: u64, long_bytes: usize) -> [Act; 11] {
+    [
+        Act::Get(key),
+        Act::GetMany(key.saturating_sub(20)),
+        Act::Insert(key, 7),
+        Act::Upsert(key, 8),
+        Act::Upsert(key, OTHER_CLASS),
+        Act::UpsertLong(key, long_bytes),
+        Act::Update(key, 9),
+        Act::Exchange(key, key / 10, 3),
+        Act::Remove(key),
+        Act::Scan(Order::Ascending),
+        Act::Scan(Order::Descending),
+    ]
+}
+
+/// Acts upon a key among sixty, amid runs of inserts, removes and changes around it, before any of its accesses; so many
+/// rounds.
+pub fn at_random(one: One<'_>, rounds: usize, long_bytes: usize) {
+    let seed = base_seed();
+    eprintln!("at random: replay with PANDO_SEED={seed}");
+    let mut random = Random::new(seed);
+    for _ in 0..((rounds as f64 * scale()) as usize).max(1) {
+        let kept = 10 + random.below(50) as u64;
+        let mut there = inserts((0..60).map(|number| number * 23 % 60));
+        there.extend(removes(kept..60));
+        let center = random.below(kept as usize) as u64;
+        let key = (center + random.below(6) as u64) * 10 + random.below(2) as u64;
+        let acts = acts_upon(key, long_bytes);
+        let act = acts[random.below(acts.len())];
+        let mut others = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let from = (center + random.below(10) as u64).saturating_sub(5);
+            let run = from..from + 1 + random.below(12) as u64;
+            match random.below(5) {
+                0 => others.extend(removes(run)),
+                1 => others.extend(removes(run.rev())),
+                2 => others.extend(run.map(|number| Act::Upsert(number * 10 + 1, number))),
+                3 => others.extend(run.map(|number| Act::Upsert(number * 10, number << 60 | 1))),
+                _ => others.extend(run.map(|number| Act::UpsertLong(number * 10, long_bytes))),
+            }
+        }
+        let accesses = 1 << random.below(11);
+        one(&there, act, &others, random.below(accesses) as u64);
+    }
 }

@@ -38,6 +38,15 @@ pub fn plant<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>, options: Options) -> P
     Planted { pool, pmwcas, list, _folder: None }
 }
 
+/// One more handle of the pool's list, as another thread may have it.
+pub fn another_handle<D: Domain, K: IndexKind>(
+    planted: &Planted<D, K>,
+    options: Options,
+) -> K::Index<D> {
+    let settings = options.settings().expect("options in range");
+    planted.pmwcas.find_or_create_index::<K>(NAME, &settings).expect("the map")
+}
+
 /// A list on anonymous memory.
 pub fn anonymous<D: Domain, K: IndexKind>(options: Options) -> Planted<D, K> {
     let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };

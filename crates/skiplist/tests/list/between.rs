@@ -1,0 +1,139 @@
+//! What others do between two accesses of an operation to the pool: values are changed in every way, towers raised,
+//! lowered and taken out, the last nodes removed under a search.
+
+use std::sync::Arc;
+
+use pando_index::conformance::between::{
+    Act, OTHER_CLASS, One, acts_upon, at_random, each, inserts, one_between, removes,
+};
+use pando_pmem::testing::{Between, between};
+use pando_pmwcas::maps::IndexKind;
+use pando_skiplist::{CasSkipLists, Options, SkipLists};
+
+use crate::common::watchdog::within_bounds;
+use crate::common::{anonymous, another_handle, small_values};
+
+/// Longer than a value that stays in its node.
+const LONG_BYTES: usize = 40;
+
+/// Lists whose nodes are all linked a level at a time, of the same heights each time.
+fn a_level_at_a_time() -> Options {
+    Options { levels_at_once: 1, height_seed: 1, ..small_values() }
+}
+
+fn one<K: IndexKind>(
+    options: Options,
+    there: &[Act],
+    act: Act,
+    others: &[Act],
+    access: u64,
+) -> bool {
+    let planted = anonymous::<Between, K>(options);
+    let handle = Arc::new(another_handle(&planted, options));
+    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
+    one_between(planted, handle, interrupt, there, (act, others, access))
+}
+
+/// In lists of both styles, within bounds: a search that goes round for ever fails.
+fn of_both_styles(test: fn(One<'_>)) {
+    within_bounds("PMwCAS", move || {
+        test(&|there, act, others, access| {
+            one::<SkipLists>(a_level_at_a_time(), there, act, others, access)
+        })
+    });
+    within_bounds("CAS", move || {
+        test(&|there, act, others, access| {
+            one::<CasSkipLists>(a_level_at_a_time(), there, act, others, access)
+        })
+    });
+}
+
+/// The value of a key, present or absent, changes, goes and comes back.
+#[test]
+fn a_record_that_is_changed() {
+    of_both_styles(|one| {
+        let there = [&inserts(1..4)[..], &[Act::UpsertLong(40, 20)]].concat();
+        for key in [20, 25, 40] {
+            each(
+                one,
+                1,
+                &there,
+                &acts_upon(key, LONG_BYTES),
+                &[
+                    &[Act::Upsert(key, 5)],
+                    &[Act::Upsert(key, OTHER_CLASS), Act::Upsert(key, 2)],
+                    &[Act::UpsertLong(key, 3)],
+                    &[Act::Remove(key)],
+                    &[Act::Remove(key), Act::Insert(key, 2)],
+                    &[Act::UpsertLong(key, 31), Act::Upsert(key, OTHER_CLASS)],
+                    &[Act::Upsert(10, 9), Act::Upsert(30, 9), Act::Remove(key)],
+                ],
+            );
+        }
+    });
+}
+
+/// Keys of high nodes are inserted and removed: amid that they and what is beside them go and come.
+#[test]
+fn towers_that_are_raised_and_lowered() {
+    of_both_styles(|one| {
+        let there = inserts(0..12);
+        let goes = removes(0..12);
+        let comes = inserts(12..20);
+        for key in high_keys() {
+            each(
+                one,
+                4,
+                &there,
+                &[Act::Insert(key, 1), Act::Upsert(key, 2), Act::Remove(key), Act::Get(key)],
+                &[
+                    &[Act::Remove(key)],
+                    &[Act::Remove(key), Act::Insert(key, 3)],
+                    &[Act::Insert(key, 3), Act::Remove(key)],
+                    &goes,
+                    &comes,
+                    &[&goes[..], &inserts(0..12)].concat(),
+                ],
+            );
+        }
+    });
+}
+
+/// Between two nodes, and behind all: of heights that one operation neither links nor takes out.
+fn high_keys() -> [u64; 2] {
+    let is_high = |&key: &u64| {
+        let planted = anonymous::<pando_pmem::Volatile, SkipLists>(a_level_at_a_time());
+        pando_index::RangeIndex::insert(&planted.list, &key.to_be_bytes(), b"").expect("inserts");
+        SkipLists::audit(&planted.list).expect("audits").stat.height > 4
+    };
+    let high = |mut keys: std::ops::Range<u64>| keys.find(is_high).expect("one in sixteen is");
+    [high(51..110), high(1_000..2_000)]
+}
+
+/// The last nodes are removed under searches and scans that are at them, from both sides.
+#[test]
+fn the_end_of_the_list_comes_nearer() {
+    of_both_styles(|one| {
+        let there = inserts(0..16);
+        for key in [75, 150, 155] {
+            each(
+                one,
+                3,
+                &there,
+                &acts_upon(key, LONG_BYTES),
+                &[
+                    &removes((4..16).rev()),
+                    &removes(4..16),
+                    &removes(0..16),
+                    &[&removes((0..16).rev())[..], &inserts(8..10)].concat(),
+                ],
+            );
+        }
+    });
+}
+
+/// Runs of inserts, removes and changes before any access of any act.
+#[test]
+fn runs_of_writes_at_random() {
+    of_both_styles(|one| at_random(one, 700, LONG_BYTES));
+}
