@@ -220,15 +220,17 @@ impl<'op, D: Domain> Node<'op, D> {
             return Ok(None);
         }
         // A damaged pointer may lead anywhere; then the way from the root is taken.
-        let pool = context.guard.pool();
-        let end =
-            off.checked_add(context.shape.node_bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
+        let (pool, shape) = (context.guard.pool(), context.shape);
+        let end = off.checked_add(shape.node_bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
         if end.is_none_or(|end| end > pool.size_bytes()) {
             return Err(Changed);
         }
         let left = context.node(off);
+        // Relaxed: written before the node was published.
+        let header = Header::decode(left.words.load(HEADER_AT / 8, Ordering::Relaxed));
+        let leaf = Header { level: 0, kind: shape.leaf, node_bytes: shape.node_bytes };
         let state = left.state(context);
-        if left.level != 0 || u64::from(state.fence()) >= context.shape.cells(left.kind) {
+        if header != Some(leaf) || u64::from(state.fence()) >= shape.cells(left.kind) {
             return Err(Changed);
         }
         let fence = left.fence(context, state)?;

@@ -79,9 +79,12 @@ fn an_emptied_tree_is_one_leaf() {
     }
     let few_children = Options { inner_bytes: 128, ..small() };
     let blocks = Options { chain_deltas: 2, delta_bytes: 0, ..few_children };
+    // Below the header that every page has: only what is bare is merged.
+    let only_bare = Options { merge_bytes: 1, ..small() };
     for removal in [Removal::Ascending, Removal::Descending, Removal::Random, Removal::Together] {
         within_bounds("small", move || empty::<BwTrees>(small(), removal));
         within_bounds("few children", move || empty::<BwTrees>(few_children, removal));
+        within_bounds("only bare", move || empty::<BwTrees>(only_bare, removal));
         within_bounds("plain", move || empty::<BwTrees>(small_plain(), removal));
         within_bounds("blocks", move || empty::<BwTrees>(blocks, removal));
         within_bounds("CAS", move || empty::<CasBwTrees>(small(), removal));

@@ -237,6 +237,74 @@ pub fn acts_upon(key: u64, long_bytes: usize) -> [Act; 11] {
     ]
 }
 
+/// The value of a key, present or absent, changes, goes and comes back, in an index of four records.
+pub fn a_record_that_is_changed(one: One<'_>, stride: usize, long_bytes: usize) {
+    let there = [&inserts(1..4)[..], &[Act::UpsertLong(40, 20)]].concat();
+    for key in [20, 25, 40] {
+        each(
+            one,
+            stride,
+            &there,
+            &acts_upon(key, long_bytes),
+            &[
+                &[Act::Upsert(key, 5)],
+                &[Act::Upsert(key, OTHER_CLASS), Act::Upsert(key, 2)],
+                &[Act::UpsertLong(key, 3)],
+                &[Act::Remove(key)],
+                &[Act::Remove(key), Act::Insert(key, 2)],
+                &[Act::UpsertLong(key, 31), Act::Upsert(key, OTHER_CLASS)],
+                &[Act::Upsert(10, 9), Act::Upsert(30, 9), Act::Remove(key)],
+                // Enough for a consolidation.
+                &[Act::Upsert(10, 9); 8],
+            ],
+        );
+    }
+}
+
+/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split, emptied and merged.
+pub fn nodes_that_are_split_and_merged(one: One<'_>, stride: usize, long_bytes: usize) {
+    let there = inserts(0..40);
+    let splits: Vec<Act> = (1..10).map(|step| Act::Insert(200 + step, step)).collect();
+    let changes: Vec<Act> = (0..40).map(|number| Act::Upsert(number * 10, 99)).collect();
+    let right = removes(18..40);
+    let acts = [&acts_upon(209, long_bytes)[..], &acts_upon(200, long_bytes)].concat();
+    each(
+        one,
+        stride,
+        &there,
+        &acts,
+        &[
+            &splits,
+            &removes(0..40),
+            &removes((0..40).rev()),
+            &right,
+            &changes,
+            &[&right[..], &inserts(18..40)].concat(),
+            &[&splits[..], &removes(0..40)].concat(),
+        ],
+    );
+}
+
+/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others do the like. Of which
+/// number of records on one more splits the first node is not known here: all of `filled` are tried.
+pub fn structure_changes_amid_structure_changes(
+    one: One<'_>,
+    stride: usize,
+    filled: std::ops::Range<u64>,
+) {
+    let splits: Vec<Act> = (1..8).map(|step| Act::Insert(61 + step, step)).collect();
+    let others: [&[Act]; 4] = [&splits, &removes(0..12), &removes((2..9).rev()), &inserts(12..24)];
+    for filled in filled {
+        let acts = [Act::Insert(65, 1), Act::Upsert(60, 1)];
+        each(one, stride, &inserts(0..filled), &acts, &others);
+    }
+    for emptied in 2..10 {
+        let there = [&inserts(0..24)[..], &removes(0..emptied)].concat();
+        let acts = [Act::Remove(emptied * 10), Act::Scan(Order::Descending)];
+        each(one, stride, &there, &acts, &others);
+    }
+}
+
 /// Acts upon a key among sixty, amid runs of inserts, removes and changes around it, before any of its accesses; so many
 /// rounds.
 pub fn at_random(one: One<'_>, rounds: usize, long_bytes: usize) {

@@ -237,6 +237,41 @@ fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     assert!(refused.contains("dropped meanwhile"), "{refused}");
 }
 
+/// A damaged pointer leads into another map: the tree that has it is refused, and nothing of the other is written, neither a
+/// record whose bits look like those of PMwCAS, nor a leaf that is being replaced.
+#[test]
+fn a_chain_that_leads_into_another_map_changes_nothing_there() {
+    // With the dirty bit of PMwCAS, and without its others.
+    const LOOKS_DIRTY: u64 = 1 << 61 | 7;
+    const CLOSED: u64 = 1 << 63;
+    let planted = in_file::<Process>(&small_nodes());
+    let pmwcas = planted.tree.pmwcas().clone();
+    let other = pmwcas.find_or_create_index::<NbTrees>("other", &small_nodes()).expect("a map");
+    for number in 0..6u64 {
+        let record = (number.to_be_bytes(), LOOKS_DIRTY.to_le_bytes());
+        other.insert(&record.0, &record.1).expect("an insert");
+        planted.tree.insert(&(100 + number).to_be_bytes(), &record.1).expect("an insert");
+    }
+    let block = |tree| NbTrees::audit(tree).expect("audits").blocks[0];
+    let (own, foreign) = (block(&planted.tree), block(&other));
+    drop(planted.tree);
+    // As a replacement that is under way leaves it.
+    let word = |at: u64| planted.pool.word(foreign.off + at);
+    let value_at = (64..foreign.bytes)
+        .step_by(8)
+        .find(|&at| word(at).load(Ordering::Acquire) == LOOKS_DIRTY)
+        .expect("a value word");
+    word(value_at).store(LOOKS_DIRTY | CLOSED, Ordering::Release);
+    let bytes = || planted.pool.load_bytes(foreign.off, foreign.bytes);
+    let before = bytes();
+    for at in (0..foreign.bytes).step_by(8) {
+        planted.pool.word(own.off).store(foreign.off + at, Ordering::Release);
+        let tree = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+        assert!(tree.get(&[1; 8]).is_err(), "is believed: {at}");
+        assert!(bytes() == before, "another map was changed, by a pointer to its byte {at}");
+    }
+}
+
 /// Each bit of the header and of the first slots of a leaf is damaged, in turn, and the entry word: opening, walking and reading do not
 /// panic, and what is refused says so.
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pando_index::conformance::between::{
-    Act, OTHER_CLASS, One, acts_upon, at_random, each, inserts, one_between, removes,
+    self as between_acts, Act, One, acts_upon, at_random, each, inserts, one_between, removes,
 };
 use pando_pmem::testing::{Between, between};
 use pando_pmwcas::maps::IndexKind;
@@ -51,26 +51,7 @@ fn of_both_styles(test: fn(One<'_>)) {
 /// The value of a key, present or absent, changes, goes and comes back.
 #[test]
 fn a_record_that_is_changed() {
-    of_both_styles(|one| {
-        let there = [&inserts(1..4)[..], &[Act::UpsertLong(40, 20)]].concat();
-        for key in [20, 25, 40] {
-            each(
-                one,
-                1,
-                &there,
-                &acts_upon(key, LONG_BYTES),
-                &[
-                    &[Act::Upsert(key, 5)],
-                    &[Act::Upsert(key, OTHER_CLASS), Act::Upsert(key, 2)],
-                    &[Act::UpsertLong(key, 3)],
-                    &[Act::Remove(key)],
-                    &[Act::Remove(key), Act::Insert(key, 2)],
-                    &[Act::UpsertLong(key, 31), Act::Upsert(key, OTHER_CLASS)],
-                    &[Act::Upsert(10, 9), Act::Upsert(30, 9), Act::Remove(key)],
-                ],
-            );
-        }
-    });
+    of_both_styles(|one| between_acts::a_record_that_is_changed(one, 1, LONG_BYTES));
 }
 
 /// Keys of high nodes are inserted and removed: amid that they and what is beside them go and come.

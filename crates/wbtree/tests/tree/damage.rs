@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{KeyRange, RangeIndex};
 use pando_pmem::Volatile;
+use pando_pmem::testing::watchdog::within_bounds;
 use pando_pmwcas::maps::{Audit, IndexKind};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
@@ -91,6 +92,41 @@ fn a_pointer_to_another_leaf_is_seen() {
             store(&planted, off + LEFT, sound);
         }
         check(&planted);
+    }
+}
+
+/// A pointer to the left that leads nowhere, or is no value of a word: scans find the way from the root, and what splits
+/// or merges leaves beside it comes to an end, if by an error.
+#[test]
+fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
+    for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
+        within_bounds("operations beside a damaged pointer", move || {
+            let damages: [fn(u64) -> u64; 9] = [
+                |sound| sound ^ 1 << 62,
+                |sound| sound ^ 1 << 63,
+                |sound| sound ^ 7 << 61,
+                |sound| sound + 8,
+                |sound| sound + 32,
+                |sound| sound + 64,
+                |_| 64,
+                |_| 1 << 40,
+                |_| (1 << 45) - 64,
+            ];
+            for damage in damages {
+                let planted = with_records(small_fixed(leaf), 40);
+                let at = nodes(&planted, 0)[2] + LEFT;
+                store(&planted, at, damage(load(&planted, at)));
+                let found = load(&planted, at);
+                assert!(is_usable(&planted), "{leaf:?}: {found:#x}");
+                for number in 0..80u64 {
+                    // What is refused is refused for this damage alone.
+                    let _ = planted.tree.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]);
+                }
+                for number in 0..160u64 {
+                    let _ = planted.tree.remove(&number.to_be_bytes());
+                }
+            }
+        });
     }
 }
 
