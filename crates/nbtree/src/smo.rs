@@ -8,9 +8,9 @@
 //!
 //! | phase | what is done | inserts | updates, deletes | searches | a crash leaves |
 //! | --- | --- | --- | --- | --- | --- |
-//! | close | `control` closed, by whoever finds the leaf full or empty | replace the leaf | go on | go on | the old leaf |
+//! | close | `control` closed, by whoever finds the leaf full or empty | replace the leaf, and go along | go on | go on | the old leaf |
 //! | copy | room is reserved; the live slots are copied, and divided | the same | go on | go on | the old leaf |
-//! | sync | each value word is closed, and the copy brought up to what it held then; written back | the same | of closed ones: replace the leaf | go on | the old leaf, closed words count as open ones |
+//! | sync | each value word is closed, and the copy brought up to what it held then; written back | the same | of closed ones: replace the leaf, and go along | go on | the old leaf, closed words count as open ones |
 //! | link | one PMwCAS: the predecessor's `next` to the new leaf, this one's `next` marked, blocks given out and freed | the same | the same | go on | by PMwCAS: old or new |
 //! | publish | the new leaves' metadata, by a CAS of the old one's `replacement` | go on in the new | the same | go on in the new | the new leaves |
 //! | install | inner nodes (`install.rs`) | go on | go on | go on | |
@@ -20,10 +20,15 @@
 //! a third (its CAS compares values, and values return). Here a value word that is synchronized is closed, so what it holds
 //! is what it will ever hold, and each thread has a copy of its own.
 //!
-//! Who replaces a leaf since it has no slot for a record puts that record into what replaces it: the PMwCAS is then the
-//! insert. (Otherwise threads that claim all its slots and one that finds them claimed could hold each other
-//! up for ever, a replacement after the other.) Nothing is inserted into the leaf once it is closed, so a key that
-//! is absent then stays absent.
+//! # Changes that go along
+//!
+//! Who replaces a leaf since it has no slot for a record, or since the value word that is to change is closed, makes that change
+//! in what replaces it: the PMwCAS is then the insert, update or delete, durably, and takes effect when it is published. (Otherwise threads
+//! that claim all slots of leaf after leaf and one that finds them claimed, or words closed, could hold each other up for ever, a replacement after the
+//! other. So each replacement is some thread's success.) Nothing is inserted into the leaf once it is closed, so a key that
+//! is absent then stays absent; a closed word never changes, so what a change was decided by still holds. A record's block that goes
+//! with its value is freed by the same PMwCAS. A log that wrote the block's name into the closed word may stand:
+//! recovery finds the name there and leaves the block alone.
 //!
 //! # Cooperation
 //!
@@ -51,16 +56,27 @@ use crate::layout::{
 use crate::record;
 use crate::recovery;
 use crate::separator::{Probe, Separator, shortest_between};
-use crate::tree::NbTree;
+use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::{Control, FREE, Leaf, slots};
 use crate::volatile::node::Replacement;
 use crate::write::Record;
 
+/// A change that a leaf cannot take any more, for what replaces it.
+#[derive(Clone, Copy)]
+pub(crate) enum Change<'change> {
+    /// The record, if the leaf has not its key.
+    Insert(&'change Record<'change>),
+    /// The record, in place of one that was found behind a closed word.
+    Update(Found, &'change Record<'change>),
+    /// The end of a record that was found behind a closed word.
+    Delete(Found),
+}
+
 /// A slot's copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copy {
-    /// None of a record that is inserted on the way.
+    /// None of a record that goes along.
     slot: Option<usize>,
     slice: u64,
     class: u64,
@@ -87,6 +103,14 @@ impl Copies {
     fn all_mut(&mut self) -> &mut [Copy] {
         &mut self.list[..self.len]
     }
+
+    /// Takes out the copy of a slot.
+    fn remove(&mut self, slot: usize) {
+        if let Some(at) = self.all().iter().position(|copy| copy.slot == Some(slot)) {
+            self.len -= 1;
+            self.list.swap(at, self.len);
+        }
+    }
 }
 
 impl<D: Domain> NbTree<D> {
@@ -95,14 +119,14 @@ impl<D: Domain> NbTree<D> {
         self.replace_with(guard, leaf, None).map(drop)
     }
 
-    /// The same, with a record that what replaces the leaf is to have too; whether it was inserted so.
+    /// The same, with a change that goes along; whether it was made so.
     #[cold]
     #[inline(never)]
     pub(crate) fn replace_with(
         &self,
         guard: &Guard<'_, D>,
         leaf: &Leaf,
-        record: Option<&Record<'_>>,
+        change: Option<Change<'_>>,
     ) -> Result<bool, Error> {
         let was_closed = leaf.control::<D>().is_closed();
         let control = leaf.close::<D>();
@@ -116,27 +140,29 @@ impl<D: Domain> NbTree<D> {
             }
         }
         // Nothing is inserted into the leaf any more: what is absent now stays so.
-        let is_absent = |record: &&Record<'_>| {
+        let is_absent = |record: &Record<'_>| {
             let bitmap = control.bitmap();
             self.search(guard, leaf, bitmap, &record.probe, record.fingerprint).is_none()
         };
-        let record = record.filter(is_absent);
-        let mut is_inserted = false;
+        let change = change.filter(|change| match change {
+            Change::Insert(record) => is_absent(record),
+            Change::Update(..) | Change::Delete(_) => true,
+        });
+        let mut is_made = false;
         while !leaf.is_replaced::<D>() {
-            is_inserted = self.try_replace(guard, leaf, control, record)?;
+            is_made = self.try_replace(guard, leaf, control, change)?;
         }
         self.install(guard, leaf);
-        Ok(is_inserted)
+        Ok(is_made)
     }
 
-    /// One attempt; the leaf may be replaced afterwards, or not. Whether the record, which is not in the leaf, was
-    /// inserted.
+    /// One attempt; the leaf may be replaced afterwards, or not. Whether the change, which nothing stands against, was made.
     fn try_replace(
         &self,
         guard: &Guard<'_, D>,
         leaf: &Leaf,
         control: Control,
-        record: Option<&Record<'_>>,
+        change: Option<Change<'_>>,
     ) -> Result<bool, Error> {
         let next_off = leaf.block_off + NEXT_AT;
         let next = self.pmwcas.read(guard, next_off);
@@ -147,13 +173,22 @@ impl<D: Domain> NbTree<D> {
         }
         // The copy phase.
         let mut copies = self.copy(guard, leaf, control);
-        let record_block = match record {
+        let (comes, goes) = match change {
+            Some(Change::Insert(record)) => (Some(record), None),
+            Some(Change::Update(found, record)) => (Some(record), Some(found)),
+            Some(Change::Delete(found)) => (None, Some(found)),
+            None => (None, None),
+        };
+        let record_block = match comes {
             Some(record) if record.inline.is_none() => {
                 Some(record::reserve(guard, record.probe.bytes, record.value)?)
             }
             _ => None,
         };
-        if let Some(record) = record {
+        if let Some(found) = goes {
+            copies.remove(found.slot);
+        }
+        if let Some(record) = comes {
             let block_off = record_block.as_ref().map_or(0, |block| block.off());
             let (class, word) = record.inline.unwrap_or((0, RECORD_TAG | block_off));
             let (slice, fingerprint) = (record.probe.slice, record.fingerprint);
@@ -229,6 +264,14 @@ impl<D: Domain> NbTree<D> {
             let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
             link.activate(owned, block);
         }
+        let old_record = goes.and_then(|found| match content(found.word) {
+            Content::Record(off) => Some(off),
+            _ => None,
+        });
+        if let Some(off) = old_record {
+            let owned = link.own_block(off, Policy::FreeOldOnSuccess);
+            owned.map_err(Error::storage)?;
+        }
         if let Some(block) = record_block {
             let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
             link.activate(owned, block);
@@ -238,7 +281,7 @@ impl<D: Domain> NbTree<D> {
         if is_linked {
             leaf.publish::<D>(Replacement::new(new_left, new_right));
         }
-        Ok(is_linked && record.is_some())
+        Ok(is_linked && change.is_some())
     }
 
     /// Where the word is that names the leaf's block; `None` if that has to be looked for again.

@@ -23,7 +23,7 @@
 //!
 //! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. Before it
 //! and behind it the line's count of changes, for scans. It fails
-//! if the word was closed: then the leaf's replacement is completed first, and the search begins
+//! if the word was closed: then the leaf is replaced, and the change goes along (`smo.rs`), or another thread has replaced it and the search begins
 //! again there (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was copied
 //! nowhere for good, so a change of it is never lost.
 //!
@@ -46,6 +46,7 @@ use crate::layout::{
 };
 use crate::record;
 use crate::separator::Probe;
+use crate::smo::Change;
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::{Control, Leaf};
@@ -154,7 +155,7 @@ impl<D: Domain> NbTree<D> {
                 match inserted {
                     Ok(()) => return Ok(Upserted::Inserted),
                     Err(NotInserted::Full) => {
-                        if self.replace_with(guard, leaf, Some(record))? {
+                        if self.replace_with(guard, leaf, Some(Change::Insert(record)))? {
                             return Ok(Upserted::Inserted);
                         }
                     }
@@ -166,15 +167,17 @@ impl<D: Domain> NbTree<D> {
                 self.make_durable(guard, leaf, found.slot);
                 return Err(Error::KeyExists);
             }
-            if is_closed(found.word) {
-                self.replace(guard, leaf)?;
-                continue;
-            }
             if let Intent::Exchange { expected } = intent
                 && !self.lend(guard, leaf, found, |value| value == expected)
             {
                 self.make_durable(guard, leaf, found.slot);
                 return Err(Error::ValueMismatch);
+            }
+            if is_closed(found.word) {
+                if self.replace_with(guard, leaf, Some(Change::Update(found, record)))? {
+                    return Ok(Upserted::Updated);
+                }
+                continue;
             }
             if self.update_slot(guard, leaf, found, record)?.is_ok() {
                 return Ok(Upserted::Updated);
@@ -348,7 +351,10 @@ impl<D: Domain> NbTree<D> {
             let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
             let Some(found) = found else { return Ok(false) };
             if is_closed(found.word) {
-                guard.relieve(|| self.replace(&guard, leaf))?;
+                let deleted = Change::Delete(found);
+                if guard.relieve(|| self.replace_with(&guard, leaf, Some(deleted)))? {
+                    return Ok(true);
+                }
                 continue;
             }
             let deleted = match content(found.word) {

@@ -439,3 +439,68 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
         assert!(seen_undone > 0, "the leaf is replaced only when the insert is done");
     }
 }
+
+/// So could threads that claim slots and one whose value word is closed each time that it comes: whoever has replaced the
+/// leaf, its insert, update or delete is there then.
+#[test]
+fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
+    type Tree = pando_nbtree::NbTree<CutShort<true>>;
+    let changes: [fn(&Tree) -> bool; 5] = [
+        |tree| tree.update(&eight(2), &eight(9)).is_ok(),
+        |tree| tree.upsert(&eight(2), &[9; 30]).is_ok(),
+        |tree| tree.compare_exchange(&eight(4), &[4; 30], &eight(9)).is_ok(),
+        |tree| tree.remove(&eight(2)).expect("removes"),
+        |tree| tree.remove(&eight(4)).expect("removes"),
+    ];
+    for change in changes {
+        let mut gone_along = 0;
+        for stopped_before in 1.. {
+            let mut is_over = false;
+            for paused_before in (1 + stopped_before % 3..).step_by(3) {
+                let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+                let pool = Pool::anonymous(&create).expect("memory");
+                let planted = plant::<CutShort<true>>(pool, &small_nodes());
+                for number in 0..6 {
+                    planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
+                }
+                planted.tree.update(&eight(4), &[4; 30]).expect("is there");
+                let records = dump(&planted.tree);
+                let first_leaf = || NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+                let before = first_leaf();
+                let tree = planted.tree.clone();
+                let other = Paused::start(stopped_before, move || {
+                    tree.insert(&eight(5), &eight(5)).expect("is new");
+                });
+                is_over = other.is_done() || first_leaf() != before;
+                if is_over {
+                    // It is the insert's alone.
+                    other.resume();
+                    break;
+                }
+                let tree = planted.tree.clone();
+                let victim = Paused::start(paused_before, move || change(&tree));
+                let is_done = victim.is_done();
+                if first_leaf() != before {
+                    // Publishes what has come.
+                    drop(planted.tree.insert(&eight(11), &[]));
+                    let now = dump(&planted.tree);
+                    let is_made = records.iter().any(|(key, value)| now.get(key) != Some(value));
+                    let is_inserted = now.contains_key(&eight(5)[..]);
+                    let at = format!("{stopped_before}, {paused_before}: {now:?}");
+                    assert!(is_made || is_inserted, "the success of nobody: {at}");
+                    gone_along += u64::from(is_made && !is_done);
+                }
+                assert!(victim.resume(), "{stopped_before}, {paused_before}");
+                other.resume();
+                check(&planted);
+                if is_done {
+                    break;
+                }
+            }
+            if is_over {
+                break;
+            }
+        }
+        assert!(gone_along > 0, "no change has gone along with a replacement");
+    }
+}

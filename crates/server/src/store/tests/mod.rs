@@ -1,0 +1,194 @@
+//! The store as its users see it: crashes are an intent that stands, or a store that is opened again.
+
+mod crashes;
+mod keys;
+mod limits;
+mod snapshots;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::layout::{Content, Element, Head, Kind, Section};
+use super::memory::{EvictionPolicy, MemoryLimit};
+use super::stripes::Access;
+use super::*;
+
+const NO_POOL: Option<&Path> = None;
+
+/// Writes that are refused, as by a full pool.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    granted: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Refusals {
+    /// The next `granted` writes are made, and then so many refused.
+    fn come(&self, granted: u64, refused: u64) {
+        self.granted.store(granted, Ordering::Relaxed);
+        self.refused.store(refused, Ordering::Relaxed);
+    }
+
+    pub(super) fn step(&self) -> Result<()> {
+        let less = |left: u64| left.checked_sub(1);
+        let take = |from: &AtomicU64| {
+            from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        };
+        match take(&self.granted) || !take(&self.refused) {
+            true => Ok(()),
+            false => Err(pando::Error::PoolFull { max_bytes: 0 }.into()),
+        }
+    }
+}
+
+/// The next `granted` writes of a store are made, and then so many refused.
+pub(super) fn refuse(store: &Store, granted: u64, refused: u64) {
+    store.refusals.come(granted, refused);
+}
+
+fn options() -> StoreOptions {
+    StoreOptions { pool: PoolOptions::new().max_bytes(256 << 20), index: None }
+}
+
+pub(super) fn volatile() -> Store {
+    Store::open(NO_POOL, &options()).expect("a store")
+}
+
+/// A transaction on `keys`, committed.
+fn write<Answer>(
+    store: &Store,
+    keys: &[&[u8]],
+    change: impl FnOnce(&mut Transaction<'_>) -> Answer,
+) -> Answer {
+    let wanted = keys.iter().map(|key| Store::stripe_of_key(key)).collect();
+    let held = store.lock(wanted, Access::Alone).expect("locks");
+    let mut transaction = store.begin(held, store.clock().now_ms());
+    let answer = change(&mut transaction);
+    transaction.commit().expect("commits");
+    answer
+}
+
+pub(super) fn set(store: &Store, database: u8, key: &[u8], value: &[u8], expires_at: Option<u64>) {
+    write(store, &[key], |transaction| {
+        let head = Head { expires_at, ..Head::string(value) };
+        transaction.put_head(transaction.space(database), key, &head).expect("puts");
+    });
+}
+
+pub(super) fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
+    let wanted = [Store::stripe_of_key(key)].into_iter().collect();
+    let held = store.lock(wanted, Access::Shared).expect("locks");
+    let transaction = store.begin(held, store.clock().now_ms());
+    let copied = |head: Option<Head<'_>>| match head?.content {
+        Content::String(bytes) => Some(bytes.to_vec()),
+        Content::Collection(..) => None,
+    };
+    transaction.head(transaction.space(database), key, copied).expect("reads")
+}
+
+/// Puts a hash with the fields 0 to `count`.
+pub(super) fn put_hash(store: &Store, key: &[u8], count: u64) {
+    let id = store.new_id().expect("an id");
+    write(store, &[key], |transaction| {
+        for field in 0..count {
+            transaction.put_element(id, Element::Field(&field.to_le_bytes()), b"value");
+        }
+        let content = Content::Collection(Kind::Hash, id, count);
+        let head = Head { expires_at: None, memcached: None, content };
+        transaction.put_head(transaction.space(0), key, &head).expect("puts");
+    });
+}
+
+/// The fields of a hash.
+fn fields(store: &Store, key: &[u8]) -> Option<u64> {
+    let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Shared);
+    let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+    let head = transaction.head(transaction.space(0), key, |head| {
+        head.map(|head| match head.content {
+            Content::Collection(_, id, count) => (id, count),
+            Content::String(_) => (0, 0),
+        })
+    });
+    let (id, count) = head.expect("reads")?;
+    let mut found = 0;
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let visit = |_: Element<'_>, _: &[u8]| {
+        found += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    transaction.scan_elements(id, Section::Fields, all, Order::Ascending, visit).expect("scans");
+    assert_eq!(found, count, "the head counts its elements");
+    Some(count)
+}
+
+pub(super) fn records(store: &Store) -> usize {
+    store.map.len().expect("counts") as usize
+}
+
+fn sweep_all(store: &Store) {
+    while store.sweep_expired(10).expect("sweeps").is_more {}
+    while store.sweep_garbage(10).expect("sweeps") {}
+}
+
+/// A transaction of every kind of write: a new key, one that is replaced and had a time, one that goes,
+/// one that moves, a collection that grows and one that is dropped. `bytes` is the length of the new key's
+/// value.
+const OF_ALL_KINDS: [&[u8]; 7] =
+    [b"new", b"replaced", b"gone", b"from", b"to", b"hash", b"dropped"];
+
+fn write_all_kinds(store: &Store, bytes: usize) {
+    for key in [&b"replaced"[..], b"gone", b"from"] {
+        set(store, 0, key, b"old", Some(store.clock().now_ms() + 1_000_000));
+    }
+    put_hash(store, b"hash", 3);
+    put_hash(store, b"dropped", 3);
+    let hash = collection_of(store, b"hash");
+    write(store, &OF_ALL_KINDS, |transaction| {
+        let space = transaction.space(0);
+        let mut put = |key: &[u8], head: &Head<'_>| {
+            transaction.put_head(space, key, head).expect("puts");
+        };
+        put(b"new", &Head::string(&vec![7; bytes]));
+        put(b"replaced", &Head::string(b"replaced"));
+        let content = Content::Collection(Kind::Hash, hash, 4);
+        put(b"hash", &Head { expires_at: None, memcached: None, content });
+        transaction.put_element(hash, Element::Field(&3u64.to_le_bytes()), b"value");
+        transaction.move_head((space, b"from"), (space, b"to")).expect("moves");
+        assert!(transaction.remove_head(space, b"gone").expect("removes"));
+        assert!(transaction.remove_head(space, b"dropped").expect("removes"));
+    });
+}
+
+/// Asserts that all of it has happened, and leaves the store without it.
+fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize) {
+    assert_eq!(get(store, 0, b"new"), Some(vec![7; bytes]));
+    assert_eq!(get(store, 0, b"replaced").as_deref(), Some(&b"replaced"[..]));
+    assert_eq!(get(store, 0, b"to").as_deref(), Some(&b"old"[..]));
+    for key in [&b"gone"[..], b"from", b"dropped"] {
+        assert_eq!(get(store, 0, key), None);
+    }
+    assert_eq!(fields(store, b"hash"), Some(4));
+    write(store, &OF_ALL_KINDS, |transaction| {
+        for key in OF_ALL_KINDS {
+            transaction.remove_head(transaction.space(0), key).expect("removes");
+        }
+    });
+    sweep_all(store);
+    store.keep_ballast();
+    // An entry of what expires may be left that no head agrees with; its time comes.
+    let late = store.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending);
+    let late = late.expect("scans").count();
+    assert!(late <= 3, "{late}");
+    assert_eq!(records(store), records_before + late);
+}
+
+fn collection_of(store: &Store, key: &[u8]) -> CollectionId {
+    let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Shared);
+    let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+    let id = |head: Option<Head<'_>>| match head?.content {
+        Content::Collection(_, id, _) => Some(id),
+        Content::String(_) => None,
+    };
+    transaction.head(transaction.space(0), key, id).expect("reads").expect("a collection")
+}

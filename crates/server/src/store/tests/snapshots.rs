@@ -1,0 +1,90 @@
+//! Snapshots.
+
+use super::*;
+
+#[test]
+fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("snapshot");
+    let store = volatile();
+    for number in 0u64..20_000 {
+        set(&store, 0, &number.to_le_bytes(), &0u64.to_le_bytes(), None);
+    }
+    put_hash(&store, b"hash", 500);
+    set(&store, 3, b"expires", b"later", Some(store.clock().now_ms() + 1_000_000));
+    set(&store, 3, b"expired", b"sooner", Some(store.clock().now_ms()));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // One writer raises all numbers in turn, one after the other: a moment has at most two values,
+        // the higher one before the lower one.
+        scope.spawn(|| {
+            for round in 1u64.. {
+                for number in 0u64..20_000 {
+                    set(&store, 0, &number.to_le_bytes(), &round.to_le_bytes(), None);
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            }
+        });
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(20));
+            let saved = store.save(&path);
+            if saved.is_err() {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            saved.expect("saves");
+            let copy = volatile();
+            assert_eq!(copy.restore(&path).expect("restores"), 20_002);
+            let rounds: Vec<u64> = (0u64..20_000)
+                .map(|number| {
+                    let value = get(&copy, 0, &number.to_le_bytes()).expect("every key is there");
+                    u64::from_le_bytes(value.try_into().expect("eight bytes"))
+                })
+                .collect();
+            let is_one_moment =
+                rounds.is_sorted_by(|one, next| one >= next) && rounds[0] - rounds[19_999] <= 1;
+            if !is_one_moment {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert!(is_one_moment, "from {} to {}", rounds[0], rounds[19_999]);
+            assert_eq!(fields(&copy, b"hash"), Some(500));
+            assert!(get(&copy, 3, b"expires").is_some() && get(&copy, 3, b"expired").is_none());
+            assert!(copy.restore(&path).is_err(), "only into an empty store");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(!store.snapshot_state().is_writing && !store.snapshot_state().has_failed);
+}
+
+#[test]
+fn a_damaged_snapshot_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("snapshot");
+    let store = volatile();
+    set(&store, 0, b"key", b"value", None);
+    store.save(&path).expect("saves");
+    let sound = std::fs::read(&path).expect("reads");
+    for at in 0..sound.len() {
+        // The moment may be any.
+        if (12..24).contains(&at) {
+            continue;
+        }
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).expect("writes");
+        assert!(volatile().restore(&path).is_err(), "byte {at}");
+        std::fs::write(&path, &sound[..at]).expect("writes");
+        assert!(volatile().restore(&path).is_err(), "cut at {at}");
+    }
+    let path = folder.path().join("store.pool");
+    let snapshot = folder.path().join("snapshot");
+    std::fs::write(&snapshot, &sound[..sound.len() - 1]).expect("writes");
+    let cut_short = Store::open(Some(&path), &options()).expect("a store");
+    assert!(cut_short.restore(&snapshot).is_err());
+    cut_short.close().expect("closes");
+    let refused = Store::open(Some(&path), &options()).err().expect("it has a part of the keys");
+    assert!(refused.to_string().contains("cut short"), "{refused}");
+    assert!(store.save(&folder.path().join("no/folder")).is_err());
+    assert!(store.snapshot_state().has_failed);
+}
