@@ -178,6 +178,17 @@ impl<'pool, D: Domain> Words<'pool, D> {
         word.load(order)
     }
 
+    /// Loads the eight words from word `first` on; panics if these are not all there.
+    #[inline(always)]
+    pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
+        let first = first as usize;
+        let words = &self.words[first..first + 8];
+        std::array::from_fn(|at| {
+            D::observe_load(std::ptr::from_ref(&words[at]) as usize, 8);
+            words[at].load(order)
+        })
+    }
+
     /// Folds every `STEP`-th word from word `first` on, as far as there are whole steps, the last one first.
     /// Nothing, if there is no word `first`.
     #[inline(always)]

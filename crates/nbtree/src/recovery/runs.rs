@@ -197,6 +197,8 @@ impl Walk {
         if next & REPLACED != 0 {
             return damaged("it is replaced, and still linked");
         }
+        // While the blocks before it are surveyed.
+        pool.prefetch(next);
         Ok(next)
     }
 }

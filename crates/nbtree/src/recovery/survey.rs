@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Guard};
 
 use crate::layout::{
-    CHANGING_MASK, Content, EMPTY, MARK_AT, MAX_SLOTS, block_bytes, class_of, classes_at, content,
-    is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
+    CHANGING_MASK, Content, EMPTY, MARK_AT, MAX_SLOTS, SLOTS_A_LINE, block_bytes, class_of,
+    classes_at, content, is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
 };
 use crate::record;
 use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
@@ -105,16 +105,21 @@ pub(crate) fn survey<'guard, D: Domain>(
     // no processor foresees.
     let (mut bitmap, mut others, mut all_classes) = (0u64, 0u64, 0);
     let (mut lowest, mut highest) = (u64::MAX, 0);
-    for (slot, place) in fingerprints.iter_mut().enumerate().take(slots) {
-        let (slice, word, classes) = (at(key_at(slot)), at(value_at(slot)), at(classes_at(slot)));
-        let is_value = is_plain_value(word);
-        let was_claimed = word != EMPTY || class_of(classes, slot) != 0;
-        bitmap |= u64::from(is_value) << slot;
-        others |= u64::from(!is_value & was_claimed) << slot;
-        all_classes |= classes;
-        lowest = lowest.min(if is_value { slice } else { u64::MAX });
-        highest = highest.max(if is_value { slice } else { 0 });
-        *place = if is_value { eight_fingerprint(slice) } else { FREE };
+    const A_LINE: usize = SLOTS_A_LINE as usize;
+    for (turn, places) in fingerprints[..slots].chunks_mut(A_LINE).enumerate() {
+        let first = turn * A_LINE;
+        let line = words.load_eight(classes_at(first) / 8, Ordering::Relaxed);
+        all_classes |= line[0];
+        for (at, place) in places.iter_mut().enumerate() {
+            let (slot, slice, word) = (first + at, line[1 + 2 * at], line[2 + 2 * at]);
+            let is_value = is_plain_value(word);
+            let was_claimed = word != EMPTY || class_of(line[0], slot) != 0;
+            bitmap |= u64::from(is_value) << slot;
+            others |= u64::from(!is_value & was_claimed) << slot;
+            lowest = lowest.min(if is_value { slice } else { u64::MAX });
+            highest = highest.max(if is_value { slice } else { 0 });
+            *place = if is_value { eight_fingerprint(slice) } else { FREE };
+        }
     }
     let eight = |slice| Key { slice, long: None };
     let mut ends = (bitmap != 0).then(|| (eight(lowest), eight(highest)));

@@ -214,12 +214,16 @@ impl Inner {
     pub fn freeze<D: Domain>(&self) {
         /// How often a transaction is tried.
         const ATTEMPTS: usize = 4;
-        let slots = &self.children[..self.len as usize];
-        let at_once = || slots.iter().for_each(Slot::freeze_in_transaction);
-        let is_frozen = D::TRANSACTIONS && (0..ATTEMPTS).any(|_| rtm::attempt(at_once).is_ok());
+        let is_frozen = D::TRANSACTIONS && (0..ATTEMPTS).any(|_| self.freeze_at_once());
         if !is_frozen {
-            slots.iter().for_each(Slot::freeze::<D>);
+            self.children[..self.len as usize].iter().for_each(Slot::freeze::<D>);
         }
+    }
+
+    /// Freezes all children in one hardware transaction; false if the processor took it back, or has none.
+    fn freeze_at_once(&self) -> bool {
+        let slots = &self.children[..self.len as usize];
+        rtm::attempt(|| slots.iter().for_each(Slot::freeze_in_transaction)).is_ok()
     }
 
     /// What the node is made of; what it stays, if it is frozen.
@@ -237,9 +241,72 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Access};
+
     use super::*;
     use crate::volatile::leaf::{Control, Leaf};
-    use pando_pmem::Volatile;
+    use pando_pmem::{Adr, CreateOptions, Pool, Volatile};
+
+    /// While another thread replaces children all the time; whether all could be frozen by `freeze`.
+    fn is_frozen_for_ever<D: Domain>(freeze: impl Fn(&Inner) -> bool) -> bool {
+        const CHILDREN: usize = 24;
+        let pool = Pool::<D>::anonymous(&CreateOptions::default()).expect("memory");
+        let guard = pool.pin().expect("a slot");
+        let leaf = |_| Leaf::new::<D>(0, Separator::lowest(), Control::new(0), &[]);
+        let leaves: Vec<Leaf> = (0..2 * CHILDREN).map(leaf).collect();
+        let children: Vec<_> = leaves[..CHILDREN].iter().map(Node::from_leaf).collect();
+        let separators = (1..CHILDREN as u64).map(Separator::eight).collect();
+        let inner = Inner::new(1, &children, separators);
+        let (is_over, replaced) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Access::Relaxed) {
+                    for at in 0..CHILDREN {
+                        let [one, other] =
+                            [at, at + CHILDREN].map(|leaf| Node::from_leaf(&leaves[leaf]));
+                        let slot = inner.slot(at);
+                        let done = slot.replace::<D>(one, other) || slot.replace::<D>(other, one);
+                        replaced.fetch_add(u64::from(done), Access::Relaxed);
+                    }
+                }
+            });
+            while replaced.load(Access::Relaxed) < 100 {
+                std::thread::yield_now();
+            }
+            let is_frozen = freeze(&inner);
+            let all = || (0..CHILDREN).map(|at| inner.slot(at).load(&guard)).collect::<Vec<_>>();
+            let then = all();
+            if is_frozen {
+                (0..20).for_each(|_| std::thread::yield_now());
+                assert!(then == all(), "a child of a frozen node was replaced");
+            }
+            is_over.store(true, Access::Relaxed);
+            is_frozen
+        })
+    }
+
+    #[test]
+    fn children_of_a_frozen_node_stay() {
+        for _ in 0..20 {
+            assert!(is_frozen_for_ever::<Adr>(|inner| {
+                inner.freeze::<Adr>();
+                true
+            }));
+            assert!(is_frozen_for_ever::<Volatile>(|inner| {
+                inner.freeze::<Volatile>();
+                true
+            }));
+        }
+    }
+
+    /// Where the processor commits transactions, one freezes a node, also while others replace its children.
+    #[test]
+    fn a_transaction_freezes_a_node_where_there_are_any() {
+        let frozen = (0..50).filter(|_| is_frozen_for_ever::<Volatile>(Inner::freeze_at_once));
+        let frozen = frozen.count();
+        eprintln!("{frozen} of 50 by a transaction");
+        assert_eq!(frozen > 0, rtm::is_available());
+    }
 
     #[test]
     fn every_key_goes_between_its_separators() {
