@@ -43,7 +43,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
         Self { word, domain: PhantomData }
     }
 
-    fn address(self) -> usize {
+    pub(crate) fn address(self) -> usize {
         std::ptr::from_ref(self.word) as usize
     }
 

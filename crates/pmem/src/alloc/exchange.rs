@@ -139,3 +139,51 @@ impl<D: Domain> Pool<D> {
         })
     }
 }
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::pool::CreateOptions;
+    use crate::testing::{CutShort, written_back};
+
+    type Tested = CutShort<true>;
+    const TAG: u64 = 1 << 50;
+
+    fn block<'guard, 'pool>(
+        guard: &'guard Guard<'pool, Tested>,
+    ) -> Reservation<'guard, 'pool, Tested> {
+        let mut block = guard.reserve(64).expect("room");
+        block.write_u64(0, 7);
+        block.flush(0, 64);
+        block
+    }
+
+    /// A record that stands when its exchange has ended would let a recovery free the old block, in whose place there may
+    /// be another by then: what the medium holds last says that none stands.
+    #[test]
+    fn an_exchange_that_has_ended_is_off_the_record_on_the_medium() {
+        let pool = Pool::<Tested>::anonymous(&CreateOptions::default()).expect("memory");
+        let guard = pool.pin().expect("a slot");
+        // Any word that is nobody's.
+        let place = block(&guard);
+        let word = pool.word(place.off());
+        word.store(0, Ordering::Release);
+        let kind_at = pool.slot_log(guard.slot(), KIND).address();
+        for (is_new, succeeds) in [(true, true), (true, true), (true, false), (false, true)] {
+            let old = word.load(Ordering::Acquire);
+            let ((), lines) = written_back(|| {
+                let new = is_new.then(|| (block(&guard), TAG));
+                let exchange = guard.begin_exchange(place.off(), !0, old, new);
+                if succeeds {
+                    word.store(exchange.new_name(), Ordering::Release);
+                    word.flush();
+                    exchange.succeeded();
+                } else {
+                    exchange.failed();
+                }
+            });
+            let last = lines[&(kind_at / 64 * 64)][kind_at % 64 / 8];
+            assert_eq!(last, 0, "new {is_new}, succeeds {succeeds}");
+        }
+    }
+}
