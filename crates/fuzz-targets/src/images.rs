@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use pando_bwtree::BwTrees;
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
@@ -17,20 +18,26 @@ use crate::scratch::Scratch;
 
 /// The writes after which pools are killed: amid a split, an update, a value's block, ...
 const KILLS: [u64; 7] = [1_000, 1_013, 1_026, 2_039, 2_052, 4_065, 4_078];
+/// Whether, and where, pools with another kind of index are killed.
+const CLOSED_AND_KILLED: [Option<u64>; 3] = [None, Some(1_013), Some(2_052)];
 /// How far the pools may grow.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The first of the bytes that pick a pool with another kind of index than BzTrees.
+/// The first of the bytes that pick a pool with NBTrees, wB+-Trees or skip lists.
 const OTHERS: u8 = 200;
-/// How many bytes do.
-const OTHER_BYTES: u8 = 45;
+/// The first of those, up to the last of all, that pick a pool with Bw-trees; all others pick BzTrees.
+const BW_TREES: u8 = 245;
 
 /// The pool that a byte picks. Corpora go by it.
 pub(crate) fn pick(byte: u8) -> &'static [u8] {
     let (trees, others) = images().split_at(1 + KILLS.len());
-    match byte.checked_sub(OTHERS) {
-        Some(other) if other < OTHER_BYTES => &others[usize::from(other) % others.len()],
-        _ => &trees[usize::from(byte) % trees.len()],
+    let (others, bw_trees) = others.split_at(3 * CLOSED_AND_KILLED.len());
+    let one =
+        |pools: &'static [Vec<u8>], byte: u8| pools[usize::from(byte) % pools.len()].as_slice();
+    match byte {
+        BW_TREES.. => one(bw_trees, byte - BW_TREES),
+        OTHERS.. => one(others, byte - OTHERS),
+        _ => one(trees, byte),
     }
 }
 
@@ -48,15 +55,22 @@ pub(crate) fn images() -> &'static [Vec<u8>] {
         let kills = KILLS.into_iter().map(Some);
         let of_trees =
             std::iter::once(None).chain(kills).map(|kill| build::<BzTrees>(&trees, kill));
-        let closed_and_killed = [None, Some(1_013), Some(2_052)];
-        let of_others = closed_and_killed.into_iter().flat_map(|kill| {
+        let of_others = CLOSED_AND_KILLED.into_iter().flat_map(|kill| {
             [
                 build::<NbTrees>(&[("leaf_slots", "6"), ("inner_children", "4")], kill),
                 build::<WbTrees>(&[("node_lines", "4"), ("node_versions", "24")], kill),
                 build::<SkipLists>(&[("inline_bytes", "64"), ("height_seed", "1")], kill),
             ]
         });
-        of_trees.chain(of_others).collect()
+        let pages = [
+            ("leaf_bytes", "256"),
+            ("inner_bytes", "256"),
+            ("merge_bytes", "96"),
+            ("inline_bytes", "64"),
+            ("delta_bytes", "128"),
+        ];
+        let of_bw_trees = CLOSED_AND_KILLED.into_iter().map(|kill| build::<BwTrees>(&pages, kill));
+        of_trees.chain(of_others).chain(of_bw_trees).collect()
     })
 }
 
