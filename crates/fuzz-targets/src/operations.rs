@@ -27,6 +27,8 @@ struct Subject {
     kills: u32,
     open: Option<(Pool, Map)>,
     model: Records,
+    /// Whether a full pool may refuse removes, as of Bw-trees and NBTrees.
+    removes_need_room: bool,
 }
 
 /// Runs the operations that `data` says.
@@ -80,19 +82,45 @@ impl Subject {
         let options = PoolOptions::new().max_bytes(MAX_BYTES).initial_bytes(0);
         // Of each store in `adr`, the dirty bits; otherwise neither domain is told from the other.
         let domain = if kind & 1 == 0 { DomainChoice::Process } else { DomainChoice::Adr };
-        let mode = if kind & 2 == 0 { "inline" } else { "pointer" };
-        let map_options = MapOptions::new()
-            .set("leaf_bytes", if kind & 4 == 0 { 256 } else { 512 })
-            .set("inner_bytes", 256)
-            .set("free_bytes", if kind & 8 == 0 { 64 } else { 128 })
-            .set("merge_bytes", 128)
-            .set("inline_bytes", 128)
-            .set("value_mode", mode);
+        let is_odd = kind & 2 != 0;
+        // The top bits pick the kind of index; BzTrees have most.
+        let map_options = match kind >> 5 {
+            7 => MapOptions::new()
+                .kind("nbtree")
+                .set("leaf_slots", if is_odd { 5 } else { 12 })
+                .set("inner_children", 4),
+            6 => MapOptions::new()
+                .kind("wbtree")
+                .set("leaf", if is_odd { "slot+bitmap" } else { "bitmap-only" })
+                .set("node_lines", 4)
+                .set("node_versions", 24),
+            5 => MapOptions::new()
+                .kind("skiplist")
+                .set("inline_bytes", if is_odd { 64 } else { 0 })
+                .set("height_seed", 1),
+            4 => MapOptions::new()
+                .kind("bwtree")
+                .set("leaf_bytes", 256)
+                .set("inner_bytes", 256)
+                .set("merge_bytes", 96)
+                .set("inline_bytes", 64)
+                .set("chain_deltas", 4)
+                .set("delta_bytes", if is_odd { 0 } else { 128 }),
+            _ => MapOptions::new()
+                .set("leaf_bytes", if kind & 4 == 0 { 256 } else { 512 })
+                .set("inner_bytes", 256)
+                .set("free_bytes", if kind & 8 == 0 { 64 } else { 128 })
+                .set("merge_bytes", 128)
+                .set("inline_bytes", 128)
+                .set("value_mode", if is_odd { "pointer" } else { "inline" }),
+        };
+        let removes_need_room = matches!(kind >> 5, 4 | 7);
         let options = options.domain(domain);
         let scratch = Scratch::new();
         let pool = Pool::create(scratch.path("0"), &options).expect("creates");
         let map = pool.map_with("map", &map_options).expect("a map");
-        Self { scratch, options, kills: 0, open: Some((pool, map)), model: Records::new() }
+        let open = Some((pool, map));
+        Self { scratch, options, kills: 0, open, model: Records::new(), removes_need_room }
     }
 
     fn path(&self) -> PathBuf {
@@ -205,8 +233,11 @@ impl Subject {
     }
 
     fn remove(&mut self, key: &[u8]) {
-        // Never refused: deletes make room.
-        let removed = self.map().remove(key).expect("removes");
+        let removed = match self.map().remove(key) {
+            Err(Error::PoolFull { .. }) if self.removes_need_room => return,
+            // Deletes make room.
+            removed => removed.expect("removes"),
+        };
         assert_eq!(removed, self.model.remove(key).is_some(), "a remove of {key:?}");
     }
 
