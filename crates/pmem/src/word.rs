@@ -178,6 +178,14 @@ impl<'pool, D: Domain> Words<'pool, D> {
         word.load(order)
     }
 
+    /// Loads word `index`; `None` beyond the end.
+    #[inline(always)]
+    pub fn get(self, index: u64, order: Ordering) -> Option<u64> {
+        let word = self.words.get(index as usize)?;
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        Some(word.load(order))
+    }
+
     /// Folds every `STEP`-th word from word `first` on, as far as there are whole steps, the last one first.
     /// Nothing, if there is no word `first`.
     #[inline(always)]
