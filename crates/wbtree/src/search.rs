@@ -1,4 +1,4 @@
-//! The search of a key in a node (paper 4.5), and from node to node.
+//! The search of a key in a node (paper 4.5).
 //!
 //! The paper's search is binary, through the slot array, and leaves that for a register when fewer than eight
 //! slots are left: what its slots cost it are loads that wait for loads. Here no cell waits for a slot.
@@ -13,34 +13,28 @@
 //! there is no branch that could be guessed wrong.
 //!
 //! Slices are compared. They decide, unless a key begins as the probe does: then whole keys are.
-//!
-//! A descent that nothing disturbs ([`WbTree::descend`]) is a loop of its own, which knows no way but down:
-//! that keeps what it needs in registers. It gives up at the first thing that is not so, and the
-//! descent of [`tree`](crate::tree) begins again from the root.
 
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Pool, Words};
-use pando_pmwcas::CONTROL_BITS;
 
-use crate::layout::{Cell, HEADER_AT, Header, LINE_BYTES, NodeKind, SLOTS_AT, Shape};
+use crate::layout::{Cell, LINE_BYTES, NodeKind, SLOTS_AT};
 use crate::node::{Changed, Context, Node, Probe, Seek};
 use crate::order::{CELLS_A_WORD, Order, cell_of};
 use crate::slots;
 use crate::state::State;
-use crate::tree::WbTree;
 
-/// Which cells have slices below the given one, and which have that: a bit each, of cells that are not live
+/// Which cells have slices that are not above the given one, and which have that: a bit each, of cells that are not live
 /// too.
 #[derive(Clone, Copy, Debug)]
-struct Compared {
-    not_above: u64,
-    equal: u64,
+pub(crate) struct Compared {
+    pub not_above: u64,
+    pub equal: u64,
 }
 
 /// Compares all cells of a node of `kind`.
 #[inline(always)]
-fn compare_all<D: Domain, const CELL_WORDS: usize>(
+pub(crate) fn compare_all<D: Domain, const CELL_WORDS: usize>(
     words: &Words<'_, D>,
     kind: NodeKind,
     slice: u64,
@@ -59,7 +53,7 @@ fn compare_all<D: Domain, const CELL_WORDS: usize>(
 
 /// The cell at a place of the order, if the slot of that place is of `state`.
 #[inline(always)]
-fn cell_at<D: Domain>(
+pub(crate) fn cell_at<D: Domain>(
     words: &Words<'_, D>,
     kind: NodeKind,
     state: State,
@@ -75,7 +69,7 @@ fn cell_at<D: Domain>(
 /// How many bits are set. The instruction for that is not of every processor that this is compiled for, and
 /// without it this is a tenth of a search.
 #[inline(always)]
-fn ones(word: u64) -> usize {
+pub(crate) fn ones(word: u64) -> usize {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("popcnt") {
         let count: usize;
@@ -88,59 +82,6 @@ fn ones(word: u64) -> usize {
         return count;
     }
     word.count_ones() as usize
-}
-
-impl<D: Domain> WbTree<D> {
-    /// The leaf to which live cells lead that were there when they were looked at; the key may lie beyond
-    /// it. `None` if anything else was to be done than to go down.
-    #[inline(always)]
-    pub(crate) fn descend(&self, pool: &Pool<D>, slice: u64) -> Option<u64> {
-        match self.shape().is_variable {
-            true => self.descend_by::<3>(pool, slice),
-            false => self.descend_by::<2>(pool, slice),
-        }
-    }
-
-    #[inline(always)]
-    fn descend_by<const CELL_WORDS: usize>(&self, pool: &Pool<D>, slice: u64) -> Option<u64> {
-        let Shape { node_bytes, inner: kind, .. } = *self.shape();
-        let is_variable = CELL_WORDS == Shape::cell_words_if(true) as usize;
-        let first = kind.cells_at() / 8;
-        // Acquire, here and below: with the swap that put it there.
-        let mut off = pool.word(self.root_off()).load(Ordering::Acquire);
-        if off & CONTROL_BITS != 0 {
-            return None;
-        }
-        loop {
-            fetch(pool, off, node_bytes);
-            let words = pool.words(off, node_bytes / 8);
-            let state = State(words.load(0, Ordering::Acquire));
-            if state.is_unsettled() {
-                return None;
-            }
-            if Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed)) == 0 {
-                return Some(off);
-            }
-            let (live, compared) =
-                (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice));
-            if is_variable && compared.equal & live != 0 {
-                return None;
-            }
-            let last = ones(compared.not_above & live).max(1) - 1;
-            let cell = cell_at(&words, kind, state, last)?;
-            let link = first + (u64::from(cell) + 1) * CELL_WORDS as u64 - 1;
-            off = words.load(link, Ordering::Acquire);
-            // What lies beyond the node is above all its keys.
-            let fence = state.fence();
-            let is_beyond = || {
-                let link = first + (u64::from(fence) + 1) * CELL_WORDS as u64 - 1;
-                compared.not_above >> fence & 1 != 0 && words.load(link, Ordering::Acquire) != 0
-            };
-            if is_beyond() || words.load(0, Ordering::Acquire) != state.0 {
-                return None;
-            }
-        }
-    }
 }
 
 /// Asks for the lines of the node at `off` (paper 2.2, prefetching B+-trees).

@@ -42,7 +42,7 @@ fn walk(planted: &Planted<Volatile>) -> Audit {
 fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
     let is_one = |off: &u64| {
         let header = load(planted, off + HEADER);
-        header >> 56 == 0x78 && header >> 48 & 0xFF == level
+        header >> 56 == 0x79 && header >> 48 & 0xFF == level
     };
     walk(planted).blocks.iter().map(|block| block.off).filter(is_one).collect()
 }
@@ -151,7 +151,7 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
 /// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind a key and a value.
 fn words(planted: &Planted<Volatile>, node_bytes: u64) -> Vec<u64> {
     let audit = walk(planted);
-    let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x78;
+    let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x79;
     let words = audit.blocks.iter().flat_map(|block| {
         let bytes = if is_node(block.off) { node_bytes } else { 24 };
         (block.off..block.off + bytes).step_by(8)
