@@ -18,7 +18,7 @@
 //!
 //! Why the pin comes in time: it announces an epoch that it loads behind the first step, and before the last; so that
 //! is `e` too. The announcement is visible before the last load, and from then on holds the epoch at no more than
-//! `e + 1`, as every late announcement does (`epoch.rs`).
+//! `e + 1`, as every late announcement does (`epoch.rs`). Of a thread that was pinned before, the earlier pin holds.
 //!
 //! Orderings. The first load must come before all later ones, also where the epoch was raised by one thread and the block
 //! unlinked by another: pairs with the fence in [`Guard::unlink_epoch`](crate::Guard::unlink_epoch). On x86-64 loads are
