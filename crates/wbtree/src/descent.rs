@@ -63,7 +63,7 @@ impl<D: Domain> WbTree<D> {
                 return Some(off);
             }
             let (live, compared) =
-                (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice));
+                (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice, u64::MAX));
             if is_variable && compared.equal & live != 0 {
                 return None;
             }
@@ -100,7 +100,8 @@ impl<D: Domain> WbTree<D> {
         let words = pool.words(off, node_bytes / 8);
         let word = words.load(0, Ordering::Acquire);
         let state = settled(&words, word).filter(|state| !state.is_dead())?;
-        let compared = compare_all::<D, { CELL_WORDS as usize }>(&words, kind, probe.slice);
+        let compared =
+            compare_all::<D, { CELL_WORDS as usize }>(&words, kind, probe.slice, state.live(kind));
         let equal = compared.equal & state.live(kind);
         if equal == 0 {
             return None;

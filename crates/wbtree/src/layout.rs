@@ -58,8 +58,10 @@ pub(crate) const MAX_NODE_LINES: u64 = 12;
 /// Bytes before the key in the block of a key or record.
 pub(crate) const BLOCK_HEADER_BYTES: u64 = 8;
 
-/// Of nodes as they are drawn above. Those of 0x78 had no durable version, and those before no pointer to the left.
+/// Of nodes as they are drawn above.
 const MAGIC: u64 = 0x79;
+/// Of nodes without a durable version, of which some had no pointer to the left either.
+const EARLIER_MAGIC: u64 = 0x78;
 const DURABLE_SHIFT: u32 = 16;
 const DURABLE: u64 = 0xFFFF << DURABLE_SHIFT;
 
@@ -194,6 +196,11 @@ impl Header {
         (header.encode() == word & !DURABLE).then_some(header)
     }
 
+    /// Whether it is the header of a node of an earlier layout.
+    pub fn is_earlier(word: u64) -> bool {
+        word >> 56 == EARLIER_MAGIC
+    }
+
     /// The level of a node whose header is sound.
     #[inline(always)]
     pub fn level_of(word: u64) -> u64 {
@@ -296,11 +303,12 @@ mod tests {
         assert_eq!(near.map(|kind| shape.near(kind)), [0; 3]);
     }
 
-    /// Nodes of earlier layouts, as they were written.
+    /// A node of the earlier layout, as it was written.
     #[test]
     fn earlier_headers_are_refused() {
-        assert_eq!(Header::decode(0x7803_0200_0000_0200), None);
-        assert_eq!(Header::decode(0x7700_0100_0000_0200), None);
+        let earlier = 0x7803_0200_0000_0200;
+        assert_eq!((Header::decode(earlier), Header::is_earlier(earlier)), (None, true));
+        assert!(!Header::is_earlier(0x7903_0200_0000_0200));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The paper's search is binary, through the slot array, and leaves that for a register when fewer than eight
 //! slots are left: what its slots cost it are loads that wait for loads. Here no cell waits for a slot.
 //! All cells are compared with the key, in the order in which they lie, whatever the comparisons say,
-//! into a word of one bit a cell. With the live cells of the state that word says
+//! into a word of one bit a cell; of a leaf those up to the last live one, since what lies behind need not be waited for. With the live cells of the state that word says
 //!
 //! * in a leaf, which cell has the key;
 //! * in an inner node, how many keys are not above it; and the one slot of that place, which cell is the last
@@ -32,16 +32,18 @@ pub(crate) struct Compared {
     pub equal: u64,
 }
 
-/// Compares all cells of a node of `kind`.
+/// Compares the cells of a node of `kind`, up to the last that has a bit in `upto`.
 #[inline(always)]
 pub(crate) fn compare_all<D: Domain, const CELL_WORDS: usize>(
     words: &Words<'_, D>,
     kind: NodeKind,
     slice: u64,
+    upto: u64,
 ) -> Compared {
     let first = kind.cells_at() / 8;
     let (above, equal) = words.fold_every::<CELL_WORDS, _>(
         first,
+        64 - upto.leading_zeros() as usize,
         Ordering::Acquire,
         (0, 0),
         |(above, equal), found| {
@@ -95,11 +97,12 @@ pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
 }
 
 impl<D: Domain> Node<'_, D> {
+    /// Compares the cells up to the last that has a bit in `upto`.
     #[inline(always)]
-    fn compare_all(&self, context: Context<'_, '_, D>, slice: u64) -> Compared {
+    fn compare_all(&self, context: Context<'_, '_, D>, slice: u64, upto: u64) -> Compared {
         match context.shape.is_variable {
-            true => compare_all::<D, 3>(&self.words, self.kind, slice),
-            false => compare_all::<D, 2>(&self.words, self.kind, slice),
+            true => compare_all::<D, 3>(&self.words, self.kind, slice, upto),
+            false => compare_all::<D, 2>(&self.words, self.kind, slice, upto),
         }
     }
 
@@ -111,7 +114,7 @@ impl<D: Domain> Node<'_, D> {
         state: State,
         probe: Probe<'_>,
     ) -> Result<Option<(u8, Cell)>, Changed> {
-        let compared = self.compare_all(context, probe.slice);
+        let compared = self.compare_all(context, probe.slice, state.live(self.kind));
         self.that_has(context, state, probe, compared)
     }
 
@@ -147,7 +150,7 @@ impl<D: Domain> Node<'_, D> {
         state: State,
         probe: Probe<'_>,
     ) -> Result<Look, Changed> {
-        let compared = self.compare_all(context, probe.slice);
+        let compared = self.compare_all(context, probe.slice, state.live(self.kind));
         let found = self.that_has(context, state, probe, compared)?;
         if self.kind == NodeKind::BitmapOnly {
             return Ok(Look { found, place: 0, order: Order::EMPTY });

@@ -9,7 +9,7 @@ use pando_pmem::testing::watchdog::within_bounds;
 use pando_pmwcas::maps::{Audit, IndexKind};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
-use crate::common::{Planted, anonymous, check, small_fixed, small_nodes};
+use crate::common::{NAME, Planted, anonymous, check, small_fixed, small_nodes};
 
 const STATE: u64 = 0;
 const HEADER: u64 = 16;
@@ -73,6 +73,22 @@ fn two_cells_that_lead_to_one_child_are_seen() {
         }
         check(&planted);
     }
+}
+
+/// A map of an earlier build is refused when it is opened, with the reason, and not taken for a damaged one.
+#[test]
+fn a_map_of_an_earlier_layout_is_refused() {
+    let planted = with_records(small_fixed(NodeKind::BitmapOnly), 40);
+    let levels = (0..8).rev().map(|level| nodes(&planted, level));
+    let root = levels.flatten().next().expect("a root");
+    let header = load(&planted, root + HEADER);
+    store(&planted, root + HEADER, header ^ (0x78 ^ 0x79) << 56);
+    let refused = planted.tree.pmwcas().find_index::<WbTrees>(NAME).expect_err("a refusal");
+    assert!(refused.to_string().contains("of an earlier layout"), "{refused}");
+    assert!(!walk(&planted).is_sound());
+    store(&planted, root + HEADER, header);
+    assert!(planted.tree.pmwcas().find_index::<WbTrees>(NAME).is_ok());
+    check(&planted);
 }
 
 /// A pointer to the left that leads elsewhere.
