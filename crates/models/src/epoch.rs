@@ -7,6 +7,9 @@
 //!   descriptor; a helper that pinned later, perhaps after the unlinking, looks at the block
 //!   because the operation names it. That takes three.
 //!
+//! Who only glances (`pando-pmem/src/glance.rs`) finds words of a reused block, and must notice; who pins behind a
+//! look that still holds is as safe as if it had pinned before.
+//!
 //! And what a thread has left to be done with the block when it unpinned (`Guard::leave`) is done
 //! before the block is reused.
 //!
@@ -42,6 +45,10 @@ struct Code {
     does_left: bool,
     /// A thread leaves its work before it unpins.
     leaves_in_time: bool,
+    /// `Glance::holds`: a fence stands before the last look at the epoch.
+    glance_acquires: bool,
+    /// It looks at the epoch at all.
+    glance_looks: bool,
 }
 
 const AS_WRITTEN: Code = Code {
@@ -53,6 +60,8 @@ const AS_WRITTEN: Code = Code {
     grace: 3,
     does_left: true,
     leaves_in_time: true,
+    glance_acquires: true,
+    glance_looks: true,
 };
 
 struct Pool {
@@ -68,6 +77,8 @@ struct Pool {
     /// Whether an operation names the block.
     operation: Atomic,
     block: UnsafeCell<u64>,
+    /// A word of the block, for who only glances: 1 when the block is reused.
+    word: Atomic,
 }
 
 // SAFETY: the cell is what is on trial; loom reports accesses that are not ordered.
@@ -86,6 +97,7 @@ impl Pool {
             link: Atomic::new(1),
             operation: Atomic::new(0),
             block: UnsafeCell::new(0),
+            word: Atomic::new(0),
         })
     }
 
@@ -102,6 +114,19 @@ impl Pool {
         } else {
             self.slots[slot].swap(epoch, SeqCst);
         }
+    }
+
+    fn glance(&self) -> u64 {
+        let epoch = self.epoch.load(Acquire);
+        fence(SeqCst);
+        epoch
+    }
+
+    fn holds(&self, epoch: u64) -> bool {
+        if self.code.glance_acquires {
+            fence(Acquire);
+        }
+        !self.code.glance_looks || self.epoch.load(Acquire) == epoch
     }
 
     fn unpin(&self, slot: usize) {
@@ -160,6 +185,7 @@ impl Pool {
                     assert_eq!(left.load(Relaxed), 0, "left undone, and the block is reused");
                 }
                 self.block.with_mut(|_| ());
+                self.word.store(1, Relaxed);
                 return;
             }
         }
@@ -240,6 +266,75 @@ fn unpinning_must_release() {
 #[should_panic]
 fn looks_at_slots_must_acquire() {
     direct_reader(Code { look: Relaxed, ..TWO_EPOCHS });
+}
+
+/// A thread without a pin finds the block by its link, and believes what it has read there while the epoch stands;
+/// or pins then, and looks.
+fn glancer(code: Code, pins: bool) {
+    explore(Some(2), move || {
+        let pool = Pool::new(code, 2);
+        pool.pin(0);
+        let reader = thread::spawn({
+            let pool = pool.clone();
+            move || {
+                let epoch = pool.glance();
+                if pool.link.load(Acquire) == 0 {
+                    return;
+                }
+                if pins {
+                    pool.pin(1);
+                    if pool.holds(epoch) {
+                        pool.look_at_block();
+                    }
+                    pool.unpin(1);
+                } else {
+                    let found = pool.word.load(Relaxed);
+                    assert!(
+                        !pool.holds(epoch) || found == 0,
+                        "a word of another block is believed"
+                    );
+                }
+            }
+        });
+        let epoch = pool.unlink();
+        pool.unpin(0);
+        pool.reuse_when_ripe(epoch);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_glance_that_holds_has_seen_the_block() {
+    glancer(AS_WRITTEN, false);
+}
+
+#[test]
+fn a_pin_behind_a_glance_that_holds_is_in_time() {
+    glancer(AS_WRITTEN, true);
+}
+
+#[test]
+#[should_panic]
+fn a_glance_must_look_at_the_epoch() {
+    glancer(Code { glance_looks: false, ..AS_WRITTEN }, false);
+}
+
+#[test]
+#[should_panic]
+fn a_glance_looks_at_the_epoch_behind_what_it_has_read() {
+    glancer(Code { glance_acquires: false, ..AS_WRITTEN }, false);
+}
+
+#[test]
+#[should_panic]
+fn a_pin_behind_a_glance_that_does_not_hold_is_late() {
+    glancer(Code { glance_looks: false, ..AS_WRITTEN }, true);
+}
+
+#[test]
+#[should_panic]
+fn a_pin_behind_a_glance_needs_its_full_barrier() {
+    glancer(Code { announcement_fenced: false, grace: 2, ..AS_WRITTEN }, true);
 }
 
 /// A thread that finds the block leaves work to be done with it.

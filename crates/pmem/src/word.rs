@@ -189,18 +189,29 @@ impl<'pool, D: Domain> Words<'pool, D> {
         })
     }
 
-    /// Folds every `STEP`-th word from word `first` on, as far as there are whole steps, the last one first.
-    /// Nothing, if there is no word `first`.
+    /// Loads word `index`; `None` beyond the end.
+    #[inline(always)]
+    pub fn get(self, index: u64, order: Ordering) -> Option<u64> {
+        let word = self.words.get(index as usize)?;
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        Some(word.load(order))
+    }
+
+    /// Folds every `STEP`-th word from word `first` on, `steps` of them, or as many as there are whole steps, the last
+    /// one first. Nothing, if there is no word `first`.
     #[inline(always)]
     pub fn fold_every<const STEP: usize, R>(
         &self,
         first: u64,
+        steps: usize,
         order: Ordering,
         start: R,
         mut fold: impl FnMut(R, u64) -> R,
     ) -> R {
         let mut result = start;
-        for step in self.words.get(first as usize..).unwrap_or(&[]).chunks_exact(STEP).rev() {
+        let words = self.words.get(first as usize..).unwrap_or(&[]);
+        let words = &words[..words.len().min(steps * STEP)];
+        for step in words.chunks_exact(STEP).rev() {
             D::observe_load(std::ptr::from_ref(&step[0]) as usize, 8);
             result = fold(result, step[0].load(order));
         }

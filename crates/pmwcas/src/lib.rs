@@ -3,7 +3,8 @@
 //!
 //! In the house it stands on `pando-pmem` and under the indexes that publish by it. A word that
 //! ever takes part in a PMwCAS is only read by [`Pmwcas::read`], and only written by a PMwCAS or
-//! by [`Pmwcas::compare_exchange`] and [`Pmwcas::compare_exchange_undurable`].
+//! by [`Pmwcas::compare_exchange`] and its kin ([`Pmwcas::compare_exchange_dirty`],
+//! [`Pmwcas::compare_exchange_undurable`]).
 //!
 //! # Words
 //!
@@ -175,4 +176,4 @@ pub use execute::Algorithm;
 pub use finalize::{Finalization, Finalize, FinalizedWord, MAX_CALLBACKS, Policy};
 pub use pmwcas::Pmwcas;
 pub use recovery::Recovered;
-pub use word::{CONTROL_BITS, HINT_SHIFT, MAX_HINT, MAX_VALUE};
+pub use word::{CONTROL_BITS, DIRTY, HINT_SHIFT, MAX_HINT, MAX_VALUE};

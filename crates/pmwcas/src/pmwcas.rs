@@ -191,27 +191,54 @@ impl<D: Domain> Pmwcas<D> {
         expected: u64,
         new: u64,
     ) -> Result<(), u64> {
-        self.compare_exchange_with(guard, off, expected, new, || ())
+        let dirty = if D::WRITE_BACK { new | DIRTY } else { new };
+        self.swap_settled(guard, off, expected, dirty)?;
+        if D::WRITE_BACK {
+            self.persist(off, dirty);
+        }
+        Ok(())
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), and after a success, before the word's line is
-    /// written back, does `behind`: what that stores to the same line is written back with it.
+    /// As [`compare_exchange`](Self::compare_exchange), but of two steps only the first: `new` stands with its
+    /// dirty bit, if the domain has these, and is durable when the caller has written the word's line back and
+    /// fenced. The bit stays until somebody wants the word without it, and makes it durable again for that;
+    /// who knows by other means that the value is durable looks past the bit, and may [clear](Self::clear_dirty) it.
+    ///
+    /// `expected` is a durable value, found with the bit or without.
     #[inline]
-    pub fn compare_exchange_with(
+    pub fn compare_exchange_dirty(
         &self,
         guard: &Guard<'_, D>,
         off: u64,
         expected: u64,
         new: u64,
-        behind: impl FnOnce(),
     ) -> Result<(), u64> {
-        let dirty = if D::WRITE_BACK { new | DIRTY } else { new };
-        self.swap_settled(guard, off, expected, dirty)?;
-        behind();
-        if D::WRITE_BACK {
-            self.persist(off, dirty);
+        let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+        let mut before = expected | dirty;
+        loop {
+            match self.pool.word(off).compare_exchange(before, new | dirty) {
+                Ok(_) => return Ok(()),
+                Err(found) if found & !dirty == expected => before = found,
+                Err(found) if found & CONTROL_BITS & !dirty == 0 => return Err(found & !dirty),
+                Err(found) => {
+                    if !self.settle(guard, off, found) {
+                        return Err(DAMAGED);
+                    }
+                }
+            }
         }
-        Ok(())
+    }
+
+    /// Clears the dirty bit, if the word at `off` has it and `value`, which the caller knows to be durable.
+    #[inline]
+    pub fn clear_dirty(&self, off: u64, value: u64) {
+        if D::WRITE_BACK {
+            let word = self.pool.word(off);
+            // Relaxed: a hint, and the swap decides.
+            if word.load(Ordering::Relaxed) == value | DIRTY {
+                let _ = word.compare_exchange(value | DIRTY, value);
+            }
+        }
     }
 
     /// As [`compare_exchange`](Self::compare_exchange), without making `new` durable.

@@ -5,7 +5,7 @@ pub(crate) const MWCAS: u64 = 1 << 63;
 /// The word holds a conditional reference.
 pub(crate) const RDCSS: u64 = 1 << 62;
 /// The word may not be durable yet.
-pub(crate) const DIRTY: u64 = 1 << 61;
+pub const DIRTY: u64 = 1 << 61;
 /// The bits that no value may use.
 pub const CONTROL_BITS: u64 = MWCAS | RDCSS | DIRTY;
 /// The largest value of a word.

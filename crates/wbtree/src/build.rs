@@ -4,8 +4,8 @@ use pando_index::Error;
 use pando_pmem::{Domain, Reservation};
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, LEFT_AT, SLOTS_AT, STATE_AT,
-    block_header,
+    BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, SLOTS_AT,
+    STATE_AT, block_header,
 };
 use crate::node::{Context, Node};
 use crate::order::Order;
@@ -24,11 +24,15 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     let shape = context.shape;
     let kind = shape.kind(level);
     let mut block = context.guard.reserve(shape.node_bytes)?;
-    block.write_u64(STATE_AT, State::new(kind, cells.len()).0);
+    // Near cells are left to who puts the next one, if there is room behind them.
+    let near = shape.near(kind).count_ones() as usize;
+    let is_roomy = near + cells.len() < shape.cells(kind) as usize;
+    let first = if is_roomy { near } else { 0 };
+    block.write_u64(STATE_AT, State::new(kind, first, cells.len()).0);
     block.write_u64(CLAIMS_AT, 0);
     block.write_u64(HEADER_AT, Header { level, kind, node_bytes: shape.node_bytes }.encode());
     block.write_u64(LEFT_AT, if level == 0 { left_off } else { 0 });
-    let order = Order::ascending(cells.len());
+    let order = Order::ascending(first, cells.len());
     for index in 0..(kind.cells_at() - SLOTS_AT) / 8 {
         // Words without slots have a version too, so that none is believed that an earlier node left.
         let is_slots = index < slots::words_of(cells.len());
@@ -37,7 +41,7 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
             if is_slots { slots::encode(&order, index, 0) } else { slots::NONE },
         );
     }
-    let mut at = kind.cells_at();
+    let mut at = kind.cells_at() + first as u64 * shape.cell_words() * 8;
     for cell in cells.iter().chain([fence]) {
         let (bytes, length) = cell.encode(&shape);
         block.write(at, &bytes[..length]);
@@ -62,7 +66,7 @@ pub(crate) fn block<'op, 'pool, D: Domain>(
     Ok(block)
 }
 
-/// Writes a claimed cell and starts its write-back.
+/// Writes a claimed cell.
 #[inline]
 pub(crate) fn write_cell<D: Domain>(
     context: Context<'_, '_, D>,
@@ -79,5 +83,24 @@ pub(crate) fn write_cell<D: Domain>(
     }
     let words = context.shape.cell_words();
     pool.word(off + words * 8 - 8).store(cell.link, Release);
-    pool.flush(off, words * 8);
+}
+
+/// Starts the write-back of cells, which ascend; of each line once.
+#[inline]
+pub(crate) fn flush_cells<D: Domain>(
+    context: Context<'_, '_, D>,
+    node: &Node<'_, D>,
+    cells: impl Iterator<Item = u8>,
+) {
+    let bytes = context.shape.cell_words() * 8;
+    let mut flushed = 0;
+    for at in cells {
+        let off = node.cell_off(context, at);
+        let end = (off + bytes).next_multiple_of(LINE_BYTES);
+        let begin = off.max(flushed);
+        if begin < end {
+            context.pool().flush(begin, end - begin);
+            flushed = end;
+        }
+    }
 }

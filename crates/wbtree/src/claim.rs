@@ -20,6 +20,7 @@ use pando_pmem::{Domain, Pool};
 
 use crate::layout::{CLAIMS_AT, MAX_CELLS};
 use crate::node::{Changed, Context, Node};
+use crate::search::ones;
 use crate::state::State;
 
 const CELLS: u64 = (1 << MAX_CELLS) - 1;
@@ -49,9 +50,13 @@ impl From<Changed> for NoClaim {
 
 impl<D: Domain> Claim<'_, D> {
     /// The claimed cells, from the first.
-    pub fn cells(&self) -> impl Iterator<Item = u8> {
-        let cells = self.cells;
-        (0..MAX_CELLS as u8).filter(move |cell| cells >> cell & 1 != 0)
+    pub fn cells(&self) -> impl Iterator<Item = u8> + use<D> {
+        let mut left = self.cells;
+        std::iter::from_fn(move || {
+            let cell = (left != 0).then(|| left.trailing_zeros() as u8)?;
+            left &= left - 1;
+            Some(cell)
+        })
     }
 
     /// The first claimed cell.
@@ -70,12 +75,32 @@ impl<D: Domain> Drop for Claim<'_, D> {
 }
 
 impl<'op, D: Domain> Node<'op, D> {
-    /// Claims `count` free cells of the node in `state`, and leaves `spare` others.
+    /// Claims `count` free cells of the node in `state`, the lowest, and leaves `spare` others. Near cells are taken
+    /// if no others are left: puts want them.
     #[inline]
     pub fn claim<'pool>(
         &self,
         context: Context<'op, 'pool, D>,
         state: State,
+        count: u32,
+        spare: u32,
+    ) -> Result<Claim<'pool, D>, NoClaim> {
+        let near = context.shape.near(self.kind);
+        match self.claim_among(context, state, CELLS & !near, count, spare) {
+            Err(NoClaim::NoRoom) if near != 0 => {
+                self.claim_among(context, state, CELLS, count, spare)
+            }
+            claimed => claimed,
+        }
+    }
+
+    /// The same, of the cells that have a bit in `among`; the spare ones may be others.
+    #[inline]
+    pub fn claim_among<'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+        state: State,
+        among: u64,
         count: u32,
         spare: u32,
     ) -> Result<Claim<'pool, D>, NoClaim> {
@@ -87,14 +112,15 @@ impl<'op, D: Domain> Node<'op, D> {
             let found = word.load(Ordering::Acquire);
             let claimed = if found & !CELLS == incarnation { found & CELLS } else { 0 };
             self.still(context, state)?;
-            let mut free = all & !(state.used(self.kind) | claimed);
-            if free.count_ones() < count + spare {
+            let free = all & !(state.used(self.kind) | claimed);
+            let mut wanted = free & among;
+            if ones(wanted) < count as usize || ones(free) < (count + spare) as usize {
                 return Err(NoClaim::NoRoom);
             }
             let mut cells = 0;
             for _ in 0..count {
-                cells |= free & free.wrapping_neg();
-                free &= free - 1;
+                cells |= wanted & wanted.wrapping_neg();
+                wanted &= wanted - 1;
             }
             if word.compare_exchange(found, incarnation | claimed | cells).is_ok() {
                 let claim = Claim { pool, node_off: self.off, cells };

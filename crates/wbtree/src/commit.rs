@@ -1,12 +1,13 @@
 //! The one atomic write.
 //!
-//! A change of a node that owns no block is a persistent CAS of its state (paper, figures 9 and 10):
+//! A change of a node that owns no block is a swap of its state (paper, figures 9 and 10):
 //!
 //! | step | write-backs, fences | a crash leaves |
 //! | --- | --- | --- |
-//! | a claimed cell is written and written back; **fence** | 1, 1 | a free cell |
+//! | claimed cells are written; unless near (`put.rs`), written back; **fence** | 1, 1; near 0, 0 | free cells |
 //! | the state is swapped; slot words are written, the claim is given up | | all or nothing |
-//! | the line of these words is written back; **fence**; return | 1, 1 | all |
+//! | the line of these words is written back; **fence** | 1, 1 | all |
+//! | the version is stored that is durable (`durable.rs`); return | | all |
 //!
 //! One that makes or frees blocks is a PMwCAS of the state that owns them, so that a block is allocated
 //! exactly if the state names it. In both the state that was read is what the change depends on:
@@ -28,15 +29,23 @@ pub(crate) struct Blocks<'op, 'pool, D: Domain> {
     pub old: u64,
 }
 
+impl<D: Domain> Blocks<'_, '_, D> {
+    /// Whether there is none.
+    #[inline(always)]
+    pub fn is_none(&self) -> bool {
+        self.new.is_none() && self.old == 0
+    }
+}
+
 /// Makes the operation own a new block and an old one.
 pub(crate) fn own<'pool, D: Domain>(
     operation: &mut Descriptor<'_, 'pool, D>,
     blocks: Blocks<'_, 'pool, D>,
 ) -> pando_pmwcas::Result<()> {
-    let Blocks { new, old } = blocks;
-    if new.is_none() && old == 0 {
+    if blocks.is_none() {
         return Ok(());
     }
+    let Blocks { new, old } = blocks;
     let policy = if old == 0 { Policy::FreeNewOnFailure } else { Policy::FreeOldOnSuccess };
     let entry = operation.own_block(old, policy)?;
     if let Some(block) = new {
@@ -46,7 +55,7 @@ pub(crate) fn own<'pool, D: Domain>(
 }
 
 /// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it returns.
-/// With a claim, cells were written whose write-back has only begun.
+/// With a claim, cells were written; they are near, or else their write-back has begun.
 #[inline]
 pub(crate) fn commit<'pool, D: Domain>(
     context: Context<'_, 'pool, D>,
@@ -54,25 +63,26 @@ pub(crate) fn commit<'pool, D: Domain>(
     from: State,
     to: State,
     order: &Order,
-    claim: Option<Claim<'pool, D>>,
+    claim: Option<(Claim<'pool, D>, bool)>,
     blocks: Blocks<'_, 'pool, D>,
-) -> Result<bool, Error> {
-    if blocks.new.is_none() && blocks.old == 0 {
-        if claim.is_some() {
+) -> Result<bool, Box<Error>> {
+    if blocks.is_none() {
+        if claim.as_ref().is_some_and(|(_, is_near)| !is_near) {
             D::fence();
         }
-        let behind = || {
-            node.write_slots(context, to, order);
-            drop(claim);
-        };
-        let swapped =
-            context.pmwcas.compare_exchange_with(context.guard, node.off, from.0, to.0, behind);
-        return Ok(swapped.is_ok());
+        let swapped = context.pmwcas.compare_exchange_dirty(context.guard, node.off, from.0, to.0);
+        if swapped.is_err() {
+            return Ok(false);
+        }
+        node.write_slots(context, to, order);
+        drop(claim);
+        node.make_durable(context, to);
+        return Ok(true);
     }
     // The operation's own first fence covers the cells.
     let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
     let prepared =
-        operation.add_word(node.off, from.0, to.0).and_then(|()| own(&mut operation, blocks));
+        node.expect(context, &mut operation, from, to).and_then(|()| own(&mut operation, blocks));
     prepared.map_err(Error::storage)?;
     let is_done = operation.execute();
     if is_done {

@@ -21,9 +21,15 @@ impl<D: Domain> WbTree<D> {
         if !self.may_hold(key)? {
             return Ok(None);
         }
-        let guard = self.pin()?;
+        let probe = Probe::new(key);
+        if !self.shape().is_variable
+            && let Some(value) = self.peek(probe)?
+        {
+            return Ok(Some(visit(&value.to_le_bytes())));
+        }
+        let (guard, hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
-        let found = self.lookup(context, Probe::new(key));
+        let found = self.lookup(context, probe, hint);
         Ok(found.map(|record| with_value(context, &record, visit)))
     }
 }

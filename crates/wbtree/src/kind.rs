@@ -1,6 +1,7 @@
 //! The wB+-Tree as a kind of index that pools hold.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::catalog::MapEntry;
@@ -8,6 +9,7 @@ use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
 
+use crate::layout::{HEADER_AT, Header, LINE_BYTES};
 use crate::options::{self, Options, SETTINGS};
 use crate::tree::WbTree;
 
@@ -37,6 +39,23 @@ impl IndexKind for WbTrees {
 
     fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> WbTree<D> {
         WbTree::open(pmwcas, root_off, Options::from(settings))
+    }
+
+    fn check_layout<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+    ) -> Result<(), String> {
+        let (pool, off) = (pmwcas.pool(), pmwcas.read(guard, root_off));
+        if pool.active_block(off).is_none_or(|bytes| bytes < LINE_BYTES) {
+            return Ok(());
+        }
+        // Acquire: with the swap that made it the root.
+        let header = pool.word(off + HEADER_AT).load(Ordering::Acquire);
+        if Header::is_earlier(header) {
+            return Err(format!("its nodes have the header {header:#x}, of an earlier layout"));
+        }
+        Ok(())
     }
 
     fn walk<D: Domain>(

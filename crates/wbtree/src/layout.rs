@@ -5,7 +5,7 @@
 //! 0    state    claims   header   left     4 slot words   cells ..      slot+bitmap
 //! 0    state    claims   header   left     cells ..                     bitmap-only, slot-only
 //!
-//! header  63..56 0x78   55..48 level, 0 of a leaf   47..40 kind   31..0 bytes of the node
+//! header  63..56 0x79   55..48 level, 0 of a leaf   47..40 kind   31..16 durable version   15..0 bytes of the node
 //! claims  63..38 incarnation, its low 26 bits       37..0 cells that a thread has claimed
 //!
 //! cell, fixed      0 key     8 link
@@ -14,12 +14,14 @@
 //! block of a key or record   0 bytes of the key (u32)   4 bytes of the value (u32)   8 key, value
 //! ```
 //!
-//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots). Left is the offset of
+//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots), the durable version is
+//! explained in [`durable`](crate::durable). Left is the offset of
 //! the leaf to the left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
 //!
 //! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in the
 //! block (variable). One of an inner node is a child: the link is the child's offset, the key the
-//! lowest that the child may hold. One cell of each node, the *fence*, has the lowest key beyond the node
+//! lowest that the child may hold. Cells in the state's own line are *near*: they are written back with the state
+//! ([`put`](crate::put)), and a new node leaves them free. One cell of each node, the *fence*, has the lowest key beyond the node
 //! and the offset of the next node of the level; of the last node its words are zero.
 //!
 //! A fixed key is the eight bytes as a number, the first byte the most significant. A slice is that of the
@@ -56,9 +58,16 @@ pub(crate) const MAX_NODE_LINES: u64 = 12;
 /// Bytes before the key in the block of a key or record.
 pub(crate) const BLOCK_HEADER_BYTES: u64 = 8;
 
-const MAGIC: u64 = 0x78;
+/// Of nodes as they are drawn above.
+const MAGIC: u64 = 0x79;
+/// Of nodes without a durable version, of which some had no pointer to the left either.
+const EARLIER_MAGIC: u64 = 0x78;
+const DURABLE_SHIFT: u32 = 16;
+const DURABLE: u64 = 0xFFFF << DURABLE_SHIFT;
 
 const _: () = {
+    assert!(DURABLE >> DURABLE_SHIFT == crate::state::MAX_VERSION);
+    assert!(MAX_NODE_LINES * LINE_BYTES < 1 << DURABLE_SHIFT);
     assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
     assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT);
     assert!(HEADER_AT + 8 == LEFT_AT && LEFT_AT + 8 == SLOTS_AT);
@@ -86,6 +95,12 @@ impl NodeKind {
             Self::SlotBitmap => LINE_BYTES,
             Self::BitmapOnly | Self::SlotOnly => 32,
         }
+    }
+
+    /// A bit for each cell of two words that lies in the state's line.
+    #[inline(always)]
+    pub(crate) fn near(self) -> u64 {
+        (1 << ((LINE_BYTES - self.cells_at()) / 16)) - 1
     }
 
     fn max_cells(self) -> u64 {
@@ -125,6 +140,13 @@ impl Shape {
         if level == 0 { self.leaf } else { self.inner }
     }
 
+    /// A bit for each near cell of a node of `kind`. In a tree with variable records there are none: a record's state
+    /// is changed by a PMwCAS, which has its own fence.
+    #[inline(always)]
+    pub fn near(&self, kind: NodeKind) -> u64 {
+        if self.is_variable { 0 } else { kind.near() }
+    }
+
     /// Cells of a node of `kind`.
     #[inline(always)]
     pub fn cells(&self, kind: NodeKind) -> u64 {
@@ -133,7 +155,7 @@ impl Shape {
     }
 }
 
-/// The third word of a node; never changes.
+/// The third word of a node. Nothing of it changes but the durable version, which is not part of this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub level: u64,
@@ -146,6 +168,18 @@ impl Header {
         MAGIC << 56 | self.level << 48 | (self.kind as u64) << 40 | self.node_bytes
     }
 
+    /// With the durable version.
+    #[inline(always)]
+    pub fn encode_with(self, durable_version: u64) -> u64 {
+        self.encode() | durable_version << DURABLE_SHIFT
+    }
+
+    /// The durable version of a node whose header is sound.
+    #[inline(always)]
+    pub fn durable_version_of(word: u64) -> u64 {
+        (word & DURABLE) >> DURABLE_SHIFT
+    }
+
     /// Checked: `None` for a word that cannot have been written.
     pub fn decode(word: u64) -> Option<Self> {
         let kind = match word >> 40 & 0xFF {
@@ -154,8 +188,17 @@ impl Header {
             3 => NodeKind::SlotOnly,
             _ => return None,
         };
-        let header = Self { level: Self::level_of(word), kind, node_bytes: word & 0xFFFF_FFFF };
-        (header.encode() == word).then_some(header)
+        let header = Self {
+            level: Self::level_of(word),
+            kind,
+            node_bytes: word & !(u64::MAX << DURABLE_SHIFT),
+        };
+        (header.encode() == word & !DURABLE).then_some(header)
+    }
+
+    /// Whether it is the header of a node of an earlier layout.
+    pub fn is_earlier(word: u64) -> bool {
+        word >> 56 == EARLIER_MAGIC
     }
 
     /// The level of a node whose header is sound.
@@ -218,8 +261,12 @@ mod tests {
     #[test]
     fn golden_words() {
         let header = Header { level: 3, kind: NodeKind::BitmapOnly, node_bytes: 512 };
-        assert_eq!(header.encode(), 0x7803_0200_0000_0200);
-        assert_eq!(Header::decode(header.encode()), Some(header));
+        assert_eq!(header.encode(), 0x7903_0200_0000_0200);
+        assert_eq!(header.encode_with(0xABCD), 0x7903_0200_ABCD_0200);
+        for word in [header.encode(), header.encode_with(0xABCD)] {
+            assert_eq!(Header::decode(word), Some(header));
+        }
+        assert_eq!(Header::durable_version_of(header.encode_with(0xABCD)), 0xABCD);
         assert_eq!(block_header(3, 5), 0x0000_0005_0000_0003);
         assert_eq!(block_lengths(block_header(3, 5)), (3, 5));
         assert_eq!(slice_of(b"ab"), 0x6162_0000_0000_0000);
@@ -250,12 +297,24 @@ mod tests {
             (28, 30)
         );
         assert_eq!(shape.cells(NodeKind::SlotOnly), 8);
+        let near = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
+        assert_eq!(near.map(|kind| shape.near(kind)), [0, 0b11, 0b11]);
+        shape.is_variable = true;
+        assert_eq!(near.map(|kind| shape.near(kind)), [0; 3]);
+    }
+
+    /// A node of the earlier layout, as it was written.
+    #[test]
+    fn earlier_headers_are_refused() {
+        let earlier = 0x7803_0200_0000_0200;
+        assert_eq!((Header::decode(earlier), Header::is_earlier(earlier)), (None, true));
+        assert!(!Header::is_earlier(0x7903_0200_0000_0200));
     }
 
     #[test]
     fn damaged_headers_are_refused() {
         let sound = Header { level: 1, kind: NodeKind::SlotBitmap, node_bytes: 512 }.encode();
-        for bit in [32, 39, 40, 42, 56, 63] {
+        for bit in [32, 35, 39, 40, 42, 56, 63] {
             assert_eq!(Header::decode(sound ^ 1 << bit), None, "bit {bit}");
         }
     }

@@ -30,17 +30,21 @@
 //! * **Keys with blocks have a slice**, their first eight bytes, in the cell. The paper's cells have only a
 //!   pointer to the key, and each comparison follows it.
 //!
+//! * **That a state is durable is stored, not swapped** (`durable.rs`), and cells in the state's own line are written
+//!   back with it (`put.rs`): a swap waits for the write-backs before it, and a store does not.
+//! * **The way down needs no pin** (`descent.rs`), for the same reason.
+//!
 //! An insert takes two write-backs and two fences, a delete one of each, in every kind of node: as in the
-//! paper's slot-only and bitmap-only nodes. With blocks to allocate or to free the state is swapped by a
-//! PMwCAS that owns them.
+//! paper's slot-only and bitmap-only nodes. In these, with fixed records, two of three inserts take one of each. With
+//! blocks to allocate or to free the state is swapped by a PMwCAS that owns them.
 //!
 //! There is no recovery: PMwCAS settles what was under way, and everything else is found as it is. Slots
 //! that are of another state are written anew on use.
 //!
 //! * [`layout`](mod@layout): nodes drawn byte by byte; `state.rs`, `slots.rs`, `order.rs`: the words that change.
-//! * `node.rs`: nodes as they are read; `claim.rs`: who may write a cell; `commit.rs`: the one atomic
-//!   write; `build.rs`: nodes and blocks as they are made.
-//! * `search.rs`: how a key is found in a node. `tree.rs`: the descent. `write.rs`: inserts, updates,
+//! * `node.rs`: nodes as they are read; `claim.rs`: who may write a cell; `put.rs`: which; `commit.rs`: the one
+//!   atomic write; `durable.rs`: when it is durable; `build.rs`: nodes and blocks as they are made.
+//! * `search.rs`: how a key is found in a node. `descent.rs`: the undisturbed descent; `tree.rs`: any. `write.rs`: inserts, updates,
 //!   deletes; `smo/`: splits, merges, copies. `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end of a tree. `kind.rs`:
 //!   the tree as a kind of map; `options.rs`: what can be set of it.
 //! * [`baselines`]: what the paper compares its trees with.
@@ -51,13 +55,16 @@ mod build;
 mod claim;
 mod commit;
 mod cursor;
+mod descent;
 mod drop;
+mod durable;
 mod index;
 mod kind;
 mod layout;
 mod node;
 mod options;
 mod order;
+mod put;
 mod search;
 mod slots;
 mod smo;

@@ -10,7 +10,7 @@ use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool, Words};
-use pando_pmwcas::{CONTROL_BITS, Pmwcas};
+use pando_pmwcas::Pmwcas;
 
 use crate::layout::{
     BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, NodeKind, SLOTS_AT, Shape,
@@ -141,23 +141,6 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 }
 
 impl<'op, D: Domain> Node<'op, D> {
-    /// The state, durable.
-    #[inline(always)]
-    pub fn state(&self, context: Context<'_, '_, D>) -> State {
-        // Acquire: with the swap that put it there; what its writer wrote to cells is seen.
-        let word = self.words.load(0, Ordering::Acquire);
-        if word & CONTROL_BITS == 0 {
-            return State(word);
-        }
-        State(context.pmwcas.read(context.guard, self.off))
-    }
-
-    /// An error if the state is another than `state`.
-    #[inline(always)]
-    pub fn still(&self, context: Context<'_, '_, D>, state: State) -> Result<(), Changed> {
-        if self.state(context) == state { Ok(()) } else { Err(Changed) }
-    }
-
     /// Cells of the node.
     #[inline(always)]
     pub fn cells(&self, context: Context<'_, '_, D>) -> u64 {

@@ -37,9 +37,9 @@ impl Order {
         Self { words, len }
     }
 
-    /// Cells 0 to `len`, in that order.
-    pub fn ascending(len: usize) -> Self {
-        (0..len as u8).collect()
+    /// `len` cells from the cell `first` on, in that order.
+    pub fn ascending(first: usize, len: usize) -> Self {
+        (first as u8..(first + len) as u8).collect()
     }
 
     #[inline(always)]
@@ -111,6 +111,14 @@ impl Order {
         let shift = CELL_BITS * (at % CELLS_A_WORD);
         let word = &mut self.words[at / CELLS_A_WORD];
         *word = *word & !(CELL << shift) | u64::from(cell) << shift;
+    }
+
+    /// Puts another cell in the place of the cell `from`, if that is there.
+    pub fn replace(&mut self, from: u8, to: u8) {
+        let place = self.iter().position(|cell| cell == from);
+        if let Some(place) = place {
+            self.set(place, to);
+        }
     }
 
     /// Keeps the first `len`.

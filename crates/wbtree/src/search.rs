@@ -1,9 +1,9 @@
-//! The search of a key in a node (paper 4.5), and from node to node.
+//! The search of a key in a node (paper 4.5).
 //!
 //! The paper's search is binary, through the slot array, and leaves that for a register when fewer than eight
 //! slots are left: what its slots cost it are loads that wait for loads. Here no cell waits for a slot.
 //! All cells are compared with the key, in the order in which they lie, whatever the comparisons say,
-//! into a word of one bit a cell. With the live cells of the state that word says
+//! into a word of one bit a cell; of a leaf those up to the last live one, since what lies behind need not be waited for. With the live cells of the state that word says
 //!
 //! * in a leaf, which cell has the key;
 //! * in an inner node, how many keys are not above it; and the one slot of that place, which cell is the last
@@ -13,41 +13,37 @@
 //! there is no branch that could be guessed wrong.
 //!
 //! Slices are compared. They decide, unless a key begins as the probe does: then whole keys are.
-//!
-//! A descent that nothing disturbs ([`WbTree::descend`]) is a loop of its own, which knows no way but down:
-//! that keeps what it needs in registers. It gives up at the first thing that is not so, and the
-//! descent of [`tree`](crate::tree) begins again from the root.
 
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Pool, Words};
-use pando_pmwcas::CONTROL_BITS;
 
-use crate::layout::{Cell, HEADER_AT, Header, LINE_BYTES, NodeKind, SLOTS_AT, Shape};
+use crate::layout::{Cell, LINE_BYTES, NodeKind, SLOTS_AT};
 use crate::node::{Changed, Context, Node, Probe, Seek};
 use crate::order::{CELLS_A_WORD, Order, cell_of};
 use crate::slots;
 use crate::state::State;
-use crate::tree::WbTree;
 
-/// Which cells have slices below the given one, and which have that: a bit each, of cells that are not live
+/// Which cells have slices that are not above the given one, and which have that: a bit each, of cells that are not live
 /// too.
 #[derive(Clone, Copy, Debug)]
-struct Compared {
-    not_above: u64,
-    equal: u64,
+pub(crate) struct Compared {
+    pub not_above: u64,
+    pub equal: u64,
 }
 
-/// Compares all cells of a node of `kind`.
+/// Compares the cells of a node of `kind`, up to the last that has a bit in `upto`.
 #[inline(always)]
-fn compare_all<D: Domain, const CELL_WORDS: usize>(
+pub(crate) fn compare_all<D: Domain, const CELL_WORDS: usize>(
     words: &Words<'_, D>,
     kind: NodeKind,
     slice: u64,
+    upto: u64,
 ) -> Compared {
     let first = kind.cells_at() / 8;
     let (above, equal) = words.fold_every::<CELL_WORDS, _>(
         first,
+        64 - upto.leading_zeros() as usize,
         Ordering::Acquire,
         (0, 0),
         |(above, equal), found| {
@@ -59,7 +55,7 @@ fn compare_all<D: Domain, const CELL_WORDS: usize>(
 
 /// The cell at a place of the order, if the slot of that place is of `state`.
 #[inline(always)]
-fn cell_at<D: Domain>(
+pub(crate) fn cell_at<D: Domain>(
     words: &Words<'_, D>,
     kind: NodeKind,
     state: State,
@@ -75,7 +71,7 @@ fn cell_at<D: Domain>(
 /// How many bits are set. The instruction for that is not of every processor that this is compiled for, and
 /// without it this is a tenth of a search.
 #[inline(always)]
-fn ones(word: u64) -> usize {
+pub(crate) fn ones(word: u64) -> usize {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("popcnt") {
         let count: usize;
@@ -90,59 +86,6 @@ fn ones(word: u64) -> usize {
     word.count_ones() as usize
 }
 
-impl<D: Domain> WbTree<D> {
-    /// The leaf to which live cells lead that were there when they were looked at; the key may lie beyond
-    /// it. `None` if anything else was to be done than to go down.
-    #[inline(always)]
-    pub(crate) fn descend(&self, pool: &Pool<D>, slice: u64) -> Option<u64> {
-        match self.shape().is_variable {
-            true => self.descend_by::<3>(pool, slice),
-            false => self.descend_by::<2>(pool, slice),
-        }
-    }
-
-    #[inline(always)]
-    fn descend_by<const CELL_WORDS: usize>(&self, pool: &Pool<D>, slice: u64) -> Option<u64> {
-        let Shape { node_bytes, inner: kind, .. } = *self.shape();
-        let is_variable = CELL_WORDS == Shape::cell_words_if(true) as usize;
-        let first = kind.cells_at() / 8;
-        // Acquire, here and below: with the swap that put it there.
-        let mut off = pool.word(self.root_off()).load(Ordering::Acquire);
-        if off & CONTROL_BITS != 0 {
-            return None;
-        }
-        loop {
-            fetch(pool, off, node_bytes);
-            let words = pool.words(off, node_bytes / 8);
-            let state = State(words.load(0, Ordering::Acquire));
-            if state.is_unsettled() {
-                return None;
-            }
-            if Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed)) == 0 {
-                return Some(off);
-            }
-            let (live, compared) =
-                (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice));
-            if is_variable && compared.equal & live != 0 {
-                return None;
-            }
-            let last = ones(compared.not_above & live).max(1) - 1;
-            let cell = cell_at(&words, kind, state, last)?;
-            let link = first + (u64::from(cell) + 1) * CELL_WORDS as u64 - 1;
-            off = words.load(link, Ordering::Acquire);
-            // What lies beyond the node is above all its keys.
-            let fence = state.fence();
-            let is_beyond = || {
-                let link = first + (u64::from(fence) + 1) * CELL_WORDS as u64 - 1;
-                compared.not_above >> fence & 1 != 0 && words.load(link, Ordering::Acquire) != 0
-            };
-            if is_beyond() || words.load(0, Ordering::Acquire) != state.0 {
-                return None;
-            }
-        }
-    }
-}
-
 /// Asks for the lines of the node at `off` (paper 2.2, prefetching B+-trees).
 #[inline(always)]
 pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
@@ -154,11 +97,12 @@ pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
 }
 
 impl<D: Domain> Node<'_, D> {
+    /// Compares the cells up to the last that has a bit in `upto`.
     #[inline(always)]
-    fn compare_all(&self, context: Context<'_, '_, D>, slice: u64) -> Compared {
+    fn compare_all(&self, context: Context<'_, '_, D>, slice: u64, upto: u64) -> Compared {
         match context.shape.is_variable {
-            true => compare_all::<D, 3>(&self.words, self.kind, slice),
-            false => compare_all::<D, 2>(&self.words, self.kind, slice),
+            true => compare_all::<D, 3>(&self.words, self.kind, slice, upto),
+            false => compare_all::<D, 2>(&self.words, self.kind, slice, upto),
         }
     }
 
@@ -170,7 +114,7 @@ impl<D: Domain> Node<'_, D> {
         state: State,
         probe: Probe<'_>,
     ) -> Result<Option<(u8, Cell)>, Changed> {
-        let compared = self.compare_all(context, probe.slice);
+        let compared = self.compare_all(context, probe.slice, state.live(self.kind));
         self.that_has(context, state, probe, compared)
     }
 
@@ -206,7 +150,7 @@ impl<D: Domain> Node<'_, D> {
         state: State,
         probe: Probe<'_>,
     ) -> Result<Look, Changed> {
-        let compared = self.compare_all(context, probe.slice);
+        let compared = self.compare_all(context, probe.slice, state.live(self.kind));
         let found = self.that_has(context, state, probe, compared)?;
         if self.kind == NodeKind::BitmapOnly {
             return Ok(Look { found, place: 0, order: Order::EMPTY });

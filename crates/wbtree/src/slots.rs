@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn golden_slots() {
-        let mut order = Order::ascending(9);
+        let mut order = Order::ascending(0, 9);
         order.insert(0, 37);
         let words = [encode(&order, 0, 0xABCD), encode(&order, 1, 0xABCD)];
         let first = [37, 0, 1, 2, 3, 4, 5, 6];

@@ -38,10 +38,12 @@ const _: () = {
 pub(crate) struct State(pub u64);
 
 impl State {
-    /// Of a new node, whose first cells are live, in order, and whose fence is the cell behind them.
-    pub fn new(kind: NodeKind, live: usize) -> Self {
-        let order = Order::ascending(live);
-        Self(Self::body(kind, (1 << live) - 1, &order) | (live as u64) << FENCE_SHIFT)
+    /// Of a new node, whose `live` cells from the cell `first` on are live, in order, and whose fence is the cell
+    /// behind them.
+    pub fn new(kind: NodeKind, first: usize, live: usize) -> Self {
+        let order = Order::ascending(first, live);
+        let cells = ((1 << live) - 1) << first;
+        Self(Self::body(kind, cells, &order) | ((first + live) as u64) << FENCE_SHIFT)
     }
 
     fn body(kind: NodeKind, live: u64, order: &Order) -> u64 {
@@ -53,12 +55,6 @@ impl State {
                 slots << 3 | order.len() as u64
             }
         }
-    }
-
-    /// Whether it is of a dead node, or no state yet: an operation is under way, or it may not be durable.
-    #[inline(always)]
-    pub fn is_unsettled(self) -> bool {
-        self.0 >= DEAD
     }
 
     #[inline(always)]
@@ -139,15 +135,16 @@ mod tests {
 
     #[test]
     fn golden_states() {
-        let state = State::new(NodeKind::SlotBitmap, 3);
+        assert_eq!(State::new(NodeKind::BitmapOnly, 2, 3).0, 0x0000_0140_0000_001C);
+        let state = State::new(NodeKind::SlotBitmap, 0, 3);
         assert_eq!(state.0, 0x0000_00C0_0000_0007);
-        let mut order = Order::ascending(3);
+        let mut order = Order::ascending(0, 3);
         order.insert(1, 5);
         let next = state.next(NodeKind::SlotBitmap, 0x27, &order, 4);
         assert_eq!(next.0, 0x0000_1100_0000_0027);
         assert_eq!((next.version(), next.fence(), next.count(NodeKind::SlotBitmap)), (1, 4, 4));
         assert_eq!(next.dead().0, 0x1000_1100_0000_0027);
-        let next = State::new(NodeKind::SlotOnly, 3).next(NodeKind::SlotOnly, 0x27, &order, 4);
+        let next = State::new(NodeKind::SlotOnly, 0, 3).next(NodeKind::SlotOnly, 0x27, &order, 4);
         assert_eq!(next.0, 0x0000_1100_0000_0000 | (2 << 9 | 1 << 6 | 5 << 3) << 3 | 4);
         assert_eq!(next.live(NodeKind::SlotOnly), 0x27);
         assert!(next.slots().iter().eq([0, 5, 1, 2]));
@@ -156,7 +153,7 @@ mod tests {
     /// Trap: the 8-byte slot array is only atomic while n < 8.
     #[test]
     fn seven_records_and_the_fence_fit_the_slots_of_a_word() {
-        let order = Order::ascending(7);
+        let order = Order::ascending(0, 7);
         let state = State(0).next(NodeKind::SlotOnly, 0x7F, &order, 7);
         assert!(state.slots() == order && state.fence() == 7);
         assert_eq!(state.used(NodeKind::SlotOnly), 0xFF);

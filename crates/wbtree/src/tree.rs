@@ -178,14 +178,15 @@ impl<D: Domain> WbTree<D> {
         Ok(Step::Down(child))
     }
 
-    /// The leaf that holds the key.
+    /// The leaf that holds the key. It is looked for at `hint` first, if there is one, to which the key led before.
     #[inline]
     pub(crate) fn seek_leaf<'op>(
         &self,
         context: Context<'op, '_, D>,
         probe: Probe<'_>,
+        hint: Option<u64>,
     ) -> Found<'op, D> {
-        if let Some(off) = self.descend(context.pool(), probe.slice) {
+        if let Some(off) = hint {
             let node = context.fetched_node(off);
             let state = node.state(context);
             if !state.is_dead() && node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None)
@@ -201,10 +202,15 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// The record of the key.
+    /// The record of the key; at `hint`, or where the way from the root leads.
     #[inline(always)]
-    pub(crate) fn lookup(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Cell> {
-        if let Some(off) = self.descend(context.pool(), probe.slice) {
+    pub(crate) fn lookup(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        hint: Option<u64>,
+    ) -> Option<Cell> {
+        if let Some(off) = hint {
             let leaf = context.fetched_node(off);
             let state = leaf.state(context);
             if !state.is_dead()
@@ -213,14 +219,19 @@ impl<D: Domain> WbTree<D> {
                 return Some(cell);
             }
         }
-        self.lookup_among(context, probe)
+        self.lookup_among(context, probe, hint)
     }
 
     /// The same of one that is not there, or whose leaf was not found at once.
     #[inline(never)]
-    fn lookup_among(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Cell> {
+    fn lookup_among(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        mut hint: Option<u64>,
+    ) -> Option<Cell> {
         loop {
-            let found = self.seek_leaf(context, probe);
+            let found = self.seek_leaf(context, probe, hint.take());
             if let Ok(found) = found.node.search(context, found.state, probe) {
                 return found.map(|(_, cell)| cell);
             }

@@ -2,20 +2,18 @@
 //!
 //! Each decides by one state of the key's leaf and takes effect by the swap of that state
 //! ([`commit`](crate::commit)); if it is another by then, somebody else's change has taken effect, and
-//! this one begins again. An insert writes a free cell; an update writes one too, and the swap exchanges
+//! this one begins again. An insert writes a free cell (`put.rs`); an update writes one too, and the swap exchanges
 //! it for the old one; a delete writes none.
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
 
 use crate::build;
-use crate::claim::NoClaim;
 use crate::commit::{Blocks, commit};
 use crate::layout::{Cell, FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, NodeKind};
-use crate::node::{Context, Node, Probe};
-use crate::search::Look;
+use crate::node::{Context, Probe};
+use crate::put::Put;
 use crate::smo::MERGE_BELOW;
-use crate::state::State;
 use crate::tree::WbTree;
 
 /// What a write wants of the key.
@@ -27,14 +25,18 @@ pub(crate) enum Intent<'op> {
     Exchange { expected: &'op [u8] },
 }
 
-/// How an attempt to put a cell into a node ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
-    Done,
-    /// The node has another state.
-    Changed,
-    /// The node has no free cell, or no version.
-    NoRoom,
+/// How a write ended, unless by an error of the pool. It goes from frame to frame in a register, as does a boxed error:
+/// what is copied through memory behind the last fence would wait for it.
+#[derive(Clone, Copy, Debug)]
+enum Written {
+    Inserted,
+    Updated,
+    /// The key is there.
+    Exists,
+    /// The key is not there.
+    NotFound,
+    /// The value is another than the expected one.
+    Mismatch,
 }
 
 /// The value of a record's cell, lent to `visit`.
@@ -77,14 +79,17 @@ impl<D: Domain> WbTree<D> {
 
     /// Runs `work`, once more if the pool refused it and blocks wait for their epoch: what earlier writes
     /// have unlinked may be all that is in the way.
-    fn with_room<R>(&self, work: impl Fn() -> Result<R, Error>) -> Result<R, Error> {
-        match work() {
-            Err(Error::Storage(_)) if self.pin()?.waiting() > 0 => {
-                self.pmwcas().pool().reclaim().map_err(Error::storage)?;
-                work()
-            }
-            result => result,
+    #[inline(always)]
+    fn with_room<R>(&self, work: impl Fn() -> Result<R, Box<Error>>) -> Result<R, Box<Error>> {
+        let error = match work() {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        if matches!(*error, Error::Storage(_)) && self.pin()?.waiting() > 0 {
+            self.pmwcas().pool().reclaim().map_err(Error::storage)?;
+            return work();
         }
+        Err(error)
     }
 
     pub(crate) fn write(
@@ -102,22 +107,31 @@ impl<D: Domain> WbTree<D> {
             });
         }
         self.check_value(value)?;
-        self.with_room(|| {
-            let guard = self.pin()?;
-            guard.frugal(|| self.try_write(self.context(&guard), key, value, intent))
-        })
+        let written = self.with_room(|| {
+            let probe = Probe::new(key);
+            let (guard, hint) = self.pin_at_leaf(probe)?;
+            guard.frugal(|| self.try_write(self.context(&guard), probe, hint, value, intent))
+        });
+        match written {
+            Ok(Written::Inserted) => Ok(Upserted::Inserted),
+            Ok(Written::Updated) => Ok(Upserted::Updated),
+            Ok(Written::Exists) => Err(Error::KeyExists),
+            Ok(Written::NotFound) => Err(Error::KeyNotFound),
+            Ok(Written::Mismatch) => Err(Error::ValueMismatch),
+            Err(error) => Err(*error),
+        }
     }
 
     fn try_write(
         &self,
         context: Context<'_, '_, D>,
-        key: &[u8],
+        probe: Probe<'_>,
+        mut hint: Option<u64>,
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Upserted, Error> {
-        let probe = Probe::new(key);
+    ) -> Result<Written, Box<Error>> {
         loop {
-            let found = self.seek_leaf(context, probe);
+            let found = self.seek_leaf(context, probe, hint.take());
             let (leaf, state) = (found.node, found.state);
             if let Some(left) = found.crossed {
                 self.help(context, left);
@@ -125,17 +139,17 @@ impl<D: Domain> WbTree<D> {
             let Ok(look) = leaf.look(context, state, probe) else { continue };
             let old = look.found.map(|(_, cell)| cell);
             match (&old, intent) {
-                (Some(_), Intent::Insert) => return Err(Error::KeyExists),
-                (None, Intent::Update | Intent::Exchange { .. }) => return Err(Error::KeyNotFound),
+                (Some(_), Intent::Insert) => return Ok(Written::Exists),
+                (None, Intent::Update | Intent::Exchange { .. }) => return Ok(Written::NotFound),
                 (Some(old), Intent::Exchange { expected })
                     if !with_value(context, old, |value| value == expected) =>
                 {
-                    return Err(Error::ValueMismatch);
+                    return Ok(Written::Mismatch);
                 }
                 _ => {}
             }
             let new = if self.shape().is_variable {
-                Some(build::block(context, key, value)?)
+                Some(build::block(context, probe.bytes, value)?)
             } else {
                 None
             };
@@ -149,49 +163,12 @@ impl<D: Domain> WbTree<D> {
             }
             let blocks = Blocks { new, old: old.map_or(0, |old| old.block) };
             match Self::put(context, &leaf, state, &look, &record, blocks)? {
-                Put::Done if old.is_some() => return Ok(Upserted::Updated),
-                Put::Done => return Ok(Upserted::Inserted),
+                Put::Done if old.is_some() => return Ok(Written::Updated),
+                Put::Done => return Ok(Written::Inserted),
                 Put::Changed => {}
                 Put::NoRoom => self.make_room(context, &leaf, state, probe)?,
             }
         }
-    }
-
-    /// Puts a cell into a node, in place of the one that was found.
-    #[inline]
-    pub(crate) fn put<'pool>(
-        context: Context<'_, 'pool, D>,
-        node: &Node<'_, D>,
-        state: State,
-        look: &Look,
-        cell: &Cell,
-        blocks: Blocks<'_, 'pool, D>,
-    ) -> Result<Put, Error> {
-        if state.version() >= context.shape.versions {
-            return Ok(Put::NoRoom);
-        }
-        // One is left for the fence that a split writes.
-        let claim = match node.claim(context, state, 1, 1) {
-            Ok(claim) => claim,
-            Err(NoClaim::Changed) => return Ok(Put::Changed),
-            Err(NoClaim::NoRoom) => return Ok(Put::NoRoom),
-        };
-        let at = claim.first();
-        build::write_cell(context, node, at, cell);
-        let mut order = look.order;
-        let mut live = state.live(node.kind) | 1 << at;
-        if let Some((found, _)) = look.found {
-            live &= !(1 << found);
-        }
-        if node.kind != NodeKind::BitmapOnly {
-            if look.found.is_some() {
-                order.remove(look.place);
-            }
-            order.insert(look.place, at);
-        }
-        let next = state.next(node.kind, live, &order, state.fence());
-        let is_done = commit(context, node, state, next, &order, Some(claim), blocks)?;
-        Ok(if is_done { Put::Done } else { Put::Changed })
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
@@ -199,10 +176,10 @@ impl<D: Domain> WbTree<D> {
             return Ok(false);
         }
         let probe = Probe::new(key);
-        let guard = self.pin()?;
+        let (guard, mut hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
         loop {
-            let found = self.seek_leaf(context, probe);
+            let found = self.seek_leaf(context, probe, hint.take());
             let (leaf, state) = (found.node, found.state);
             if let Some(left) = found.crossed {
                 self.help(context, left);
@@ -215,7 +192,9 @@ impl<D: Domain> WbTree<D> {
             let live = state.live(leaf.kind) & !(1 << cell);
             let next = state.next(leaf.kind, live, &look.order, state.fence());
             let blocks = Blocks { new: None, old: old.block };
-            if !commit(context, &leaf, state, next, &look.order, None, blocks)? {
+            if !commit(context, &leaf, state, next, &look.order, None, blocks)
+                .map_err(|error| *error)?
+            {
                 continue;
             }
             if u64::from(live.count_ones()) * MERGE_BELOW < leaf.cells(context) {

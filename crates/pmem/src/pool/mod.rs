@@ -101,7 +101,8 @@ impl<D: Domain> Pool<D> {
     /// `bytes` bytes at `off`, to be written.
     ///
     /// # Safety
-    /// The range lies in memory that the caller alone can see.
+    /// The range lies in memory that the caller alone can see. (Who took a [`Glance`](crate::Glance) before
+    /// the block was the caller's may load words of it, which it drops.)
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
     pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {

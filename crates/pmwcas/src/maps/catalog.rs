@@ -50,6 +50,16 @@ pub enum MapError {
         /// The number of the kind that was asked for.
         expected: u64,
     },
+    /// The map's blocks are of a layout that this build does not know.
+    #[error(
+        "the map {name:?} was written by another build: {what}; copy its records with that build"
+    )]
+    OtherLayout {
+        /// The map's name.
+        name: String,
+        /// What was found, and what was expected.
+        what: String,
+    },
     /// A setting has a value that it cannot have.
     #[error(transparent)]
     Setting(#[from] BadSetting),

@@ -49,6 +49,17 @@ pub trait IndexKind: Sized + 'static {
         settings: &Settings,
     ) -> Self::Index<D>;
 
+    /// Whether the block that the entry word at `root_off` names is of a layout of this build's; what is wrong, if an
+    /// earlier build has written another. What is damaged is not for this to say.
+    fn check_layout<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+    ) -> Result<(), String> {
+        let _ = (pmwcas, guard, root_off);
+        Ok(())
+    }
+
     /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Lends the
     /// records of every node in which nothing is wrong to `visit`, key and value, so that of a damaged
     /// pool all can be copied out that can be read. Believes nothing that a block says before it was
@@ -127,6 +138,8 @@ impl<D: Domain> Pmwcas<D> {
         if self.read(&guard, entry.slot_off) != entry.header_off {
             return Err(MapError::Dropped { name: header.name.clone() });
         }
+        K::check_layout(self, &guard, entry.root_off())
+            .map_err(|what| MapError::OtherLayout { name: header.name.clone(), what })?;
         Ok(K::open(Arc::clone(self), entry.root_off(), &settings))
     }
 }

@@ -1,7 +1,9 @@
 //! What the calls accept, refuse and return, with one thread.
 
+use std::sync::atomic::Ordering;
+
 use pando_pmem::{Adr, Domain, Process, Volatile};
-use pando_pmwcas::{CONTROL_BITS, Error, MAX_VALUE, MAX_WORDS, Policy};
+use pando_pmwcas::{CONTROL_BITS, DIRTY, Error, MAX_VALUE, MAX_WORDS, Policy};
 
 use super::common::{change, in_memory, read, settled, word};
 
@@ -68,6 +70,35 @@ fn a_single_word_is_compared_and_exchanged() {
     single_word::<Volatile>();
     single_word::<Process>();
     single_word::<Adr>();
+}
+
+/// A swap that leaves the dirty bit: who reads clears it, who swaps or executes looks past it.
+fn dirty_bit_stays<D: Domain>() {
+    let pmwcas = in_memory::<D>(1, &[]);
+    let guard = pmwcas.pool().pin().unwrap();
+    let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+    let raw = || pmwcas.pool().word(word(0)).load(Ordering::Acquire);
+    assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 0, 5), Ok(()));
+    assert_eq!(raw(), 5 | dirty);
+    // From a dirty value, and from one that a read has made clean.
+    assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 5, 6), Ok(()));
+    assert_eq!((pmwcas.read(&guard, word(0)), raw()), (6, 6));
+    assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 6, 7), Ok(()));
+    assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 6, 8), Err(7));
+    pmwcas.clear_dirty(word(0), 6);
+    assert_eq!(raw(), 7 | dirty);
+    pmwcas.clear_dirty(word(0), 7);
+    assert_eq!(raw(), 7);
+    assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 7, 8), Ok(()));
+    assert!(change(&pmwcas, &[(0, 8, 9)]));
+    assert_eq!(settled(&pmwcas, 0), 9);
+}
+
+#[test]
+fn a_dirty_bit_stays_until_someone_wants_the_word_without() {
+    dirty_bit_stays::<Volatile>();
+    dirty_bit_stays::<Process>();
+    dirty_bit_stays::<Adr>();
 }
 
 #[test]

@@ -168,6 +168,7 @@ impl<D: Domain> WbTree<D> {
                 fence = at;
             }
         }
+        build::flush_cells(context, &left.node, claim.cells());
         let next = left.state.next(kind, live, &order, fence);
         let mut parent_order = parent.order;
         let parent_cell = parent_order.cell(right);
@@ -179,9 +180,9 @@ impl<D: Domain> WbTree<D> {
 
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
-            operation.add_word(left.node.off, left.state.0, next.0)?;
-            operation.add_word(gone.node.off, gone.state.0, gone.state.dead().0)?;
-            operation.add_word(parent.node.off, parent.state.0, parent_next.0)?;
+            left.node.expect(context, &mut operation, left.state, next)?;
+            gone.node.expect(context, &mut operation, gone.state, gone.state.dead())?;
+            parent.node.expect(context, &mut operation, parent.state, parent_next)?;
             relink(context, &mut operation, left.node.level, gone.fence().link, left.node.off)?;
             operation.own_block(gone.node.off, Policy::FreeOldOnSuccess)?;
             own(&mut operation, Blocks { new: None, old: left.fence().block })?;
@@ -217,8 +218,8 @@ impl<D: Domain> WbTree<D> {
             let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
             let prepared = (|| {
                 operation.add_word(self.root_off(), root.node.off, child.off)?;
-                operation.add_word(root.node.off, root.state.0, root.state.dead().0)?;
-                operation.add_word(child.off, state.0, state.0)?;
+                root.node.expect(context, &mut operation, root.state, root.state.dead())?;
+                child.expect(context, &mut operation, state, state)?;
                 operation.own_block(root.node.off, Policy::FreeOldOnSuccess).map(drop)
             })();
             prepared.map_err(Error::storage)?;

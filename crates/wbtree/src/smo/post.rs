@@ -12,8 +12,8 @@ use crate::build;
 use crate::commit::Blocks;
 use crate::layout::Cell;
 use crate::node::{Context, Node, Probe, Seek};
+use crate::put::Put;
 use crate::tree::WbTree;
-use crate::write::Put;
 
 impl<D: Domain> WbTree<D> {
     /// Posts the node that `left`'s fence leads to.
@@ -49,7 +49,8 @@ impl<D: Domain> WbTree<D> {
                 None
             };
             let blocks = Blocks { new, old: 0 };
-            match Self::put(context, &parent, state, &look, &child, blocks)? {
+            let put = Self::put(context, &parent, state, &look, &child, blocks);
+            match put.map_err(|error| *error)? {
                 Put::Done => return Ok(()),
                 Put::Changed => {}
                 Put::NoRoom => self.make_room(context, &parent, state, probe)?,

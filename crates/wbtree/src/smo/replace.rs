@@ -141,17 +141,17 @@ impl<D: Domain> WbTree<D> {
 
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
-            operation.add_word(node.off, state.0, state.dead().0)?;
+            node.expect(context, &mut operation, state, state.dead())?;
             let entry = match &parent {
                 Some(parent) => {
-                    operation.add_word(parent.node.off, parent.state.0, parent.next.0)?;
+                    parent.node.expect(context, &mut operation, parent.state, parent.next)?;
                     operation.own_block(off, Policy::FreeOldOnSuccess)?
                 }
                 None => operation.reserve_entry(self.root_off(), off, Policy::FreeOldOnSuccess)?,
             };
             operation.activate(entry, copy);
             if let Some(left) = &neighbour {
-                operation.add_word(left.node.off, left.state.0, left.next.0)?;
+                left.node.expect(context, &mut operation, left.state, left.next)?;
             }
             relink(context, &mut operation, level, fence[0].link, copy_off)?;
             Ok::<_, pando_pmwcas::Error>(())
@@ -183,6 +183,7 @@ impl<D: Domain> WbTree<D> {
         })?;
         let at = claim.first();
         build::write_cell(context, &node, at, &Cell { link: off, ..cell });
+        build::flush_cells(context, &node, claim.cells());
         let mut live = state.live(node.kind);
         let mut fence = state.fence();
         match place {

@@ -57,6 +57,7 @@ impl<D: Domain> WbTree<D> {
             key_block = Some(block);
         }
         build::write_cell(context, node, claim.first(), &separator);
+        build::flush_cells(context, node, claim.cells());
         let gone = order.iter().skip(kept).fold(0, |gone, cell| gone | 1u64 << cell);
         order.truncate(kept);
         let live = state.live(node.kind) & !gone;
@@ -64,7 +65,7 @@ impl<D: Domain> WbTree<D> {
 
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
-            operation.add_word(node.off, state.0, next.0)?;
+            node.expect(context, &mut operation, state, next)?;
             relink(context, &mut operation, node.level, fence.link, right.off())?;
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
             operation.activate(owned, right);

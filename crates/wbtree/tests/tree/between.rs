@@ -18,6 +18,8 @@ enum Act {
     Upsert(u64, u64),
     Remove(u64),
     Get(u64),
+    /// What others have freed is used again.
+    Reclaim,
 }
 
 type Model = BTreeMap<u64, u64>;
@@ -36,6 +38,7 @@ fn on_tree<D: Domain>(tree: &WbTree<D>, act: Act) -> (bool, Option<u64>) {
         Act::Insert(k, v) => (tree.insert(&key(k), &v.to_le_bytes()).is_ok(), None),
         Act::Upsert(k, v) => (tree.upsert(&key(k), &v.to_le_bytes()).is_ok(), None),
         Act::Remove(k) => (tree.remove(&key(k)).expect("an answer"), None),
+        Act::Reclaim => (tree.pmwcas().pool().reclaim().is_ok(), None),
         Act::Get(k) => (true, tree.get(&key(k)).expect("an answer").map(|value| number(&value))),
     }
 }
@@ -48,6 +51,7 @@ fn on_model(model: &mut Model, act: Act) -> (bool, Option<u64>) {
             (true, None)
         }
         Act::Remove(k) => (model.remove(&k).is_some(), None),
+        Act::Reclaim => (true, None),
         Act::Get(k) => (true, model.get(&k).copied()),
     }
 }
@@ -62,9 +66,14 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
 fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let planted = anonymous::<Between>(options);
     let mut model = Model::new();
-    for &act in there {
-        assert_eq!(on_tree(&planted.tree, act), on_model(&mut model, act));
-    }
+    // By a thread that ends, so that the others go on with its slabs, and use what they free.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for &act in there {
+                assert_eq!(on_tree(&planted.tree, act), on_model(&mut model, act));
+            }
+        });
+    });
     let (tree, others_done) = (planted.tree.clone(), others.to_vec());
     let meanwhile = move || {
         for act in others_done {
@@ -122,14 +131,35 @@ fn cells_that_are_used_again() {
                 Act::Upsert(10, 9),
                 Act::Remove(10),
             ];
-            // The lowest free cell is taken, which is that of the record that was there first.
+            // The lowest free cell is taken, which is that of the record that was there first; where there are near
+            // cells, when these are taken.
+            let inserts_behind: Vec<Act> = (15..19).map(|number| Act::Insert(number, 5)).collect();
             for others in [
                 &[Act::Remove(10), Act::Insert(15, 5)][..],
+                &[&[Act::Remove(10)], &inserts_behind[..]].concat(),
                 &[Act::Upsert(10, 5), Act::Upsert(10, 6)],
             ] {
                 each_between(options, &inserts(1..4), &acts, others);
             }
         }
+    }
+}
+
+/// Nodes are merged away, and their blocks are nodes again, with other keys in as many cells: in a state that has been
+/// there before. Who looks without a pin must notice.
+#[test]
+fn blocks_that_are_used_again() {
+    for leaf in KINDS {
+        let there = inserts(0..24);
+        let acts =
+            [Act::Get(100), Act::Get(150), Act::Get(230), Act::Upsert(150, 9), Act::Remove(200)];
+        let mut others: Vec<Act> = (0..24).map(|number| Act::Remove(number * 10)).collect();
+        others.push(Act::Reclaim);
+        others.extend((0..24).map(|number| Act::Insert(1000 + number, number)));
+        each_between(small_fixed(leaf), &there, &acts, &others);
+        // The same keys, with other values.
+        others.extend((0..24).map(|number| Act::Insert(number * 10, 100 + number)));
+        each_between(small_fixed(leaf), &there, &acts, &others);
     }
 }
 

@@ -9,7 +9,7 @@ use pando_pmem::testing::watchdog::within_bounds;
 use pando_pmwcas::maps::{Audit, IndexKind};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
-use crate::common::{Planted, anonymous, check, small_fixed, small_nodes};
+use crate::common::{NAME, Planted, anonymous, check, small_fixed, small_nodes};
 
 const STATE: u64 = 0;
 const HEADER: u64 = 16;
@@ -42,7 +42,7 @@ fn walk(planted: &Planted<Volatile>) -> Audit {
 fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
     let is_one = |off: &u64| {
         let header = load(planted, off + HEADER);
-        header >> 56 == 0x78 && header >> 48 & 0xFF == level
+        header >> 56 == 0x79 && header >> 48 & 0xFF == level
     };
     walk(planted).blocks.iter().map(|block| block.off).filter(is_one).collect()
 }
@@ -73,6 +73,22 @@ fn two_cells_that_lead_to_one_child_are_seen() {
         }
         check(&planted);
     }
+}
+
+/// A map of an earlier build is refused when it is opened, with the reason, and not taken for a damaged one.
+#[test]
+fn a_map_of_an_earlier_layout_is_refused() {
+    let planted = with_records(small_fixed(NodeKind::BitmapOnly), 40);
+    let levels = (0..8).rev().map(|level| nodes(&planted, level));
+    let root = levels.flatten().next().expect("a root");
+    let header = load(&planted, root + HEADER);
+    store(&planted, root + HEADER, header ^ (0x78 ^ 0x79) << 56);
+    let refused = planted.tree.pmwcas().find_index::<WbTrees>(NAME).expect_err("a refusal");
+    assert!(refused.to_string().contains("of an earlier layout"), "{refused}");
+    assert!(!walk(&planted).is_sound());
+    store(&planted, root + HEADER, header);
+    assert!(planted.tree.pmwcas().find_index::<WbTrees>(NAME).is_ok());
+    check(&planted);
 }
 
 /// A pointer to the left that leads elsewhere.
@@ -151,7 +167,7 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
 /// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind a key and a value.
 fn words(planted: &Planted<Volatile>, node_bytes: u64) -> Vec<u64> {
     let audit = walk(planted);
-    let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x78;
+    let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x79;
     let words = audit.blocks.iter().flat_map(|block| {
         let bytes = if is_node(block.off) { node_bytes } else { 24 };
         (block.off..block.off + bytes).step_by(8)

@@ -86,7 +86,8 @@ fn baselines_meet_the_formulas() {
 }
 
 /// Ours write as many words to a node, and take as few write-backs and fences, as the paper's slot-only and
-/// bitmap-only nodes, in every kind: the slot words need none.
+/// bitmap-only nodes, in every kind: the slot words need none. Where cells lie in the state's line an insert takes
+/// one of each, less than the paper's, whose cells are written back before the state.
 #[test]
 fn ours_take_two_fences_to_insert_and_one_to_delete() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
@@ -101,15 +102,41 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
         let delete = measure(|| assert!(tree.remove(&15u64.to_be_bytes()).expect("an answer"))).1;
         let update = measure(|| tree.update(&key(2).to_be_bytes(), &[2; 8]).expect("an answer")).1;
         println!("{leaf:?}, m = {m}: insert {insert:?}, delete {delete:?}, update {update:?}");
-        assert_eq!((insert.flushes, insert.fences), (2, 2), "{leaf:?}");
+        let put = if leaf == NodeKind::SlotBitmap { 2 } else { 1 };
+        assert_eq!((insert.flushes, insert.fences), (put, put), "{leaf:?}");
         assert_eq!((delete.flushes, delete.fences), (1, 1), "{leaf:?}");
-        assert_eq!((update.flushes, update.fences), (2, 2), "{leaf:?}");
-        // Of an insert: two words of the cell and the state, as in the table; the claim and its end, the dirty
-        // bit's end, and slot words, which are not written back.
+        assert_eq!((update.flushes, update.fences), (put, put), "{leaf:?}");
+        // Of an insert: two words of the cell and the state, as in the table; the claim and its end, the
+        // durable version, and slot words, which are not written back.
         let slot_words = if leaf == NodeKind::SlotBitmap { 3 } else { 0 };
         assert_eq!(insert.words_written, 3 + 3 + slot_words, "{leaf:?}");
         assert_eq!(delete.words_written, 1 + 1 + slot_words, "{leaf:?}");
     }
+}
+
+/// Each third insert finds both near cells taken: it writes its own cell far away, with copies of both, of two words
+/// each, in one or two lines, and takes the two fences of the paper. The mean is below the table's.
+#[test]
+fn two_of_three_inserts_take_one_fence() {
+    let options = Options { leaf: NodeKind::BitmapOnly, is_variable: false, ..Options::default() };
+    let planted = anonymous::<Counting>(options);
+    let mut counts = Vec::new();
+    for place in 0..21 {
+        let insert = || planted.tree.insert(&key(place * 8 % 21).to_be_bytes(), &[1; 8]);
+        let (answer, found) = measure(insert);
+        answer.expect("an answer");
+        let is_near = place % 3 != 2;
+        let lines = if is_near { 0..=0 } else { 1..=2 };
+        assert!(lines.contains(&(found.flushes - 1)), "insert {place}: {found:?}");
+        assert_eq!(found.fences, if is_near { 1 } else { 2 }, "insert {place}");
+        // The first looks for the dirty bit in vain: the state is that of a new node.
+        let swaps = u64::from(place == 0);
+        assert_eq!(found.words_written, swaps + if is_near { 6 } else { 10 }, "insert {place}");
+        counts.push(found);
+    }
+    let [words, flushes, fences] = mean(&counts);
+    println!("{words:.2} words, {flushes:.2} write-backs, {fences:.2} fences");
+    assert!(flushes < 2.0 && fences < 1.34, "{flushes} write-backs, {fences} fences");
 }
 
 /// Backwards a scan goes from leaf to leaf: it reads no more lines than forwards.
@@ -170,7 +197,13 @@ fn a_split_changes_one_word_of_one_leaf_more() {
         let [last, inner] = splits.map(|counts| mean(&counts));
         println!("{leaf:?}: a split of the last leaf {last:.2?}, of another {inner:.2?}");
         let more = [1, 2].map(|field| inner[field] - last[field]);
-        assert!(more[0] <= 3.5 && more[1] <= 1.0, "{leaf:?}: a split takes {inner:?} for {last:?}");
+        // Of a bitmap-only leaf: the record goes to a near cell of the new leaf in the one case, and in the other to
+        // the old leaf, whose near cells are taken, with copies of them in up to two lines.
+        let far = if leaf == NodeKind::BitmapOnly { [2.0, 1.0] } else { [0.0; 2] };
+        assert!(
+            more[0] <= 3.5 + far[0] && more[1] <= 1.0 + far[1],
+            "{leaf:?}: a split takes {inner:?} for {last:?}"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use pando_pmwcas::Pmwcas;
 use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
 
 /// The one map of the tests' pools.
-const NAME: &str = "tree";
+pub const NAME: &str = "tree";
 
 /// Options under which few records make many nodes, and few changes a copy.
 pub fn small_nodes(leaf: NodeKind) -> Options {

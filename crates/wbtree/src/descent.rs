@@ -1,0 +1,126 @@
+//! The descent that nothing disturbs.
+//!
+//! It is a loop of its own, which knows no way but down: that keeps what it needs in registers. It gives up at the
+//! first thing that is not so, and the descent of [`tree`](crate::tree) begins again from the root.
+//!
+//! It needs no pin, but a glance ([`pando_pmem::Glance`]), which waits for none of the thread's write-backs. Each
+//! offset is believed only when the glance was seen to hold behind the load: then the node it came from was
+//! linked when it was looked at, and so was the node that it leads to. What else is loaded may be anything until
+//! then, and is looked at as such. A search in a tree of fixed records ends
+//! so, with the value; one whose value lies in a block pins, since the block is lent. A write pins behind the
+//! descent; if the glance still holds then, it is pinned as if it had been before.
+//!
+//! A search of fixed records that does not find its key descends again, pinned: only then is asked whether the key
+//! lies beyond the leaf.
+
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Glance, Guard, Pool};
+use pando_pmwcas::CONTROL_BITS;
+
+use crate::durable::settled;
+use crate::layout::{HEADER_AT, Header, Shape};
+use crate::node::Probe;
+use crate::search::{cell_at, compare_all, fetch, ones};
+use crate::tree::WbTree;
+
+impl<D: Domain> WbTree<D> {
+    /// The leaf to which live cells lead that were there when they were looked at; the key may lie beyond
+    /// it. `None` if anything else was to be done than to go down.
+    #[inline(always)]
+    pub(crate) fn descend(&self, pool: &Pool<D>, glance: Glance<'_, D>, slice: u64) -> Option<u64> {
+        match self.shape().is_variable {
+            true => self.descend_by::<3>(pool, glance, slice),
+            false => self.descend_by::<2>(pool, glance, slice),
+        }
+    }
+
+    #[inline(always)]
+    fn descend_by<const CELL_WORDS: usize>(
+        &self,
+        pool: &Pool<D>,
+        glance: Glance<'_, D>,
+        slice: u64,
+    ) -> Option<u64> {
+        let Shape { node_bytes, inner: kind, .. } = *self.shape();
+        let is_variable = CELL_WORDS == Shape::cell_words_if(true) as usize;
+        let first = kind.cells_at() / 8;
+        // Acquire, here and below: with the swap that put it there.
+        let mut off = pool.word(self.root_off()).load(Ordering::Acquire);
+        if off & CONTROL_BITS != 0 || !glance.holds() {
+            return None;
+        }
+        loop {
+            fetch(pool, off, node_bytes);
+            let words = pool.words(off, node_bytes / 8);
+            let word = words.load(0, Ordering::Acquire);
+            let state = settled(&words, word)?;
+            if state.is_dead() {
+                return None;
+            }
+            if Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed)) == 0 {
+                return Some(off);
+            }
+            let (live, compared) =
+                (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice, u64::MAX));
+            if is_variable && compared.equal & live != 0 {
+                return None;
+            }
+            let last = ones(compared.not_above & live).max(1) - 1;
+            let cell = cell_at(&words, kind, state, last)?;
+            let link = first + (u64::from(cell) + 1) * CELL_WORDS as u64 - 1;
+            off = words.get(link, Ordering::Acquire)?;
+            // What lies beyond the node is above all its keys.
+            let fence = state.fence();
+            let is_beyond = || {
+                let link = first + (u64::from(fence) + 1) * CELL_WORDS as u64 - 1;
+                compared.not_above >> fence & 1 != 0
+                    && words.get(link, Ordering::Acquire).is_none_or(|next| next != 0)
+            };
+            if is_beyond() || words.load(0, Ordering::Acquire) != word || !glance.holds() {
+                return None;
+            }
+        }
+    }
+
+    /// The value of the key of a tree with fixed records, if it is where an undisturbed descent leads.
+    #[inline(always)]
+    pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>, Error> {
+        let pool = self.pmwcas().pool();
+        let glance = pool.glance().map_err(Error::storage)?;
+        Ok(self.peek_under(pool, glance, probe))
+    }
+
+    #[inline(always)]
+    fn peek_under(&self, pool: &Pool<D>, glance: Glance<'_, D>, probe: Probe<'_>) -> Option<u64> {
+        const CELL_WORDS: u64 = Shape::cell_words_if(false);
+        let off = self.descend_by::<{ CELL_WORDS as usize }>(pool, glance, probe.slice)?;
+        let Shape { node_bytes, leaf: kind, .. } = *self.shape();
+        let words = pool.words(off, node_bytes / 8);
+        let word = words.load(0, Ordering::Acquire);
+        let state = settled(&words, word).filter(|state| !state.is_dead())?;
+        let compared =
+            compare_all::<D, { CELL_WORDS as usize }>(&words, kind, probe.slice, state.live(kind));
+        let equal = compared.equal & state.live(kind);
+        if equal == 0 {
+            return None;
+        }
+        let cell = u64::from(equal.trailing_zeros());
+        let value = words.load(kind.cells_at() / 8 + cell * CELL_WORDS + 1, Ordering::Acquire);
+        (words.load(0, Ordering::Acquire) == word && glance.holds()).then_some(value)
+    }
+
+    /// Pins the thread, and the leaf to which the key led before that, if the pin covers it.
+    #[inline(always)]
+    pub(crate) fn pin_at_leaf(
+        &self,
+        probe: Probe<'_>,
+    ) -> Result<(Guard<'_, D>, Option<u64>), Error> {
+        let pool = self.pmwcas().pool();
+        let glance = pool.glance().map_err(Error::storage)?;
+        let leaf = self.descend(pool, glance, probe.slice);
+        let guard = self.pin()?;
+        Ok((guard, leaf.filter(|_| glance.holds())))
+    }
+}

@@ -1,0 +1,135 @@
+//! Where a put cell goes.
+//!
+//! A cell has to be durable before a state names it. *Far* from the state that takes a write-back and a fence of its
+//! own, and the swap of the state waits for it. A *near* cell lies in the state's own line, whose stores reach the
+//! medium in order: it is stored, the state is swapped behind it, and one write-back and one fence take both. So a put
+//! takes a near cell where one is free.
+//!
+//! When none is, the put takes far cells, one for itself and one for each near cell that is live, copies these
+//! there, and the swap that names its own names the copies for the originals: the next puts have near cells again.
+//! With two near cells, two of three puts take one fence. If there is no room for that, the put takes any cell.
+//!
+//! | step | near | far |
+//! | --- | --- | --- |
+//! | cells are claimed | one near cell | the new one's and the copies' |
+//! | they are written | | and written back; **fence** |
+//! | the state is swapped | a crash leaves it and the cell, or not the state | a crash leaves the state or not |
+//! | the state is made durable (`durable.rs`) | | |
+//!
+//! A copy holds what its original held in the state that was swapped, since a live cell is not written; and the
+//! original may be written as soon as the later state is there, as any free cell. An update leaves out the cell that it
+//! replaces. Who claims cells for something else (fences, merges) is given far ones.
+//!
+//! Where nothing is written back no cell is near: no fence is saved.
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::build;
+use crate::claim::{Claim, NoClaim};
+use crate::commit::{Blocks, commit};
+use crate::layout::{Cell, NodeKind};
+use crate::node::{Context, Node};
+use crate::search::Look;
+use crate::state::State;
+use crate::tree::WbTree;
+
+/// How an attempt to put a cell into a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    Done,
+    /// The node has another state.
+    Changed,
+    /// The node has no free cell, or no version.
+    NoRoom,
+}
+
+/// Cells for a put.
+struct Place<'pool, D: Domain> {
+    claim: Claim<'pool, D>,
+    is_near: bool,
+    /// A bit for each near cell that is to be copied, to the claimed cells behind the first.
+    copied: u64,
+}
+
+impl<'pool, D: Domain> Place<'pool, D> {
+    /// Claims the cells of a put, which replaces `old`.
+    #[inline]
+    fn claim(
+        context: Context<'_, 'pool, D>,
+        node: &Node<'_, D>,
+        state: State,
+        old: Option<u8>,
+        is_swap: bool,
+    ) -> Result<Self, NoClaim> {
+        let near = if D::WRITE_BACK && is_swap { context.shape.near(node.kind) } else { 0 };
+        // Of each, one cell is left for the fence that a split writes.
+        if near != 0 {
+            match node.claim_among(context, state, near, 1, 1) {
+                Ok(claim) => return Ok(Self { claim, is_near: true, copied: 0 }),
+                Err(NoClaim::Changed) => return Err(NoClaim::Changed),
+                Err(NoClaim::NoRoom) => {}
+            }
+            let copied = near & state.live(node.kind) & !old.map_or(0, |old| 1 << old);
+            match node.claim_among(context, state, !near, 1 + copied.count_ones(), 1) {
+                Ok(claim) => return Ok(Self { claim, is_near: false, copied }),
+                Err(NoClaim::Changed) => return Err(NoClaim::Changed),
+                Err(NoClaim::NoRoom) => {}
+            }
+        }
+        let claim = node.claim(context, state, 1, 1)?;
+        Ok(Self { claim, is_near: false, copied: 0 })
+    }
+}
+
+impl<D: Domain> WbTree<D> {
+    /// Puts a cell into a node, in place of the one that was found.
+    #[inline]
+    pub(crate) fn put<'pool>(
+        context: Context<'_, 'pool, D>,
+        node: &Node<'_, D>,
+        state: State,
+        look: &Look,
+        cell: &Cell,
+        blocks: Blocks<'_, 'pool, D>,
+    ) -> Result<Put, Box<Error>> {
+        if state.version() >= context.shape.versions {
+            return Ok(Put::NoRoom);
+        }
+        let old = look.found.map(|(old, _)| old);
+        let place = match Place::claim(context, node, state, old, blocks.is_none()) {
+            Ok(place) => place,
+            Err(NoClaim::Changed) => return Ok(Put::Changed),
+            Err(NoClaim::NoRoom) => return Ok(Put::NoRoom),
+        };
+        let Place { claim, is_near, mut copied } = place;
+        let is_ordered = node.kind != NodeKind::BitmapOnly;
+        let mut order = look.order;
+        let mut live = state.live(node.kind) & !old.map_or(0, |old| 1 << old);
+        let mut cells = claim.cells();
+        let at = cells.next().unwrap_or(0);
+        build::write_cell(context, node, at, cell);
+        live |= 1 << at;
+        if is_ordered {
+            if old.is_some() {
+                order.remove(look.place);
+            }
+            order.insert(look.place, at);
+        }
+        for to in cells {
+            let from = copied.trailing_zeros() as u8;
+            copied &= copied - 1;
+            build::write_cell(context, node, to, &node.cell(context, from));
+            live = live & !(1 << from) | 1 << to;
+            if is_ordered {
+                order.replace(from, to);
+            }
+        }
+        if !is_near {
+            build::flush_cells(context, node, claim.cells());
+        }
+        let next = state.next(node.kind, live, &order, state.fence());
+        let is_done = commit(context, node, state, next, &order, Some((claim, is_near)), blocks)?;
+        Ok(if is_done { Put::Done } else { Put::Changed })
+    }
+}
