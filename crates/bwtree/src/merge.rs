@@ -42,11 +42,12 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::{NewDelta, base_bytes, each_record};
+use crate::build::{base_bytes, each_record};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind};
 use crate::page::word_of;
+use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::{At, damaged};
 use crate::smo::{ATTEMPTS, LEAST_SPLIT};

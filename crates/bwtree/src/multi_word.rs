@@ -53,10 +53,11 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{Block, NewDelta, Prepared};
+use crate::build::Block;
 use crate::context::{Context, Pid};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
+use crate::prepend::{NewDelta, Prepared};
 use crate::search::{At, damaged};
 use crate::style::{Above, Merge, Split, Style, Values};
 use crate::table::{begun_off, stamp};

@@ -32,11 +32,12 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::{Block, NewDelta, Prepared};
+use crate::build::Block;
 use crate::context::{Context, Pid, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
+use crate::prepend::{NewDelta, Prepared};
 use crate::search::At;
 use crate::single_merge::{self, complete_merge, deletes_any, is_deleted};
 use crate::style::{Above, Merge, Split, Style, Values};

@@ -74,7 +74,7 @@ impl Place {
 
     /// Whether it is a word of the table, or behind those of a segment.
     fn is_sound<D: Domain>(self, context: Context<'_, '_, D>, anchor: u64) -> bool {
-        (FIRST_INDEX..=words(self.segment, anchor)).contains(&self.index)
+        (FIRST_INDEX..=words_in(self.segment, anchor)).contains(&self.index)
             && (self.segment == anchor || check_segment(context, self.segment, anchor).is_ok())
     }
 }
@@ -194,7 +194,7 @@ impl<D: Domain, S> BwTree<D, S> {
             let found = cursor.load(Ordering::Acquire);
             let place = Place::decode(found, anchor);
             // A damaged one is replaced with the next segment.
-            if place.index >= words(place.segment, anchor) || !place.is_sound(context, anchor) {
+            if place.index >= words_in(place.segment, anchor) || !place.is_sound(context, anchor) {
                 return None;
             }
             let next = Place { index: place.index + 1, ..place };
@@ -215,7 +215,7 @@ impl<D: Domain, S> BwTree<D, S> {
             let mut place = Place::decode(found, anchor);
             if !place.is_sound(context, anchor) {
                 place = Place { segment: anchor, index: FIRST_INDEX };
-            } else if place.index >= words(place.segment, anchor) {
+            } else if place.index >= words_in(place.segment, anchor) {
                 let segment = next_segment(context, anchor, place.segment)?;
                 place = Place { segment, index: FIRST_INDEX };
             }
@@ -275,13 +275,13 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 }
 
-fn words(segment: u64, anchor: u64) -> u64 {
+fn words_in(segment: u64, anchor: u64) -> u64 {
     if segment == anchor { ANCHOR_BYTES / 8 } else { SEGMENT_BYTES / 8 }
 }
 
 /// The mapping words of a segment or the anchor.
 pub(crate) fn words_of(segment: u64, anchor: u64) -> impl Iterator<Item = Pid> {
-    (FIRST_INDEX..words(segment, anchor)).map(move |index| segment + index * 8)
+    (FIRST_INDEX..words_in(segment, anchor)).map(move |index| segment + index * 8)
 }
 
 /// The PID of the word there, if it is free.
@@ -310,4 +310,54 @@ pub(crate) fn stamp<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link
     let stamped = Link::removed(context.pool().incarnation(), context.guard.unlink_epoch());
     // Need not be durable: after a crash it does not matter.
     let _ = context.pmwcas.compare_exchange_undurable(context.guard, pid, link.0, stamped.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::{BwTrees, Options};
+
+    /// The second PID that a root's split needs is another than the first: also if that is the only free one, and if the sweep
+    /// comes to it again.
+    #[test]
+    fn another_free_pid_is_another() {
+        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = Options::default().settings().expect("options");
+        let tree = pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
+        let guard = tree.pin().expect("pins");
+        let context = tree.context(&guard);
+        let anchor = tree.anchor(context);
+        let taken = Link::base(anchor, false).0;
+        let words: Vec<Pid> = words_of(anchor, anchor).collect();
+        let word = |pid| context.pool().word(pid);
+        words.iter().for_each(|&pid| word(pid).store(taken, Ordering::Release));
+        let only = words[words.len() / 2];
+        word(only).store(0, Ordering::Release);
+        // The cursor of the newest segment is at its end: all is found by the sweep, which goes round.
+        let end = Place { segment: anchor, index: words_in(anchor, anchor) };
+        word(anchor + FRESH_AT).store(end.encode(), Ordering::Release);
+        let first = tree.free_pid(context).expect("a PID");
+        assert_eq!((first.pid, first.word), (only, 0));
+        let newest = || context.read(anchor + SEGMENTS_AT);
+        assert_eq!(newest(), 0);
+        let other = tree.other_free_pid(context, first.pid).expect("a PID");
+        assert_ne!(other.pid, first.pid);
+        let segment = newest();
+        assert!(words_of(segment, anchor).any(|pid| pid == other.pid), "it is in a new segment");
+        check_segment(context, segment, anchor).expect("a segment");
+        // With more than one free PID no further segment is made.
+        for _ in 0..100 {
+            let first = tree.free_pid(context).expect("a PID");
+            assert_ne!(tree.other_free_pid(context, first.pid).expect("a PID").pid, first.pid);
+        }
+        assert_eq!(newest(), segment);
+        word(anchor + SEGMENTS_AT).store(0, Ordering::Release);
+        check_segment(context, only & !63, anchor).expect_err("no segment is there");
+    }
 }

@@ -24,10 +24,11 @@
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
 
-use crate::build::{NewDelta, NewPage, base_bytes};
+use crate::build::{NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, Link};
+use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::{At, Found, damaged};
 use crate::style::{Style, Values};
