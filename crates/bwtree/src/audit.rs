@@ -15,13 +15,14 @@ use crate::build::{base_bytes, each_record};
 use crate::context::{Context, Pid, Value};
 use crate::gather::Gathered;
 use crate::layout::{
-    ANCHOR_BYTES, DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, Link,
-    NO_KEY, PageInfo, Place, SEGMENT_BYTES, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT,
-    VALUE_HEADER_BYTES, deltas_at, head_of,
+    ANCHOR_BYTES, BEGUN_AT, DELTA_ALIGN, DeltaInfo, FRESH_AT, HEADER_BYTES, HIGH_WORD, INFO_WORD,
+    Kind, LOW_WORD, Link, NEXT_SEGMENT_AT, NO_KEY, PageInfo, Place, SEGMENT_BYTES, SEGMENTS_AT,
+    SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, SWEEP_AT, VALUE_HEADER_BYTES, deltas_at,
+    head_of,
 };
 use crate::page::{MAX_CHAIN, Page, word_of};
 use crate::style::Style;
-use crate::table::words_of;
+use crate::table::{is_cursor_sound, words_of};
 use crate::tree::BwTree;
 
 type Broken = (ProblemClass, &'static str);
@@ -100,7 +101,7 @@ impl Walk<'_> {
         self.block(context, anchor);
         self.pids.extend(words_of(anchor, anchor));
         let mut segments = HashSet::new();
-        let mut segment = context.read(anchor + crate::layout::SEGMENTS_AT);
+        let mut segment = context.read(anchor + SEGMENTS_AT);
         while segment != 0 {
             let block = context.pool().active_block(segment);
             if block.is_none_or(|bytes| bytes < SEGMENT_BYTES) || !segments.insert(segment) {
@@ -109,7 +110,12 @@ impl Walk<'_> {
             }
             self.block(context, segment);
             self.pids.extend(words_of(segment, anchor));
-            segment = context.read(segment + crate::layout::NEXT_SEGMENT_AT);
+            segment = context.read(segment + NEXT_SEGMENT_AT);
+        }
+        for off in [anchor + FRESH_AT, anchor + SWEEP_AT] {
+            if !is_cursor_sound(context, off, anchor) {
+                self.problem(ProblemClass::Structure, off, "a cursor is at no word of the table");
+            }
         }
         true
     }
@@ -125,7 +131,8 @@ impl Walk<'_> {
             return;
         }
         let link = context.link(pid);
-        if link == Link::EMPTY && expected.level.is_none() {
+        let is_new = || context.read(self.anchor + BEGUN_AT) == 0;
+        if link == Link::EMPTY && expected.level.is_none() && is_new() {
             self.found.stat.height = 1;
             return;
         }
@@ -216,8 +223,9 @@ impl Walk<'_> {
             self.found.stat.value_blocks += 1;
             self.found.stat.value_block_bytes += bytes;
         }
+        let Ok(value) = context.value(value) else { return };
         self.found.stat.records += 1;
-        (self.visit)(key, context.value(value));
+        (self.visit)(key, value);
     }
 
     fn children<D: Domain>(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) {

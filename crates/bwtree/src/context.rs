@@ -83,11 +83,25 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 
     /// The bytes of a value.
     #[inline(always)]
-    pub fn value(self, value: Value<'op>) -> &'op [u8] {
+    pub fn value(self, value: Value<'op>) -> Result<&'op [u8], Damaged> {
         match value {
-            Value::Inline(bytes) => bytes,
-            Value::Block(off) => self.bytes(off + VALUE_HEADER_BYTES, self.fixed(off)),
+            Value::Inline(bytes) => Ok(bytes),
+            Value::Block(off) => self.value_of_block(off),
         }
+    }
+
+    fn value_of_block(self, off: u64) -> Result<&'op [u8], Damaged> {
+        self.check_place(off, VALUE_HEADER_BYTES)?;
+        let bytes = self.fixed(off);
+        self.check_place(off, bytes.saturating_add(VALUE_HEADER_BYTES))?;
+        Ok(self.bytes(off + VALUE_HEADER_BYTES, bytes))
+    }
+
+    /// Refuses what is no value's block, before it is freed. It must be named by a record that is there still.
+    pub fn check_value_block(self, off: u64) -> Result<(), Damaged> {
+        let room =
+            self.pool().active_block(off).and_then(|bytes| bytes.checked_sub(VALUE_HEADER_BYTES));
+        if room.is_some_and(|room| self.fixed(off) <= room) { Ok(()) } else { Err(Damaged { off }) }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::gather::{Gathered, Item};
 use crate::page::{Located, Page};
 use crate::search::{At, damaged};
 use crate::style::Style;
-use crate::tree::BwTree;
+use crate::tree::{BwTree, Damaged};
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 10;
@@ -84,6 +84,8 @@ pub(crate) struct TreeCursor<'index, D: Domain, S: Style> {
     buffers: Buffers,
     position: usize,
     is_over: bool,
+    /// What kept the batch from having a record.
+    damage: Option<Damaged>,
     /// The leaf that the batch is of, as it was; and the epoch before it was looked for.
     source: Option<(At, u64)>,
 }
@@ -104,6 +106,7 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
             buffers: Buffers::take(),
             position: 0,
             is_over: false,
+            damage: None,
             source: None,
         }
     }
@@ -183,6 +186,9 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
             return Err(damaged(at));
         }
         let is_full = self.copy(context, &gathered);
+        if let Some(damage) = self.damage.take() {
+            return Err(damage.into());
+        }
         self.batch = self.batch.saturating_mul(2);
         self.source = Some((at, epoch));
         if is_full && let Some(last) = self.buffers.records.last() {
@@ -327,7 +333,14 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     fn copy_record(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) -> bool {
         let Buffers { bytes, records } = &mut self.buffers;
         let at = bytes.len();
-        let value = context.value(value);
+        let value = match context.value(value) {
+            Ok(value) => value,
+            // Those before it are returned first.
+            Err(damage) => {
+                self.damage = records.is_empty().then_some(damage);
+                return true;
+            }
+        };
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
         records.push(Copied { at, key_bytes: key.len(), value_bytes: value.len() });
@@ -357,10 +370,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let gathered = self.gather_leaf(self.context(&guard), from)?;
         let mut records = 0;
         for item in gathered.items(false) {
+            // The leaf may have been merged with those before it, which are counted.
+            let probe = Probe::new(from);
             records += match item {
-                Item::Run(_, range) => range.len() as u64,
-                Item::One(..) => 1,
-            };
+                Item::Run(_, range) if gathered.low >= from => range.len(),
+                Item::Run(page, range) => {
+                    range.len() - (page.locate_in(range.clone(), probe).position() - range.start)
+                }
+                Item::One(key, _) => usize::from(key >= from),
+            } as u64;
         }
         Ok((records, gathered.high.map(<[u8]>::to_vec)))
     }

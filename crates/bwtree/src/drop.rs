@@ -17,6 +17,7 @@ use crate::context::{Context, Probe, Target, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{FRESH_AT, Link, NEXT_SEGMENT_AT, SEGMENTS_AT, SWEEP_AT};
 use crate::style::{Style, Values};
+use crate::table::{begun_off, check_segment};
 use crate::tree::BwTree;
 
 /// Blocks that one step frees beside those that any change of a page does.
@@ -109,6 +110,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         operation.add_word(root.pid, root.link.0, Link::EMPTY.0).map_err(Error::storage)?;
+        let begun = begun_off(root.pid);
+        operation.add_word(begun, context.read(begun), 0).map_err(Error::storage)?;
         for block in gathered.blocks {
             operation.own_block(block, Policy::FreeOldOnSuccess).map_err(Error::storage)?;
         }
@@ -129,6 +132,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             if newest == 0 {
                 return Ok(());
             }
+            check_segment(context, newest, anchor)?;
             let next = context.read(newest + NEXT_SEGMENT_AT);
             let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
             operation.add_word(anchor + SEGMENTS_AT, newest, next).map_err(Error::storage)?;

@@ -27,7 +27,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         loop {
             let next = match context.find(at.link, probe, self.options().shortcuts)? {
-                Found::Value(value, _) => return Ok(Some(visit(context.value(value)))),
+                Found::Value(value, _) => return Ok(Some(visit(context.value(value)?))),
                 Found::Absent(_) => return Ok(None),
                 Found::Right(right) => self.step_right(context, at, right)?,
                 Found::Leaving => self.help(context, at)?,

@@ -5,18 +5,21 @@
 //! ```text
 //! anchor, which the map's entry word names; and behind it the first segment's words
 //!
-//! byte   0         8         16        24        32 .. 63  64 .. 511
-//! 0      root      segments  fresh     sweep     0         mapping words of 56 PIDs
+//! byte   0         8         16        24        32        40 .. 63  64 .. 511
+//! 0      root      segments  fresh     sweep     begun     0         mapping words of 56 PIDs
 //!
 //! segment of the mapping table, 4 KiB
 //!
 //! byte   0         8         16 .. 63  64 .. 4095
-//! 0      next      0         0         mapping words of 504 PIDs
+//! 0      next      anchor    0         mapping words of 504 PIDs
 //! ```
 //!
-//! * `root`: the mapping word of the root page. Zero: a leaf without records.
+//! * `root`: the mapping word of the root page. Zero: a leaf without records, if `begun` is zero; else it is damaged.
+//! * `begun`: one from the first record on.
 //! * `segments`: the newest segment; each names the one before it.
-//! * `fresh`, `sweep`: where free PIDs are looked for next (`table.rs`); any of their former values will do.
+//! * `fresh`, `sweep`: where free PIDs are looked for next (`table.rs`): bits 63 .. 48 which word, below the segment. Any of
+//!   their former values will do.
+//! * `anchor`: whose segment it is. Zero in `begun` and `anchor` is what trees have that were made before these words were.
 //!
 //! A *PID* is the offset of its mapping word. A mapping word is free (zero, or removed), or a [`Link`]:
 //!
@@ -101,10 +104,13 @@ pub(crate) const ROOT_AT: u64 = 0;
 pub(crate) const SEGMENTS_AT: u64 = 8;
 pub(crate) const FRESH_AT: u64 = 16;
 pub(crate) const SWEEP_AT: u64 = 24;
+pub(crate) const BEGUN_AT: u64 = 32;
 
 pub(crate) const SEGMENT_BYTES: u64 = 4096;
 /// Of a segment: the one before it.
 pub(crate) const NEXT_SEGMENT_AT: u64 = 0;
+/// Of a segment: the anchor of its tree.
+pub(crate) const OWNER_AT: u64 = 8;
 /// Where the mapping words of a segment, and of the anchor, begin.
 pub(crate) const WORDS_AT: u64 = 64;
 
@@ -145,7 +151,7 @@ const _: () = {
     assert!(INCARNATION_MASK << EPOCH_BITS < REMOVED);
     assert!(MAX_KEY_BYTES < 1 << 16 && (MAX_INLINE_BYTES as u64) < 1 << 15);
     assert!(16 + 2 * MAX_KEY_BYTES < 1 << 17, "what an index entry delete says fits its length");
-    assert!(WORDS_AT < ANCHOR_BYTES && SWEEP_AT + 8 <= WORDS_AT);
+    assert!(WORDS_AT < ANCHOR_BYTES && BEGUN_AT + 8 <= WORDS_AT && OWNER_AT + 8 <= WORDS_AT);
 };
 
 /// Where a record of a chain is, and its base; what a mapping word holds of a page.

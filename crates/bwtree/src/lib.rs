@@ -8,7 +8,7 @@
 //! * [`layout`](mod@layout): pages, deltas and the mapping table drawn byte by byte. `table.rs`: the mapping table,
 //!   and the life of a PID.
 //! * `page.rs`: base pages and deltas as they are read; `gather.rs`: chains, put together; `build.rs`: pages
-//!   and deltas as they are made. `context.rs`: what an operation reads with; keys and values.
+//!   as they are made; `prepend.rs`: deltas. `context.rs`: what an operation reads with; keys and values.
 //! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when pages are
 //!   split; `merge.rs`: when they are merged, with the protocol.
 //! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
@@ -34,6 +34,7 @@ mod merge;
 mod multi_word;
 mod options;
 mod page;
+mod prepend;
 mod races;
 mod search;
 mod single_merge;

@@ -30,28 +30,32 @@
 //! Whoever makes a page due sees to it: the remove whose leaf is small then, the merge that took the parent's last but one
 //! child, or that left two small pages one small page. Each looks after its own change, so the last
 //! of several that change a page at once sees all of their changes, and no page that is due is left to nobody. A bare page is
-//! tried until it is done: nothing will be removed from it any more, so nobody would come back. Each attempt that fails
-//! does so since another thread's change has succeeded. A small one is left after some attempts, to its next remove.
+//! tried many times: nothing will be removed from it any more, so nobody would come back but by a record that is inserted there. Each attempt that
+//! fails does so since another thread's change has succeeded. A small one is left after some attempts, to its next remove.
 //!
 //! # What stays
 //!
-//! When all records are removed, one leaf at the root. But what a merge was refused by a full pool, or what a crash came
-//! between: a page that is due stays so, and is merged with its neighbour as soon as that is due, or when
+//! When all records are removed, one leaf at the root. But what a merge was refused by a full pool, what a crash came
+//! between, or what others came between 256 times: a page that is due stays so, and is merged with its neighbour as soon as that is due, or when
 //! a record of it is removed. Segments of the mapping table stay, for the next PIDs.
 
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::{NewDelta, base_bytes, each_record};
+use crate::build::{base_bytes, each_record};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind};
 use crate::page::word_of;
+use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::{At, damaged};
 use crate::smo::{ATTEMPTS, LEAST_SPLIT};
 use crate::style::{Merge, Style};
 use crate::tree::BwTree;
+
+/// How often it is tried to merge a bare page, beside others that change it or its neighbours each time.
+const BARE_ATTEMPTS: usize = 256;
 
 /// What became of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +125,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 Step::NotDue => break,
                 Step::Again(is_bare) => {
                     attempts += 1;
-                    if !is_bare && attempts == ATTEMPTS {
+                    if attempts == if is_bare { BARE_ATTEMPTS } else { ATTEMPTS } {
                         break;
                     }
                 }

@@ -14,7 +14,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | insert, modify, delete of a record | the page: from its newest record to the delta. One word, and no blocks: a single-word persistent CAS | long values: the new one freed on failure, the old one on success | a claimed place in a delta space, void | the change |
 //! | the same, with deltas in blocks | the same, by PMwCAS | the delta, freed on failure | a reserved block, free again | the change |
-//! | consolidation, perhaps with a change of a record | the page: from its newest record to the new base | the new base, freed on failure; those of the chain, on success | a reserved block | the same records in one base |
+//! | consolidation, perhaps with a change of a record | the page: from its newest record to the new base; with a tree's first record, `begun` | the new base, freed on failure; those of the chain, on success | a reserved block | the same records in one base |
 //! | split of P | P: to the split delta; a free PID: to the right half; the parent: to the index entry | the right half | the page as it was | two pages |
 //! | split of the root | a free PID: to the split delta, behind it the root's content; another: to the right half; the root: to a page with these two children | the right half, the new root | the same | a level more |
 //! | merge of R into L | L: to the node merge delta, which leads to R's content; R: to *removed*; the parent: to the index entry delete | none: R's blocks go over to L | two pages | one |
@@ -53,13 +53,14 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 
-use crate::build::{Block, NewDelta, Prepared};
+use crate::build::Block;
 use crate::context::{Context, Pid};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
+use crate::prepend::{NewDelta, Prepared};
 use crate::search::{At, damaged};
 use crate::style::{Above, Merge, Split, Style, Values};
-use crate::table::stamp;
+use crate::table::{begun_off, stamp};
 use crate::tree::BwTree;
 
 /// Pages change by PMwCAS, all words of a change at once.
@@ -158,6 +159,10 @@ impl Style for MultiWord {
         let mut operation = context.allocate()?;
         let link = Link::base(page.off(), is_inner);
         add_block(&mut operation, at.pid, at.link.0, link, page)?;
+        if at.link == Link::EMPTY {
+            // Only the root of a new tree is so.
+            operation.add_word(begun_off(at.pid), 0, 1).map_err(Error::storage)?;
+        }
         add_values(&mut operation, values)?;
         add_freed(&mut operation, freed)?;
         Ok(operation.execute())

@@ -150,6 +150,12 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         if probe.head < head { false } else { self.is_before_all_of(probe) }
     }
 
+    /// Whether the key lies before the page, of whose records none is before the key.
+    #[cold]
+    pub fn begins_behind(&self, probe: Probe<'_>) -> bool {
+        self.low() > probe.bytes
+    }
+
     #[cold]
     fn is_before_all_of(&self, probe: Probe<'_>) -> bool {
         self.high().is_some_and(|high| high <= probe.bytes)

@@ -14,7 +14,8 @@
 //! A word of the mapping table may hold anything, one day. A search then ends, with [`Damaged`] or at a page
 //! that looks sound (`page.rs`): chains are walked a bounded number of steps; each step to a child is one level down,
 //! of which there are no more than 255; each step to the right comes to a page whose lowest key is higher; and
-//! a search that begins again has seen a word change.
+//! a search that begins again has seen a word change. A leaf that begins behind the key that led to it is another's; so an insert puts
+//! nothing where no search would find it. (One that ends before the key is gone past, by side links.)
 
 use std::ops::Range;
 
@@ -25,6 +26,7 @@ use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::layout::{Kind, Link, NO_POSITION};
 use crate::page::{Chain, Located};
 use crate::style::Style;
+use crate::table::begun_off;
 use crate::tree::{BwTree, Damaged};
 
 /// Where a target lies from a page.
@@ -178,6 +180,9 @@ impl<'op, D: Domain> Context<'op, '_, D> {
         let range: Range<usize> = from..to.min(page.records());
         Ok(match page.locate_in(range, probe) {
             Located::At(at) => Found::Value(page.value(at), known(at)),
+            Located::Before(0) if page.begins_behind(probe) => {
+                return Err(Damaged { off: page.off });
+            }
             Located::Before(before) => Found::Absent(known(before)),
         })
     }
@@ -278,7 +283,10 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let pid = self.root_pid(context);
         context.check_place(pid, 8)?;
         let at = At { pid, link: context.link(pid) };
-        if at.link.is_removed() { Err(Damaged { off: pid }) } else { Ok(at) }
+        if at.link.is_removed() || at.link == Link::EMPTY && !is_new(context, pid) {
+            return Err(Damaged { off: pid });
+        }
+        Ok(at)
     }
 
     /// The child of `at` at `pid`; `None` if it is gone, and the search begins again. `levels` counts steps down.
@@ -366,9 +374,17 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// Removes the page that is about to be removed; the search begins again.
     #[cold]
     pub(crate) fn help(&self, context: Context<'_, '_, D>, at: At) -> Result<Option<At>, Error> {
-        S::complete_removal(self, context, at)?;
+        // What it takes it gives back.
+        context.guard.relieve(|| S::complete_removal(self, context, at))?;
         Ok(None)
     }
+}
+
+/// Whether the tree whose root is at `pid`, where there is none, has never had a record.
+#[cold]
+fn is_new<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> bool {
+    // The root may have come since it was looked for; its word is written before or with the other one.
+    context.read(begun_off(pid)) == 0 || context.link(pid) != Link::EMPTY
 }
 
 #[cold]

@@ -59,11 +59,11 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::NewDelta;
 use crate::context::{Context, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
+use crate::prepend::NewDelta;
 use crate::search::{At, Route, damaged};
 use crate::single_word::{SingleWord, exchange, free, given, swap};
 use crate::style::Merge;

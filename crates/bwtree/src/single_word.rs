@@ -27,17 +27,21 @@
 //! A block is activated before the CAS that gives it away and freed after the one that takes it out, with nothing on
 //! record that would do either after a crash: what `pmwcas.txt` calls PCAS.
 
+use std::sync::atomic::Ordering;
+
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::{Block, NewDelta, Prepared};
+use crate::build::Block;
 use crate::context::{Context, Pid, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
+use crate::prepend::{NewDelta, Prepared};
 use crate::search::At;
 use crate::single_merge::{self, complete_merge, deletes_any, is_deleted};
 use crate::style::{Above, Merge, Split, Style, Values};
+use crate::table::begun_off;
 use crate::tree::BwTree;
 
 /// Pages change by single-word CAS, one after the other.
@@ -132,7 +136,14 @@ impl Style for SingleWord {
         let off = activate(context, page);
         let value = values.new.map_or(0, |block| activate(context, block));
         let freed = freed.iter().copied().chain([values.old]);
-        Ok(exchange(context, at, Link::base(off, is_inner), &[off, value], freed))
+        let is_done = exchange(context, at, Link::base(off, is_inner), &[off, value], freed);
+        if is_done && at.link == Link::EMPTY {
+            let begun = context.pool().word(begun_off(at.pid));
+            // Release: with the acquire load of who finds no root.
+            begun.store(1, Ordering::Release);
+            begun.flush();
+        }
+        Ok(is_done)
     }
 
     fn split<D: Domain>(

@@ -18,9 +18,10 @@ use std::fmt::Debug;
 use pando_index::Error;
 use pando_pmem::Domain;
 
-use crate::build::{Block, Prepared};
+use crate::build::Block;
 use crate::context::Context;
 use crate::gather::Gathered;
+use crate::prepend::Prepared;
 use crate::search::At;
 use crate::table::FreePid;
 use crate::tree::BwTree;

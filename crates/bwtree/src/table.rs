@@ -18,7 +18,8 @@
 //! out together with its page, or not at all, and removed together with the page. There is no list of free
 //! PIDs that a crash could lose, and nothing to recover. A free PID is looked for where two cursors
 //! point: in the newest segment, and then, for a bounded number of words, round all of them. The cursors are hints;
-//! whatever a crash leaves of them will do.
+//! whatever a crash leaves of them will do, and one that rotted begins anew. But a word is a PID only if it is one of the table: a
+//! segment says whose it is, and one that does not is an error, before anything is written there.
 //!
 //! Why no PID returns too early: a thread that still knows it has read a word that led to the page before
 //! that was removed, and is pinned since; the epoch that is written down is read after the removal. Why no
@@ -33,10 +34,10 @@ use pando_pmwcas::Policy;
 
 use crate::context::{Context, Pid};
 use crate::layout::{
-    ANCHOR_BYTES, FRESH_AT, Link, NEXT_SEGMENT_AT, OFF_MASK, SEGMENT_BYTES, SEGMENTS_AT, SWEEP_AT,
-    WORDS_AT,
+    ANCHOR_BYTES, BEGUN_AT, FRESH_AT, Link, NEXT_SEGMENT_AT, OFF_MASK, OWNER_AT, ROOT_AT,
+    SEGMENT_BYTES, SEGMENTS_AT, SWEEP_AT, WORDS_AT,
 };
-use crate::tree::BwTree;
+use crate::tree::{BwTree, Damaged};
 
 /// Words that one search for a free PID looks at, beyond the newest segment.
 const SWEPT: usize = 64;
@@ -70,6 +71,12 @@ impl Place {
     fn encode(self) -> u64 {
         self.segment | self.index << INDEX_SHIFT
     }
+
+    /// Whether it is a word of the table, or behind those of a segment.
+    fn is_sound<D: Domain>(self, context: Context<'_, '_, D>, anchor: u64) -> bool {
+        (FIRST_INDEX..=words_in(self.segment, anchor)).contains(&self.index)
+            && (self.segment == anchor || check_segment(context, self.segment, anchor).is_ok())
+    }
 }
 
 /// The anchor of an empty tree.
@@ -82,12 +89,63 @@ pub(crate) fn first_anchor<'op, 'pool, D: Domain>(
     Ok(block)
 }
 
+/// The word that says whether the tree whose root has this PID has had a record.
+pub(crate) fn begun_off(root: Pid) -> u64 {
+    root - ROOT_AT + BEGUN_AT
+}
+
+/// Refuses what is no segment of the table.
+pub(crate) fn check_segment<D: Domain>(
+    context: Context<'_, '_, D>,
+    segment: u64,
+    anchor: u64,
+) -> Result<(), Damaged> {
+    let block = context.pool().active_block(segment);
+    let is_segment = block.is_some_and(|bytes| bytes >= SEGMENT_BYTES)
+        && match context.fixed(segment + OWNER_AT) {
+            // One of before segments had this word.
+            0 => is_listed(context, segment, anchor),
+            owner => owner == anchor,
+        };
+    if is_segment { Ok(()) } else { Err(Damaged { off: segment }) }
+}
+
+/// Whether the table's list of segments has this one.
+#[cold]
+fn is_listed<D: Domain>(context: Context<'_, '_, D>, segment: u64, anchor: u64) -> bool {
+    let mut at = anchor + SEGMENTS_AT;
+    // No more than the pool has room for: a damaged list may go in circles.
+    for _ in 0..context.pool().size_bytes() / SEGMENT_BYTES {
+        let found = context.read(at);
+        if found == segment || context.check_place(found, SEGMENT_BYTES).is_err() || found == 0 {
+            return found == segment;
+        }
+        at = found + NEXT_SEGMENT_AT;
+    }
+    false
+}
+
+/// Whether the cursor at `off` points to a word of the table, or behind those of a segment.
+pub(crate) fn is_cursor_sound<D: Domain>(
+    context: Context<'_, '_, D>,
+    off: u64,
+    anchor: u64,
+) -> bool {
+    // Acquire: with the swap that put the cursor there, after the segment was.
+    let place = Place::decode(context.pool().word(off).load(Ordering::Acquire), anchor);
+    place.is_sound(context, anchor)
+}
+
 /// The segment behind `segment` in the table; the last one's is the anchor.
-fn next_segment<D: Domain>(context: Context<'_, '_, D>, anchor: u64, segment: u64) -> u64 {
+fn next_segment<D: Domain>(
+    context: Context<'_, '_, D>,
+    anchor: u64,
+    segment: u64,
+) -> Result<u64, Damaged> {
     let at = if segment == anchor { anchor + SEGMENTS_AT } else { segment + NEXT_SEGMENT_AT };
     match context.read(at) {
-        0 => anchor,
-        next => next,
+        0 => Ok(anchor),
+        next => check_segment(context, next, anchor).map(|()| next),
     }
 }
 
@@ -98,7 +156,7 @@ impl<D: Domain, S> BwTree<D, S> {
             if let Some(free) = self.fresh_pid(context) {
                 return Ok(free);
             }
-            if let Some(free) = self.swept_pid(context) {
+            if let Some(free) = self.swept_pid(context)? {
                 return Ok(free);
             }
             self.add_segment(context)?;
@@ -135,7 +193,8 @@ impl<D: Domain, S> BwTree<D, S> {
             // Acquire: with the swap that put the cursor there, after the segment was.
             let found = cursor.load(Ordering::Acquire);
             let place = Place::decode(found, anchor);
-            if place.index >= words(place.segment, anchor) {
+            // A damaged one is replaced with the next segment.
+            if place.index >= words_in(place.segment, anchor) || !place.is_sound(context, anchor) {
                 return None;
             }
             let next = Place { index: place.index + 1, ..place };
@@ -148,32 +207,36 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 
     /// One of any segment.
-    fn swept_pid(&self, context: Context<'_, '_, D>) -> Option<FreePid> {
+    fn swept_pid(&self, context: Context<'_, '_, D>) -> Result<Option<FreePid>, Damaged> {
         let anchor = self.anchor(context);
         let cursor = context.pool().word(anchor + SWEEP_AT);
         for _ in 0..SWEPT {
             let found = cursor.load(Ordering::Acquire);
             let mut place = Place::decode(found, anchor);
-            if place.index >= words(place.segment, anchor) {
-                let segment = next_segment(context, anchor, place.segment);
+            if !place.is_sound(context, anchor) {
+                place = Place { segment: anchor, index: FIRST_INDEX };
+            } else if place.index >= words_in(place.segment, anchor) {
+                let segment = next_segment(context, anchor, place.segment)?;
                 place = Place { segment, index: FIRST_INDEX };
             }
             let next = Place { index: place.index + 1, ..place };
             if cursor.compare_exchange(found, next.encode()).is_ok()
                 && let Some(free) = free_at(context, place)
             {
-                return Some(free);
+                return Ok(Some(free));
             }
         }
-        None
+        Ok(None)
     }
 
     fn add_segment(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
         let anchor = self.anchor(context);
         let newest = context.read(anchor + SEGMENTS_AT);
+        self.check_newest(context, newest)?;
         let mut block = context.guard.reserve(SEGMENT_BYTES).map_err(Error::storage)?;
         block.zero(0, SEGMENT_BYTES);
         block.write_u64(NEXT_SEGMENT_AT, newest);
+        block.write_u64(OWNER_AT, anchor);
         block.flush(0, SEGMENT_BYTES);
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let entry = operation
@@ -190,13 +253,35 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 }
 
-fn words(segment: u64, anchor: u64) -> u64 {
+impl<D: Domain, S> BwTree<D, S> {
+    /// Refuses to put a segment before `newest` if that is none: those behind it would be lost.
+    fn check_newest(&self, context: Context<'_, '_, D>, newest: u64) -> Result<(), Damaged> {
+        let anchor = self.anchor(context);
+        if newest != 0 {
+            return check_segment(context, newest, anchor);
+        }
+        for at in [FRESH_AT, SWEEP_AT] {
+            let cursor = context.pool().word(anchor + at).load(Ordering::Acquire);
+            let segment = Place::decode(cursor, anchor).segment;
+            let is_lost = segment != anchor
+                && check_segment(context, segment, anchor).is_ok()
+                // It may have come since.
+                && context.read(anchor + SEGMENTS_AT) == 0;
+            if is_lost {
+                return Err(Damaged { off: anchor + SEGMENTS_AT });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn words_in(segment: u64, anchor: u64) -> u64 {
     if segment == anchor { ANCHOR_BYTES / 8 } else { SEGMENT_BYTES / 8 }
 }
 
 /// The mapping words of a segment or the anchor.
 pub(crate) fn words_of(segment: u64, anchor: u64) -> impl Iterator<Item = Pid> {
-    (FIRST_INDEX..words(segment, anchor)).map(move |index| segment + index * 8)
+    (FIRST_INDEX..words_in(segment, anchor)).map(move |index| segment + index * 8)
 }
 
 /// The PID of the word there, if it is free.
@@ -225,4 +310,54 @@ pub(crate) fn stamp<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link
     let stamped = Link::removed(context.pool().incarnation(), context.guard.unlink_epoch());
     // Need not be durable: after a crash it does not matter.
     let _ = context.pmwcas.compare_exchange_undurable(context.guard, pid, link.0, stamped.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::{BwTrees, Options};
+
+    /// The second PID that a root's split needs is another than the first: also if that is the only free one, and if the sweep
+    /// comes to it again.
+    #[test]
+    fn another_free_pid_is_another() {
+        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let settings = Options::default().settings().expect("options");
+        let tree = pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
+        let guard = tree.pin().expect("pins");
+        let context = tree.context(&guard);
+        let anchor = tree.anchor(context);
+        let taken = Link::base(anchor, false).0;
+        let words: Vec<Pid> = words_of(anchor, anchor).collect();
+        let word = |pid| context.pool().word(pid);
+        words.iter().for_each(|&pid| word(pid).store(taken, Ordering::Release));
+        let only = words[words.len() / 2];
+        word(only).store(0, Ordering::Release);
+        // The cursor of the newest segment is at its end: all is found by the sweep, which goes round.
+        let end = Place { segment: anchor, index: words_in(anchor, anchor) };
+        word(anchor + FRESH_AT).store(end.encode(), Ordering::Release);
+        let first = tree.free_pid(context).expect("a PID");
+        assert_eq!((first.pid, first.word), (only, 0));
+        let newest = || context.read(anchor + SEGMENTS_AT);
+        assert_eq!(newest(), 0);
+        let other = tree.other_free_pid(context, first.pid).expect("a PID");
+        assert_ne!(other.pid, first.pid);
+        let segment = newest();
+        assert!(words_of(segment, anchor).any(|pid| pid == other.pid), "it is in a new segment");
+        check_segment(context, segment, anchor).expect("a segment");
+        // With more than one free PID no further segment is made.
+        for _ in 0..100 {
+            let first = tree.free_pid(context).expect("a PID");
+            assert_ne!(tree.other_free_pid(context, first.pid).expect("a PID").pid, first.pid);
+        }
+        assert_eq!(newest(), segment);
+        word(anchor + SEGMENTS_AT).store(0, Ordering::Release);
+        check_segment(context, only & !63, anchor).expect_err("no segment is there");
+    }
 }

@@ -8,11 +8,11 @@ use pando_index::Error;
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Pmwcas;
 
-use crate::build::Chaining;
 use crate::context::{Context, Pid};
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
 use crate::multi_word::MultiWord;
 use crate::options::Options;
+use crate::prepend::Chaining;
 use crate::races::{Race, Races};
 
 /// Something that is in no sound tree.

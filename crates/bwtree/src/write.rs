@@ -7,16 +7,30 @@
 //!
 //! What is due after that, a split or a merge, is done by the same thread, and left if it cannot be
 //! done: the write has taken place.
+//!
+//! # A full pool
+//!
+//! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs none if its delta finds room beside
+//! the base. Else it takes a new base without room for deltas, which is no larger than the one it gives back: from what other writes
+//! leave to those that relieve the pool, two chunks of 64 KiB, which are cut into blocks of 4 KiB. What a remove gives
+//! back is free when no thread can look at it any more, and a remove that is refused tries again some times for that. So it is carried out, but
+//!
+//! * with `delta_bytes` 0: there a base that takes in the inserts of its chain is larger than what it gives back;
+//! * in pages of more than 4 KiB;
+//! * if more than these blocks wait for a thread that stays pinned, or if others' writes take each time what removes have given back.
+//!
+//! Then it may be refused, as any write; the removes of other records make room for it.
 
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
 
-use crate::build::{NewDelta, NewPage, base_bytes};
+use crate::build::{NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, Link};
+use crate::prepend::NewDelta;
 use crate::races::Race;
-use crate::search::{At, Found};
+use crate::search::{At, Found, damaged};
 use crate::style::{Style, Values};
 use crate::tree::BwTree;
 
@@ -34,6 +48,9 @@ pub(crate) enum Decision {
 pub(crate) trait Write {
     /// What to make of the record, or why not.
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error>;
+
+    /// How often it is tried again when the pool has no room.
+    const MOST_REFUSALS: usize = 1;
 
     /// The value of [`Decision::Put`].
     fn value(&self) -> &[u8];
@@ -79,6 +96,9 @@ impl Write for Put<'_> {
 pub(crate) struct Remove;
 
 impl Write for Remove {
+    // It gives back more room than it takes, so others' operations need only go on.
+    const MOST_REFUSALS: usize = 64;
+
     #[inline(always)]
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
         Ok(if found.is_some() { Decision::Remove } else { Decision::Keep })
@@ -132,6 +152,11 @@ pub(crate) struct Taken<'op, 'pool, D: Domain> {
     pub values: Values<'op, 'pool, D>,
 }
 
+/// Whether the pool had no room.
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Storage(source) if source.is::<pando_pmem::Error>())
+}
+
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Writes the value, whatever the operation asks for.
     #[inline]
@@ -174,16 +199,17 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
         let probe = Probe::new(key);
-        let mut was_full = false;
+        let mut refused = 0;
         loop {
             let guard = self.pin()?;
             // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
             match guard.frugal(|| self.attempt(self.context(&guard), probe, write, lsn)) {
                 Ok(Some(done)) => return Ok(done),
                 Ok(None) => {}
-                // What earlier writes have replaced may be all that is in the way.
-                Err(Error::Storage(_)) if !was_full && guard.waiting() > 0 => {
-                    was_full = true;
+                // What writes have replaced may be all that is in the way: this thread's, and what others are about to
+                // give back.
+                Err(error) if is_full(&error) && refused < W::MOST_REFUSALS => {
+                    refused += 1;
                     drop(guard);
                     self.pmwcas().pool().reclaim().map_err(Error::storage)?;
                 }
@@ -212,7 +238,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             let Some(next) = next else { return Ok(None) };
             at = next;
         };
-        let decision = write.decide(found.map(|value| context.value(value)))?;
+        let there = found.map(|value| context.value(value)).transpose()?;
+        let decision = write.decide(there)?;
         let done = Done { was_there: found.is_some(), is_changed: decision != Decision::Keep };
         if !done.is_changed {
             return Ok(Some(done));
@@ -225,6 +252,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             None => Kind::Insert,
         };
         let mut values = Values { new: None, old: found.map_or(0, |value| value.block_off()) };
+        if let Some(Value::Block(off)) = found
+            && context.check_value_block(off).is_err()
+        {
+            // It may be another operation's doing: then the record has changed.
+            return if context.link(at.pid) == at.link { Err(damaged(at)) } else { Ok(None) };
+        }
         let mut value = Value::Inline(bytes);
         if bytes.len() > self.options().inline_bytes as usize {
             value = Value::Block(values.new.insert(context.value_block(bytes)?).off());
@@ -237,10 +270,11 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         let prepared = match at.link {
             Link::EMPTY => None,
-            link if removes => {
-                context.guard.relieve(|| context.prepare(link, &delta, self.chaining()))?
-            }
-            link => context.prepare(link, &delta, self.chaining())?,
+            link => match context.prepare(link, &delta, self.chaining()) {
+                // Its block takes room until the page is consolidated; a base gives back more than it takes.
+                Err(error) if removes && is_full(&error) => None,
+                prepared => prepared?,
+            },
         };
         let is_done = match prepared {
             Some(delta) => self.counted(Race::Write, S::prepend(context, at, delta, values)?),
@@ -308,10 +342,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         removes: bool,
     ) -> Result<bool, Error> {
         let key = taken.key;
-        let work = || self.consolidate(context, at, Some(taken), 0);
-        // A remove takes what it needs of the room that is kept for it.
-        let done = if removes { context.guard.relieve(work) } else { context.guard.frugal(work) };
-        let done = done?;
+        let old = taken.values.old;
+        let again = Taken { values: Values { new: None, old }, ..taken };
+        let done = match self.consolidate(context, at, Some(taken), 0) {
+            // A base without room for deltas is no larger than the one whose room it gives back.
+            Err(error) if removes && is_full(&error) => {
+                context.guard.relieve(|| self.consolidate_into(context, at, Some(again), 0))
+            }
+            done => done,
+        }?;
         if !self.counted(Race::Write, done.is_some()) {
             return Ok(false);
         }
@@ -324,9 +363,20 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(true)
     }
 
-    /// Puts a base page in the place of the chain, with at least `room` bytes for deltas. How many
-    /// bytes it has; `None` if something has come between.
+    /// Puts a base page in the place of the chain, with at least `room` bytes for deltas, and as many as pages have.
+    /// How many bytes it has; `None` if something has come between.
     pub(crate) fn consolidate(
+        &self,
+        context: Context<'_, '_, D>,
+        at: At,
+        taken: Option<Taken<'_, '_, D>>,
+        room: u64,
+    ) -> Result<Option<u64>, Error> {
+        self.consolidate_into(context, at, taken, self.room(room))
+    }
+
+    /// As [`consolidate`](Self::consolidate), with `room` bytes for deltas.
+    fn consolidate_into(
         &self,
         context: Context<'_, '_, D>,
         at: At,
@@ -354,7 +404,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             right: gathered.right,
             lsn: gathered.lsn,
             items: &items,
-            room: self.room(room),
+            room,
         };
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;

@@ -5,6 +5,10 @@
 //! one of a moment of the scan, and so is the absence of any other between it and the next one: the
 //! two were neighbours (see `search.rs`). Backwards, `prev` says so, which is exact while its node is
 //! linked and stays as it was when that is unlinked.
+//!
+//! A scan waits for memory, for one node after the other. Upwards it asks for those ahead: where its search left the low
+//! levels, some nodes further on each, and where the words of the nodes it comes to lead, of which the lowest three are in a line that
+//! it has read.
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
@@ -13,8 +17,10 @@ use std::ops::Bound;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
 
+use crate::layout::LOW_LEVELS;
 use crate::list::SkipList;
 use crate::node::{Context, Node, Probe};
+use crate::search::Aim;
 use crate::style::Links;
 
 /// Nodes of the first batch: each is a line to wait for, and short scans are mostly of ten. Later batches
@@ -147,6 +153,10 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
     fn step(&self, context: Context<'_, '_, D>, node: Node) -> Option<Node> {
         let next = match self.order {
             Order::Ascending => {
+                // Nodes further on, so that the scan waits for several lines at once.
+                for level in 1..context.info(node).height.min(LOW_LEVELS) {
+                    context.pool().prefetch(context.next(node, level).node().0);
+                }
                 let next = context.next(node, 0);
                 (!S::MARKED_STAY || !next.is_marked()).then_some(next.node())
             }
@@ -191,9 +201,10 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// The first node of a range, or the head.
     fn first_from(&self, context: Context<'_, '_, D>, low: &Bound<Vec<u8>>) -> Node {
+        let gap = |key, aim| self.find_gap(context, Probe::new(key), aim, Order::Ascending);
         match low {
-            Bound::Included(low) => self.find_gap(context, Probe::new(low), false).1,
-            Bound::Excluded(low) => self.find_gap(context, Probe::new(low), true).1,
+            Bound::Included(low) => gap(low, Aim::Before).1,
+            Bound::Excluded(low) => gap(low, Aim::Behind).1,
             // The head's own successor is never marked.
             Bound::Unbounded => context.next(self.head(context), 0).node(),
         }
@@ -201,9 +212,10 @@ impl<D: Domain, S: Links> SkipList<D, S> {
 
     /// The last node of a range, or the head.
     fn last_to(&self, context: Context<'_, '_, D>, high: &Bound<Vec<u8>>) -> Node {
+        let gap = |key, aim| self.find_gap(context, Probe::new(key), aim, Order::Descending);
         match high {
-            Bound::Included(high) => self.find_gap(context, Probe::new(high), true).0,
-            Bound::Excluded(high) => self.find_gap(context, Probe::new(high), false).0,
+            Bound::Included(high) => gap(high, Aim::Behind).0,
+            Bound::Excluded(high) => gap(high, Aim::Before).0,
             Bound::Unbounded => self.last(context),
         }
     }

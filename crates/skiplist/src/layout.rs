@@ -30,8 +30,8 @@
 
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
 
-/// Levels of the head, and of the highest node. Half of the nodes of a level are on the next one, so these
-/// serve sixteen million records as well as fewer, and more nearly as well.
+/// Levels of the head, and of the highest node. About half of the nodes of a level are on the next one
+/// (`height.rs`), so these serve sixteen million records as well as fewer, and more nearly as well.
 pub const MAX_HEIGHT: usize = 24;
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
@@ -149,22 +149,6 @@ impl Info {
     }
 }
 
-/// The height of the node of `key`: as drawn by chance, but of one key in one map always the same, so
-/// that a run can be repeated. The map's `seed` keeps a user's keys from being chosen to be low.
-#[inline]
-pub(crate) fn height_of(key: &[u8], seed: u64) -> usize {
-    let fold = |mixed: u64, word: u64| {
-        let product = u128::from(mixed ^ word) * 0x9E37_79B9_7F4A_7C15;
-        product as u64 ^ (product >> 64) as u64
-    };
-    let start = fold(seed ^ 0xA076_1D64_78BD_642F, key.len() as u64);
-    let (words, rest) = key.as_chunks::<8>();
-    let mixed = words.iter().fold(start, |mixed, word| fold(mixed, u64::from_le_bytes(*word)));
-    let mixed = if rest.is_empty() { mixed } else { fold(mixed, slice_of(rest)) };
-    let mixed = fold(mixed, 0xE703_7ED1_A0B4_28DB);
-    (1 + mixed.trailing_zeros() as usize).min(MAX_HEIGHT)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,35 +167,5 @@ mod tests {
         assert!(info.is_sound() && !Info { height: 0, ..info }.is_sound());
         assert_eq!(slice_of(b"oak"), 0x6F61_6B00_0000_0000);
         assert_eq!(slice_of(b"quaking aspen"), 0x7175_616B_696E_6720);
-    }
-
-    #[test]
-    fn golden_heights() {
-        let heights: Vec<_> =
-            (0..12_u64).map(|number| height_of(&number.to_be_bytes(), 1)).collect();
-        // Nodes that are there keep theirs, whatever this says; runs of the lab are repeated by it.
-        assert_eq!(heights, HEIGHTS);
-    }
-
-    const HEIGHTS: [usize; 12] = [5, 2, 2, 3, 10, 1, 1, 2, 5, 1, 2, 1];
-
-    #[test]
-    fn half_of_a_level_is_on_the_next() {
-        for length in [1, 7, 8, 9, 16, 40] {
-            for seed in [0, 1, u64::MAX] {
-                let mut above = [0_u64; MAX_HEIGHT + 1];
-                for number in 0..65_536_u64 {
-                    let mut key = number.to_be_bytes().repeat(5);
-                    key.drain(..40 - length.max(3));
-                    let height = height_of(&key, seed);
-                    (0..height).for_each(|level| above[level] += 1);
-                }
-                for level in 1..5 {
-                    let (here, below) = (above[level] as f64, above[level - 1] as f64);
-                    let share = here / below;
-                    assert!((0.45..0.55).contains(&share), "{length} {seed} {level}: {share}");
-                }
-            }
-        }
     }
 }

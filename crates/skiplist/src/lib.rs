@@ -13,7 +13,7 @@
 //! * [`layout`](mod@layout): nodes drawn byte by byte; `state.rs`: the word that says how a node is
 //!   linked and where its value is.
 //! * `node.rs`: nodes as they are read; `build.rs`: as they are made. `search.rs`: the way to a key;
-//!   `hint.rs`: what a word says of where it leads;
+//!   `hint.rs`: what a word says of where it leads; `height.rs`: how high a node becomes;
 //!   `many.rs`: gets of many keys.
 //! * `style.rs`: what changing links means; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   `single_word.rs`: by CAS.
@@ -29,6 +29,7 @@ mod audit;
 mod build;
 mod cursor;
 mod drop;
+mod height;
 mod hint;
 mod index;
 mod kind;

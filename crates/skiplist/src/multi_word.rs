@@ -30,7 +30,7 @@
 //! A node is raised by who has inserted it, and by nobody else; so its words of higher levels are that
 //! thread's own until they are linked, and it stops raising when the state does not say what it has
 //! left there. A remove lowers a node from the highest level first: whoever finds a node on some level
-//! finds it on all below. Most nodes need neither: seven in eight are on three levels at most, and are
+//! finds it on all below. Most nodes need neither: six in seven are on three levels at most, and are
 //! linked, and removed, by one PMwCAS.
 //!
 //! Why `p` is linked when it is given another successor: its word is expected unmarked. Why `s` is:

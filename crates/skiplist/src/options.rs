@@ -12,9 +12,11 @@ pub struct Options {
     pub inline_bytes: u32,
     /// On so many levels an insert links a node by one PMwCAS; on the others, one by one.
     pub levels_at_once: u32,
-    /// From this, and its key, follows the height of a node. With 0 it is drawn when the list is created, so
-    /// that nobody can choose keys whose nodes are low; with another number a run can be repeated.
+    /// From this, and its key, follows what is chance in the height of a node. With 0 it is drawn when the list is
+    /// created, so that nobody can choose keys whose nodes are low; with another number a run can be repeated.
     pub height_seed: u32,
+    /// The height of a node follows from those beside it too, so that searches are shorter.
+    pub even_gaps: bool,
 }
 
 impl Default for Options {
@@ -23,8 +25,10 @@ impl Default for Options {
     }
 }
 
+const OFF_ON: &[&str] = &["off", "on"];
+
 /// What a user may set, in the order of the fields of [`Options`].
-pub(crate) static SETTINGS: [Setting; 3] = [
+pub(crate) static SETTINGS: [Setting; 4] = [
     Setting {
         name: "inline_bytes",
         what: "a longer value has a block of its own from the beginning",
@@ -43,6 +47,12 @@ pub(crate) static SETTINGS: [Setting; 3] = [
         default: 0,
         allowed: Allowed::Number(0..=u32::MAX),
     },
+    Setting {
+        name: "even_gaps",
+        what: "an insert chooses its node's height so that searches pass few nodes on each level; off: by chance alone, as in the paper",
+        default: 1,
+        allowed: Allowed::OneOf(OFF_ON),
+    },
 ];
 
 impl Options {
@@ -52,6 +62,7 @@ impl Options {
         settings.set("inline_bytes", &self.inline_bytes.to_string())?;
         settings.set("levels_at_once", &self.levels_at_once.to_string())?;
         settings.set("height_seed", &self.height_seed.to_string())?;
+        settings.set("even_gaps", OFF_ON[usize::from(self.even_gaps)])?;
         Ok(settings)
     }
 }
@@ -62,6 +73,7 @@ impl From<&Settings> for Options {
             inline_bytes: settings.value("inline_bytes"),
             levels_at_once: settings.value("levels_at_once"),
             height_seed: settings.value("height_seed"),
+            even_gaps: settings.value("even_gaps") != 0,
         }
     }
 }
@@ -73,7 +85,7 @@ mod tests {
     #[test]
     fn golden_options() {
         let settings = Options::default().settings().unwrap();
-        assert_eq!(settings.encode(), [0x8_0000_0400, 0, 0, 0]);
+        assert_eq!(settings.encode(), [0x8_0000_0400, 1 << 32, 0, 0]);
         assert_eq!(Options::from(&settings), Options::default());
         let refused = Options { levels_at_once: 9, ..Options::default() }.settings().unwrap_err();
         assert_eq!(refused.to_string(), "levels_at_once is 9; allowed is 1 to 8");

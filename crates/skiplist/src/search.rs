@@ -17,9 +17,10 @@
 
 use std::cmp::Ordering as Compare;
 
+use pando_index::Order;
 use pando_pmem::Domain;
 
-use crate::layout::MAX_HEIGHT;
+use crate::layout::{LOW_LEVELS, MAX_HEIGHT};
 use crate::list::SkipList;
 use crate::node::{Context, Next, Node, Probe};
 use crate::style::{Links, Place};
@@ -35,6 +36,17 @@ pub(crate) enum Aim {
     Behind,
 }
 
+/// Where a search has left a level.
+struct Left {
+    level: usize,
+    /// The last node before the key.
+    node: Node,
+    /// The word that leads on from there.
+    next: Next,
+    /// Nodes that it has gone to on this level.
+    passed: u8,
+}
+
 /// Something is marked: begin again.
 struct Marked;
 
@@ -43,47 +55,59 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     #[inline(always)]
     pub(crate) fn find_node(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Node> {
         loop {
-            let nothing = |_, _, _| ();
-            if let Ok(found) = self.descend(context, probe, Aim::Node, false, nothing) {
+            let nothing = |_: Left| ();
+            if let Ok(found) = self.descend(context, probe, Aim::Node, false, |_| (), nothing) {
                 return found;
             }
         }
     }
 
-    /// Where the key stands, for a writer.
+    /// Where the key stands, for a writer; `met` is told its node, if it is there, as soon as it is met.
     #[inline]
-    pub(crate) fn find_place(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Place {
+    pub(crate) fn find_place(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        mut met: impl FnMut(Node),
+    ) -> Place {
         loop {
             let mut place = Place {
                 head: self.head(context),
                 preds: [Node(0); MAX_HEIGHT],
                 nexts: [Next(0); MAX_HEIGHT],
+                passed: [0; MAX_HEIGHT],
                 found: None,
             };
-            let note = |level: usize, node, next| {
-                place.preds[level] = node;
-                place.nexts[level] = next;
+            let note = |left: Left| {
+                place.preds[left.level] = left.node;
+                place.nexts[left.level] = left.next;
+                place.passed[left.level] = left.passed;
             };
-            if let Ok(found) = self.descend(context, probe, Aim::Before, true, note) {
+            if let Ok(found) = self.descend(context, probe, Aim::Before, true, &mut met, note) {
                 place.found = found;
                 return place;
             }
         }
     }
 
-    /// The last node before the key (`behind`: that is not behind it) and the first behind that one,
-    /// on level 0; either may be the head.
+    /// The last node before the key, or not behind it, as `aim` says, and the first behind that one, on level 0; either
+    /// may be the head. For a scan that ascends from there the lines of the next few nodes are asked for.
     pub(crate) fn find_gap(
         &self,
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
-        behind: bool,
+        aim: Aim,
+        order: Order,
     ) -> (Node, Node) {
         loop {
             let mut gap = (Node(0), Node(0));
-            let aim = if behind { Aim::Behind } else { Aim::Before };
-            let note = |_, node, next: Next| gap = (node, next.node());
-            if self.descend(context, probe, aim, false, note).is_ok() {
+            let note = |left: Left| {
+                gap = (left.node, left.next.node());
+                if order == Order::Ascending && left.level <= LOW_LEVELS {
+                    context.pool().prefetch(left.next.node().0);
+                }
+            };
+            if self.descend(context, probe, aim, false, |_| (), note).is_ok() {
                 return gap;
             }
         }
@@ -109,8 +133,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// Goes down; tells `note` of each level the node where it left it, and the word that leads on from
-    /// there. The node of the key, if it was met.
+    /// Goes down; tells `note` where it left each level, and `met` the node of the key, before it goes on. The node of
+    /// the key, if it was met.
     #[inline(always)]
     fn descend(
         &self,
@@ -118,7 +142,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         probe: Probe<'_>,
         aim: Aim,
         only_linked: bool,
-        mut note: impl FnMut(usize, Node, Next),
+        mut met: impl FnMut(Node),
+        mut note: impl FnMut(Left),
     ) -> Result<Option<Node>, Marked> {
         let head = self.head(context);
         let mut node = head;
@@ -128,6 +153,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         // Known not to be before the key: met on the level above.
         let mut bound = head;
         let mut found = None;
+        let mut passed = 0_u8;
         loop {
             let next = self.next(context, node, level, head, only_linked)?;
             // The head is behind all. A search that took it for a node before the key, which is what its
@@ -140,10 +166,16 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                     .unwrap_or_else(|| context.compare(next.node(), probe));
                 if compared == Compare::Less || (compared.is_eq() && aim == Aim::Behind) {
                     node = next.node();
+                    if level >= LOW_LEVELS {
+                        // The words of the lower levels, to which the search comes from here more often than not.
+                        context.pool().prefetch(node.0);
+                    }
                     alike = (probe.slice ^ context.slice_on(node, level)).leading_zeros();
+                    passed = passed.saturating_add(1);
                     continue;
                 }
                 if compared.is_eq() {
+                    met(next.node());
                     found = Some(next.node());
                     if aim == Aim::Node {
                         return Ok(found);
@@ -151,11 +183,12 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 }
                 bound = next.node();
             }
-            note(level, node, next);
+            note(Left { level, node, next, passed });
             if level == 0 {
                 return Ok(found);
             }
             level -= 1;
+            passed = 0;
         }
     }
 

@@ -39,13 +39,14 @@
 //! used again three epochs later at the earliest. Who has seen what that thread put there is pinned in
 //! e + 1 at the latest, and holds the epoch below e + 3 until it unpins.
 
-use pando_index::Error;
+use pando_index::{Error, Order};
 use pando_pmem::Domain;
 
 use crate::build;
 use crate::layout::{MARK, next_at};
 use crate::list::SkipList;
 use crate::node::{Context, Next, Node, Probe};
+use crate::search::Aim;
 use crate::state::State;
 use crate::style::{Block, Links, Place, Raise, Removal, past};
 
@@ -91,7 +92,7 @@ fn search_before<D: Domain>(
     }
     let mut key = Vec::new();
     context.key(node).copy_to(&mut key);
-    let (pred, found) = list.find_gap(context, Probe::new(&key), false);
+    let (pred, found) = list.find_gap(context, Probe::new(&key), Aim::Before, Order::Descending);
     (found == node).then_some(pred)
 }
 
@@ -134,7 +135,7 @@ fn unlink_all<D: Domain>(
 ) -> Place {
     let mut key = Vec::new();
     context.key(node).copy_to(&mut key);
-    list.find_place(context, Probe::new(&key))
+    list.find_place(context, Probe::new(&key), |_| ())
 }
 
 impl Links for SingleWord {

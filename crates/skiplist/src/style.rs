@@ -29,6 +29,8 @@ pub struct Place {
     pub preds: [Node; MAX_HEIGHT],
     /// The word that leads from there to the first that is not; unmarked.
     pub nexts: [Next; MAX_HEIGHT],
+    /// Nodes that the search has gone to on the level.
+    pub passed: [u8; MAX_HEIGHT],
     /// The node of the key, which stands on level 0 behind `preds[0]`.
     pub found: Option<Node>,
 }

@@ -6,7 +6,7 @@ use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
 
 use crate::build;
-use crate::layout::height_of;
+use crate::height;
 use crate::list::SkipList;
 use crate::node::{Context, Node, Probe};
 use crate::style::{Links, Place, Raise, Removal};
@@ -37,7 +37,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let probe = Probe::new(key);
         self.until_done(|context| match intent {
             Intent::Insert | Intent::Upsert => {
-                let place = self.find_place(context, probe);
+                let place = self.find_place(context, probe, |_| ());
                 match place.found {
                     None => self.insert(context, place, probe, value),
                     Some(node) => self.write_value(context, node, value, intent),
@@ -55,7 +55,13 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
         self.until_done(|context| {
-            let place = self.find_place(context, probe);
+            // The neighbours' words will be changed, and their lines were not looked at so far.
+            let met = |node| {
+                let (pred, succ) = (context.prev(node), context.next(node, 0).node());
+                context.pool().word(succ.prev_off()).prefetch_for_write();
+                context.pool().prefetch(pred.0);
+            };
+            let place = self.find_place(context, probe, met);
             let Some(node) = place.found else { return Ok(Some(false)) };
             Ok(match S::remove(self, context, &place, node)? {
                 Removal::Done => Some(true),
@@ -100,13 +106,23 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     ) -> Result<Option<Upserted>, Error> {
         // Written soon, and not looked at so far.
         context.pool().word(place.succ(0).prev_off()).prefetch_for_write();
-        let height = height_of(probe.bytes, self.seed(context));
+        let seed = self.seed(context);
+        let height = match self.options().even_gaps {
+            true => height::by_gaps(probe.bytes, seed, &place),
+            false => height::by_chance(probe.bytes, seed),
+        };
         let at_once = if S::COUNTS_LEVELS { self.options().levels_at_once as usize } else { 1 };
         let levels = height.min(at_once);
+        for level in 1..levels {
+            // What the node's words say of these may depend on their slices.
+            context.pool().prefetch(place.succ(level).0);
+        }
         let inline_bytes = self.options().inline_bytes;
         let (block, own) =
             build::node(context, &place, height, levels, probe, value, inline_bytes)?;
         let node = Node(block.off());
+        // As often as not the next insert's block, which takes its stores when they are made only if its line is there.
+        context.pool().prefetch(block.off() + block.bytes());
         if !S::insert(self, context, &place, probe.slice, levels, block, own)? {
             return Ok(None);
         }
@@ -130,7 +146,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 match S::raise(self, context, &place, node, level)? {
                     Raise::Done => break,
                     Raise::Over => return Ok(()),
-                    Raise::Again => place = self.find_place(context, probe),
+                    Raise::Again => place = self.find_place(context, probe, |_| ()),
                 }
                 if place.found != Some(node) {
                     return Ok(());

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use pando_bwtree::Options;
-use pando_index::conformance::between::{self as between_acts, Act, One, at_random, one_between};
+use pando_index::conformance::between::{
+    self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
+};
 use pando_pmem::testing::{Between, between};
 
 use crate::common::watchdog::within_bounds;
@@ -52,4 +54,43 @@ fn structure_changes_amid_structure_changes() {
 #[test]
 fn runs_of_writes_at_random() {
     of_both_designs(|one| at_random(one, 1_000, LONG_BYTES));
+}
+
+/// A leaf is merged, and amid that its parent gets an entry: another leaf under it is split.
+#[test]
+fn a_leaf_is_merged_while_its_parent_gets_an_entry() {
+    of_both_designs(|one| {
+        // Leaves of six records each under few inner pages.
+        for leaf in [1_u64, 3, 5] {
+            let first = leaf * 6;
+            // One of these removes leaves so few that the leaf is merged.
+            for gone in 1..5 {
+                let there = [&inserts(0..48)[..], &removes(first..first + gone)].concat();
+                let acts = [Act::Remove((first + gone) * 10)];
+                let splits =
+                    |from: u64| (1..9).map(move |step| Act::Insert(from * 10 + step, step));
+                let left: Vec<Act> = splits(first.saturating_sub(12)).collect();
+                let right: Vec<Act> = splits(first + 14).collect();
+                each(one, 1, &there, &acts, &[&left, &right]);
+            }
+        }
+    });
+}
+
+/// A leaf is merged away while a search is on its way to it, and a split takes a PID when no other is free: not the one that the
+/// search has read.
+#[test]
+fn a_pid_that_a_search_has_read_is_not_given_out() {
+    within_bounds("deltas beside their bases", || {
+        // About as many pages as the anchor has PIDs: so that with one of these numbers none is free.
+        for records in (300..348).step_by(3) {
+            let there = inserts(0..records);
+            let emptied = removes(12..30);
+            let splits: Vec<Act> = (1..60).map(|step| Act::Insert(2_400 + step, step)).collect();
+            let others = [&emptied[..], &splits].concat();
+            let one: One<'_> =
+                &|there, act, others, access| one(small(), there, act, others, access);
+            each(one, 1, &there, &[Act::Get(200), Act::Insert(205, 1)], &[&others]);
+        }
+    });
 }

@@ -92,9 +92,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
             let word = planted.pool.word(off);
             let sound = word.load(Ordering::Relaxed);
             let other = planted.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
-            // A root word of zero says that the tree has never had a record.
-            let zero = if off == places[0] { 1 } else { 0 };
-            let mut damages = vec![zero, u64::MAX, u64::MAX >> 3, other, 1 << 60, random.draw()];
+            let mut damages = vec![0, u64::MAX, u64::MAX >> 3, other, 1 << 60, random.draw()];
             damages.extend((0..64).map(|bit| sound ^ 1 << bit));
             for damage in damages {
                 word.store(damage, Ordering::Relaxed);
@@ -161,4 +159,159 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     within_bounds("writes", move || writes::<BwTrees>(small(), seed));
     within_bounds("writes, plain", move || writes::<BwTrees>(small_plain(), seed));
     within_bounds("writes, CAS", move || writes::<CasBwTrees>(small(), seed));
+}
+
+/// A mapping word leads to another page, which is sound: no get finds a record missing without an error, and no write goes
+/// where the next search would not find it.
+#[test]
+fn a_mapping_word_of_another_page_loses_nothing() {
+    const KEYS: u64 = 300;
+    let planted = anonymous::<Volatile, BwTrees>(small());
+    for number in 0..KEYS {
+        planted.tree.insert(&key(number * 2), &value(number)).expect("inserts");
+    }
+    let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+    let leaves: Vec<u64> = (anchor + 64..anchor + 512)
+        .step_by(8)
+        .filter(|&off| {
+            let word = planted.pool.word(off).load(Ordering::Acquire);
+            word != 0 && word >> 60 == 0 && word & 1 << 48 == 0
+        })
+        .collect();
+    assert!(leaves.len() > 10, "{leaves:?}");
+    let (mut errors, mut refused) = (0, 0);
+    for (index, &off) in leaves.iter().enumerate() {
+        let word = planted.pool.word(off);
+        let sound = word.load(Ordering::Relaxed);
+        for other in leaves.iter().skip(index % 3).step_by(3).filter(|&&other| other != off) {
+            let wrong = planted.pool.word(*other).load(Ordering::Relaxed);
+            word.store(wrong, Ordering::Relaxed);
+            for number in 0..KEYS {
+                match planted.tree.get(&key(number * 2)) {
+                    Ok(found) => assert!(found.is_some(), "{number}: a record is missing"),
+                    Err(_) => errors += 1,
+                }
+                // Where no key is; what is inserted is found.
+                let absent = key(number * 2 + 1);
+                match planted.tree.insert(&absent, b"new") {
+                    Ok(()) => assert!(planted.tree.remove(&absent).expect("removes")),
+                    Err(_) => refused += 1,
+                }
+            }
+            assert_eq!(
+                word.load(Ordering::Relaxed),
+                wrong,
+                "another's page was written through the word"
+            );
+            word.store(sound, Ordering::Relaxed);
+        }
+    }
+    assert!(errors > 100 && refused > 100, "{errors} {refused}");
+    check(&planted);
+}
+
+/// The anchor's words beside the root rot: a cursor begins anew, a lost segment is an error; no PID is given out where there is
+/// none, and nothing is lost.
+#[test]
+fn rotted_words_of_the_anchor_lose_nothing() {
+    const KEYS: u64 = 6_000;
+    let mut random = Random::new(seed("rotted words of the anchor"));
+    for round in 0..90_u64 {
+        let planted = anonymous::<Volatile, BwTrees>(small());
+        let insert = |number: u64| planted.tree.insert(&key(number), &value(number));
+        // So many pages that the table has segments.
+        (0..KEYS).for_each(|number| insert(number).expect("inserts"));
+        let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+        let page = planted.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
+        // `segments`, `fresh`, `sweep`.
+        let word = planted.pool.word(anchor + 8 + round % 3 * 8);
+        let sound = word.load(Ordering::Acquire);
+        let damaged = match round / 3 % 6 {
+            0 => 0,
+            1 => u64::MAX,
+            // A page, which is no segment, and one of its words.
+            2 => page | 9 << 48,
+            3 => sound ^ 1 << random.below(61),
+            4 => random.draw(),
+            _ => sound & !(0xFFFF << 48) | 1 << 48,
+        };
+        word.store(damaged, Ordering::Release);
+        let mut done = Vec::new();
+        for number in KEYS..KEYS + 4_000 {
+            match insert(number) {
+                Ok(()) => done.push(number),
+                Err(error) => assert!(error.to_string().contains("damaged"), "{error}"),
+            }
+        }
+        for number in (0..KEYS).chain(done) {
+            let found = planted.tree.get(&key(number)).expect("reads");
+            assert!(found == Some(value(number)), "{number}, {sound:#x}, then {damaged:#x}");
+        }
+        if round % 3 == 0 {
+            word.store(sound, Ordering::Release);
+        }
+        // A cursor that no split has come to is reported; else all is sound.
+        let audit = BwTrees::audit(&planted.tree).expect("audits");
+        let is_cursor = |off: u64| off == anchor + 16 || off == anchor + 24;
+        assert!(
+            audit.problems.iter().all(|problem| is_cursor(problem.node_off)),
+            "{sound:#x}, then {damaged:#x}: {:?}",
+            audit.problems
+        );
+    }
+}
+
+/// A pointer to a value's block rots: reads and scans say so, and no write frees what is another's.
+#[test]
+fn a_rotted_pointer_to_a_value_is_an_error() {
+    let planted = anonymous::<Volatile, BwTrees>(Options { inline_bytes: 8, ..small_plain() });
+    planted.tree.insert(b"key", &[7; 100]).expect("inserts");
+    planted.tree.insert(b"other", &[8; 100]).expect("inserts");
+    let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+    let delta = planted.pool.word(anchor).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
+    // Behind two words of the delta, and eight bytes of the key.
+    let pointer = planted.pool.word(delta + 24);
+    let sound = pointer.load(Ordering::Acquire);
+    assert!(planted.pool.active_block(sound).is_some(), "{sound:#x} is no block");
+    for damage in [0, 4, u64::MAX, u64::MAX - 7, 1 << 47, planted.pool.size_bytes()] {
+        pointer.store(damage, Ordering::Release);
+        let is_damage = |error: &pando_index::Error| error.to_string().contains("damaged");
+        // A word that is in the pool may be the length of something.
+        let read = planted.tree.get(b"other");
+        assert!(damage == 0 || read.as_ref().is_err_and(is_damage), "{damage:#x}: {read:?}");
+        assert!(planted.tree.upsert(b"other", b"new").is_err_and(|error| is_damage(&error)));
+        assert!(planted.tree.remove(b"other").is_err_and(|error| is_damage(&error)));
+        if damage != 0 {
+            let mut cursor = planted.tree.scan(KeyRange::all(), Order::Ascending).expect("scans");
+            let (key, _) = cursor.next().expect("the first is sound").expect("a record");
+            assert_eq!(key, b"key");
+            assert!((0..2).all(|_| cursor.next().is_err_and(|error| is_damage(&error))));
+        }
+        assert!(!BwTrees::audit(&planted.tree).expect("audits").is_sound());
+    }
+    pointer.store(sound, Ordering::Release);
+    assert_eq!(planted.tree.get(b"other").expect("reads"), Some(vec![8; 100]));
+    check(&planted);
+}
+
+/// A root word of zero is that of a tree which has never had a record, and of no other.
+#[test]
+fn a_root_that_is_gone_is_an_error() {
+    for options in [small(), small_plain()] {
+        let planted = anonymous::<Volatile, BwTrees>(options);
+        assert!(planted.tree.get(b"key").expect("a tree without records").is_none());
+        planted.tree.insert(b"key", b"value").expect("inserts");
+        let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+        let root = planted.pool.word(anchor);
+        let sound = root.load(Ordering::Acquire);
+        root.store(0, Ordering::Release);
+        planted.tree.get(b"key").expect_err("the root is gone");
+        planted.tree.insert(b"other", b"value").expect_err("the root is gone");
+        planted.tree.len().expect_err("the root is gone");
+        assert!(!BwTrees::audit(&planted.tree).expect("audits").is_sound());
+        root.store(sound, Ordering::Release);
+        assert!(planted.tree.remove(b"key").expect("removes"));
+        assert!(planted.tree.get(b"key").expect("a tree without records").is_none());
+        check(&planted);
+    }
 }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use pando_bztree::{Options, ValueMode};
-use pando_index::conformance::between::{self as between_acts, Act, One, at_random, one_between};
+use pando_index::conformance::between::{
+    self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
+};
 use pando_pmem::testing::{Between, between};
 
 use crate::common::watchdog::within_bounds;
@@ -64,4 +66,35 @@ fn structure_changes_amid_structure_changes() {
 #[test]
 fn runs_of_writes_at_random() {
     of_both_modes(|one| at_random(one, 1_000, LONG_BYTES));
+}
+
+/// A leaf is split, for which its parent is copied, and amid that other children of the parent are consolidated.
+#[test]
+fn a_parent_is_copied_while_its_children_are_replaced() {
+    of_both_modes(|one| {
+        // So often that a leaf has no free slots for all.
+        let changes = |key: u64| (0..8).map(move |turn| Act::Upsert(key * 10, turn));
+        for filled in 12..24 {
+            let there = inserts(0..filled);
+            let acts = [Act::Insert(filled * 10, 1), Act::Insert(filled * 10 - 5, 1)];
+            let left: Vec<Act> = changes(0).collect();
+            let near: Vec<Act> = changes(filled / 2).chain(changes(filled - 4)).collect();
+            each(one, 1, &there, &acts, &[&left, &near]);
+        }
+    });
+}
+
+/// A leaf is merged with a neighbour, and amid that one record of the neighbour changes, or comes.
+#[test]
+fn a_neighbour_changes_while_it_is_merged() {
+    of_both_modes(|one| {
+        for emptied in 1..10 {
+            let there = [&inserts(0..24)[..], &removes(0..emptied)].concat();
+            let behind = emptied + 1;
+            for key in [behind * 10, behind * 10 + 20, behind * 10 + 50] {
+                let acts = [Act::Remove(emptied * 10)];
+                each(one, 1, &there, &acts, &[&[Act::Upsert(key, 99)], &[Act::Insert(key + 5, 9)]]);
+            }
+        }
+    });
 }

@@ -140,9 +140,9 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
     within_bounds("CAS", move || race::<CasSkipLists>(&anonymous(Options::default()), seed));
 }
 
-/// A key whose node is higher than what one operation links.
+/// A key whose node is higher than what one operation links, in lists of these options.
 fn high_key<K: IndexKind>() -> Vec<u8> {
-    let planted = anonymous::<Volatile, K>(Options::default());
+    let planted = anonymous::<Volatile, K>(small_values());
     let height = || K::audit(&planted.list).expect("audits").stat.height;
     (0..)
         .map(key)
@@ -204,7 +204,7 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
             assert_eq!(dump(&planted.list).len(), 20);
         }
     }
-    assert!(heights.len() > 2 && heights.iter().all(|&height| height <= MAX_HEIGHT as u64));
+    assert!(heights.len() > 3 && heights.iter().all(|&height| height <= MAX_HEIGHT as u64));
 }
 
 /// Class 10: a full pool refuses inserts, changes nothing, takes deletes, and then has room again.

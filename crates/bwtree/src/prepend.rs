@@ -1,0 +1,284 @@
+//! Deltas as they are made: written and flushed before anyone can see them.
+//!
+//! A delta stands in the delta space of its base, if that has room, or is a block. Room is claimed by a swap of one
+//! word, which no crash need keep ([`Context::prepare`]).
+
+use std::sync::atomic::Ordering;
+
+use pando_index::Error;
+use pando_pmem::Domain;
+
+use crate::build::Block;
+use crate::context::Context;
+use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
+use crate::options::MAX_BLOCK_DELTAS;
+use crate::page::{Chain, Page};
+use crate::tree::Damaged;
+
+/// A delta to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewDelta<'op> {
+    pub kind: Kind,
+    pub key: &'op [u8],
+    /// Its value, in up to four pieces.
+    pub value: [&'op [u8]; 4],
+    pub is_pointer: bool,
+    pub is_endless: bool,
+    pub position: u16,
+    pub lsn: u64,
+}
+
+impl<'op> NewDelta<'op> {
+    /// One without a value.
+    pub fn new(kind: Kind, key: &'op [u8]) -> Self {
+        Self {
+            kind,
+            key,
+            value: [&[]; 4],
+            is_pointer: false,
+            is_endless: false,
+            position: crate::layout::NO_POSITION,
+            lsn: 0,
+        }
+    }
+
+    pub fn info(&self, deltas: u8, is_own: bool) -> DeltaInfo {
+        DeltaInfo {
+            kind: self.kind,
+            is_pointer: self.is_pointer,
+            has_lsn: self.lsn != 0,
+            is_endless: self.is_endless,
+            is_own,
+            key_bytes: self.key.len() as u16,
+            value_bytes: self.value.iter().map(|piece| piece.len() as u32).sum(),
+            position: self.position,
+            deltas,
+        }
+    }
+
+    /// Bytes that it takes of a delta space.
+    pub fn room(&self) -> u64 {
+        self.info(0, false).room()
+    }
+}
+
+/// A delta that is made, and named by nothing yet.
+#[derive(Debug)]
+pub enum Prepared<'op, 'pool, D: Domain> {
+    /// In the delta space of the base.
+    Beside(Link),
+    Block(Link, Block<'op, 'pool, D>),
+}
+
+impl<D: Domain> Prepared<'_, '_, D> {
+    pub fn link(&self) -> Link {
+        match self {
+            Self::Beside(link) | Self::Block(link, _) => *link,
+        }
+    }
+}
+
+/// How long a chain may get, and where deltas go.
+#[derive(Clone, Copy, Debug)]
+pub struct Chaining {
+    /// Deltas of a leaf's chain at most; of an inner page's, a quarter of that.
+    pub max_deltas: u32,
+    /// Deltas stand beside the base, not in blocks.
+    pub is_beside: bool,
+}
+
+impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+    /// Makes a delta that is to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the chain
+    /// is as long as it may be, or there is no room for it.
+    #[inline(always)]
+    pub fn prepare(
+        self,
+        next: Link,
+        delta: &NewDelta<'_>,
+        chaining: Chaining,
+    ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
+        let before = self.delta(next)?.map_or(0, |delta| delta.info.deltas);
+        // Inner pages change seldom, and every search reads them.
+        let max_deltas = match next.is_inner() {
+            true => chaining.max_deltas.div_ceil(4),
+            false => chaining.max_deltas,
+        };
+        if u32::from(before) >= max_deltas {
+            return Ok(None);
+        }
+        if !chaining.is_beside {
+            let info = delta.info(before.saturating_add(1), true);
+            return self.prepare_block(next, delta, info).map(Some);
+        }
+        let info = delta.info(before.saturating_add(1), false);
+        let base = self.base(next)?;
+        if base.deltas_at() + info.room() > MAX_DELTAS_END {
+            return self.prepare_large(next, delta, before);
+        }
+        let Some(off) = self.claim(&base, next, info.room())? else {
+            // A base without deltas, whose room others have taken and not used yet: if it were consolidated for that, two
+            // threads could do so in turn for ever.
+            return if next.is_base() { self.prepare_large(next, delta, before) } else { Ok(None) };
+        };
+        let pool = self.pool();
+        // Relaxed: whoever publishes the delta does so by a later release.
+        pool.word(off).store(info.encode(), Ordering::Relaxed);
+        pool.word(off + 8).store(next.0, Ordering::Relaxed);
+        if info.has_lsn {
+            pool.word(off + 16).store(delta.lsn, Ordering::Relaxed);
+        }
+        let key_off = off + info.key_at();
+        if delta.key.is_empty() {
+            pool.word(key_off).store(0, Ordering::Relaxed);
+        }
+        pool.store_bytes(key_off, delta.key);
+        let value_off = off + info.value_at();
+        match delta.value {
+            [only, [], [], []] => pool.store_bytes(value_off, only),
+            pieces => pool.store_bytes(value_off, &pieces.concat()),
+        }
+        pool.flush(off, info.bytes());
+        Ok(Some(Prepared::Beside(Link::beside(base.off, off, next.is_inner()))))
+    }
+
+    /// Makes a delta for which no page like this has room beside it. A change of a record has better
+    /// be consolidated; one of structure has a block.
+    #[cold]
+    fn prepare_large(
+        self,
+        next: Link,
+        delta: &NewDelta<'_>,
+        before: u8,
+    ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
+        let is_of_record = matches!(delta.kind, Kind::Insert | Kind::Modify | Kind::Delete);
+        if is_of_record || u32::from(before) >= MAX_BLOCK_DELTAS {
+            return Ok(None);
+        }
+        self.prepare_block(next, delta, delta.info(before + 1, true)).map(Some)
+    }
+
+    fn prepare_block(
+        self,
+        next: Link,
+        delta: &NewDelta<'_>,
+        info: DeltaInfo,
+    ) -> Result<Prepared<'op, 'pool, D>, Error> {
+        let mut block = self.guard.reserve(info.bytes()).map_err(Error::storage)?;
+        block.zero(0, info.bytes());
+        block.write_u64(0, info.encode());
+        block.write_u64(8, next.0);
+        if info.has_lsn {
+            block.write_u64(16, delta.lsn);
+        }
+        block.write(info.key_at(), delta.key);
+        let mut at = info.value_at();
+        for piece in delta.value {
+            block.write(at, piece);
+            at += piece.len() as u64;
+        }
+        block.flush(0, info.bytes());
+        Ok(Prepared::Block(Link::block(block.off(), next.is_inner()), block))
+    }
+
+    /// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
+    ///
+    /// The claim is not durable: of another incarnation it is void, and the first free byte is that behind
+    /// the deltas of the chain, `link`, to which nobody has added anything in this one.
+    #[inline(always)]
+    fn claim(
+        self,
+        page: &Page<'op, 'pool, D>,
+        link: Link,
+        bytes: u64,
+    ) -> Result<Option<u64>, Damaged> {
+        let first = page.deltas_at();
+        let word = self.pool().word(page.off + first - 8);
+        let incarnation = self.pool().incarnation();
+        loop {
+            let found = word.load(Ordering::Acquire);
+            let at = if (found >> 32) as u32 == incarnation {
+                found & 0xFFFF_FFFF
+            } else {
+                self.first_unused(page, link)?
+            };
+            if at < first || !at.is_multiple_of(DELTA_ALIGN) {
+                return Err(Damaged { off: page.off });
+            }
+            if at + bytes > page.end() {
+                return Ok(None);
+            }
+            let claimed = u64::from(incarnation) << 32 | (at + bytes);
+            if word.compare_exchange(found, claimed).is_ok() {
+                return Ok(Some(page.off + at));
+            }
+        }
+    }
+
+    #[cold]
+    fn first_unused(self, page: &Page<'op, 'pool, D>, link: Link) -> Result<u64, Damaged> {
+        let mut unused = page.deltas_at();
+        let mut chain = Chain::new(link);
+        while let Some(delta) = chain.next(self)? {
+            if !delta.info.is_own {
+                let end = delta.off.wrapping_sub(page.off).wrapping_add(delta.info.room());
+                unused = unused.max(end);
+            }
+        }
+        Ok(unused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pando_index::RangeIndex;
+    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmwcas::Pmwcas;
+
+    use super::*;
+    use crate::tree::BwTree;
+    use crate::{BwTrees, Options};
+
+    fn tree() -> BwTree<Volatile> {
+        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let options = Options { delta_bytes: 64, ..Options::default() };
+        let settings = options.settings().expect("options");
+        pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
+    }
+
+    /// A base without deltas, of whose delta space nothing is left, as it is while others have claimed it and not used it yet: a
+    /// delta of structure is a block, one of a record is consolidated.
+    #[test]
+    fn a_delta_of_structure_is_a_block_where_others_have_claimed_all_room() {
+        let tree = tree();
+        tree.insert(b"key", b"value").expect("inserts");
+        let guard = tree.pin().expect("pins");
+        let context = tree.context(&guard);
+        let link = tree.root(context).expect("a root").link;
+        assert!(link.is_base());
+        let record = NewDelta::new(Kind::Delete, b"key");
+        let split =
+            NewDelta { value: [&[7; 8], &[], &[], &[]], ..NewDelta::new(Kind::Split, b"m") };
+        let prepare = |delta| context.prepare(link, delta, tree.chaining()).expect("room");
+        let mut beside = 0;
+        while let Some(prepared) = prepare(&record) {
+            assert!(matches!(prepared, Prepared::Beside(_)));
+            beside += 1;
+        }
+        assert!((1..=8).contains(&beside), "{beside}");
+        let Some(Prepared::Block(block_link, block)) = prepare(&split) else {
+            panic!("no block for a delta of structure");
+        };
+        assert_eq!((block_link.off(), block_link.base_off()), (block.off(), None));
+        let delta = context.delta(block_link).expect("a sound delta").expect("a delta");
+        assert_eq!((delta.info.kind, delta.next(), delta.key()), (Kind::Split, link, &b"m"[..]));
+        assert!(delta.info.is_own && delta.info.deltas == 1);
+        assert_eq!(delta.value_bytes(), [7; 8]);
+        // What was claimed and is not used is lost to the base, and nothing else.
+        drop(block);
+        assert!(tree.remove(b"key").expect("removes"));
+        assert!(tree.is_empty().expect("reads"));
+    }
+}

@@ -1,0 +1,213 @@
+//! A pool that is full (class 10): writes are refused and change nothing, removes are carried out, and make room.
+//!
+//! A remove from a Bw-tree may need a block, for a delta or for the page that takes it in. So pools of several sizes are filled
+//! until they take no more, and then records are removed in orders that come to a leaf again and again, or to each leaf
+//! once. Where a tree cannot promise to carry out each remove (`write.rs`), it carries out those that make room for the others.
+
+use std::path::Path;
+
+use pando_bwtree::Options;
+use pando_index::{Error, RangeIndex};
+use pando_pmem::Process;
+use pando_pmem::testing::Random;
+
+use crate::common::watchdog::{seed, within_bounds};
+use crate::common::{
+    Planted, Records, check, create, dump, folder, key, reopen, small, small_plain,
+};
+
+/// Smallest pool; the others have a chunk more each.
+const LEAST_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// How the records of one fill look.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    options: Options,
+    /// Bytes of a key, eight at least.
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+const fn shape(options: Options, key_bytes: usize, value_bytes: usize) -> Shape {
+    Shape { options, key_bytes, value_bytes }
+}
+
+impl Shape {
+    fn key(self, number: u64) -> Vec<u8> {
+        let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        [key(scattered), vec![b'k'; self.key_bytes - 8]].concat()
+    }
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Storage(_)) && error.to_string().contains("the pool is full")
+}
+
+/// Inserts records until forty were refused.
+fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape) {
+    let (mut refused, mut number) = (0, 0);
+    while refused < 40 {
+        let (key, value) = (shape.key(number), vec![number as u8; shape.value_bytes]);
+        number += 1;
+        match planted.tree.insert(&key, &value) {
+            Ok(()) => drop(records.insert(key, value)),
+            Err(Error::KeyExists) => assert!(records.contains_key(&key)),
+            Err(error) => {
+                assert!(is_full(&error), "{error}");
+                refused += 1;
+            }
+        }
+        assert!(number < 1_000_000, "the pool never fills");
+    }
+}
+
+fn verify(planted: &Planted<Process>, records: &Records) {
+    check(planted);
+    assert!(dump(&planted.tree) == *records, "the records differ");
+}
+
+/// In which order the keys of a full tree are removed, and how many there are to a leaf.
+type InOrder = fn(&[Vec<u8>]) -> Vec<Vec<u8>>;
+
+/// As they stand; from the last on; and so that each leaf is come to before any a second time.
+const ORDERS: [InOrder; 3] = [
+    |keys| keys.to_vec(),
+    |keys| keys.iter().rev().cloned().collect(),
+    |keys| {
+        let stride = keys.len().div_ceil(7).max(1);
+        let each = |first| keys.iter().skip(first).step_by(stride);
+        (0..stride).flat_map(each).cloned().collect()
+    },
+];
+
+fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, order: InOrder, always: bool) {
+    let planted = create::<Process>(path, max_bytes, shape.options);
+    let mut records = Records::new();
+    fill(&planted, &mut records, shape);
+    verify(&planted, &records);
+    drop(planted);
+    let planted = reopen::<Process>(path);
+    let mut keys = order(&records.keys().cloned().collect::<Vec<_>>());
+    while !keys.is_empty() {
+        let mut refused = Vec::new();
+        for key in &keys {
+            match planted.tree.remove(key) {
+                Ok(is_removed) => assert!(is_removed),
+                Err(error) => {
+                    assert!(is_full(&error) && !always, "{max_bytes} bytes, {shape:?}: {error}");
+                    refused.push(key.clone());
+                }
+            }
+            let is_there = planted.tree.get(key).expect("reads").is_some();
+            assert_eq!(is_there, refused.last() == Some(key));
+        }
+        check(&planted);
+        // Those that were carried out make room for the others.
+        assert!(refused.len() < keys.len(), "{max_bytes} bytes, {shape:?}: all are refused");
+        keys = refused;
+    }
+    verify(&planted, &Records::new());
+    let mut again = Records::new();
+    fill(&planted, &mut again, shape);
+    assert!(again.len() > records.len() / 2, "{} and again {}", records.len(), again.len());
+    verify(&planted, &again);
+}
+
+fn fill_and_empty_pools(shape: Shape, always: bool) {
+    for chunks in [0, 1, 5, 12] {
+        for order in ORDERS {
+            let folder = folder();
+            let path = folder.path().join("pool");
+            fill_and_empty(&path, LEAST_BYTES + chunks * CHUNK_BYTES, shape, order, always);
+        }
+    }
+}
+
+#[test]
+fn a_full_pool_of_small_records_takes_removes() {
+    fill_and_empty_pools(shape(Options::default(), 8, 8), true);
+    fill_and_empty_pools(shape(small(), 8, 8), true);
+}
+
+#[test]
+fn a_full_pool_of_values_in_blocks_takes_removes() {
+    fill_and_empty_pools(shape(small(), 8, 40), true);
+    fill_and_empty_pools(shape(Options::default(), 8, 40_000), true);
+}
+
+#[test]
+fn a_full_pool_of_long_keys_takes_removes() {
+    fill_and_empty_pools(shape(Options::default(), 300, 8), true);
+    fill_and_empty_pools(shape(small(), 300, 8), true);
+}
+
+/// Where deltas are blocks, a base that takes the inserts of its chain is larger than the one before.
+#[test]
+fn a_full_pool_with_deltas_in_blocks_is_emptied_in_the_end() {
+    for options in [Options::plain(), small_plain()] {
+        fill_and_empty_pools(shape(options, 8, 8), false);
+        fill_and_empty_pools(shape(options, 8, 40), false);
+        fill_and_empty_pools(shape(options, 300, 8), false);
+    }
+}
+
+/// Pages that are larger than the blocks of the room that is kept.
+#[test]
+fn a_full_pool_of_large_pages_is_emptied_in_the_end() {
+    let large = Options { leaf_bytes: 32_768, inner_bytes: 32_768, ..Options::default() };
+    fill_and_empty_pools(shape(large, 8, 8), false);
+    fill_and_empty_pools(shape(large, 300, 300), false);
+    fill_and_empty_pools(shape(Options::default(), 32 * 1024, 8), false);
+}
+
+/// Four threads in a pool that is full all the time; each key is one thread's, which knows whether it is there.
+#[test]
+fn threads_in_a_full_pool_lose_nothing() {
+    let seed = seed("threads in a full pool");
+    for round in 0..12 {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let options = [Options::default(), small()][round as usize % 2];
+        let shape = shape(options, 8, [8, 40][round as usize / 2 % 2]);
+        within_bounds(&format!("PANDO_SEED={seed}, round {round}"), move || {
+            let planted = create::<Process>(&path, LEAST_BYTES, shape.options);
+            let mut records = Records::new();
+            fill(&planted, &mut records, shape);
+            let work = |thread: u64| {
+                let part = records.iter().skip(thread as usize).step_by(4);
+                let mut part: Records = part.map(|(k, v)| (k.clone(), v.clone())).collect();
+                let keys: Vec<_> = part.keys().cloned().collect();
+                let mut random = Random::new(seed ^ round << 8 ^ thread);
+                for turn in 0..1_500 {
+                    let key = random.pick(&keys).clone();
+                    let value = vec![turn as u8; shape.value_bytes];
+                    let done = match random.one_in(3) {
+                        true => planted.tree.remove(&key).map(|removed| {
+                            assert_eq!(removed, part.remove(&key).is_some());
+                        }),
+                        false => planted.tree.upsert(&key, &value).map(|_| {
+                            part.insert(key, value);
+                        }),
+                    };
+                    // What a remove has given back another thread may have taken.
+                    done.unwrap_or_else(|error| assert!(is_full(&error), "{error}"));
+                }
+                part
+            };
+            let parts: Vec<Records> = std::thread::scope(|scope| {
+                let work = &work;
+                let threads: Vec<_> = (0..4).map(|one| scope.spawn(move || work(one))).collect();
+                threads.into_iter().map(|one| one.join().expect("works")).collect()
+            });
+            let left: Records = parts.into_iter().flatten().collect();
+            verify(&planted, &left);
+            let mut keys: Vec<_> = left.keys().collect();
+            for _ in 0..2 {
+                keys.retain(|key| planted.tree.remove(key).is_err());
+            }
+            assert!(keys.is_empty(), "a remove is refused again and again");
+            verify(&planted, &Records::new());
+        });
+    }
+}
