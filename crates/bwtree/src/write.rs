@@ -10,16 +10,17 @@
 //!
 //! # A full pool
 //!
-//! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs none if its delta finds room beside
-//! the base. Else it takes a new base without room for deltas, which is no larger than the one it gives back: from what other writes
-//! leave to those that relieve the pool, two chunks of 64 KiB, which are cut into blocks of 4 KiB. What a remove gives
-//! back is free when no thread can look at it any more, and a remove that is refused tries again some times for that. So it is carried out, but
+//! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs none if its delta
+//! finds room beside the base. Else it takes a new base without room for deltas, which is no larger than the one that
+//! it gives back: from the room that other writes leave to those that relieve the pool, two chunks of 64 KiB, which are
+//! cut into blocks of 4 KiB. What a remove gives back is free when no thread can look at it any more; a remove that is
+//! refused tries again some times for that. So it is carried out, but
 //!
 //! * with `delta_bytes` 0: there a base that takes in the inserts of its chain is larger than what it gives back;
 //! * in pages of more than 4 KiB;
-//! * if more than these blocks wait for a thread that stays pinned, or if others' writes take each time what removes have given back.
+//! * if as many blocks wait for a thread that stays pinned, or if others' writes take each time what removes give back.
 //!
-//! Then it may be refused, as any write; the removes of other records make room for it.
+//! Then it may be refused, as any write; removes of other records make room for it.
 
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;

@@ -1,12 +1,12 @@
 //! How high a node becomes.
 //!
-//! Heights decide nothing but speed: a list is sound whatever they are. By chance alone, as in the paper, half of
-//! the nodes of a level are on the next one, but between two of these lie as often four others as none, and a search goes through the
-//! long gaps more often than through the short ones: one node a level on the average, and each is a line to wait for.
+//! Heights decide nothing but speed: a list is sound whatever they are. By chance alone, as in the paper, half of the
+//! nodes of a level are on the next one. But the gaps between two of these differ, and a search goes through long
+//! ones more often than through short ones: to one node a level on the average, each of which is a line to wait for.
 //!
-//! With *even gaps* an insert looks how many nodes of a level lie in the gap that it finds its place in, between two
-//! nodes of the next level: those that its search has gone through, and whether there is one behind. Before
-//! the node rises from a level to the next,
+//! With *even gaps* an insert looks how many nodes of a level lie in the gap in which it finds its place, between two
+//! nodes of the next level: those that its search has gone through, and whether there is one behind. Before the node
+//! rises from a level to the next:
 //!
 //! | nodes that it knows of in the gap | it rises |
 //! | --- | --- |
@@ -14,12 +14,12 @@
 //! | one | by chance, in one of two cases |
 //! | two or more | always |
 //!
-//! So gaps of more than a few nodes do not come about by inserts, in whatever order, and a search goes to 0.7 times as
-//! many nodes, among as many levels. Removes leave longer gaps. In the worst order of those that were simulated (descending inserts, then each
-//! second record removed) it goes to as many as by chance alone.
+//! So inserts leave no long gaps, in whatever order they come, and a search goes to 0.7 times as many nodes. Removes
+//! make gaps longer. In the worst order of those that were simulated (descending inserts, then each second record
+//! removed) a search goes to as many nodes as by chance alone.
 //!
-//! What is chance follows from the key and the map's seed, so that a run can be repeated; and nobody who does not know the seed can
-//! choose keys so that nodes stay low, nor tell by its key or by when it was inserted whether a node is high.
+//! What is chance follows from the key and the map's seed, so that a run can be repeated, and so that who does not know
+//! the seed can neither choose keys whose nodes stay low nor foresee which nodes are high.
 
 use crate::layout::{MAX_HEIGHT, slice_of};
 use crate::style::Place;
