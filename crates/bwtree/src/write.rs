@@ -18,6 +18,8 @@
 //!
 //! * with `delta_bytes` 0: there a base that takes in the inserts of its chain is larger than what it gives back;
 //! * in pages of more than 4 KiB;
+//! * in a page whose keys, or values, all had one length (`build.rs`), if deltas have brought others: its new base says where
+//!   each record is, and is larger than what it gives back;
 //! * if as many blocks wait for a thread that stays pinned, or if others' writes take each time what removes give back.
 //!
 //! Then it may be refused, as any write; removes of other records make room for it.

@@ -149,8 +149,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 return Ok(());
             }
             // Who is not given room for that must not close the leaf either, or nothing is inserted into it.
-            let bytes = block_bytes(tree.slots());
-            let has_room = guard.relieve(|| guard.reserve(bytes)).is_ok();
+            let reserve = || guard.reserve(block_bytes(tree.slots()));
+            // It takes two blocks at most.
+            let has_room = guard.relieve(|| reserve().and_then(|_one| reserve().map(drop))).is_ok();
             if has_room {
                 let _ = guard.relieve(|| tree.replace(guard, leaf));
             }

@@ -195,9 +195,11 @@ impl<D: Domain> NbTree<D> {
             copies.push(Copy { slot: None, slice, class, word, fingerprint });
         }
         let room = self.slots();
+        // A delete takes no more room than it gives back: it may be what makes room in a full pool.
+        let is_delete = matches!(change, Some(Change::Delete(_)));
         let blocks = match copies.len {
             0 if !leaf.low.is_lowest() => 0,
-            live if live > room / 2 => 2,
+            live if live > room / 2 && !is_delete => 2,
             _ => 1,
         };
         let left_len = if blocks == 2 { copies.len / 2 } else { copies.len };

@@ -343,30 +343,47 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
-        let fingerprint = probe.fingerprint();
-        let guard = self.pin()?;
+        let mut has_reclaimed = false;
         loop {
-            let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
+            let guard = self.pin()?;
+            let deleted = self.delete_pinned(&guard, &probe);
+            drop(guard);
+            match deleted {
+                // As in `write`.
+                Err(Error::Storage(_)) if !has_reclaimed => {
+                    has_reclaimed = true;
+                    self.pmwcas.pool().reclaim().map_err(Error::storage)?;
+                }
+                deleted => return deleted,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn delete_pinned(&self, guard: &Guard<'_, D>, probe: &Probe<'_>) -> Result<bool, Error> {
+        let fingerprint = probe.fingerprint();
+        loop {
+            let leaf = self.find_leaf(guard, probe, Side::Holding, fingerprint);
             let control = leaf.control::<D>();
-            let found = self.search(&guard, leaf, control.bitmap(), &probe, fingerprint);
+            let found = self.search(guard, leaf, control.bitmap(), probe, fingerprint);
             let Some(found) = found else { return Ok(false) };
             if is_closed(found.word) {
                 let deleted = Change::Delete(found);
-                if guard.relieve(|| self.replace_with(&guard, leaf, Some(deleted)))? {
+                if guard.relieve(|| self.replace_with(guard, leaf, Some(deleted)))? {
                     return Ok(true);
                 }
                 continue;
             }
             let deleted = match content(found.word) {
-                Content::Value => self.change_word(&guard, leaf, found, DELETED),
-                _ => self.exchange(&guard, leaf, found, Ok(DELETED)),
+                Content::Value => self.change_word(guard, leaf, found, DELETED),
+                _ => self.exchange(guard, leaf, found, Ok(DELETED)),
             };
             if deleted.is_err() {
                 continue;
             }
             if leaf.note_deleted() && !leaf.low.is_lowest() {
                 // The record is gone, whether or not its leaf can be dropped now.
-                let _ = guard.relieve(|| self.replace(&guard, leaf));
+                let _ = guard.relieve(|| self.replace(guard, leaf));
             }
             return Ok(true);
         }

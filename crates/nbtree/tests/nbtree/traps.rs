@@ -504,3 +504,27 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
         assert!(gone_along > 0, "no change has gone along with a replacement");
     }
 }
+
+/// A full pool: a delete of a closed word needs one block at most, which it gives back, wherever the thread has stopped that
+/// replaces the leaf.
+#[test]
+fn a_delete_that_goes_along_takes_no_more_room_than_it_gives_back() {
+    for paused_before in 1.. {
+        let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+        let pool = Pool::anonymous(&create).expect("memory");
+        let planted = plant::<CutShort<true>>(pool, &small_nodes());
+        for number in 0..6 {
+            planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
+        }
+        let tree = planted.tree.clone();
+        let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &eight(5)));
+        let is_done = victim.is_done();
+        let (removed, _) = refuse(Resource::Block, 1, u64::MAX, || planted.tree.remove(&eight(4)));
+        assert!(removed.expect("removes"), "before write {paused_before}");
+        victim.resume().expect("is new");
+        check(&planted);
+        if is_done {
+            break;
+        }
+    }
+}
