@@ -23,7 +23,7 @@ use pando_pmem::Domain;
 use crate::layout::{Cell, FIXED_BYTES};
 use crate::node::{Changed, Context, Node, Probe, Seek};
 use crate::state::State;
-use crate::tree::{Found, WbTree};
+use crate::tree::{Damaged, Found, WbTree};
 use crate::write::with_value;
 
 /// Records of the first batch: short scans copy little. Later batches double up to the last.
@@ -136,7 +136,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             let (leaf, state, low) = match sibling.take() {
                 Some((leaf, state)) => (leaf, state, None),
                 None => {
-                    let Some(found) = self.seek(context) else { continue };
+                    let Some(found) = self.seek(context)? else { continue };
                     (found.node, found.state, Some(found.low))
                 }
             };
@@ -158,7 +158,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     }
 
     /// Looks for the next leaf from the root.
-    fn seek<'op>(&self, context: Context<'op, '_, D>) -> Option<Found<'op, D>> {
+    fn seek<'op>(&self, context: Context<'op, '_, D>) -> Result<Option<Found<'op, D>>, Damaged> {
         let probe = Probe::new(&self.key);
         let seek = match (self.next, self.order) {
             (Next::Key { included: false }, Order::Descending)

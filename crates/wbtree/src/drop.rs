@@ -26,7 +26,8 @@ impl<D: Domain> WbTree<D> {
             let context = self.context(&guard);
             let root = self.root(context);
             let state = root.state(context);
-            if root.level > 0 || state.count(root.kind) > 0 {
+            // A scan from the root says whether it is damaged, or was replaced.
+            if state.is_dead() || root.level > 0 || state.count(root.kind) > 0 {
                 continue;
             }
             let Ok(fence) = root.fence(context, state) else { continue };
@@ -51,7 +52,7 @@ impl<D: Domain> WbTree<D> {
             loop {
                 let probe = Probe::new(&key);
                 while let Merged::Done { .. } = self.merge(context, probe, level)? {}
-                let Some(found) = self.seek(context, Seek::Holding(probe), level) else { break };
+                let Some(found) = self.seek(context, Seek::Holding(probe), level)? else { break };
                 if let Some(left) = found.crossed {
                     self.post(context, left)?;
                 }

@@ -27,7 +27,14 @@
 //! its next key ([`descent`](crate::descent)) while the line is on its way.
 //!
 //! A PMwCAS wants its words without the bit, and writes back again what has it. So who has found a state durable
-//! takes the bit away before it gives the state to one ([`Node::expect`]). The states that PMwCAS puts in place are clean.
+//! takes the bit away before it gives the state to one ([`Node::expect`]).
+//!
+//! What a PMwCAS puts in place is clean, unless others helped it: then it is dirty until it is written back (phase 2 of its
+//! RDCSS). It may be taken for durable before that: a dead state has the version of the one before it, which may be the
+//! durable version; so may the version of the old state, which a failed operation puts back. Both are durable. The
+//! status was, before the dead state came, and the descriptor stands until its owner has written the target back, so that a
+//! recovery puts the dead state where the medium has the reference. The old state is one that `expect` was given.
+//!
 //! Where nothing is written back there is no dirty bit, and the durable version stays zero.
 
 use std::sync::atomic::Ordering;

@@ -29,7 +29,7 @@ impl<D: Domain> WbTree<D> {
         }
         let (guard, hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
-        let found = self.lookup(context, probe, hint);
+        let found = self.lookup(context, probe, hint)?;
         Ok(found.map(|record| with_value(context, &record, visit)))
     }
 }
@@ -82,7 +82,7 @@ impl<D: Domain> RangeIndex for WbTree<D> {
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
-            let Some(found) = self.seek(context, Seek::Holding(Probe::new(&from)), 0) else {
+            let Some(found) = self.seek(context, Seek::Holding(Probe::new(&from)), 0)? else {
                 continue;
             };
             let Ok(fence) = found.node.fence(context, found.state) else { continue };

@@ -5,6 +5,17 @@
 //! alive, since splits and merges move only its upper end. If the key lies beyond that, the fence leads to
 //! the next node, which is alive as long as the fence names it. A dead node sends to the root. So
 //! the node in which a descent ends holds the key's range in the state that it returns.
+//!
+//! # Why a descent ends
+//!
+//! *What a live node or the entry word leads to is alive.* A node dies by the one PMwCAS that changes all that leads
+//! to it: a merge changes the parent's state and the left neighbour's; a copy both too, of the first of a level the
+//! parent's, of the root the entry word; a collapse, and the drop of the map, the entry word. So who has seen a node
+//! dead, and only then looks at what leads there, finds another state or another entry word. A descent that comes to
+//! the same dead node a second time has found what no sound tree has, since the node's block is not given out
+//! anew while the guard is held: the node's state is damaged, as is one that PMwCAS cannot read, which reads as dead.
+//! The descent ends with [`Damaged`]. The other loops that look at a node again ask the same: a merge, whether the
+//! parent that leads to a dead child has changed; a collapse, whether the dead root still is the root.
 
 use std::sync::Arc;
 
@@ -35,6 +46,29 @@ impl<D: Domain> Clone for WbTree<D> {
             options: self.options,
             shape: self.shape,
         }
+    }
+}
+
+/// A node that is dead, and to which something live leads: its state is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the node at {off:#x} is damaged (it is dead, and still linked); check the pool, and copy out what can be read by salvage"
+)]
+pub(crate) struct Damaged {
+    pub off: u64,
+}
+
+impl From<Damaged> for Error {
+    #[cold]
+    fn from(damaged: Damaged) -> Self {
+        Self::storage(damaged)
+    }
+}
+
+impl From<Damaged> for Box<Error> {
+    #[cold]
+    fn from(damaged: Damaged) -> Self {
+        Self::new(damaged.into())
     }
 }
 
@@ -112,27 +146,37 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// The node of `level` that is looked for; `None` if the tree is not that high.
+    ///
+    /// # Errors
+    ///
+    /// If a node on the way is dead each time: its state is damaged.
     #[inline]
     pub(crate) fn seek<'op>(
         &self,
         context: Context<'op, '_, D>,
         seek: Seek<'_>,
         level: u64,
-    ) -> Option<Found<'op, D>> {
+    ) -> Result<Option<Found<'op, D>>, Damaged> {
+        // The dead node that sent to the root.
+        let mut dead = 0;
         'root: loop {
             let (mut low, mut crossed) = (Cell::default(), None);
             let mut node = self.root(context);
             if node.level < level {
-                return None;
+                return Ok(None);
             }
             loop {
                 let state = node.state(context);
                 if state.is_dead() {
+                    if dead == node.off {
+                        return Err(Damaged { off: node.off });
+                    }
+                    dead = node.off;
                     continue 'root;
                 }
                 match Self::step(context, &node, state, seek, level) {
                     Err(Changed) => {}
-                    Ok(Step::Here) => return Some(Found { node, state, low, crossed }),
+                    Ok(Step::Here) => return Ok(Some(Found { node, state, low, crossed })),
                     Ok(Step::Next(fence)) => {
                         crossed = Some(node);
                         low = fence;
@@ -185,19 +229,19 @@ impl<D: Domain> WbTree<D> {
         context: Context<'op, '_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
-    ) -> Found<'op, D> {
+    ) -> Result<Found<'op, D>, Damaged> {
         if let Some(off) = hint {
             let node = context.fetched_node(off);
             let state = node.state(context);
             if !state.is_dead() && node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None)
             {
                 let low = Cell::default();
-                return Found { node, state, low, crossed: None };
+                return Ok(Found { node, state, low, crossed: None });
             }
         }
         loop {
-            if let Some(found) = self.seek(context, Seek::Holding(probe), 0) {
-                return found;
+            if let Some(found) = self.seek(context, Seek::Holding(probe), 0)? {
+                return Ok(found);
             }
         }
     }
@@ -209,14 +253,14 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
-    ) -> Option<Cell> {
+    ) -> Result<Option<Cell>, Damaged> {
         if let Some(off) = hint {
             let leaf = context.fetched_node(off);
             let state = leaf.state(context);
             if !state.is_dead()
                 && let Ok(Some((_, cell))) = leaf.search(context, state, probe)
             {
-                return Some(cell);
+                return Ok(Some(cell));
             }
         }
         self.lookup_among(context, probe, hint)
@@ -229,11 +273,11 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         mut hint: Option<u64>,
-    ) -> Option<Cell> {
+    ) -> Result<Option<Cell>, Damaged> {
         loop {
-            let found = self.seek_leaf(context, probe, hint.take());
+            let found = self.seek_leaf(context, probe, hint.take())?;
             if let Ok(found) = found.node.search(context, found.state, probe) {
-                return found.map(|(_, cell)| cell);
+                return Ok(found.map(|(_, cell)| cell));
             }
         }
     }

@@ -131,7 +131,7 @@ impl<D: Domain> WbTree<D> {
         intent: Intent<'_>,
     ) -> Result<Written, Box<Error>> {
         loop {
-            let found = self.seek_leaf(context, probe, hint.take());
+            let found = self.seek_leaf(context, probe, hint.take())?;
             let (leaf, state) = (found.node, found.state);
             if let Some(left) = found.crossed {
                 self.help(context, left);
@@ -179,7 +179,7 @@ impl<D: Domain> WbTree<D> {
         let (guard, mut hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
         loop {
-            let found = self.seek_leaf(context, probe, hint.take());
+            let found = self.seek_leaf(context, probe, hint.take())?;
             let (leaf, state) = (found.node, found.state);
             if let Some(left) = found.crossed {
                 self.help(context, left);

@@ -24,7 +24,7 @@ use crate::order::Order;
 use crate::smo::replace::FENCE_VERSIONS;
 use crate::smo::{Attempt, MERGE_BELOW, relink};
 use crate::state::State;
-use crate::tree::WbTree;
+use crate::tree::{Damaged, WbTree};
 
 /// What became of a node that was to be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,12 @@ impl<'op, D: Domain> Seen<'op, D> {
     fn of(context: Context<'op, '_, D>, off: u64) -> Option<Self> {
         let node = context.node(off);
         let state = node.state(context);
+        // First: what a damaged state says of cells and fence is not to be looked at.
+        if state.is_dead() {
+            return None;
+        }
         let (order, cells) = node.contents(context, state).ok()?;
-        (!state.is_dead()).then_some(Self { node, state, order, cells })
+        Some(Self { node, state, order, cells })
     }
 
     fn count(&self) -> usize {
@@ -77,7 +81,7 @@ impl<D: Domain> WbTree<D> {
         level: u64,
     ) -> Result<Merged, Error> {
         loop {
-            let Some(found) = self.seek(context, Seek::Holding(probe), level + 1) else {
+            let Some(found) = self.seek(context, Seek::Holding(probe), level + 1)? else {
                 return Ok(Merged::Not);
             };
             let (node, state) = (found.node, found.state);
@@ -123,8 +127,17 @@ impl<D: Domain> WbTree<D> {
         parent: &Seen<'_, D>,
         right: usize,
     ) -> Result<Attempt, Error> {
-        let child = |place: usize| Seen::of(context, parent.cells[place].link);
+        let off = |place: usize| parent.cells[place].link;
+        let child = |place| Seen::of(context, off(place));
         let (Some(left), Some(gone)) = (child(right - 1), child(right)) else {
+            let is_dead = |off: &u64| context.node(*off).state(context).is_dead();
+            let dead = [right - 1, right].map(off).into_iter().find(is_dead);
+            // A live parent that leads to a node which was dead before it was looked at.
+            if let Some(off) = dead
+                && parent.node.state(context) == parent.state
+            {
+                return Err(Damaged { off }.into());
+            }
             return Ok(Attempt::Again);
         };
         if left.fence().link != gone.node.off {
@@ -204,15 +217,24 @@ impl<D: Domain> WbTree<D> {
             if root.level == 0 {
                 return Ok(());
             }
-            let Some(root) = Seen::of(context, root.off) else { continue };
+            let Some(root) = Seen::of(context, root.off) else {
+                let off = root.off;
+                if root.state(context).is_dead() && self.root(context).off == off {
+                    return Err(Damaged { off }.into());
+                }
+                continue;
+            };
             if root.count() != 1 || root.fence().link != 0 {
                 return Ok(());
             }
             let child = context.node(root.cells[0].link);
             let state = child.state(context);
+            if state.is_dead() {
+                return Ok(());
+            }
             let Ok(fence) = child.fence(context, state) else { continue };
             // One that has a next has not been posted; that needs the root.
-            if state.is_dead() || fence.link != 0 {
+            if fence.link != 0 {
                 return Ok(());
             }
             let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;

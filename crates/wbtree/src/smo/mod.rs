@@ -41,6 +41,13 @@
 //! Why a merge loses nothing: it compares the states of both nodes and of the parent, so whatever changed
 //! since it copied the cells lets it fail.
 //!
+//! Every PMwCAS of this tree owns a block, so none is *plain* ([`pando_pmwcas`]): a recovery lets it succeed by its durable
+//! status, never by the references that it finds. This matters because the state that an operation failed to put in
+//! place and the one of who interrupted it are of one version. A plain operation that was let fail can still succeed by
+//! recovery while the other's state is not durable; then only that slot words and the durable version lie in the
+//! state's line would keep them from being believed of the wrong one. As it is, of all states of one version only one is put in place,
+//! and after it at most the same, dead; and slot words are written only after `execute` is true.
+//!
 //! Nobody's help is needed for any of this to end: each failure is another's change.
 
 mod merge;

@@ -22,7 +22,7 @@ impl<D: Domain> WbTree<D> {
         let key = context.key(&fence);
         let probe = Probe::new(&key);
         loop {
-            let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1) else {
+            let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1)? else {
                 let root = self.root(context);
                 // If the left node is alive, the root that was read before is not below it.
                 if Self::fence_of(context, &left) != Some(fence) {

@@ -63,7 +63,7 @@ impl<D: Domain> WbTree<D> {
         probe: Probe<'_>,
         off: u64,
     ) -> Result<Attempt, Error> {
-        let Some(found) = self.seek(context, Seek::Holding(probe), level) else {
+        let Some(found) = self.seek(context, Seek::Holding(probe), level)? else {
             return Ok(Attempt::Again);
         };
         if found.node.off != off {
@@ -77,7 +77,7 @@ impl<D: Domain> WbTree<D> {
         let Ok((order, cells)) = node.contents(context, state) else { return Ok(Attempt::Again) };
         let (live, fence) = cells.split_at(order.len());
 
-        let parent = match self.seek(context, Seek::Holding(probe), level + 1) {
+        let parent = match self.seek(context, Seek::Holding(probe), level + 1)? {
             None => None,
             Some(Found { node, state, .. }) => {
                 let Ok((order, cells)) = node.contents(context, state) else {
@@ -100,7 +100,7 @@ impl<D: Domain> WbTree<D> {
         let mut neighbour_low = Cell::default();
         if !is_first {
             let below = Seek::Below(Probe::new(&low_key));
-            let Some(Found { node, state, low, .. }) = self.seek(context, below, level) else {
+            let Some(Found { node, state, low, .. }) = self.seek(context, below, level)? else {
                 return Ok(Attempt::Again);
             };
             let Ok(cell) = node.fence(context, state) else { return Ok(Attempt::Again) };

@@ -1,5 +1,6 @@
 //! Trap: a checker that is wrong (class 13). What a walk must find in a tree that is damaged; and a damage that it does
-//! not find does no harm: scans in both directions agree, and what they find is found by its key.
+//! not find does no harm: scans in both directions agree, and what they find is found by its key. What an operation comes
+//! to that is damaged ends it.
 
 use std::sync::atomic::Ordering;
 
@@ -143,6 +144,80 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
                 }
             }
         });
+    }
+}
+
+/// A state that says dead, or is no value of a word: whatever comes to the node ends, with an answer or an error that
+/// names it, and does so again; so does the drop of the map.
+#[test]
+fn a_state_that_says_dead_ends_in_no_panic_and_no_loop() {
+    for options in [
+        small_fixed(NodeKind::SlotBitmap),
+        small_fixed(NodeKind::BitmapOnly),
+        small_fixed(NodeKind::SlotOnly),
+        small_nodes(NodeKind::SlotBitmap),
+    ] {
+        within_bounds("operations that come to a damaged state", move || {
+            let height = (0..8).take_while(|&level| !nodes(&sixty(options), level).is_empty());
+            let height = height.count() as u64;
+            assert!(height > 2, "{height}");
+            for level in 0..height {
+                for bit in [60, 62, 63] {
+                    end_beside_a_damaged_state(options, level, bit);
+                }
+            }
+        });
+    }
+}
+
+fn sixty(options: Options) -> Planted<Volatile> {
+    with_records(options, 60)
+}
+
+fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
+    use pando_index::Order::{Ascending, Descending};
+    let count = nodes(&sixty(options), level).len();
+    for place in [0, count / 2, count - 1] {
+        let planted = sixty(options);
+        let tree = &planted.tree;
+        let off = nodes(&planted, level)[place];
+        store(&planted, off + STATE, load(&planted, off + STATE) ^ 1 << bit);
+        let mut errors = 0;
+        let mut expect = |error: Option<pando_index::Error>| {
+            if let Some(error) = error {
+                let text = error.to_string();
+                assert!(text.contains(&format!("{off:#x}")), "{options:?} {level} {bit}: {text}");
+                errors += 1;
+            }
+        };
+        for _ in 0..2 {
+            for order in [Ascending, Descending] {
+                let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+                expect(loop {
+                    match cursor.next() {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break None,
+                        Err(error) => break Some(error),
+                    }
+                });
+            }
+            expect(tree.len().err());
+        }
+        for number in 0..120u64 {
+            expect(tree.get(&number.to_be_bytes()).err());
+        }
+        for number in 0..60u64 {
+            expect(tree.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]).err());
+        }
+        for number in 0..120u64 {
+            expect(tree.remove(&number.to_be_bytes()).err());
+        }
+        assert!(errors > 0, "{options:?}: bit {bit} of {off:#x}, of level {level}");
+        let guard = planted.pool.pin().expect("a pin");
+        let entry = tree.pmwcas().maps(&guard).remove(0);
+        drop(guard);
+        let refused = WbTrees::drop_map(tree, &entry).expect_err("a refusal");
+        assert!(refused.to_string().contains("is damaged"), "{refused}");
     }
 }
 

@@ -5,7 +5,7 @@
 //! * `table3.rs`: what operations take, beside the paper's formulas.
 //! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
 //! * `between.rs`: what others do between any two steps of an operation.
-//! * `damage.rs`: what a walk sees of a damaged tree.
+//! * `damage.rs`: what a walk sees of a damaged tree, and that operations on it end.
 //! * `common/`: trees for all of them.
 //!
 //! One program, since each would compile the tree for every domain again.
