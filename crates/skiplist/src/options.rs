@@ -15,7 +15,8 @@ pub struct Options {
     /// From this, and its key, follows what is chance in the height of a node. With 0 it is drawn when the list is
     /// created, so that nobody can choose keys whose nodes are low; with another number a run can be repeated.
     pub height_seed: u32,
-    /// The height of a node follows from those beside it too, so that searches are shorter.
+    /// How likely a node is to be high follows from those beside it too, so that searches are shorter. It is never
+    /// certain, so that no order of inserts and removes, chosen without the seed, leaves only low nodes.
     pub even_gaps: bool,
 }
 
@@ -49,7 +50,7 @@ pub(crate) static SETTINGS: [Setting; 4] = [
     },
     Setting {
         name: "even_gaps",
-        what: "an insert chooses its node's height so that searches pass few nodes on each level; off: by chance alone, as in the paper",
+        what: "an insert's node is likelier to be high where it splits a long gap, so that searches pass few nodes on each level; off: by chance alone, as in the paper",
         default: 1,
         allowed: Allowed::OneOf(OFF_ON),
     },
