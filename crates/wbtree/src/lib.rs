@@ -41,7 +41,7 @@
 //! There is no recovery: PMwCAS settles what was under way, and everything else is found as it is. Slots
 //! that are of another state are written anew on use.
 //!
-//! * [`layout`](mod@layout): nodes drawn byte by byte; `state.rs`, `slots.rs`, `order.rs`: the words that change.
+//! * `layout.rs`: nodes drawn byte by byte; `state.rs`, `slots.rs`, `order.rs`: the words that change.
 //! * `node.rs`: nodes as they are read; `claim.rs`: who may write a cell; `put.rs`: which; `commit.rs`: the one
 //!   atomic write; `durable.rs`: when it is durable; `build.rs`: nodes and blocks as they are made.
 //! * `search.rs`: how a key is found in a node. `descent.rs`: the undisturbed descent; `tree.rs`: any. `write.rs`: inserts, updates,
