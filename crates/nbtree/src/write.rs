@@ -109,18 +109,24 @@ impl<D: Domain> NbTree<D> {
         Self::check_key(key)?;
         Self::check_value(value)?;
         let record = Record::new(key, value);
+        self.with_room(|guard| guard.frugal(|| self.write_pinned(guard, &record, intent)))
+    }
+
+    /// Does `work` under a guard; once more, if the pool refuses it room, when what this thread has replaced is given
+    /// back: that may be all that is in the way.
+    #[inline(always)]
+    fn with_room<R>(&self, work: impl Fn(&Guard<'_, D>) -> Result<R, Error>) -> Result<R, Error> {
         let mut has_reclaimed = false;
         loop {
             let guard = self.pin()?;
-            let written = guard.frugal(|| self.write_pinned(&guard, &record, intent));
+            let done = work(&guard);
             drop(guard);
-            match written {
-                // What this thread has replaced may be all that is in the way.
+            match done {
                 Err(Error::Storage(_)) if !has_reclaimed => {
                     has_reclaimed = true;
                     self.pmwcas.pool().reclaim().map_err(Error::storage)?;
                 }
-                written => return written,
+                done => return done,
             }
         }
     }
@@ -343,20 +349,7 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
-        let mut has_reclaimed = false;
-        loop {
-            let guard = self.pin()?;
-            let deleted = self.delete_pinned(&guard, &probe);
-            drop(guard);
-            match deleted {
-                // As in `write`.
-                Err(Error::Storage(_)) if !has_reclaimed => {
-                    has_reclaimed = true;
-                    self.pmwcas.pool().reclaim().map_err(Error::storage)?;
-                }
-                deleted => return deleted,
-            }
-        }
+        self.with_room(|guard| self.delete_pinned(guard, &probe))
     }
 
     #[inline(always)]

@@ -302,10 +302,11 @@ mod tests {
     /// Where the processor commits transactions, one freezes a node, also while others replace its children.
     #[test]
     fn a_transaction_freezes_a_node_where_there_are_any() {
-        let frozen = (0..50).filter(|_| is_frozen_for_ever::<Volatile>(Inner::freeze_at_once));
-        let frozen = frozen.count();
-        eprintln!("{frozen} of 50 by a transaction");
-        assert_eq!(frozen > 0, rtm::is_available());
+        // Others may abort any one.
+        let attempts = if rtm::is_available() { 2_000 } else { 20 };
+        let is_frozen =
+            (0..attempts).any(|_| is_frozen_for_ever::<Volatile>(Inner::freeze_at_once));
+        assert_eq!(is_frozen, rtm::is_available());
     }
 
     #[test]

@@ -401,6 +401,17 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
     assert!(seen > 0);
 }
 
+/// A small pool, with one leaf whose slots are all taken: by the even keys below twelve.
+fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
+    let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+    let pool = Pool::anonymous(&create).expect("memory");
+    let planted = plant::<CutShort<true>>(pool, &small_nodes());
+    for number in 0..6 {
+        planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
+    }
+    planted
+}
+
 /// Threads that claim a leaf's slots and one that finds none free could hold each other up for ever, if replacing the leaf
 /// and inserting were two steps: wherever the thread stops, once the leaf is replaced its record is there.
 #[test]
@@ -408,12 +419,7 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
     for value_bytes in [8, 30] {
         let mut seen_undone = 0;
         for paused_before in 1.. {
-            let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
-            let pool = Pool::anonymous(&create).expect("memory");
-            let planted = plant::<CutShort<true>>(pool, &small_nodes());
-            for number in 0..6 {
-                planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
-            }
+            let planted = with_a_full_leaf();
             let first_leaf = |planted: &crate::common::Planted<CutShort<true>>| {
                 NbTrees::audit(&planted.tree).expect("audits").blocks[0].off
             };
@@ -457,12 +463,7 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
         for stopped_before in 1.. {
             let mut is_over = false;
             for paused_before in (1 + stopped_before % 3..).step_by(3) {
-                let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
-                let pool = Pool::anonymous(&create).expect("memory");
-                let planted = plant::<CutShort<true>>(pool, &small_nodes());
-                for number in 0..6 {
-                    planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
-                }
+                let planted = with_a_full_leaf();
                 planted.tree.update(&eight(4), &[4; 30]).expect("is there");
                 let records = dump(&planted.tree);
                 let first_leaf = || NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
@@ -510,12 +511,7 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
 #[test]
 fn a_delete_that_goes_along_takes_no_more_room_than_it_gives_back() {
     for paused_before in 1.. {
-        let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
-        let pool = Pool::anonymous(&create).expect("memory");
-        let planted = plant::<CutShort<true>>(pool, &small_nodes());
-        for number in 0..6 {
-            planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
-        }
+        let planted = with_a_full_leaf();
         let tree = planted.tree.clone();
         let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &eight(5)));
         let is_done = victim.is_done();
