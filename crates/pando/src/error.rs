@@ -62,8 +62,8 @@ pub enum Error {
     },
     /// The pool was written by a later version.
     #[error(
-        "{} has format version {found}, and this version of Pando reads up to {supported}; use a \
-         newer one",
+        "{} has format version {found}, and this version of Pando reads version {supported}; use \
+         a newer one",
         path.display()
     )]
     NewerPool {
@@ -71,7 +71,22 @@ pub enum Error {
         path: PathBuf,
         /// Its format version.
         found: u32,
-        /// The latest format version that is read.
+        /// The format version that is read.
+        supported: u32,
+    },
+    /// The pool was written by an earlier version.
+    #[error(
+        "{0} has format version {found}, and this version of Pando reads version {supported}; it is \
+         not damaged. With the Pando that wrote it run `pando --pool {0} dump --map MAP > MAP.tsv` \
+         for each map, then with this one `pando --pool NEW load --create --map MAP MAP.tsv`",
+        path.display()
+    )]
+    OlderPool {
+        /// The pool's path.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The format version that is read.
         supported: u32,
     },
     /// The pool was open when the machine went down, on a medium that keeps no order of writes
@@ -292,6 +307,9 @@ impl Error {
             Pool::NotAPool { path, found, .. } => Self::NotAPool { path, found },
             Pool::NewerVersion { path, found, supported } => {
                 Self::NewerPool { path, found, supported }
+            }
+            Pool::OlderVersion { path, found, supported } => {
+                Self::OlderPool { path, found, supported }
             }
             Pool::NotTrusted { path, medium } => Self::NotTrusted { path, medium },
             error @ (Pool::DamagedSuperblock { .. }

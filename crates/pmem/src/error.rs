@@ -38,13 +38,23 @@ pub enum Error {
         expected: [u8; 8],
     },
     /// The pool was written by a later version of the format.
-    #[error("{}: the pool has format version {found}, this library reads up to {supported}; use a newer Pando", path.display())]
+    #[error("{}: the pool has format version {found}, this library reads version {supported}; use a newer Pando", path.display())]
     NewerVersion {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The latest version that is read.
+        /// The version that is read.
+        supported: u32,
+    },
+    /// The pool was written by an earlier version of the format.
+    #[error("{}: the pool has format version {found}, this library reads version {supported}; copy its maps with the Pando that wrote it (`pando dump`) into a new pool (`pando load`)", path.display())]
+    OlderVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version that is read.
         supported: u32,
     },
     /// A part of the superblock does not match its checksum.

@@ -28,8 +28,8 @@ use crate::layout::{
 
 /// The first eight bytes of every pool.
 pub const MAGIC: [u8; 8] = *b"PANDOaSp";
-/// The version of the format that this library writes, and the latest that it reads.
-pub const FORMAT_VERSION: u32 = 2;
+/// The version of the format that this library writes, and the only one that it reads.
+pub const FORMAT_VERSION: u32 = 3;
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
@@ -189,6 +189,13 @@ impl Superblock {
                 computed,
             });
         }
+        if version < FORMAT_VERSION {
+            return Err(Error::OlderVersion {
+                path: path(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
         let field = |field, at: usize, allowed: u64| match word_at(block, at) {
             value if value == allowed => Ok(()),
             value => Err(Error::BadField {
@@ -289,7 +296,7 @@ mod tests {
         let block = example().encode();
         assert_eq!(crc32fast::hash(&block), GOLDEN, "the format of the superblock changed");
     }
-    const GOLDEN: u32 = 2_947_769_435;
+    const GOLDEN: u32 = 1_679_694_474;
 
     #[test]
     fn decodes_what_it_encodes() {
