@@ -133,6 +133,9 @@ fn what_is_missing_is_said_before_anything_is_made() {
     folder.fails(2, &["load", "one.tsv", "--create", "--kind", "oak"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--set", "leaf_bytes"]);
     folder.fails(2, &["load", "one.tsv", "--max-bytes", "1G"]);
+    // A byte more than the largest pool.
+    let refused = folder.fails(2, &["put", "a", "1", "--create", "--max-bytes", "17592186044417"]);
+    assert!(refused.contains("17592186044416"), "{refused}");
     let no_folder = folder.fails(3, &["load", "one.tsv", "--create", "--pool", "none/a.pool"]);
     assert!(no_folder.contains("the folder none is not there"), "{no_folder}");
     assert!(!folder.path("pando.pool").exists());

@@ -13,7 +13,9 @@
 //!   that was there throughout the scan appears; one that was at no time there does not. It is
 //!   not a snapshot of the whole range.
 //! * No operation waits for another thread: any thread may stop for ever at any instruction, and
-//!   the others go on.
+//!   the others go on. One exception: a thread that stops within the process's memory allocator, which
+//!   may hold a lock there, holds up those that need the same lock (an index asks it for returned values,
+//!   for the buffers of scans, and for lists of its own).
 //! * Every failure is a value of [`Error`] with the limit that was hit. Nothing panics on input.
 
 mod error;

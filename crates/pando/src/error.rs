@@ -128,6 +128,24 @@ pub enum Error {
         /// What the operating system answered.
         cause: std::io::Error,
     },
+    /// The pool's file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file system has
+    /// one. Removing records still works, and makes room.
+    #[error(
+        "{}: the pool's file may not grow from {from_bytes} to {to_bytes} bytes ({cause}); raise the \
+         process's limit (`ulimit -f`), move the pool to a file system that takes larger files, or \
+         remove records",
+        path.display()
+    )]
+    FileTooLarge {
+        /// The pool's path.
+        path: PathBuf,
+        /// Size of the pool in bytes.
+        from_bytes: u64,
+        /// Size that it was to have, in bytes.
+        to_bytes: u64,
+        /// The system's error.
+        cause: std::io::Error,
+    },
     /// As many threads use the pool as can: one that has used it counts until it ends.
     #[error(
         "{max_threads} threads use the pool, as many as can at once, and one that has used it \
@@ -319,6 +337,9 @@ impl Error {
             Pool::FileSystemFull { from_bytes, to_bytes, source } => {
                 Self::FileSystemFull { from_bytes, to_bytes, cause: source }
             }
+            Pool::FileTooLarge { path, from_bytes, to_bytes, source } => {
+                Self::FileTooLarge { path, from_bytes, to_bytes, cause: source }
+            }
             Pool::NoParticipantSlot => Self::TooManyThreads { max_threads: PARTICIPANT_COUNT },
             Pool::Io { path, action, source } => Self::Io { action, path, cause: source },
             Pool::BadOption { option, found, allowed } => {
@@ -456,6 +477,12 @@ mod tests {
             }),
             Error::Io { action: "map the file", path: "grove.pool".into(), cause: io() },
             Error::FileSystemFull { from_bytes: 1, to_bytes: 2, cause: io() },
+            Error::FileTooLarge {
+                path: "grove.pool".into(),
+                from_bytes: 1,
+                to_bytes: 2,
+                cause: io(),
+            },
         ] {
             let mut chain = vec![error.to_string()];
             let mut next = std::error::Error::source(&error);

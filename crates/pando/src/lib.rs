@@ -37,7 +37,10 @@
 //! * A scan is a sequence of snapshots, one a leaf: its keys strictly ascend (or descend), a
 //!   record that was there throughout appears, and one that was never there does not.
 //! * No operation on a map waits for another thread. Opening, creating and dropping maps, and closing
-//!   the pool, wait for each other.
+//!   the pool, wait for each other. One exception: the process's memory allocator. `get` asks it for the
+//!   value that it returns, a scan for its buffers, a thread at its first use of a pool for its own lists, and
+//!   a remove at times for a longer list of blocks to be reused. Most allocators, glibc's too, take locks. A
+//!   thread that is stopped within one holds up each thread that needs the same lock, until it goes on.
 //! * [`Pool`] lists the limits, and what a program must not do (fork, copy, truncate).
 //! * Every failure is a value of [`Error`] with what was found, what is allowed and what to do
 //!   next. Nothing panics on input.

@@ -74,7 +74,7 @@ impl Map {
     ///
     /// [`Error::KeyExists`] if the key is there; [`Error::KeyTooLong`] and
     /// [`Error::ValueTooLong`] past the map's [`limits`](Self::limits); [`Error::PoolFull`] and
-    /// [`Error::FileSystemFull`] if there is no room; [`Error::TooManyThreads`].
+    /// [`Error::FileSystemFull`] or [`Error::FileTooLarge`] if there is no room; [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -222,7 +222,7 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); for an `nbtree` also [`Error::PoolFull`] and [`Error::FileSystemFull`].
+    /// As [`get`](Self::get); for an `nbtree` also [`Error::PoolFull`], [`Error::FileSystemFull`] and [`Error::FileTooLarge`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

@@ -72,7 +72,7 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is;
-    /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::Option`] for a size that is not
+    /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::FileTooLarge`]; [`Error::Option`] for a size that is not
     /// allowed; [`Error::Io`] for what else the system refuses: a folder that may not be written, too
     /// few addresses for `max_bytes` ("map the file").
     ///
@@ -180,7 +180,7 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::MapName`], [`Error::UnknownKind`]; if it is to be created [`Error::TooManyMaps`],
-    /// [`Error::PoolFull`], [`Error::FileSystemFull`]; [`Error::TooManyThreads`], as any call.
+    /// [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`]; [`Error::TooManyThreads`], as any call.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

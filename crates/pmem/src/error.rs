@@ -132,6 +132,22 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file system has one.
+    #[error(
+        "{}: the pool's file may not grow from {from_bytes} to {to_bytes} bytes ({source}); raise the \
+         process's limit (`ulimit -f`), or move the pool to a file system that takes larger files",
+        path.display()
+    )]
+    FileTooLarge {
+        /// The pool's file.
+        path: PathBuf,
+        /// Size of the pool.
+        from_bytes: u64,
+        /// Size it was to have.
+        to_bytes: u64,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// More threads use the pool at once than it has participant slots.
     #[error(
         "all {} participant slots of the pool are taken; let a thread end first",

@@ -229,6 +229,10 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
+    // The system would send SIGXFSZ, which kills the process.
+    if to > file_size_limit() && to > file.metadata()?.len() {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     #[cfg(feature = "testing")]
     if refusal::is_refused(refusal::Resource::FileRoom) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -239,6 +243,18 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             result => return result,
         }
+    }
+}
+
+/// How far this process may extend a file, in bytes.
+fn file_size_limit() -> u64 {
+    let mut limit = std::mem::MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: the call fills the struct that the pointer names, or fails.
+    match check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) }) {
+        // SAFETY: the call succeeded, so the struct is filled.
+        Ok(()) => unsafe { limit.assume_init() }.rlim_cur,
+        // The extension itself says what is wrong.
+        Err(_) => u64::MAX,
     }
 }
 

@@ -21,10 +21,12 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether it is that there is no more memory.
     pub(crate) fn is_no_memory(&self) -> bool {
-        use pando::Error::{FileSystemFull, PoolFull};
+        use pando::Error::{FileSystemFull, FileTooLarge, PoolFull};
         match self {
             Self::Said(words) => words.starts_with("OOM "),
-            Self::Store(error) => matches!(error, PoolFull { .. } | FileSystemFull { .. }),
+            Self::Store(error) => {
+                matches!(error, PoolFull { .. } | FileSystemFull { .. } | FileTooLarge { .. })
+            }
             Self::Damaged => false,
         }
     }

@@ -91,14 +91,14 @@ pub struct OpenPool {
 }
 
 fn checked_sizes(options: &CreateOptions) -> Result<(Geometry, u64)> {
-    let max_bytes = options.max_bytes / CHUNK_BYTES * CHUNK_BYTES;
-    if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&max_bytes) {
+    if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&options.max_bytes) {
         return Err(Error::BadOption {
             option: "max_bytes",
             found: options.max_bytes,
             allowed: format!("{MIN_POOL_BYTES} to {MAX_POOL_BYTES}"),
         });
     }
+    let max_bytes = options.max_bytes / CHUNK_BYTES * CHUNK_BYTES;
     if options.initial_bytes > max_bytes {
         return Err(Error::BadOption {
             option: "initial_bytes",

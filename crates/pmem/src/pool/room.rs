@@ -75,9 +75,12 @@ pub(super) fn not_allocated(
     to_bytes: u64,
     source: std::io::Error,
 ) -> Error {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match source.kind() {
         StorageFull | QuotaExceeded => Error::FileSystemFull { from_bytes, to_bytes, source },
+        FileTooLarge => {
+            Error::FileTooLarge { path: path.to_path_buf(), from_bytes, to_bytes, source }
+        }
         _ => io_error(path, "allocate room in the file")(source),
     }
 }

@@ -224,6 +224,7 @@ fn options_out_of_range_are_refused() {
     };
     refused(0, 0);
     refused(MIN_POOL_BYTES - 1, 0);
+    refused(MAX_POOL_BYTES + 1, 0);
     refused(MAX_POOL_BYTES + CHUNK_BYTES, 0);
     refused(u64::MAX, 0);
     refused(1 << 20, (1 << 20) + 1);

@@ -102,6 +102,53 @@ fn a_full_file_system_refuses_growth_and_the_pool_goes_on() {
     assert_eq!(active(&pool).len() as u64, count);
 }
 
+const LIMITED_POOL: &str = "PANDO_TEST_LIMITED_POOL";
+
+/// Not a test of its own: the process of the test below, whose files have a limit.
+#[test]
+fn child_whose_files_have_a_limit() {
+    let Ok(path) = std::env::var(LIMITED_POOL) else { return };
+    let path = std::path::Path::new(&path);
+    let limited = |bytes| {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the call reads the struct. This process runs no other test.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    };
+    limited(1 << 16);
+    let error = Pool::<Process>::create(path, &options(64)).unwrap_err();
+    assert!(matches!(error, Error::FileTooLarge { .. }), "{error}");
+    assert!(!path.exists());
+    limited(2 << 20);
+    let pool = create::<Process>(path, 64);
+    let (error, count) = fill(&pool, 30_000);
+    assert!(
+        matches!(&error, Error::FileTooLarge { path: named, to_bytes, .. }
+            if named == path && *to_bytes > 2 << 20),
+        "{error}"
+    );
+    assert!(error.to_string().contains("ulimit -f"), "{error}");
+    all_hold(&pool, count, 30_000);
+    free(&pool, count - 1);
+    reserve_soon(&pool, 30_000);
+    limited(libc::RLIM_INFINITY);
+    give(&pool, 500, 300_000, 5);
+    all_hold(&pool, count - 1, 30_000);
+    println!("<done>");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_named_and_the_pool_goes_on() {
+    let folder = folder();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "exhaustion::child_whose_files_have_a_limit", "--nocapture"])
+        .env(LIMITED_POOL, folder.path().join("pool"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("<done>"), "{}: {said}{told}", output.status);
+}
+
 #[test]
 fn a_file_system_that_cannot_allocate_is_not_called_full() {
     let Some(mounted) = Mounted::new("ramfs", "mode=700") else { return };
