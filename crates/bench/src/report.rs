@@ -258,7 +258,7 @@ pub fn bytes(bytes: Option<f64>) -> String {
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.2} us", ns as f64 / 1e3),
+        1_000..1_000_000 => format!("{:.2} µs", ns as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
         _ => format!("{:.2} s", ns as f64 / 1e9),
     }
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn figures_carry_units() {
         assert_eq!(duration(999), "999 ns");
-        assert_eq!(duration(1_500), "1.50 us");
+        assert_eq!(duration(1_500), "1.50 µs");
         assert_eq!(count(10_000_000), "10M");
         assert_eq!(count(2_500), "2500");
     }

@@ -8,13 +8,17 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pando::DomainChoice;
 
-use crate::failure::EXIT_CODES;
+use crate::failure::{MISSING, PROBLEMS, TOUR, exit_codes};
 use crate::format::{Format, OutputFormat};
 use crate::quantity::size_bytes;
 
 /// Ordered maps that many threads write at once and that survive `kill -9`.
 #[derive(Debug, Parser)]
-#[command(name = "pando", version, after_help = EXIT_CODES)]
+#[command(
+    name = "pando",
+    version,
+    after_help = "Each command lists its exit codes: pando COMMAND --help"
+)]
 pub struct Arguments {
     #[command(flatten)]
     pub pool: PoolArguments,
@@ -79,6 +83,16 @@ pub struct MapArgument {
     /// The map's name
     #[arg(long = "map", value_name = "NAME", default_value = "main")]
     pub name: String,
+    #[command(flatten)]
+    pub force: ForceArgument,
+}
+
+/// Whether the map of a server may be used.
+#[derive(Debug, Args)]
+pub struct ForceArgument {
+    /// Use the map "server" too, in which `pando serve` keeps its keys in a format of its own
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// What is made if it is not there.
@@ -99,7 +113,7 @@ pub struct CreateArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[]))]
 pub struct ServeArguments {
     /// The port of the Redis protocol; 0 for none
     #[arg(long, value_name = "N", default_value_t = 6379)]
@@ -218,7 +232,7 @@ pub enum OnError {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[]))]
 pub struct LoadArguments {
     /// The file, or - for standard input
     pub file: PathBuf,
@@ -244,7 +258,7 @@ pub struct LoadArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[MISSING]))]
 pub struct GetArguments {
     /// The key, escaped as scan prints it (\t \n \r \\ \xNN)
     pub key: OsString,
@@ -256,7 +270,7 @@ pub struct GetArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[]))]
 pub struct PutArguments {
     /// The key, escaped as scan prints it (\t \n \r \\ \xNN)
     pub key: OsString,
@@ -272,15 +286,17 @@ pub struct PutArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[MISSING]))]
 pub struct DropArguments {
     /// The map's name
     #[arg(value_name = "MAP")]
     pub name: String,
+    #[command(flatten)]
+    pub force: ForceArgument,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[]))]
 pub struct KindsArguments {
     /// As JSON
     #[arg(long)]
@@ -288,7 +304,7 @@ pub struct KindsArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[MISSING]))]
 pub struct DelArguments {
     /// The keys, escaped as scan prints them (\t \n \r \\ \xNN)
     #[arg(required = true, value_name = "KEY")]
@@ -298,7 +314,7 @@ pub struct DelArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[MISSING]))]
 pub struct ScanArguments {
     /// The lowest key, included, escaped as scan prints it (\t \n \r \\ \xNN)
     pub from: Option<OsString>,
@@ -321,7 +337,7 @@ pub struct ScanArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[MISSING, PROBLEMS]))]
 pub struct DumpArguments {
     #[command(flatten)]
     pub map: MapArgument,
@@ -331,7 +347,7 @@ pub struct DumpArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[]))]
 pub struct StatArguments {
     /// As JSON
     #[arg(long)]
@@ -339,7 +355,7 @@ pub struct StatArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[PROBLEMS]))]
 pub struct CheckArguments {
     /// As JSON
     #[arg(long)]
@@ -351,7 +367,7 @@ pub struct CheckArguments {
 /// pool again, verify that every acknowledged record is there and nothing is half there, finish
 /// the load, scan both ways, delete half, look for leaks.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit_codes(&[TOUR]))]
 pub struct TourArguments {
     /// A file of one's own: .tsv and .jsonl are read as load does, of any other each line is a
     /// record [default: text that every Debian machine has]

@@ -5,22 +5,42 @@ use std::path::Path;
 use indicatif::BinaryBytes;
 use pando::ProblemClass;
 
-/// The exit codes, as `--help` shows them.
-pub const EXIT_CODES: &str = "\
-Exit codes:
-   0  done; also when whoever reads the output has stopped reading
-   1  the key, or the map, is not there
-   2  the command line or the input is wrong
-   3  the pool, or a file, cannot be opened, read or written
-   4  check: blocks are given out that nothing reaches (space is lost, data are not)
-   5  check: a count that is kept differs from what was counted
-   6  check: a separator does not bound the keys beneath it
-   7  check: keys of a node are out of order
-   8  check: a block is reached that is not given out
-   9  check: something cannot be read as what it has to be
-  10  tour: what was verified does not hold
-  11  bench: a side failed a check, or the comparison cannot take place
-Of several problems, check exits with the highest code.";
+/// The exit codes of every command.
+const OF_ALL: &[(u8, &str)] = &[
+    (0, "done; also when the reader of the output has stopped reading"),
+    (2, "the command line or the input is wrong"),
+    (3, "the pool, or a file, cannot be opened, read or written"),
+];
+/// A key or a map is missing.
+pub const MISSING: &[(u8, &str)] = &[(1, "the key, or the map, is not there")];
+/// Problems that `check`, and a dump of a pool opened for salvage, find.
+pub const PROBLEMS: &[(u8, &str)] = &[
+    (4, "blocks are allocated that nothing reaches (space is lost, data are not)"),
+    (5, "a stored count differs from the number that was counted"),
+    (6, "a separator does not bound the keys beneath it"),
+    (7, "keys of a node are out of order"),
+    (8, "a reachable block is marked as free"),
+    (9, "something cannot be decoded"),
+];
+/// The tour failed.
+pub const TOUR: &[(u8, &str)] = &[(10, "a verified property does not hold")];
+/// A comparison failed.
+#[cfg(feature = "bench")]
+pub const BENCH: &[(u8, &str)] =
+    &[(11, "a system failed a check, or the comparison cannot take place")];
+
+/// The exit codes of a command for its `--help`: those of every command and `own`.
+pub fn exit_codes(own: &[&[(u8, &str)]]) -> String {
+    let mut codes = [OF_ALL].iter().chain(own).copied().flatten().collect::<Vec<_>>();
+    codes.sort_by_key(|(code, _)| *code);
+    let lines = codes.iter().map(|(code, reason)| format!("\n  {code:>2}  {reason}"));
+    let highest = if own.contains(&PROBLEMS) {
+        "\nOf several problems, the command exits with the highest code."
+    } else {
+        ""
+    };
+    format!("Exit codes:{}{highest}", lines.collect::<String>())
+}
 
 /// Why a command ends before its end.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +100,7 @@ impl Failure {
         Self::system(format!("cannot {verb} {}", path.display()))
     }
 
-    /// The exit code; see [`EXIT_CODES`].
+    /// The exit code; see [`exit_codes`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
@@ -93,6 +113,7 @@ impl Failure {
                 | pando::Error::ValueTooShort { .. }
                 | pando::Error::ValueTooLong { .. }
                 | pando::Error::Option { .. }
+                | pando::Error::PoolSizeDiffers { .. }
                 | pando::Error::MapKindDiffers { .. }
                 | pando::Error::MapOptionDiffers { .. },
             ) => 2,
@@ -117,6 +138,11 @@ fn told(error: &pando::Error) -> String {
         Error::PoolNotFound { path } => format!(
             "there is no pool at {}; name another by --pool or PANDO_POOL, or let load or put create \
              it by --create",
+            path.display()
+        ),
+        Error::PoolSizeDiffers { path, found, expected } => format!(
+            "{} may grow to {found} bytes, which was fixed when it was created, not to {expected}; \
+             leave out --max-bytes, or dump its maps and load them into a new pool",
             path.display()
         ),
         Error::PoolExists { path } => {

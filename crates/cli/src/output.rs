@@ -51,12 +51,21 @@ fn failure(error: io::Error) -> Failure {
 /// A time for people: 132 µs, 4.50 ms, 1.20 s.
 pub fn time_text(time: std::time::Duration) -> String {
     let time_ns = time.as_nanos();
-    match time_ns {
-        0..10_000 => format!("{time_ns} ns"),
-        10_000..10_000_000 => format!("{} µs", time.as_micros()),
-        10_000_000..10_000_000_000 => format!("{} ms", time.as_millis()),
-        _ => format!("{:.1} s", time.as_secs_f64()),
-    }
+    let (value, unit) = match time_ns {
+        0..1_000 => return format!("{time_ns} ns"),
+        1_000..1_000_000 => (time_ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (time_ns as f64 / 1e6, "ms"),
+        _ => (time_ns as f64 / 1e9, "s"),
+    };
+    // Three digits; rounding must not make a fourth.
+    let digits = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.digits$} {unit}")
 }
 
 /// How many a second, for people.
@@ -75,7 +84,10 @@ mod tests {
     fn times_are_told_in_fitting_units() {
         assert_eq!(time_text(Duration::from_nanos(950)), "950 ns");
         assert_eq!(time_text(Duration::from_nanos(132_400)), "132 µs");
-        assert_eq!(time_text(Duration::from_micros(45_000)), "45 ms");
+        assert_eq!(time_text(Duration::from_micros(1_684)), "1.68 ms");
+        assert_eq!(time_text(Duration::from_nanos(9_996)), "10.0 µs");
+        assert_eq!(time_text(Duration::from_micros(45_000)), "45.0 ms");
+        assert_eq!(time_text(Duration::from_millis(1_234)), "1.23 s");
         assert_eq!(time_text(Duration::from_millis(12_340)), "12.3 s");
     }
 }

@@ -6,17 +6,25 @@ use std::path::PathBuf;
 
 use pando::{DomainChoice, Error, Map, MapOptions, Pool, PoolOptions};
 
-use crate::arguments::{CreateArguments, MapArgument, PoolArguments};
+use crate::arguments::{CreateArguments, ForceArgument, MapArgument, PoolArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 
 impl PoolArguments {
     /// The pool's file: the option, else the environment, else the default.
-    pub fn path_or_default(&self) -> PathBuf {
-        self.path
-            .clone()
-            .or_else(|| std::env::var_os("PANDO_POOL").map(PathBuf::from))
-            .unwrap_or_else(|| PathBuf::from("pando.pool"))
+    pub fn path_or_default(&self) -> Result<PathBuf, Failure> {
+        if let Some(path) = &self.path {
+            return Ok(path.clone());
+        }
+        match std::env::var_os("PANDO_POOL") {
+            Some(path) if path.is_empty() => Err(Failure::Input(
+                "the environment variable PANDO_POOL is empty; set it to the path of a pool, or \
+                 unset it"
+                    .to_owned(),
+            )),
+            Some(path) => Ok(PathBuf::from(path)),
+            None => Ok(PathBuf::from("pando.pool")),
+        }
     }
 
     /// The options to create or open the pool with.
@@ -36,7 +44,7 @@ impl PoolArguments {
 
     /// Opens the pool.
     pub fn open(&self) -> Result<Pool, Failure> {
-        Ok(Pool::open(self.path_or_default(), &self.options())?)
+        Ok(Pool::open(self.path_or_default()?, &self.options())?)
     }
 
     /// Opens the pool, or creates it if it is not there and `create` says so.
@@ -48,17 +56,37 @@ impl PoolArguments {
         if let Some(max_bytes) = create.max_bytes {
             options = options.max_bytes(max_bytes);
         }
-        Ok(Pool::open_or_create(self.path_or_default(), &options)?)
+        Ok(Pool::open_or_create(self.path_or_default()?, &options)?)
     }
 }
 
-/// The map to write to; created, and that said, if it is not there.
+impl MapArgument {
+    /// The map's name, unless it is a server's.
+    pub fn checked_name(&self) -> Result<&str, Failure> {
+        self.force.check(&self.name)
+    }
+}
+
+impl ForceArgument {
+    /// Refuses `name` if a server keeps its keys in the map of that name.
+    pub fn check<'name>(&self, name: &'name str) -> Result<&'name str, Failure> {
+        if self.force || name != pando_server::MAP_NAME {
+            return Ok(name);
+        }
+        Err(Failure::Input(format!(
+            "`pando serve` keeps its keys in the map {name:?}, in a format of its own; use its \
+             clients, or another map, or --force if you are sure"
+        )))
+    }
+}
+
+/// The map to write to, and whether it is new; a map that is created without `--create` is reported.
 pub fn open_or_create_map(
     pool: &Pool,
-    map: &MapArgument,
+    name: &str,
     create: &CreateArguments,
-) -> Result<Map, Failure> {
-    let is_new = match pool.open_map(&map.name) {
+) -> Result<(Map, bool), Failure> {
+    let is_new = match pool.open_map(name) {
         Err(Error::MapNotFound { .. }) => true,
         opened => {
             opened?;
@@ -72,12 +100,12 @@ pub fn open_or_create_map(
     for (name, value) in &create.settings {
         options = options.set(name, value);
     }
-    let opened = pool.map_with(&map.name, &options)?;
+    let opened = pool.map_with(name, &options)?;
     if is_new && !create.create {
         // Perhaps a slip of the pen, in a pool that was there.
-        eprintln!("pando: created the map {:?}", map.name);
+        eprintln!("pando: created the map {name:?}");
     }
-    Ok(opened)
+    Ok((opened, is_new))
 }
 
 /// The bytes of a key or a value that was given, escaped, on the command line.

@@ -10,7 +10,7 @@ fn tsv_and_json_lines_are_told_by_their_extension() {
     folder.write("one.tsv", "a\t1\r\nb\ttwo\\nlines\n\n");
     folder.write(
         "two.jsonl",
-        "{\"key\":\"c\",\"value\":{\"n\":1}}\n\n{\"key\":\"d\",\"value\":\"4\"}",
+        "{\"key\":\"c\",\"value\":\"{\\\"n\\\":1}\"}\n\n{\"key\":\"d\",\"value\":\"4\"}",
     );
     let told = folder.ok(&["load", "one.tsv", "--create"]);
     assert!(told.starts_with("loaded 2 records (2 new, 0 replaced)"), "{told}");
@@ -212,4 +212,82 @@ fn another_programs_file_is_no_pool() {
         assert!(refused.contains("pando.pool"), "{refused}");
     }
     assert_eq!(std::fs::read(folder.path("pando.pool")).unwrap(), b"remember the milk");
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_pool() {
+    let folder = Folder::new();
+    assert_eq!(
+        std::process::Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().code(),
+        Some(0)
+    );
+    for path in ["/dev/null", "pipe"] {
+        for arguments in
+            [&["get", "a", "--pool", path][..], &["put", "a", "1", "--create", "--pool", path]]
+        {
+            let refused = folder.fails(3, arguments);
+            assert!(refused.contains(path) && refused.contains("no regular file"), "{refused}");
+            assert!(!refused.contains("remove"), "{refused}");
+        }
+    }
+    assert!(std::path::Path::new("/dev/null").exists());
+}
+
+#[test]
+fn an_empty_environment_variable_is_named() {
+    let folder = Folder::with_records("a\t1\n");
+    let ran = folder.command(&["get", "a"]).env("PANDO_POOL", "").output().unwrap();
+    let errors = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("PANDO_POOL is empty"), "{errors}");
+    assert_eq!(folder.ok(&["get", "a"]), "1\n");
+}
+
+#[test]
+fn the_size_of_a_pool_that_is_there_is_not_changed_in_silence() {
+    let folder = Folder::new();
+    folder.write("one.tsv", "a\t1\n");
+    folder.ok(&["load", "one.tsv", "--create", "--max-bytes", "2M"]);
+    folder.ok(&["load", "one.tsv", "--create", "--max-bytes", "2M"]);
+    folder.ok(&["load", "one.tsv", "--create"]);
+    let refused = folder.fails(2, &["load", "one.tsv", "--create", "--max-bytes", "4M"]);
+    assert!(refused.contains("2097152") && refused.contains("4194304"), "{refused}");
+    assert!(refused.contains("--max-bytes"), "{refused}");
+}
+
+#[test]
+fn a_load_that_fails_at_once_leaves_no_map() {
+    let folder = Folder::with_records("a\t1\n");
+    folder.write("bad.tsv", "no tab\nb\t2\n");
+    folder.fails(2, &["load", "bad.tsv", "--map", "new", "--writers", "1"]);
+    let stat = folder.ok(&["stat"]);
+    assert!(!stat.contains("\"new\""), "{stat}");
+    // A map that was there stays, and so does one in which records are.
+    folder.fails(2, &["load", "bad.tsv"]);
+    assert_eq!(folder.ok(&["get", "a"]), "1\n");
+    folder.ok(&["load", "bad.tsv", "--map", "new", "--on-error", "skip"]);
+    assert_eq!(folder.ok(&["dump", "--map", "new"]), "b\t2\n");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_key() {
+    let folder = Folder::new();
+    folder.write("mark.tsv", "\u{feff}a\t1\n");
+    folder.write("mark.jsonl", "\u{feff}{\"key\":\"b\",\"value\":\"2\"}\n");
+    folder.ok(&["load", "mark.tsv", "--create"]);
+    folder.ok(&["load", "mark.jsonl"]);
+    assert_eq!(folder.ok(&["dump"]), "a\t1\nb\t2\n");
+    // A key that begins with the mark comes back from a dump.
+    folder.ok(&["put", "\u{feff}", "3", "--map", "marked"]);
+    folder.write("dump.tsv", folder.ok(&["dump", "--map", "marked"]));
+    folder.ok(&["load", "dump.tsv", "--map", "copy"]);
+    assert_eq!(folder.ok(&["get", "\u{feff}", "--map", "copy"]), "3\n");
+}
+
+#[test]
+fn a_number_of_json_is_refused() {
+    let folder = Folder::new();
+    folder.write("numbers.jsonl", "{\"key\":\"a\",\"value\":3}\n");
+    let refused = folder.fails(2, &["load", "numbers.jsonl", "--create"]);
+    assert!(refused.contains("a number") && refused.contains("as a string"), "{refused}");
 }

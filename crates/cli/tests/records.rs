@@ -137,3 +137,48 @@ fn stat_and_check_tell_about_the_pool() {
     let json: serde_json::Value = serde_json::from_str(&folder.ok(&["check", "--json"])).unwrap();
     assert_eq!(json["problems"].as_array().map(Vec::len), Some(0));
 }
+
+#[test]
+fn the_map_of_a_server_is_used_only_by_force() {
+    let folder = Folder::with_records("a\t1\n");
+    folder.write("more.tsv", "b\t2\n");
+    folder.ok(&["load", "more.tsv", "--map", "server", "--force"]);
+    for arguments in [
+        &["get", "b", "--map", "server"][..],
+        &["put", "c", "3", "--map", "server"],
+        &["del", "b", "--map", "server"],
+        &["scan", "--map", "server"],
+        &["dump", "--map", "server"],
+        &["load", "more.tsv", "--map", "server"],
+        &["drop", "server"],
+    ] {
+        let refused = folder.fails(2, arguments);
+        assert!(refused.contains("pando serve") && refused.contains("--force"), "{refused}");
+    }
+    assert_eq!(folder.ok(&["dump", "--map", "server", "--force"]), "b\t2\n");
+    folder.ok(&["drop", "server", "--force"]);
+    folder.fails(1, &["get", "b", "--map", "server", "--force"]);
+}
+
+#[test]
+fn help_lists_the_exit_codes_of_its_command_only() {
+    let folder = Folder::new();
+    let codes = |command: &str| {
+        let help = folder.ok(&[command, "--help"]);
+        let listed = help.split_once("Exit codes:").expect("exit codes").1.to_owned();
+        let code = |line: &str| line.split_whitespace().next()?.parse::<u8>().ok();
+        listed.lines().filter_map(code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes("get"), [0, 1, 2, 3]);
+    assert_eq!(codes("put"), [0, 2, 3]);
+    assert_eq!(codes("check"), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(codes("tour"), [0, 2, 3, 10]);
+}
+
+#[test]
+fn an_empty_map_has_no_mean_record() {
+    let folder = Folder::with_records("a\t1\n");
+    folder.ok(&["del", "a"]);
+    let stat = folder.ok(&["stat"]);
+    assert!(stat.contains("0 records") && !stat.contains("bytes a record"), "{stat}");
+}

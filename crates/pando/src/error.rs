@@ -89,6 +89,23 @@ pub enum Error {
         /// The format version that is read.
         supported: u32,
     },
+    /// The pool exists, and may grow to another size than the one that was asked for.
+    #[error(
+        "{} may grow to {found} bytes, which was fixed when it was created, not to {expected}; leave \
+         out max_bytes, or copy its maps into a new pool",
+        path.display()
+    )]
+    PoolSizeDiffers {
+        /// The pool's path.
+        path: PathBuf,
+        /// How far it may grow, in bytes.
+        found: u64,
+        /// How far it was to be able to grow, in bytes, in whole units of 64 KiB.
+        expected: u64,
+    },
+    /// The path names something else than a regular file, such as a device or a folder.
+    #[error("{} is no regular file; name the path of a pool, or of a file to be created", .0.display())]
+    NotAFile(PathBuf),
     /// The pool was open when the machine went down, on a medium that keeps no order of writes
     /// across that.
     #[error(
@@ -322,6 +339,10 @@ impl Error {
             Pool::Exists(path) => Self::PoolExists { path },
             Pool::AlreadyOpen(path) => Self::PoolBusy { path },
             Pool::ReadOnly(path) => Self::PoolNotWritable { path },
+            Pool::NotAFile(path) => Self::NotAFile(path),
+            Pool::SizeDiffers { path, found, expected } => {
+                Self::PoolSizeDiffers { path, found, expected }
+            }
             Pool::NotAPool { path, found, .. } => Self::NotAPool { path, found },
             Pool::NewerVersion { path, found, supported } => {
                 Self::NewerPool { path, found, supported }

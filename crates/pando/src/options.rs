@@ -100,10 +100,11 @@ impl PoolOptions {
         self
     }
 
-    /// The size in bytes up to which a new pool may grow: 1 MiB to 16 TiB, 64 GiB by default. It is
-    /// fixed when the pool is created, and **ignored when a pool that is there is opened**. It costs
-    /// addresses of the process, not memory; where addresses are limited (`ulimit -v`), create the
-    /// pool with less.
+    /// The size in bytes up to which a pool may grow: 1 MiB to 16 TiB, 64 GiB by default, rounded
+    /// down to a multiple of 64 KiB. It is fixed when the pool is created. A pool that exists is
+    /// opened only if it has this size, or if no size is set
+    /// ([`Error::PoolSizeDiffers`](crate::Error::PoolSizeDiffers)). It costs addresses of the
+    /// process, not memory; where addresses are limited (`ulimit -v`), create the pool with less.
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = Some(max_bytes);
         self

@@ -95,9 +95,10 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::PoolNotFound`] if there is no file, [`Error::PoolBusy`] if the pool is open
-    /// elsewhere, [`Error::PoolNotWritable`]; [`Error::NotAPool`], [`Error::NewerPool`],
-    /// [`Error::Damaged`] or [`Error::NotTrusted`] if the file is not a pool that this version can
-    /// open; [`Error::Io`] as in [`create`](Self::create). The file stays as it is.
+    /// elsewhere, [`Error::PoolNotWritable`]; [`Error::NotAFile`], [`Error::NotAPool`],
+    /// [`Error::NewerPool`], [`Error::OlderPool`], [`Error::Damaged`] or [`Error::NotTrusted`] if the
+    /// file is not a pool that this version can open; [`Error::PoolSizeDiffers`] if `max_bytes` is set
+    /// and the pool's is another; [`Error::Io`] as in [`create`](Self::create). The file stays as it is.
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};

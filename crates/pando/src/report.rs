@@ -183,7 +183,9 @@ pub struct MapFigures {
     pub records: u64,
     /// Live bytes in leaves by the bytes of leaves, 0 to 1.
     pub leaf_fill: f64,
-    /// Bytes of pool by record, nodes and value blocks counted; 0 if there is no record.
+    /// Bytes of pool that the map takes, nodes and value blocks counted.
+    pub bytes: u64,
+    /// [`bytes`](Self::bytes) by record; 0 if there is no record.
     pub bytes_a_record: f64,
 }
 

@@ -27,6 +27,9 @@ pub enum Error {
     /// Another opener holds the pool.
     #[error("{}: the pool is open elsewhere, and one process uses a pool at a time; close it there first", .0.display())]
     AlreadyOpen(PathBuf),
+    /// The path names something else than a regular file.
+    #[error("{}: not a regular file; a pool is one", .0.display())]
+    NotAFile(PathBuf),
     /// The file is not a pool.
     #[error("{}: not a Pando pool: it begins with {found:02x?}, a pool with {expected:02x?}", path.display())]
     NotAPool {
@@ -80,6 +83,16 @@ pub enum Error {
         found: u64,
         /// What it may hold.
         allowed: String,
+    },
+    /// The pool may grow to another size than the one that was asked for.
+    #[error("{}: the pool may grow to {found} bytes, which was fixed when it was created, not to {expected}; open it without a size", path.display())]
+    SizeDiffers {
+        /// The file.
+        path: PathBuf,
+        /// How far the pool may grow.
+        found: u64,
+        /// How far it was to be able to grow, in whole chunks.
+        expected: u64,
     },
     /// The file ends before the pool does.
     #[error("{}: the file is truncated: it has {found_bytes} bytes, the pool {expected_bytes}; restore it from a copy", path.display())]

@@ -35,6 +35,7 @@ use pando::PoolOptions;
 
 pub use net::ServeError;
 pub use net::tls::TlsOptions;
+pub use store::MAP_NAME;
 
 /// How the server is run.
 #[derive(Clone, Debug, Default)]

@@ -33,8 +33,9 @@ const REPORTED_LINES: u64 = 20;
 pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failure> {
     let Input { reader, name, total_bytes } = Input::open(&arguments.file)?;
     let format = format_of(arguments)?;
+    let map_name = arguments.map.checked_name()?;
     let pool = pool.open_or_create(&arguments.create)?;
-    let map = open_or_create_map(&pool, &arguments.map, &arguments.create)?;
+    let (map, is_new) = open_or_create_map(&pool, map_name, &arguments.create)?;
     let progress = Progress::new("loaded", total_bytes);
     let load = Load::new(&map, arguments, name, &progress);
     let outcome = load.run(Lines::new(reader, arguments.max_line_bytes), format);
@@ -46,6 +47,10 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     }
     drop(progress);
     drop(map);
+    if is_new && outcome.is_err() && inserted + updated == 0 {
+        // A load that failed before its first record leaves no map behind.
+        pool.drop_map(map_name)?;
+    }
     pool.close()?;
     let mut output = Output::new();
     output.line(format_args!(

@@ -7,8 +7,9 @@ use crate::output::Output;
 
 /// Drops a map.
 pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failure> {
+    let name = arguments.force.check(&arguments.name)?;
     let pool = pool.open()?;
-    pool.drop_map(&arguments.name)?;
+    pool.drop_map(name)?;
     Ok(pool.close()?)
 }
 

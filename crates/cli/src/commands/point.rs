@@ -11,10 +11,11 @@ use crate::pool_access::{argument_bytes, open_or_create_map};
 /// Prints the value of a key.
 pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure> {
     let key = argument_bytes("the key", &arguments.key)?;
+    let name = arguments.map.checked_name()?;
     let pool = pool.open()?;
-    let value = pool.open_map(&arguments.map.name)?.get(&key)?;
+    let value = pool.open_map(name)?.get(&key)?;
     pool.close()?;
-    let value = value.ok_or_else(|| not_there(&key, &arguments.map.name))?;
+    let value = value.ok_or_else(|| not_there(&key, name))?;
     let mut output = Output::new();
     if arguments.raw {
         output.bytes(&value)?;
@@ -40,8 +41,9 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
     } else {
         argument_bytes("the value", &arguments.value)?
     };
+    let name = arguments.map.checked_name()?;
     let pool = pool.open_or_create(&arguments.create)?;
-    let map = open_or_create_map(&pool, &arguments.map, &arguments.create)?;
+    let (map, _) = open_or_create_map(&pool, name, &arguments.create)?;
     if arguments.insert {
         match map.insert(&key, &value) {
             Err(pando::Error::KeyExists) => {
@@ -63,8 +65,9 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
 pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure> {
     let keys = arguments.keys.iter().map(|key| argument_bytes("the key", key));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let name = arguments.map.checked_name()?;
     let pool = pool.open()?;
-    let map = pool.open_map(&arguments.map.name)?;
+    let map = pool.open_map(name)?;
     let mut missing = None;
     for key in &keys {
         if !map.remove(key)? {
@@ -73,7 +76,7 @@ pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure
     }
     drop(map);
     pool.close()?;
-    missing.map_or(Ok(()), |key| Err(not_there(key, &arguments.map.name)))
+    missing.map_or(Ok(()), |key| Err(not_there(key, name)))
 }
 
 fn not_there(key: &[u8], map: &str) -> Failure {

@@ -17,18 +17,20 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
     let range = range(arguments)?;
     let order = if arguments.reverse { Order::Descending } else { Order::Ascending };
     let limit = arguments.limit.unwrap_or(u64::MAX);
+    let name = arguments.map.checked_name()?;
     let pool = pool.open()?;
-    print(&pool.open_map(&arguments.map.name)?, range, order, limit, arguments.format)?;
+    print(&pool.open_map(name)?, range, order, limit, arguments.format)?;
     Ok(pool.close()?)
 }
 
 /// Prints all records.
 pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
-    let pool = arguments_of_pool.open()?;
     if arguments_of_pool.salvage {
-        return salvage(pool, arguments);
+        return salvage(arguments_of_pool.open()?, arguments);
     }
-    let map = pool.open_map(&arguments.map.name)?;
+    let name = arguments.map.checked_name()?;
+    let pool = arguments_of_pool.open()?;
+    let map = pool.open_map(name)?;
     print(&map, KeyRange::all(), Order::Ascending, u64::MAX, arguments.format)?;
     drop(map);
     Ok(pool.close()?)

@@ -19,7 +19,7 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     let mut settings = arguments.settings.clone();
     settings.extend(arguments.requirepass.clone().map(|value| ("requirepass".to_owned(), value)));
     let options = Options {
-        pool: Some(pool.path_or_default()),
+        pool: Some(pool.path_or_default()?),
         pool_options,
         index: arguments.index.clone(),
         redis: Some(arguments.port).filter(|&port| port != 0).into_iter().flat_map(at).collect(),

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use pando::{MapStat, PoolStat};
+use pando::{MapFigures, MapStat, PoolStat};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
 use crate::output::{Output, time_text};
 use crate::quantity::counted;
+
+/// Fewer records have no mean size.
+const RECORDS_FOR_A_MEAN: u64 = 100;
 
 /// Prints the figures.
 pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
@@ -75,7 +78,7 @@ fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
         return output.line(format_args!("  {name:?}  {kind}, passed over: {reason}"));
     };
     output.line(format_args!(
-        "  {name:?}  {kind}, {} in {} and {}, height {}, leaves {:.0} % full, {:.1} bytes a record",
+        "  {name:?}  {kind}, {} in {} and {}, height {}, leaves {:.0} % full, {}{}",
         counted(figures.records, "record"),
         if figures.leaves == 1 {
             "1 leaf".to_owned()
@@ -85,6 +88,16 @@ fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
         counted(figures.inner_nodes, "inner node"),
         figures.height,
         figures.leaf_fill * 100.0,
-        figures.bytes_a_record
+        BinaryBytes(figures.bytes),
+        bytes_a_record(figures)
     ))
+}
+
+/// The bytes of a record, if there are enough records for that to mean something: a map has some
+/// bytes without any.
+fn bytes_a_record(figures: &MapFigures) -> String {
+    if figures.records < RECORDS_FOR_A_MEAN {
+        return String::new();
+    }
+    format!(", {:.1} bytes a record", figures.bytes_a_record)
 }

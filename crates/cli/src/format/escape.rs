@@ -1,8 +1,8 @@
 //! The one escaping of the command: for records of `tsv`, and for keys and values on the command
 //! line.
 //!
-//! `\t`, `\n`, `\r` and `\\` stand for themselves; control characters, and bytes that are not
-//! UTF-8, are `\xNN`, byte by byte. All other text stands as it is.
+//! `\t`, `\n`, `\r` and `\\` stand for themselves; control characters, byte order marks, and bytes that
+//! are not UTF-8, are `\xNN`, byte by byte. All other text stands as it is.
 
 /// Why an escaped text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +35,8 @@ pub fn append(bytes: &[u8], escaped: &mut Vec<u8>) {
                 '\n' => escaped.extend_from_slice(b"\\n"),
                 '\r' => escaped.extend_from_slice(b"\\r"),
                 '\\' => escaped.extend_from_slice(b"\\\\"),
+                // At the beginning of a file it would be passed over.
+                '\u{feff}' => append_hexadecimal(encoded, escaped),
                 _ if character.is_control() => append_hexadecimal(encoded, escaped),
                 _ => escaped.extend_from_slice(encoded),
             }
@@ -108,6 +110,7 @@ mod tests {
         assert_eq!(escaped_text(b"\0\x1b[31m\xff"), r"\x00\x1b[31m\xff");
         assert_eq!(escaped_text("größe 森".as_bytes()), "größe 森");
         assert_eq!(escaped_text("\u{9b}".as_bytes()), r"\xc2\x9b");
+        assert_eq!(escaped_text("\u{feff}".as_bytes()), r"\xef\xbb\xbf");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::LineError;
 
 const BUFFER_BYTES: usize = 256 << 10;
+/// The byte order mark of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The lines of a reader, counted.
 pub struct Lines<R> {
@@ -69,6 +71,15 @@ impl<R: Read> Lines<R> {
             self.line = Vec::new();
             return Ok(Some(Err(LineError::TooLong { found_bytes, max_bytes })));
         }
+        if self.number == 1 {
+            if [&[0xFF, 0xFE][..], &[0xFE, 0xFF]].iter().any(|mark| self.line.starts_with(mark)) {
+                return Ok(Some(Err(LineError::Utf16)));
+            }
+            // Editors put it there; it is no part of the first key.
+            if self.line.starts_with(BYTE_ORDER_MARK) {
+                self.line.drain(..BYTE_ORDER_MARK.len());
+            }
+        }
         Ok(Some(Ok(&self.line)))
     }
 }
@@ -99,6 +110,13 @@ mod tests {
     fn a_line_that_is_too_long_is_passed_over() {
         let too_long = LineError::TooLong { found_bytes: 4, max_bytes: 3 };
         assert_eq!(all(b"abc\nabcd\nx", 3), [Ok(b"abc".to_vec()), Err(too_long), Ok(b"x".into())]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let text = "\u{feff}a\n\u{feff}b\n".as_bytes();
+        assert_eq!(all(text, 10), [Ok(b"a".to_vec()), Ok("\u{feff}b".as_bytes().to_vec())]);
+        assert_eq!(all(b"\xff\xfea\0", 10), [Err(LineError::Utf16)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!   their own. It cannot hold every record, so it is only read.
 //! * `json-lines`: an object a line; see [`json_lines`].
 //!
-//! Empty lines are passed over in each.
+//! Empty lines are passed over in each, and so is a byte order mark of UTF-8 at the beginning.
 
 pub mod escape;
 pub mod json_lines;
@@ -70,6 +70,15 @@ pub enum LineError {
     Hexadecimal {
         /// The field.
         name: &'static str,
+    },
+    /// The text begins with the byte order mark of UTF-16.
+    #[error("the text is UTF-16, and records are bytes or UTF-8; convert it, for example by iconv")]
+    Utf16,
+    /// The value is a number, an object or the like.
+    #[error("the value is {found}, and a record holds bytes; write it as a string")]
+    NotText {
+        /// Which type of JSON it is.
+        found: &'static str,
     },
     /// The line is longer than what is read.
     #[error("a line of {found_bytes} bytes is longer than {max_bytes}; raise --max-line-bytes")]

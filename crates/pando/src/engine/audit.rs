@@ -76,6 +76,7 @@ pub(super) fn map_stat(name: &str, kind: &str, settings: &Settings, stat: Stat) 
             leaves: stat.leaves,
             records: stat.records,
             leaf_fill: part(stat.live_bytes, stat.leaf_bytes),
+            bytes: map_bytes,
             bytes_a_record: part(map_bytes, stat.records),
         }),
         passed_over: None,

@@ -79,7 +79,7 @@ fn open_in(
     path: &Path,
     options: &PoolOptions,
 ) -> Result<Box<dyn Engine>, Error> {
-    let options = OpenPool { salvage: options.salvage };
+    let options = OpenPool { salvage: options.salvage, max_bytes: options.max_bytes };
     fn start<D: Domain>(path: &Path, options: &OpenPool) -> Result<Box<dyn Engine>, Error> {
         let refused = |error| match Error::of_pool(error) {
             // A link that leads nowhere is there, and is told as what it is.

@@ -88,6 +88,9 @@ pub struct OpenPool {
     /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is not
     /// trusted afterwards either.
     pub salvage: bool,
+    /// How far the pool has to be able to grow, in bytes, rounded down to whole chunks; `None` for
+    /// any size.
+    pub max_bytes: Option<u64>,
 }
 
 fn checked_sizes(options: &CreateOptions) -> Result<(Geometry, u64)> {
@@ -197,10 +200,23 @@ impl<D: Domain> Pool<D> {
                 }
                 _ => io_error(path, "open the file")(source),
             })?;
+        // Before it is read: reading a pipe or a terminal would wait for ever.
+        if !file.metadata().map_err(io_error(path, "look at the file"))?.is_file() {
+            return Err(Error::NotAFile(path.to_path_buf()));
+        }
         let file = locked(path, file)?;
         let mut first = vec![0; SUPERBLOCK_BYTES];
         let read_bytes = read_up_to(&file, &mut first).map_err(io_error(path, "read the file"))?;
         let block = Superblock::decode(path, &first[..read_bytes])?;
+        if let Some(asked) = options.max_bytes
+            && asked / CHUNK_BYTES * CHUNK_BYTES != block.max_bytes
+        {
+            return Err(Error::SizeDiffers {
+                path: path.to_path_buf(),
+                found: block.max_bytes,
+                expected: asked / CHUNK_BYTES * CHUNK_BYTES,
+            });
+        }
         let metadata = file.metadata().map_err(io_error(path, "measure the file"))?;
         let geometry = Geometry::new(block.max_bytes);
         if block.size_bytes < geometry.chunks_off || block.size_bytes > block.max_bytes {

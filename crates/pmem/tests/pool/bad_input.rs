@@ -96,7 +96,7 @@ fn what_is_no_pool_is_refused() {
     }
     assert!(matches!(refusal(folder.path()), Error::Io { .. }));
     assert!(matches!(refusal(&folder.path().join("missing")), Error::Io { .. }));
-    assert!(matches!(refusal(Path::new("/dev/null")), Error::NotAPool { .. }));
+    assert!(matches!(refusal(Path::new("/dev/null")), Error::NotAFile(_)));
 }
 
 #[test]

@@ -35,7 +35,9 @@ fn an_unclean_pool_of_another_boot_is_not_trusted_but_salvaged() {
     assert!(matches!(error, Error::NotTrusted { .. }), "{error}");
     assert!(error.to_string().contains("salvage"), "{error}");
     assert!(std::fs::read(&path).unwrap() == before);
-    let salvage = || Pool::<Process>::open(&path, &OpenPool { salvage: true }).unwrap();
+    let salvage = || {
+        Pool::<Process>::open(&path, &OpenPool { salvage: true, ..OpenPool::default() }).unwrap()
+    };
     let pool = salvage();
     assert!(!pool.was_clean());
     assert_eq!(active(&pool).len(), 1);
@@ -57,7 +59,10 @@ fn salvage_of_a_pool_that_is_trusted_changes_nothing_of_that() {
     let folder = folder();
     let path = folder.path().join("pool");
     create::<Process>(&path, 1).abandon();
-    Pool::<Process>::open(&path, &OpenPool { salvage: true }).unwrap().close().unwrap();
+    Pool::<Process>::open(&path, &OpenPool { salvage: true, ..OpenPool::default() })
+        .unwrap()
+        .close()
+        .unwrap();
     boot_another(&path);
     assert!(open::<Process>(&path).was_clean());
 }

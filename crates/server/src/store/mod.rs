@@ -64,7 +64,8 @@ pub(crate) const DATABASES: u8 = 16;
 /// Longest key of a client's, and longest field, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 32_000;
 
-const MAP_NAME: &str = "server";
+/// The name of the map in which a store keeps its keys.
+pub const MAP_NAME: &str = "server";
 const RESTORING: &str = "restoring";
 const EXPIRY: u8 = 0xA0;
 const GARBAGE: u8 = 0xC0;
