@@ -8,6 +8,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pando::DomainChoice;
 
+#[cfg(feature = "bench")]
+use crate::failure::BENCH;
 use crate::failure::{MISSING, PROBLEMS, TOUR, exit_codes};
 use crate::format::{Format, OutputFormat};
 use crate::quantity::size_bytes;
@@ -71,6 +73,7 @@ pub enum Command {
     Tour(TourArguments),
     /// Compare indexes, interleaved, with the maps one would otherwise pick
     #[cfg(feature = "bench")]
+    #[command(after_help = exit_codes(&[BENCH]))]
     Bench(Box<pando_bench::args::BenchArgs>),
     /// The process that `tour` kills
     #[command(hide = true)]
