@@ -6,9 +6,12 @@ use crate::input::Input;
 use crate::scratch::Scratch;
 
 /// The first byte says in what pieces the rest comes, which a client of the Redis protocol sends. The
-/// server answers in whole replies, and its pool is sound.
+/// server answers in whole replies, and its pool is sound. As the rest of an HTTP request it is not answered.
 pub fn redis(data: &[u8]) {
     let Some((&pieces, sent)) = data.split_first() else { return };
+    let request = http_request(pieces, sent);
+    let replies = testing::redis(&request, piece_bytes(pieces, &request));
+    assert!(replies.is_empty(), "an HTTP request is answered");
     let replies = testing::redis(sent, piece_bytes(pieces, sent));
     let mut rest = &replies[..];
     while !rest.is_empty() {
@@ -19,6 +22,9 @@ pub fn redis(data: &[u8]) {
 /// The same of a client of the memcached protocol.
 pub fn memcached(data: &[u8]) {
     let Some((&pieces, sent)) = data.split_first() else { return };
+    let request = http_request(pieces, sent);
+    let replies = testing::memcached(&request, piece_bytes(pieces, &request));
+    assert!(replies.is_empty(), "an HTTP request is answered");
     let replies = testing::memcached(sent, piece_bytes(pieces, sent));
     assert!(replies.is_empty() || replies.ends_with(b"\r\n"), "replies end with their lines");
 }
@@ -50,6 +56,15 @@ pub fn snapshot(data: &[u8]) {
     let path = scratch.path("snapshot");
     std::fs::write(&path, &file).expect("writes");
     testing::restore(&path);
+}
+
+/// An HTTP request that goes on with `rest`: with headers, or a body behind them.
+fn http_request(choice: u8, rest: &[u8]) -> Vec<u8> {
+    const METHODS: [&str; 9] =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    let method = METHODS[usize::from(choice) % METHODS.len()];
+    let headers = if choice.is_multiple_of(2) { "Host: x\r\n\r\n" } else { "" };
+    [format!("{method} / HTTP/1.1\r\n{headers}").as_bytes(), rest].concat()
 }
 
 /// Whole, a byte at a time, or something between.

@@ -16,6 +16,7 @@ use crate::stats::Count;
 use crate::store::layout::Content;
 use crate::store::stripes::{Access, Held, StripeIndex};
 use crate::store::{MAX_NAME_BYTES, Store, Transaction};
+use crate::web_request;
 
 /// Longest replies of the commands of a transaction, together.
 const MAX_TRANSACTION_REPLY_BYTES: usize = 1 << 30;
@@ -253,6 +254,11 @@ fn try_execute(
 ) -> Result<()> {
     let command = match find(arguments) {
         Ok(command) => command,
+        Err(_) if web_request::is_one(arguments) => {
+            server.web_request_alarm.raise(&session.client.address.peer);
+            session.is_closing = true;
+            return Ok(());
+        }
         Err(failure) => return Err(refuse(session, commands::find(arguments[0]), failure)),
     };
     session.client.note_command(command);

@@ -25,8 +25,9 @@ mod slow_log;
 mod stats;
 pub mod status;
 mod store;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod web_request;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -18,6 +18,7 @@ use crate::slow_log::SlowLog;
 use crate::stats::Stats;
 use crate::store::memory::{EvictionPolicy, MemoryLimit};
 use crate::store::{Store, clock};
+use crate::web_request::Alarm;
 
 impl Server {
     /// Does `work` in a thread of its own, which the server waits for when it ends.
@@ -78,6 +79,7 @@ impl Server {
             clients: Clients::default(),
             config: Config::default(),
             slow_log: SlowLog::default(),
+            web_request_alarm: Alarm::default(),
             stop: Notify::new(),
             snapshot: PathBuf::new(),
             tasks: Mutex::default(),
@@ -105,6 +107,8 @@ pub(crate) struct Server {
     pub config: Config,
     /// Commands that took long.
     pub slow_log: SlowLog,
+    /// Says that HTTP requests come where none belong.
+    pub web_request_alarm: Alarm,
     /// What the pool lies on, and what that means for what was acknowledged.
     pub promise: Promise,
     /// Different for every start.

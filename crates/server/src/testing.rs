@@ -12,7 +12,7 @@ use crate::store::{Store, StoreOptions};
 /// So much a store may take; more is refused.
 const MAX_BYTES: u64 = 16 << 20;
 
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     let options = StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), index: None };
     let store = Store::open(None, &options).expect("a store in memory");
     let mut server = Server::new(store, memcached::State::new(Some(1 << 16)), 1);
@@ -29,9 +29,13 @@ fn server() -> Server {
 /// If the store is damaged by it.
 pub fn redis(input: &[u8], piece_bytes: usize) -> Vec<u8> {
     let server = server();
-    let replies = net::converse_without_socket(&server, input, piece_bytes);
+    let replies = redis_on(&server, input, piece_bytes);
     check(server);
     replies
+}
+
+pub(crate) fn redis_on(server: &Server, input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    net::converse_without_socket(server, input, piece_bytes)
 }
 
 /// What a client of the memcached protocol gets from a new server to what it sends, so many bytes at a
@@ -42,7 +46,13 @@ pub fn redis(input: &[u8], piece_bytes: usize) -> Vec<u8> {
 /// If the store is damaged by it.
 pub fn memcached(input: &[u8], piece_bytes: usize) -> Vec<u8> {
     let server = server();
-    let mut connection = memcached::Connection::new(&server);
+    let replies = memcached_on(&server, input, piece_bytes);
+    check(server);
+    replies
+}
+
+pub(crate) fn memcached_on(server: &Server, input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    let mut connection = memcached::Connection::new(server, String::new());
     let (mut buffer, mut replies) = (Vec::new(), Vec::new());
     for piece in input.chunks(piece_bytes.max(1)) {
         buffer.extend_from_slice(piece);
@@ -57,8 +67,6 @@ pub fn memcached(input: &[u8], piece_bytes: usize) -> Vec<u8> {
             break;
         }
     }
-    drop(connection);
-    check(server);
     replies
 }
 

@@ -84,6 +84,8 @@ impl State {
 /// A connection, without its socket.
 pub(crate) struct Connection<'server> {
     server: &'server Server,
+    /// Where the client is.
+    peer: String,
     step: Step,
     has_begun: bool,
     is_closing: bool,
@@ -173,10 +175,10 @@ pub(crate) enum Progress {
 }
 
 impl<'server> Connection<'server> {
-    /// A new one.
-    pub(crate) fn new(server: &'server Server) -> Self {
+    /// A new one, of a client that is at `peer`.
+    pub(crate) fn new(server: &'server Server, peer: String) -> Self {
         let counting = server.memcached.counters.connect();
-        Self { server, step: Step::Line, has_begun: false, is_closing: false, counting }
+        Self { server, peer, step: Step::Line, has_begun: false, is_closing: false, counting }
     }
 
     /// Whether it is to be closed once the replies are out.

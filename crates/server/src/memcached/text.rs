@@ -10,6 +10,7 @@ use super::{
 };
 use crate::failure::Result;
 use crate::store::stripes::Access;
+use crate::web_request;
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_TIME: &str = "CLIENT_ERROR invalid exptime argument";
@@ -74,6 +75,10 @@ pub(super) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
             // What is written down is set where the server is started.
             say(reply, if parse::parse_u32(words[1]).is_some() { "OK" } else { BAD_FORMAT });
             Ok(())
+        }
+        _ if words.last().is_some_and(|word| web_request::is_version(word)) => {
+            connection.server.web_request_alarm.raise(&connection.peer);
+            return Next::Close;
         }
         _ => {
             say(reply, ERROR);

@@ -112,7 +112,9 @@ pub(super) async fn serve(server: &Server, entry: &Arc<clients::Client>, client:
     let served = match client.stream {
         Stream::Tcp(stream) => match TcpStream::from_std(stream) {
             Ok(stream) => match (client.dialect, &server.tls) {
-                (Dialect::Memcached, _) => memcached::converse(server, stream).await,
+                (Dialect::Memcached, _) => {
+                    memcached::converse(server, client.address.peer, stream).await
+                }
                 (Dialect::RedisOverTls, Some(acceptor)) => {
                     match tls::accept(acceptor, stream).await {
                         Ok(stream) => converse(server, entry, stream).await,
@@ -312,7 +314,7 @@ impl Waiting<'_> {
 }
 
 /// The replies to `input`, which comes so many bytes at a time.
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn converse_without_socket(
     server: &Server,
     input: &[u8],

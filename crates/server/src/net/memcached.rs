@@ -14,9 +14,10 @@ use crate::server::Server;
 /// Serves a client until either side ends it.
 pub(super) async fn converse(
     server: &Server,
+    peer: String,
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let mut connection = Connection::new(server);
+    let mut connection = Connection::new(server, peer);
     let (mut input, mut begin) = (Vec::new(), 0);
     let mut reply = Vec::new();
     loop {

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use self::admission::Admitted;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connection::converse_without_socket;
 use self::connection::{Client, Dialect};
 use self::listeners::Listeners;

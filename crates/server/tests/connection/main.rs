@@ -8,3 +8,4 @@ mod limits;
 mod python;
 mod server;
 mod tls;
+mod web_requests;
