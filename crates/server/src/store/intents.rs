@@ -18,15 +18,25 @@
 //!
 //! What was decided must be made, also when the pool or its file system is full by then. So room is taken
 //! beforehand by *ballast*, records of zeros that are worth nothing but the room that they give when they
-//! are removed: one that always stands, for small intents, and one of its own for each intent of more than
+//! are removed: pieces that always stand, for small intents, and one of its own for each intent of more than
 //! [`SMALL_BYTES`], as long as it stands.
+//!
+//! A standing piece takes one chunk of the pool, and so does the longest value of a small intent. So a piece can be
+//! put back wherever one chunk is free, and what one piece gives is enough for one value. (A single long record would
+//! need neighbouring chunks, of which a pool that was full once may never have enough again.)
 //!
 //! If a write of an intent is refused, its transaction has happened all the same, and the writes are owed:
 //! until they are made nobody gets the lock of any key (what takes none, as SCAN, may see some of them and
 //! not others). Whoever comes next holds all stripes alone, removes all
-//! ballast, and makes them ([`Store::finish_intents`]). As long as the ballast that always stands is
-//! missing, writes that need memory are refused or let other keys go (`memory.rs`); the sweep puts it back
-//! when there is room.
+//! ballast, and makes them ([`Store::finish_intents`]). As long as fewer than half of the standing pieces are there,
+//! writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts pieces back one by one, as
+//! chunks become free, until all are there.
+//!
+//! | standing pieces | writes that need memory | the sweep |
+//! | --- | --- | --- |
+//! | all | are made | has nothing to do |
+//! | half or more | are made | puts back what it can |
+//! | fewer | are refused | puts back what it can, and lets writes go on at half |
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,9 +48,13 @@ use super::{Store, own_keys};
 use crate::failure::{Failure, Result};
 
 /// Intents of no more bytes are made with the ballast that always stands.
-const SMALL_BYTES: usize = 64 << 10;
-/// The number of the ballast that always stands.
-const STANDING: u64 = u64::MAX;
+const SMALL_BYTES: usize = PIECE_BYTES;
+/// Bytes of a piece of the ballast that always stands: with its block's header, one chunk of the pool.
+const PIECE_BYTES: usize = 63 << 10;
+/// Pieces at least, and at most.
+const PIECES: std::ops::RangeInclusive<u64> = 2..=64;
+/// The pieces' numbers begin here.
+const STANDING: u64 = u64::MAX - 0xFFFF;
 /// Room that was given up is there once nobody reads in it any more: tries, and how long one waits.
 const TRIES: u32 = 100;
 const WAIT: Duration = Duration::from_millis(1);
@@ -118,7 +132,8 @@ impl Store {
     /// meanwhile.
     pub(super) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
         let Err(error) = make() else { return Ok(()) };
-        self.memory.note_ballast(false);
+        let pieces = self.pieces();
+        self.memory.note_ballast(pieces, pieces);
         tracing::warn!(%error, "room that was kept is given up for writes that are owed");
         self.remove_all(own_keys::BALLASTS)?;
         for _ in 1..TRIES {
@@ -170,35 +185,52 @@ impl Store {
         Ok(())
     }
 
-    /// Puts the ballast that always stands where it is missing, if there is room for it.
+    /// Puts back pieces of the ballast that always stands where they are missing, as far as there is room.
     pub(crate) fn keep_ballast(&self) {
-        if self.memory.has_ballast() {
+        if self.memory.missing_pieces() == 0 {
             return;
         }
         // Whoever removes it holds all stripes alone.
         let _held = self.stripes.lock([0].into_iter().collect(), super::Access::Shared);
-        match self.try_keep_ballast() {
-            Ok(is_there) => self.memory.note_ballast(is_there),
+        match self.count_missing_pieces() {
+            Ok(missing) => self.put_pieces(missing),
             Err(error) => tracing::debug!(%error, "no room can be kept"),
         }
     }
 
-    fn try_keep_ballast(&self) -> Result<bool> {
-        let key = own_keys::ballast(STANDING);
-        if self.map.read(&key, |_| ())?.is_some() {
-            return Ok(true);
+    /// The pieces that are not there.
+    fn count_missing_pieces(&self) -> Result<Vec<u64>> {
+        let mut missing = Vec::new();
+        for piece in 0..self.pieces() {
+            if self.map.read(&own_keys::ballast(STANDING + piece), |_| ())?.is_none() {
+                missing.push(piece);
+            }
         }
-        // Not so that the pool is full again at once.
-        let room_bytes = self.pool.max_bytes().saturating_sub(self.pool.used_bytes());
-        if room_bytes < 2 * self.ballast_bytes() {
-            return Ok(false);
-        }
-        self.map.upsert(&key, &vec![0; self.ballast_bytes() as usize])?;
-        Ok(true)
+        Ok(missing)
     }
 
-    fn ballast_bytes(&self) -> u64 {
-        (self.pool.max_bytes() / 64).clamp(64 << 10, 4 << 20)
+    fn put_pieces(&self, mut missing: Vec<u64>) {
+        let pieces = self.pieces();
+        // Not so that the pool is full again at once.
+        let room_bytes = self.pool.max_bytes().saturating_sub(self.pool.used_bytes());
+        let wanted_bytes = (pieces + missing.len() as u64) * PIECE_BYTES as u64;
+        if room_bytes >= wanted_bytes {
+            while let Some(&piece) = missing.last() {
+                let key = own_keys::ballast(STANDING + piece);
+                if let Err(error) = self.map.upsert(&key, &[0; PIECE_BYTES]) {
+                    tracing::debug!(%error, missing = missing.len(), "no more room can be kept");
+                    break;
+                }
+                missing.pop();
+            }
+        }
+        self.memory.note_ballast(missing.len() as u64, pieces);
+    }
+
+    /// Standing pieces that there are to be.
+    fn pieces(&self) -> u64 {
+        let wanted_bytes = self.pool.max_bytes() / 32;
+        (wanted_bytes / PIECE_BYTES as u64).clamp(*PIECES.start(), *PIECES.end())
     }
 }
 

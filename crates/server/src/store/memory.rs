@@ -77,7 +77,9 @@ pub(super) struct Memory {
     /// Evicted, and neither gone from the measure nor written over so far.
     account_bytes: AtomicU64,
     evicted_keys: AtomicU64,
-    /// Whether room is kept for what was decided.
+    /// Pieces of the room for what was decided that are missing, plus one; 0 before anyone has counted.
+    missing_pieces: AtomicU64,
+    /// Whether enough of that room is kept.
     has_ballast: AtomicBool,
     /// The second in which a key of each range was last used.
     recency: OnceLock<Box<[AtomicU32]>>,
@@ -109,9 +111,17 @@ impl Memory {
         }
     }
 
-    /// Notes whether room is kept for what was decided; without it no other room is given.
-    pub(super) fn note_ballast(&self, is_there: bool) {
-        self.has_ballast.store(is_there, Ordering::Relaxed);
+    /// Notes how much of the room for what was decided is missing, of how many pieces. Without half of them no
+    /// other room is given.
+    pub(super) fn note_ballast(&self, missing: u64, pieces: u64) {
+        self.missing_pieces.store(missing + 1, Ordering::Relaxed);
+        self.has_ballast.store(missing <= pieces / 2, Ordering::Relaxed);
+    }
+
+    /// Pieces of that room that are missing; all if nobody has counted.
+    #[inline]
+    pub(super) fn missing_pieces(&self) -> u64 {
+        self.missing_pieces.load(Ordering::Relaxed).wrapping_sub(1)
     }
 
     #[inline]

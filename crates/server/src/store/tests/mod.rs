@@ -1,8 +1,11 @@
 //! The store as its users see it: crashes are an intent that stands, or a store that is opened again.
 
 mod crashes;
+mod full;
 mod keys;
 mod limits;
+#[path = "../../../tests/common/mounted.rs"]
+mod mounted;
 mod snapshots;
 
 use std::sync::Arc;

@@ -1,0 +1,123 @@
+//! Pools and file systems without room: writes are refused, and go on once there is room again.
+
+use super::mounted::Mounted;
+use super::*;
+
+const ROOM_BYTES: u64 = 16 << 20;
+
+/// Whether a transaction on a key takes place, as a command's that needs memory.
+fn try_write(
+    store: &Store,
+    key: &[u8],
+    change: impl FnOnce(&mut Transaction<'_>) -> Result<()>,
+) -> bool {
+    if !store.make_room().expect("looks") {
+        return false;
+    }
+    let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Alone);
+    let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+    change(&mut transaction).and_then(|()| transaction.commit()).is_ok()
+}
+
+fn try_set(store: &Store, key: &[u8], bytes: usize) -> bool {
+    try_write(store, key, |transaction| {
+        transaction.put_head(transaction.space(0), key, &Head::string(&vec![7; bytes]))
+    })
+}
+
+/// A hash of one field: two writes, and so an intent.
+fn try_hash(store: &Store, key: &[u8], bytes: usize) -> bool {
+    let Ok(id) = store.new_id() else { return false };
+    try_write(store, key, |transaction| {
+        transaction.put_element(id, Element::Field(b"field"), &vec![7; bytes]);
+        let content = Content::Collection(Kind::Hash, id, 1);
+        transaction.put_head(
+            transaction.space(0),
+            key,
+            &Head { expires_at: None, memcached: None, content },
+        )
+    })
+}
+
+fn ballast(store: &Store) -> usize {
+    store.map.scan(KeyRange::prefix(own_keys::BALLASTS), Order::Ascending).expect("scans").count()
+}
+
+/// What the server does ten times a second, until a write is made.
+fn goes_on_soon(store: &Store) -> bool {
+    (0..2000).any(|_| {
+        while store.sweep_garbage(1000).expect("sweeps") {}
+        store.keep_ballast();
+        store.measure();
+        try_set(store, b"after", 100) || {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    })
+}
+
+/// A transaction that has happened, and whose writes find no room.
+fn use_up_ballast(store: &Store, keys: u32) {
+    for key in (0..keys).map(u32::to_be_bytes) {
+        store.refusals.come(0, 2);
+        if try_hash(store, b"hash", 10) {
+            assert!(store.is_behind());
+            assert_eq!(fields(store, b"hash"), Some(1));
+            return;
+        }
+        // There was no room even to decide it.
+        store.refusals.come(0, 0);
+        write(store, &[&key], |transaction| {
+            transaction.remove_head(transaction.space(0), &key).expect("removes");
+        });
+    }
+    panic!("no transaction is decided in an empty store");
+}
+
+/// Fills a store until writes are refused, uses up the room that is kept, and removes all or a part.
+fn fill_and_empty(store: &Store) {
+    let mut random = fastrand::Rng::with_seed(11);
+    let kept = ballast(store);
+    for round in 0..4 {
+        let bytes = [100, 3000, 300][round % 3];
+        let mut keys = 0u32;
+        let mut refused = 0;
+        while refused < 100 {
+            match try_set(store, &keys.to_be_bytes(), random.usize(1..2 * bytes)) {
+                true => keys += 1,
+                false => refused += 1,
+            }
+        }
+        assert!(keys > 100, "round {round}: {keys} keys");
+        use_up_ballast(store, keys);
+        assert!(ballast(store) < kept, "round {round}");
+        if round % 2 == 0 {
+            let held = store.stripes.lock_all(Access::Alone);
+            let mut transaction = store.begin(held, store.clock().now_ms());
+            transaction.flush(0..1).expect("flushes");
+            transaction.commit().expect("commits");
+        } else {
+            for number in (0..keys).filter(|number| number % 8 != 0) {
+                let key = number.to_be_bytes();
+                write(store, &[&key], |transaction| {
+                    transaction.remove_head(transaction.space(0), &key).expect("removes");
+                });
+            }
+        }
+        assert!(goes_on_soon(store), "round {round}: no write is made any more");
+    }
+}
+
+#[test]
+fn a_file_system_that_was_full_takes_writes_once_there_is_room() {
+    let Some(mounted) = Mounted::tmpfs(ROOM_BYTES) else { return };
+    let path = mounted.path().join("pool");
+    let options = StoreOptions { pool: PoolOptions::new(), index: None };
+    fill_and_empty(&Store::open(Some(&path), &options).expect("a store"));
+}
+
+#[test]
+fn a_pool_that_was_full_takes_writes_once_there_is_room() {
+    let pool = PoolOptions::new().max_bytes(ROOM_BYTES);
+    fill_and_empty(&Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store"));
+}
