@@ -456,3 +456,31 @@ fn a_pool_of_an_earlier_version_is_refused_with_the_commands_that_copy_it() {
     }
     assert!(std::fs::read(&path).unwrap() == old, "the old pool was changed");
 }
+
+/// One thread replaces and removes values that fill the pool, and then does nothing; another writes as large ones.
+#[test]
+fn what_an_idle_thread_has_replaced_serves_others_in_each_kind() {
+    let value = vec![7; 10 << 20];
+    for kind in ["bztree", "bwtree", "wbtree", "nbtree", "skiplist"] {
+        let options = PoolOptions::new().max_bytes(24 << 20).initial_bytes(0);
+        let map = Pool::volatile(&options)
+            .unwrap()
+            .map_with("main", &MapOptions::new().kind(kind))
+            .unwrap();
+        let (map, value) = (&map, &value);
+        let (done, idle) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                map.upsert(b"first", value).unwrap();
+                map.upsert(b"first", value).unwrap();
+                map.remove(b"first").unwrap();
+                done.wait();
+                idle.wait();
+            });
+            done.wait();
+            let writes = (0..20).map(|_| map.upsert(b"second", value)).position(|one| one.is_ok());
+            idle.wait();
+            assert!(writes.is_some_and(|refused| refused <= 4), "{kind}: {writes:?}");
+        });
+    }
+}

@@ -44,17 +44,10 @@ use crate::pool::Pool;
 
 /// How far the epoch must have risen since a block was unlinked before it is reused.
 const GRACE_EPOCHS: u64 = 3;
-/// Blocks are looked at for reuse whenever so many more have gathered.
+/// A thread collects whenever it has retired so many blocks more.
 const COLLECT_EVERY: usize = 32;
 /// How many blocks one call gives back at most, so that no call bears the cost of all.
 const COLLECT_AT_MOST: usize = 64;
-
-/// A block that nobody can find any more, but that some may still look at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limbo {
-    epoch: u64,
-    off: u64,
-}
 
 /// While it lives, no block that its thread may have seen is reused.
 #[derive(Debug)]
@@ -102,11 +95,16 @@ impl<D: Domain> Pool<D> {
         self.epoch() >= epoch + GRACE_EPOCHS
     }
 
-    /// Gives back for reuse what this thread has unlinked, if nobody else is pinned; for a caller
+    /// Gives back for reuse what all threads have unlinked, as far as no pinned thread holds it back; for a caller
     /// without a guard, who was told that the pool is full.
     pub fn reclaim(&self) -> Result<()> {
-        for _ in 0..=GRACE_EPOCHS {
-            self.pin()?.collect();
+        let most_loads = self.limbo.waiting() / COLLECT_AT_MOST;
+        let (mut passes, mut loads) = (0, 0);
+        while passes <= GRACE_EPOCHS && loads <= most_loads {
+            match self.pin()?.collect_ripe() {
+                COLLECT_AT_MOST => loads += 1,
+                _ => passes += 1,
+            }
         }
         Ok(())
     }
@@ -195,19 +193,21 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
     /// been deactivated, durably, and be unreachable.
     pub fn defer_reuse(&self, off: u64) {
-        let waiting = self.push_limbo(off);
+        self.push_limbo(off);
+        let retired = &self.pool.local(self.slot).retired;
+        retired.set(retired.get() + 1);
         // Large blocks begin where chunks do, and no others: a few of them are a pool full.
-        if waiting.is_multiple_of(COLLECT_EVERY) || off.is_multiple_of(CHUNK_BYTES) {
+        if retired.get() >= COLLECT_EVERY || off.is_multiple_of(CHUNK_BYTES) {
+            retired.set(0);
             self.collect();
         }
     }
 
-    /// As [`defer_reuse`](Self::defer_reuse), without giving anything back now; how many wait.
-    pub(crate) fn push_limbo(&self, off: u64) -> usize {
+    /// As [`defer_reuse`](Self::defer_reuse), without giving anything back now.
+    pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
-        let mut limbo = self.pool.local(self.slot).limbo.borrow_mut();
-        limbo.push_back(Limbo { epoch, off });
-        limbo.len()
+        D::observe_process_memory();
+        self.pool.limbo.push(self.slot, epoch, off);
     }
 
     /// The epoch in which what this thread has just unlinked counts as unlinked.
@@ -253,24 +253,20 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.pool.local(self.slot).thrift.get()
     }
 
-    /// Gives back for reuse what nobody can look at any more, also what threads that have ended
-    /// unlinked.
+    /// Gives back for reuse what nobody can look at any more, whichever thread unlinked it: up to 64 blocks.
     pub fn collect(&self) {
-        self.pool.take_over(self);
+        self.collect_ripe();
+    }
+
+    /// As [`collect`](Self::collect); how many blocks that were.
+    fn collect_ripe(&self) -> usize {
         let epoch = self.pool.try_advance();
-        for _ in 0..COLLECT_AT_MOST {
-            let ripe = {
-                let mut limbo = self.pool.local(self.slot).limbo.borrow_mut();
-                match limbo.front() {
-                    Some(first) if first.epoch + GRACE_EPOCHS <= epoch => limbo.pop_front(),
-                    _ => None,
-                }
-            };
-            match ripe {
-                Some(block) => self.pool.reuse(self, block.off),
-                None => return,
-            }
-        }
+        let Some(newest) = epoch.checked_sub(GRACE_EPOCHS) else { return 0 };
+        let reuse = |off| {
+            D::observe_process_memory();
+            self.pool.reuse(self, off);
+        };
+        self.pool.limbo.collect(self.slot, newest, COLLECT_AT_MOST, reuse)
     }
 
     /// The last guard of a thread that has given back all other slots gives this one back.
@@ -280,9 +276,9 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.pool.slots.give_back(self.slot);
     }
 
-    /// Blocks that this participant unlinked and that still wait for their epoch.
+    /// Blocks that threads have unlinked and that still wait for their epoch.
     pub fn waiting(&self) -> usize {
-        self.pool.local(self.slot).limbo.borrow().len()
+        self.pool.limbo.waiting()
     }
 }
 

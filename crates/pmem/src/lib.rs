@@ -31,6 +31,7 @@ mod epoch;
 mod error;
 mod glance;
 pub mod layout;
+mod limbo;
 pub mod medium;
 mod participant;
 mod pool;

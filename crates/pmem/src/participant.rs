@@ -25,21 +25,20 @@
 //! then what the guard shows may be looked at. A guard that is leaked keeps its slot, and its epoch.
 //!
 //! What a slot's thread keeps in process memory ([`Local`]) stays with the slot when it goes back: the
-//! next holder goes on with it, or else whoever collects, or finds no room, takes it over
+//! next holder goes on with it, or else whoever finds no room takes it over
 //! ([`Pool::take_over`]).
 //!
 //! A child that is forked has the claims of the thread that forked, but not the pool's file: it gives
 //! nothing back, and is refused a guard. (Anonymous memory it has as its own.)
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::alloc::SlabCache;
 use crate::domain::Domain;
-use crate::epoch::{Guard, Limbo};
+use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{
     PARTICIPANT_BYTES, PARTICIPANT_COUNT, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF,
@@ -79,8 +78,8 @@ pub(crate) struct Local {
     pub pins: Cell<u64>,
     /// What the thread may take of the last chunks.
     pub thrift: Cell<Thrift>,
-    /// Blocks that wait until no one can see them.
-    pub limbo: RefCell<VecDeque<Limbo>>,
+    /// Blocks that the thread has retired since it collected.
+    pub retired: Cell<usize>,
     /// The slabs that the thread allocates from.
     pub slabs: SlabCache,
 }
@@ -153,7 +152,7 @@ impl<D: Domain> Slots<D> {
         let local = self.locals[slot].get_or_init(Box::default);
         local.pins.set(0);
         local.thrift.set(Thrift::None);
-        if !local.limbo.borrow().is_empty() || local.slabs.is_any_current() {
+        if local.slabs.is_any_current() {
             let (kept, bit) = self.kept(slot);
             // Release: who sees the bit finds the slot claimed, or what is kept.
             kept.fetch_or(bit, Ordering::Release);
@@ -331,8 +330,7 @@ impl<D: Domain> Pool<D> {
         claimed.then_some(found)
     }
 
-    /// Takes over what threads that have ended kept: their blocks wait with this thread's, their slabs
-    /// are anyone's. Whether there was anything.
+    /// Takes over the slabs that threads that have ended kept, which are anyone's then. Whether there were any.
     ///
     /// A thread that stops for ever in between takes one slot, and what was kept there, with it.
     pub(crate) fn take_over(&self, guard: &Guard<'_, D>) -> bool {
@@ -356,12 +354,9 @@ impl<D: Domain> Pool<D> {
         let (kept, bit) = self.slots.kept(slot);
         kept.fetch_and(!bit, Ordering::Relaxed);
         let local = self.local(slot);
-        let mut limbo = local.limbo.take();
         let slabs = local.slabs.take();
         // Release: as in `Slots::give_back`.
         self.slot_state(slot).store(self.slots.state_word(0), Ordering::Release);
-        // Behind blocks that were unlinked later they wait longer than they need to, never shorter.
-        self.local(guard.slot()).limbo.borrow_mut().append(&mut limbo);
         for (class, chunk) in slabs {
             self.retire_current(guard, chunk, class);
         }

@@ -16,6 +16,7 @@ use crate::alloc::Cache;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::layout::Geometry;
+use crate::limbo::Limbo;
 use crate::medium::{Guarantee, Medium};
 use crate::participant::{Local, Locals, Slots};
 use crate::prefetch;
@@ -46,6 +47,7 @@ pub struct Pool<D: Domain> {
     locals: Locals,
     pub(crate) slots: Arc<Slots<D>>,
     pub(crate) cache: Cache,
+    pub(crate) limbo: Limbo,
     /// Whether someone has said that it recovers what lies in the pool.
     recovery_begun: AtomicBool,
     /// Does what threads have left to be done before the epoch is raised.

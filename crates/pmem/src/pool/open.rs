@@ -43,6 +43,7 @@ use crate::error::{Error, Result};
 use crate::layout::{
     CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES,
 };
+use crate::limbo::Limbo;
 use crate::medium::{self, Guarantee, Medium};
 use crate::participant::Slots;
 use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
@@ -362,6 +363,7 @@ impl<D: Domain> Pool<D> {
             locals: slots.locals(),
             slots,
             cache,
+            limbo: Limbo::default(),
             recovery_begun: AtomicBool::new(false),
             left_work: OnceLock::new(),
             domain: PhantomData,

@@ -183,3 +183,31 @@ fn blocks_that_wait_with_an_ended_thread_are_not_lost() {
     });
     assert!(comes_back(&pool, off, 32_000, 10));
 }
+
+/// The thread that frees goes on to live, and does nothing more in the pool.
+#[test]
+fn blocks_that_an_idle_thread_freed_serve_others() {
+    let pool = Pool::<Volatile>::anonymous(&options(16)).unwrap();
+    let (large, small) = (10 << 20, 30_000);
+    let (freed, idle) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let (pool, freed, idle) = (&pool, &freed, &idle);
+        scope.spawn(move || {
+            give(pool, 0, large, 1);
+            free(pool, 0);
+            (1..9).for_each(|index| {
+                give(pool, index, small, 1);
+            });
+            (1..9).for_each(|index| free(pool, index));
+            freed.wait();
+            idle.wait();
+        });
+        freed.wait();
+        // The second time for the slabs that dissolved in the first.
+        (0..2).for_each(|_| pool.reclaim().unwrap());
+        let guard = pool.pin().unwrap();
+        let (waiting, serves) = (guard.waiting(), guard.reserve(large).is_ok());
+        idle.wait();
+        assert_eq!((waiting, serves), (0, true));
+    });
+}

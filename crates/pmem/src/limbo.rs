@@ -1,0 +1,297 @@
+//! Limbo: retired blocks, which nobody can find any more and some threads may still look at.
+//!
+//! The structure is process memory and belongs to the pool, not to a thread. So any thread that collects reuses the
+//! ripe blocks of all threads, also of those that idle. A crash loses it, and with it nothing: a block in limbo is
+//! not active, so it is free in the next incarnation.
+//!
+//! # Structure
+//!
+//! Blocks stand on stacks (Treiber's), by the epoch in which they were retired, modulo eight. Threads are spread
+//! over several sets of stacks, *shards*, so that few push to the same one. A stack is pushed to by CAS and emptied
+//! whole by one swap. No thread pops a single node of a shared stack, so there is no ABA problem.
+//!
+//! | step of a collection | what other threads find |
+//! | --- | --- |
+//! | a stack of ripe epochs is emptied by a swap | an empty stack; its blocks are the collector's |
+//! | up to a bound, the blocks are given back for reuse | |
+//! | the rest goes to the shard's stack of ripe blocks | these blocks, for the next collection |
+//!
+//! A collector that stops for ever between the first and the last step keeps the blocks in its hands until the
+//! pool is opened again. It is pinned meanwhile, so it holds back all other reclamation too.
+//!
+//! # Why a stack of ripe epochs holds ripe blocks only
+//!
+//! A thread that pushes, and one that collects, is pinned. While a thread is pinned, the global epoch is the one
+//! that it found behind its announcement, `g`, or `g + 1`. So
+//!
+//! * who pushes uses an epoch that is at most one behind the global one;
+//! * who collects knows the global epoch as `now`, which is `g` or `g + 1`. During the collection others push to
+//!   the stacks of epochs `g - 1` to `g + 1`. That is within `now - 2` to `now + 1`;
+//! * the collection empties the stacks of `now - 3` to `now - 6`. Modulo eight, none of these is one of the former.
+//!
+//! A block that no collection reached in its four epochs stays on its stack, and comes with those of a later epoch.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Epochs whose blocks stand on stacks of their own.
+const EPOCHS: u64 = 8;
+/// Epochs whose stacks one collection empties.
+const RIPE_EPOCHS: u64 = 4;
+/// Sets of stacks that threads share.
+const SHARDS: usize = 16;
+
+/// The retired blocks of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Limbo {
+    shards: [Shard; SHARDS],
+}
+
+/// On cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    by_epoch: [Stack; EPOCHS as usize],
+    ripe: Stack,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Stack(AtomicPtr<Node>);
+
+#[derive(Debug)]
+struct Node {
+    off: u64,
+    next: *mut Node,
+    /// Another list of nodes that came along with this one; nearly always none.
+    aside: *mut Node,
+}
+
+impl Stack {
+    fn push(&self, node: Box<Node>) {
+        let node = Box::leak(node);
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            node.next = head;
+            // Release: with the swap in `take`. Later pushes continue the release sequence, so the swap acquires
+            // every node below the top, too.
+            match self.0.compare_exchange(head, node, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => head = other,
+            }
+        }
+    }
+
+    /// All nodes; then the stack is empty.
+    fn take(&self) -> Taken {
+        // Relaxed: an empty stack costs a load; what is pushed now waits for the next collection.
+        if self.0.load(Ordering::Relaxed).is_null() {
+            return Taken::default();
+        }
+        // Acquire: with `push`.
+        let top = self.0.swap(ptr::null_mut(), Ordering::Acquire);
+        Taken { top, others: Vec::new() }
+    }
+
+    /// Puts the rest back, in one step for each of its lists.
+    fn put_back(&self, mut rest: Taken) {
+        while let Some(list) = rest.take_list() {
+            let empty = ptr::null_mut();
+            // Release: as in `push`.
+            if self.0.compare_exchange(empty, list, Ordering::Release, Ordering::Relaxed).is_ok() {
+                continue;
+            }
+            // Another collector has put something back: its first node takes the others along.
+            // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has it.
+            let mut first = unsafe { Box::from_raw(list) };
+            if !first.aside.is_null() {
+                rest.others.push(first.aside);
+            }
+            first.aside = first.next;
+            self.push(first);
+        }
+    }
+}
+
+/// Nodes that this thread alone has.
+#[derive(Debug)]
+struct Taken {
+    top: *mut Node,
+    others: Vec<*mut Node>,
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        Self { top: ptr::null_mut(), others: Vec::new() }
+    }
+}
+
+impl Taken {
+    fn take_list(&mut self) -> Option<*mut Node> {
+        let list = std::mem::replace(&mut self.top, ptr::null_mut());
+        if list.is_null() { self.others.pop() } else { Some(list) }
+    }
+
+    /// The offset of the next block.
+    fn next(&mut self) -> Option<u64> {
+        let list = self.take_list()?;
+        // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has it.
+        let node = unsafe { Box::from_raw(list) };
+        self.top = node.next;
+        if !node.aside.is_null() {
+            self.others.push(node.aside);
+        }
+        Some(node.off)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        while self.next().is_some() {}
+    }
+}
+
+impl Limbo {
+    fn shard(&self, number: usize) -> &Shard {
+        &self.shards[number % SHARDS]
+    }
+
+    /// Adds a block that was retired in `epoch`, on behalf of the participant in `slot`, which is pinned.
+    pub fn push(&self, slot: usize, epoch: u64, off: u64) {
+        let shard = self.shard(slot);
+        let node = Box::new(Node { off, next: ptr::null_mut(), aside: ptr::null_mut() });
+        // Relaxed, here and below: the count tells whether collecting may help, and orders nothing.
+        shard.waiting.fetch_add(1, Ordering::Relaxed);
+        shard.by_epoch[(epoch % EPOCHS) as usize].push(node);
+    }
+
+    /// Calls `reuse` with at most `most` of the blocks that were retired in `newest` or before, first those of the
+    /// shard of `slot`, whose thread is pinned; how many these were.
+    pub fn collect(
+        &self,
+        slot: usize,
+        newest: u64,
+        most: usize,
+        mut reuse: impl FnMut(u64),
+    ) -> usize {
+        let mut reused = 0;
+        for shard in (0..SHARDS).map(|turn| self.shard(slot + turn)) {
+            let of_epochs = (newest + EPOCHS + 1 - RIPE_EPOCHS..=newest + EPOCHS)
+                .map(|epoch| &shard.by_epoch[(epoch % EPOCHS) as usize]);
+            let ripe = (reused < most).then_some(&shard.ripe);
+            for stack in ripe.into_iter().chain(of_epochs) {
+                let mut taken = stack.take();
+                while reused < most
+                    && let Some(off) = taken.next()
+                {
+                    shard.waiting.fetch_sub(1, Ordering::Relaxed);
+                    reuse(off);
+                    reused += 1;
+                }
+                // Also when nothing more may be reused now: soon the stack is that of a new epoch.
+                shard.ripe.put_back(taken);
+            }
+        }
+        reused
+    }
+
+    /// Blocks of all threads that wait.
+    pub fn waiting(&self) -> usize {
+        self.shards.iter().map(|shard| shard.waiting.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Drop for Limbo {
+    fn drop(&mut self) {
+        for shard in &self.shards {
+            shard.by_epoch.iter().chain([&shard.ripe]).for_each(|stack| drop(stack.take()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(limbo: &Limbo, newest: u64, most: usize) -> Vec<u64> {
+        let mut offs = Vec::new();
+        assert_eq!(limbo.collect(3, newest, most, |off| offs.push(off)), offs.len());
+        offs.sort_unstable();
+        offs
+    }
+
+    #[test]
+    fn what_is_over_the_bound_is_there_for_the_next_collection() {
+        let limbo = Limbo::default();
+        (0..100).for_each(|off| limbo.push(off as usize, 9, off));
+        assert!(collected(&limbo, 8, 1000).is_empty(), "the epoch is not ripe");
+        let mut all = collected(&limbo, 9, 30);
+        assert_eq!((all.len(), limbo.waiting()), (30, 70));
+        // The stacks of epoch 9 are those of epoch 17 by now.
+        (100..200).for_each(|off| limbo.push(off as usize, 17, off));
+        all.extend(collected(&limbo, 14, 40));
+        all.extend(collected(&limbo, 14, 1000));
+        all.sort_unstable();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
+        assert_eq!(collected(&limbo, 17, 1000), (100..200).collect::<Vec<_>>());
+        assert_eq!(limbo.waiting(), 0);
+    }
+
+    /// Two that collect from one shard put two rests back.
+    #[test]
+    fn rests_that_are_put_back_on_each_other_stay_whole() {
+        let stack = Stack::default();
+        for lists in [[0..3, 3..4, 4..9, 9..20], [20..21, 21..22, 22..23, 23..24]] {
+            for list in lists {
+                let other = Stack::default();
+                list.clone().for_each(|off| {
+                    other.push(Box::new(Node {
+                        off,
+                        next: ptr::null_mut(),
+                        aside: ptr::null_mut(),
+                    }));
+                });
+                stack.put_back(other.take());
+            }
+            // Once more, with lists beside each other.
+            let mut taken = stack.take();
+            stack.push(Box::new(Node {
+                off: taken.next().expect("a node"),
+                next: ptr::null_mut(),
+                aside: ptr::null_mut(),
+            }));
+            stack.put_back(taken);
+        }
+        let mut taken = stack.take();
+        let mut offs: Vec<_> = std::iter::from_fn(|| taken.next()).collect();
+        offs.sort_unstable();
+        assert_eq!(offs, (0..24).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn threads_that_push_and_collect_at_once_lose_nothing() {
+        const EACH: u64 = 20_000;
+        let (limbo, sum) = (Limbo::default(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (limbo, sum) = (&limbo, &sum);
+                scope.spawn(move || {
+                    for off in 0..EACH {
+                        limbo.push(0, thread as u64 % 2, off);
+                        if off % 16 == 0 {
+                            limbo.collect(thread, 1, 10, |off| {
+                                sum.fetch_add(off as usize, Ordering::Relaxed);
+                            });
+                        }
+                    }
+                });
+            }
+        });
+        while limbo.collect(0, 1, 1000, |off| {
+            sum.fetch_add(off as usize, Ordering::Relaxed);
+        }) > 0
+        {}
+        assert_eq!(limbo.waiting(), 0);
+        assert_eq!(sum.into_inner() as u64, 4 * EACH * (EACH - 1) / 2);
+    }
+}
