@@ -39,7 +39,7 @@ pub fn snapshot(data: &[u8]) {
         file.extend_from_slice(input.bytes(usize::MAX));
     } else {
         let keys = input.number(2) as u32;
-        file.extend_from_slice(b"PANDOSNP\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        file.extend_from_slice(b"PANDOSNP\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
         while !input.is_empty() {
             let bytes = input.number(2) as usize;
             let block = input.bytes(bytes);

@@ -152,6 +152,7 @@ fn execute_gets(
         transaction.heads(space, keys, |head| {
             match head.map(|head| head.content) {
                 Some(Content::String(bytes)) => reply.bulk(bytes),
+                Some(Content::Long(long)) => commands::reply_long(&transaction, reply, long)?,
                 Some(Content::Collection(..)) => {
                     failed += 1;
                     reply.error(&WRONG_TYPE.to_string());
@@ -159,7 +160,7 @@ fn execute_gets(
                 None => reply.null(),
             }
             done += 1;
-            reply.len() < send_bytes
+            Ok(reply.len() < send_bytes)
         })?;
         note_looked(server, get, &transaction);
         Ok::<_, Failure>(())

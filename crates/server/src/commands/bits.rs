@@ -1,11 +1,13 @@
 //! Strings as rows of bits, the highest bit of each byte first: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP.
 
-use super::string_ranges::{MAX_STRING_BYTES, clamp};
+use std::ops::{ControlFlow, Range};
+
+use super::string_ranges::{MAX_STRING_BYTES, clamp, edit};
 use super::strings::Changing;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, WRONG_TYPE, said};
+use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, said};
 use crate::number;
-use crate::store::layout::{Content, Head};
+use crate::store::layout::Head;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[
@@ -60,41 +62,34 @@ fn setbit(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
         Some(bit @ 0..=1) => bit == 1,
         _ => return Err(said("ERR bit is not an integer or out of range")),
     };
-    let mut changed = Changing::find(context, key)?.unwrap_or_default();
-    if changed.bytes.len() <= byte {
-        changed.bytes.resize(byte + 1, 0);
-    }
-    let was_set = changed.bytes[byte] & mask != 0;
-    if is_set {
-        changed.bytes[byte] |= mask;
-    } else {
-        changed.bytes[byte] &= !mask;
-    }
-    changed.put(context, key)?;
+    let mut was_set = false;
+    edit(
+        context,
+        key,
+        1,
+        |_| Ok(byte as u64),
+        |_, part| {
+            was_set = part[0] & mask != 0;
+            part[0] = if is_set { part[0] | mask } else { part[0] & !mask };
+        },
+    )?;
     context.reply.integer(i64::from(was_set));
     Ok(())
 }
 
 fn getbit(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (byte, mask) = read_offset(arguments[2])?;
-    let is_set = look(context, arguments[1], |bytes| {
-        bytes.and_then(|bytes| bytes.get(byte)).is_some_and(|byte| byte & mask != 0)
-    })?;
+    let byte = byte as u64;
+    let mut is_set = false;
+    let choose = |_: &mut bool, _| Ok(byte..byte + 1);
+    let look = |is_set: &mut bool, _, bytes: &[u8]| {
+        *is_set = bytes.first().is_some_and(|byte| byte & mask != 0);
+        ControlFlow::Break(())
+    };
+    let Context { transaction, space, .. } = context;
+    transaction.visit_string(*space, arguments[1], &mut is_set, choose, look)?;
     context.reply.integer(i64::from(is_set));
     Ok(())
-}
-
-/// Lends the string at `key`.
-fn look<Answer>(
-    context: &Context<'_, '_>,
-    key: &[u8],
-    look: impl FnOnce(Option<&[u8]>) -> Answer,
-) -> Result<Answer> {
-    context.transaction.head(context.space, key, |head| match head.map(|head| head.content) {
-        Some(Content::String(bytes)) => Ok(look(Some(bytes))),
-        Some(Content::Collection(..)) => Err(WRONG_TYPE),
-        None => Ok(look(None)),
-    })?
 }
 
 /// Whether a range counts bits.
@@ -114,81 +109,119 @@ fn bits_of(start: i64, end: i64, is_bits: bool, length: usize) -> Option<(u64, u
     clamp(start, end, length).map(|(start, end)| (start as u64 * 8, end as u64 * 8 + 7))
 }
 
-/// The byte at `index`, without the bits that are not from `first` to `last`; those become as `rest`.
-fn cut(bytes: &[u8], index: usize, (first, last): (u64, u64), rest: bool) -> u8 {
+/// Bits from the first to the last of a string, each included.
+type Bits = (u64, u64);
+
+/// The bytes that have them.
+fn bytes_of((first, last): Bits) -> Range<u64> {
+    first >> 3..(last >> 3) + 1
+}
+
+/// A byte that is at `index` in its string, without the bits that are not wanted; those become as `rest`.
+fn cut(byte: u8, index: u64, (first, last): Bits, rest: bool) -> u8 {
     let mut inside = 0xFF;
-    if index as u64 == first >> 3 {
+    if index == first >> 3 {
         inside &= 0xFF >> (first & 7);
     }
-    if index as u64 == last >> 3 {
+    if index == last >> 3 {
         inside &= 0xFF << (7 - (last & 7));
     }
-    if rest { bytes[index] | !inside } else { bytes[index] & inside }
+    if rest { byte | !inside } else { byte & inside }
 }
 
 fn bitcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let count = look(context, arguments[1], |bytes| {
+    let choose = |(wanted, _): &mut (Option<Bits>, u64), length: Option<u64>| {
         // As Redis, which looks at the rest only then.
-        let Some(bytes) = bytes else { return Ok(0) };
-        let range = match arguments {
-            [_, _] => bits_of(0, -1, false, bytes.len()),
+        let Some(length) = length else { return Ok(0..0) };
+        let length = length as usize;
+        *wanted = match arguments {
+            [_, _] => bits_of(0, -1, false, length),
             [_, _, start, end] | [_, _, start, end, _] => {
                 let start = number::parse_i64(start).ok_or(NOT_AN_INTEGER)?;
                 let end = number::parse_i64(end).ok_or(NOT_AN_INTEGER)?;
                 let is_reversed = start < 0 && end < 0 && start > end;
                 if is_reversed {
-                    return Ok(0);
+                    return Ok(0..0);
                 }
                 let is_bits = arguments.get(4).map(|unit| read_unit(unit)).transpose()?;
-                bits_of(start, end, is_bits.unwrap_or(false), bytes.len())
+                bits_of(start, end, is_bits.unwrap_or(false), length)
             }
             _ => return Err(SYNTAX),
         };
-        let Some((first, last)) = range else { return Ok(0) };
-        let (begin, end) = ((first >> 3) as usize, (last >> 3) as usize);
-        let inner: u64 = bytes[begin..=end].iter().map(|byte| u64::from(byte.count_ones())).sum();
+        Ok(wanted.map_or(0..0, bytes_of))
+    };
+    let look = |(wanted, count): &mut (Option<Bits>, u64), at: u64, bytes: &[u8]| {
+        *count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
         // The ends may be cut.
-        let mut outside =
-            u64::from((bytes[begin] ^ cut(bytes, begin, (first, last), false)).count_ones());
-        if end > begin {
-            outside += u64::from((bytes[end] ^ cut(bytes, end, (first, last), false)).count_ones());
+        let (first, last) = wanted.unwrap_or_default();
+        let is_same = first >> 3 == last >> 3;
+        for end in [Some(first >> 3), (!is_same).then_some(last >> 3)].into_iter().flatten() {
+            if let Some(&byte) = end.checked_sub(at).and_then(|place| bytes.get(place as usize)) {
+                *count -= u64::from((byte ^ cut(byte, end, (first, last), false)).count_ones());
+            }
         }
-        Ok(inner - outside)
-    })??;
-    context.reply.count(count);
+        ControlFlow::Continue(())
+    };
+    let mut state = (None, 0);
+    let Context { transaction, space, .. } = context;
+    transaction.visit_string(*space, arguments[1], &mut state, choose, look)?;
+    context.reply.count(state.1);
     Ok(())
 }
 
+/// What BITPOS knows so far.
+#[derive(Default)]
+struct Search {
+    wanted: Option<Bits>,
+    /// The string's length, if it is there.
+    length: Option<u64>,
+    found: Option<u64>,
+}
+
 fn bitpos(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let wanted = match number::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)? {
+    let is_one = match number::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)? {
         0 => false,
         1 => true,
         _ => return Err(said("ERR The bit argument must be 1 or 0.")),
     };
-    let position = look(context, arguments[1], |bytes| {
-        let Some(bytes) = bytes else { return Ok(if wanted { -1 } else { 0 }) };
-        let range = match arguments {
-            [_, _, _] => bits_of(0, -1, false, bytes.len()),
+    let choose = |search: &mut Search, length: Option<u64>| {
+        search.length = length;
+        let Some(length) = length else { return Ok(0..0) };
+        let length = length as usize;
+        search.wanted = match arguments {
+            [_, _, _] => bits_of(0, -1, false, length),
             [_, _, _, start, rest @ ..] if rest.len() <= 2 => {
                 let start = number::parse_i64(start).ok_or(NOT_AN_INTEGER)?;
                 let is_bits = rest.get(1).map(|unit| read_unit(unit)).transpose()?;
                 let end = rest.first().map(|end| number::parse_i64(end).ok_or(NOT_AN_INTEGER));
                 let end = end.transpose()?.unwrap_or(-1);
-                bits_of(start, end, is_bits.unwrap_or(false), bytes.len())
+                bits_of(start, end, is_bits.unwrap_or(false), length)
             }
             _ => return Err(SYNTAX),
         };
-        let Some((first, last)) = range else { return Ok(-1) };
-        let (begin, end) = ((first >> 3) as usize, (last >> 3) as usize);
-        let found = (begin..=end).find_map(|index| {
-            let byte = cut(bytes, index, (first, last), !wanted);
-            let before = if wanted { byte.leading_zeros() } else { byte.leading_ones() };
-            (before < 8).then_some(index as i64 * 8 + i64::from(before))
+        Ok(search.wanted.map_or(0..0, bytes_of))
+    };
+    let look = |search: &mut Search, at: u64, bytes: &[u8]| {
+        let bits = search.wanted.unwrap_or_default();
+        search.found = (at..).zip(bytes).find_map(|(index, &byte)| {
+            let byte = cut(byte, index, bits, !is_one);
+            let before = if is_one { byte.leading_zeros() } else { byte.leading_ones() };
+            (before < 8).then_some(index * 8 + u64::from(before))
         });
-        // Behind a string whose end nobody named there are zeros.
-        let is_open = !wanted && arguments.len() <= 4;
-        Ok(found.unwrap_or(if is_open { bytes.len() as i64 * 8 } else { -1 }))
-    })??;
+        if search.found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let mut search = Search::default();
+    let Context { transaction, space, .. } = context;
+    transaction.visit_string(*space, arguments[1], &mut search, choose, look)?;
+    // Behind a string whose end nobody named there are zeros.
+    let is_open = !is_one && arguments.len() <= 4;
+    let position = match search {
+        Search { length: None, .. } if is_one => -1,
+        Search { length: None, .. } => 0,
+        Search { found: Some(found), .. } => found as i64,
+        Search { length: Some(length), wanted: Some(_), .. } if is_open => length as i64 * 8,
+        Search { .. } => -1,
+    };
     context.reply.integer(position);
     Ok(())
 }

@@ -56,6 +56,7 @@ fn add(context: &mut Context<'_, '_>, key: &[u8], increment: i64) -> Result<()> 
         let value = match head.map(|head| head.content) {
             None => 0,
             Some(Content::String(bytes)) => number::parse_i64(bytes).ok_or(NOT_AN_INTEGER)?,
+            Some(Content::Long(_)) => return Err(NOT_AN_INTEGER),
             Some(Content::Collection(..)) => return Err(WRONG_TYPE),
         };
         let sum = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;

@@ -8,7 +8,7 @@ use super::{Arguments, Command, Context, Keys, flags, help};
 use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX};
 use crate::number;
 use crate::store::layout::{
-    CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, Section,
+    CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
 };
 
 const GROUP: (&str, &str) = ("server", "4.0.0");
@@ -81,6 +81,11 @@ fn usage(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     let found = context.transaction.head(context.space, key, |head| {
         head.map(|head| match head.content {
             Content::String(bytes) => (own_bytes + 1 + bytes.len() as u64, None),
+            // As if all pieces had records; one of zeros has none.
+            Content::Long(long) => {
+                let pieces = long.bytes.div_ceil(PIECE_BYTES as u64);
+                (own_bytes + 17 + pieces * (RECORD_BYTES + 13) + long.bytes, None)
+            }
             Content::Collection(kind, id, count) => (own_bytes + 17, Some((kind, id, count))),
         })
     })?;

@@ -49,6 +49,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) use self::acl::{admit, admit_queued};
 pub(crate) use self::properties::{CATEGORIES, Listed, full_name, is_in, listed};
 pub(crate) use self::spec::{Command, Keys, flags};
+pub(crate) use self::strings::reply_long;
 use crate::failure::Result;
 use crate::resp::reply::Reply;
 use crate::server::Server;

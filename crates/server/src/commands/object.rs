@@ -88,6 +88,7 @@ fn kept(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Opti
             Content::String(bytes) => {
                 Kept::String { integer: number::parse_i64(bytes), bytes: bytes.len() }
             }
+            Content::Long(long) => Kept::String { integer: None, bytes: long.bytes as usize },
             Content::Collection(kind, id, count) => Kept::Collection(kind, id, count),
         })
     })?;

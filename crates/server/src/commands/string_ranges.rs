@@ -1,10 +1,12 @@
 //! Parts of strings: APPEND, STRLEN, GETRANGE, SETRANGE.
 
-use super::strings::Changing;
+use std::ops::ControlFlow;
+
+use super::strings::renewed;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, WRONG_TYPE, said};
+use crate::failure::{NOT_AN_INTEGER, Result, said};
 use crate::number;
-use crate::store::layout::Content;
+use crate::resp::reply::Reply;
 
 /// Longest string, in bytes.
 pub(super) const MAX_STRING_BYTES: u64 = 512 << 20;
@@ -56,70 +58,85 @@ pub(super) fn clamp(start: i64, end: i64, length: usize) -> Option<(usize, usize
     (start <= end).then_some((start as usize, end as usize))
 }
 
+/// Changes `bytes` bytes of the string at `key`, from where `place` says; see
+/// [`Transaction::edit_string`](crate::store::Transaction::edit_string).
+pub(super) fn edit(
+    context: &mut Context<'_, '_>,
+    key: &[u8],
+    bytes: usize,
+    place: impl Fn(u64) -> Result<u64>,
+    edit: impl FnMut(usize, &mut [u8]),
+) -> Result<u64> {
+    let store = context.transaction.store();
+    let renew = |former| renewed(store, former);
+    context.transaction.edit_string(context.space, key, bytes, place, renew, edit)
+}
+
+/// The length of the string at `key`; none if nothing is there.
+fn length_of(context: &Context<'_, '_>, key: &[u8]) -> Result<Option<u64>> {
+    let mut found = None;
+    let choose = |found: &mut Option<u64>, length: Option<u64>| {
+        *found = length;
+        Ok(0..0)
+    };
+    let visit = |_: &mut Option<u64>, _: u64, _: &[u8]| ControlFlow::Break(());
+    context.transaction.visit_string(context.space, key, &mut found, choose, visit)?;
+    Ok(found)
+}
+
 fn append(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (key, more) = (arguments[1], arguments[2]);
-    let found = Changing::find(context, key)?;
-    if let Some(found) = &found {
-        check_length(found.bytes.len() as u64, more.len())?;
-    }
-    let mut changed = found.unwrap_or_default();
-    changed.bytes.extend_from_slice(more);
-    changed.put(context, key)?;
-    context.reply.count(changed.bytes.len() as u64);
+    // What is alone may be longer.
+    let place = |length: u64| match length {
+        0 => Ok(0),
+        length => check_length(length, more.len()).map(|()| length),
+    };
+    let length = edit(context, key, more.len(), place, |from, part| {
+        part.copy_from_slice(&more[from..from + part.len()]);
+    })?;
+    context.reply.count(length);
     Ok(())
 }
 
 fn strlen(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let reply = &mut *context.reply;
-    context.transaction.head(context.space, arguments[1], |head| {
-        match head.map(|head| head.content) {
-            Some(Content::String(bytes)) => reply.count(bytes.len() as u64),
-            Some(Content::Collection(..)) => return Err(WRONG_TYPE),
-            None => reply.integer(0),
-        }
-        Ok(())
-    })?
+    let length = length_of(context, arguments[1])?;
+    context.reply.count(length.unwrap_or(0));
+    Ok(())
 }
 
 fn getrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let start = number::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
     let end = number::parse_i64(arguments[3]).ok_or(NOT_AN_INTEGER)?;
-    let reply = &mut *context.reply;
-    context.transaction.head(context.space, arguments[1], |head| {
-        let bytes = match head.map(|head| head.content) {
-            Some(Content::String(bytes)) => bytes,
-            Some(Content::Collection(..)) => return Err(WRONG_TYPE),
-            None => &[],
-        };
+    let Context { transaction, reply, space, .. } = context;
+    let choose = |reply: &mut &mut Reply, length: Option<u64>| {
         // Both before the begin, in the wrong order, are not both cut to the begin.
         let is_reversed = start < 0 && end < 0 && start > end;
-        match clamp(start, end, bytes.len()).filter(|_| !is_reversed) {
-            Some((start, end)) => reply.bulk(&bytes[start..=end]),
-            None => reply.bulk(b""),
-        }
-        Ok(())
-    })?
+        let wanted = clamp(start, end, length.unwrap_or(0) as usize).filter(|_| !is_reversed);
+        let range = wanted.map_or(0..0, |(start, end)| start as u64..end as u64 + 1);
+        reply.begin_bulk(range.end - range.start);
+        Ok(range)
+    };
+    transaction.visit_string(*space, arguments[1], reply, choose, |reply, _, bytes| {
+        reply.part_of_bulk(bytes);
+        ControlFlow::Continue(())
+    })?;
+    reply.end_bulk();
+    Ok(())
 }
 
 fn setrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (key, part) = (arguments[1], arguments[3]);
     let offset = number::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
     let offset = u64::try_from(offset).map_err(|_| said("ERR offset is out of range"))?;
-    let found = Changing::find(context, key)?;
-    let mut changed = match found {
-        found if part.is_empty() => {
-            context.reply.count(found.map_or(0, |found| found.bytes.len() as u64));
-            return Ok(());
+    let length = match part {
+        [] => length_of(context, key)?.unwrap_or(0),
+        _ => {
+            let place = |_| check_length(offset, part.len()).map(|()| offset);
+            edit(context, key, part.len(), place, |from, piece| {
+                piece.copy_from_slice(&part[from..from + piece.len()]);
+            })?
         }
-        found => found.unwrap_or_default(),
     };
-    check_length(offset, part.len())?;
-    let end = offset as usize + part.len();
-    if changed.bytes.len() < end {
-        changed.bytes.resize(end, 0);
-    }
-    changed.bytes[offset as usize..end].copy_from_slice(part);
-    changed.put(context, key)?;
-    context.reply.count(changed.bytes.len() as u64);
+    context.reply.count(length);
     Ok(())
 }

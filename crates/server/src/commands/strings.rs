@@ -1,10 +1,13 @@
 //! Strings as wholes: GET and SET with all that is of their kind.
 
+use std::ops::ControlFlow;
+
 use super::set_options::{Moment, Options, expiry};
 use super::{Arguments, Command, Context, Keys, flags};
 use crate::failure::{Result, WRONG_TYPE, said};
-use crate::store::Store;
-use crate::store::layout::{Content, Head, Memcached};
+use crate::resp::reply::Reply;
+use crate::store::layout::{Content, Head, LongString, Memcached};
+use crate::store::{Store, Transaction};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[
@@ -72,12 +75,21 @@ pub(super) struct Changing {
 impl Changing {
     /// A copy of the string at `key`.
     pub(super) fn find(context: &Context<'_, '_>, key: &[u8]) -> Result<Option<Self>> {
-        context.transaction.head(context.space, key, |head| {
+        let found = context.transaction.head(context.space, key, |head| {
             let Some(head) = head else { return Ok(None) };
-            let Content::String(bytes) = head.content else { return Err(WRONG_TYPE) };
             let Head { expires_at, memcached, .. } = head;
-            Ok(Some(Self { bytes: bytes.to_vec(), expires_at, memcached }))
-        })?
+            let (bytes, long) = match head.content {
+                Content::String(bytes) => (bytes.to_vec(), None),
+                Content::Long(long) => (Vec::new(), Some(long)),
+                Content::Collection(..) => return Err(WRONG_TYPE),
+            };
+            Ok(Some((Self { bytes, expires_at, memcached }, long)))
+        })?;
+        let Some((mut found, long)) = found? else { return Ok(None) };
+        if let Some(long) = long {
+            found.bytes = context.transaction.gather(long)?;
+        }
+        Ok(Some(found))
     }
 
     /// Puts it, changed.
@@ -112,17 +124,40 @@ fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
 /// The value of `key` becomes the reply; whether it is there.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Result<bool> {
     let reply = &mut *context.reply;
-    context.transaction.head(context.space, key, |head| match head.map(|head| head.content) {
-        Some(Content::String(bytes)) => {
-            reply.bulk(bytes);
-            Ok(true)
+    let found = context.transaction.head(context.space, key, |head| {
+        match head.map(|head| head.content) {
+            Some(Content::String(bytes)) => {
+                reply.bulk(bytes);
+                Ok((true, None))
+            }
+            Some(Content::Long(long)) => Ok((true, Some(long))),
+            Some(Content::Collection(..)) => Err(WRONG_TYPE),
+            None => {
+                reply.null();
+                Ok((false, None))
+            }
         }
-        Some(Content::Collection(..)) => Err(WRONG_TYPE),
-        None => {
-            reply.null();
-            Ok(false)
-        }
-    })?
+    })?;
+    let (is_there, long) = found?;
+    if let Some(long) = long {
+        reply_long(context.transaction, context.reply, long)?;
+    }
+    Ok(is_there)
+}
+
+/// A long string becomes the reply.
+pub(crate) fn reply_long(
+    transaction: &Transaction<'_>,
+    reply: &mut Reply,
+    long: LongString,
+) -> Result<()> {
+    reply.begin_bulk(long.bytes);
+    transaction.read_pieces(long, 0..long.bytes, |bytes| {
+        reply.part_of_bulk(bytes);
+        ControlFlow::Continue(())
+    })?;
+    reply.end_bulk();
+    Ok(())
 }
 
 fn getdel(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
@@ -143,32 +178,34 @@ fn getex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     if options.expires.is_none() && !options.persists {
         return reply_value(context, key).map(|_| ());
     }
-    let Some(found) = Changing::find(context, key)? else {
-        context.reply.null();
+    if !reply_value(context, key)? {
         return Ok(());
-    };
+    }
     let expires_at =
         options.expires.map(|at| expiry(context.transaction, "getex", at)).transpose()?;
-    context.reply.bulk(&found.bytes);
     if expires_at.is_some_and(|at_ms| at_ms <= context.transaction.now_ms()) {
         context.transaction.remove_head(context.space, key)?;
-    } else if expires_at != found.expires_at {
-        let Changing { bytes, memcached, .. } = &found;
-        let head = Head { expires_at, memcached: *memcached, content: Content::String(bytes) };
-        context.transaction.put_head(context.space, key, &head)?;
+        return Ok(());
+    }
+    let former = context
+        .transaction
+        .head(context.space, key, |head| head.and_then(|head| head.expires_at))?;
+    if expires_at != former {
+        context.transaction.change_expiry(context.space, key, expires_at)?;
     }
     Ok(())
 }
 
 fn mget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let reply = &mut *context.reply;
+    let Context { transaction, reply, .. } = context;
     reply.array(arguments.len() - 1);
-    context.transaction.heads(context.space, &arguments[1..], |head| {
+    transaction.heads(context.space, &arguments[1..], |head| {
         match head.map(|head| head.content) {
             Some(Content::String(bytes)) => reply.bulk(bytes),
-            _ => reply.null(),
+            Some(Content::Long(long)) => reply_long(transaction, reply, long)?,
+            Some(Content::Collection(..)) | None => reply.null(),
         }
-        true
+        Ok(true)
     })
 }
 
@@ -178,10 +215,7 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         let options = Options::of_set(&arguments[3..])?;
         return set_with(context, "set", key, value, &options);
     }
-    context.transaction.change_string(context.space, key, |_, next| {
-        next.put(&Head::string(value));
-        Ok(())
-    })?;
+    context.transaction.put_string(context.space, key, &Head::string(value))?;
     context.reply.ok();
     Ok(())
 }

@@ -71,12 +71,11 @@ impl About {
         Self { flags: 0, cas: new_cas(store), marks: Marks::default(), expires_at: None }
     }
 
-    /// What a head says, if it is a string's, and the string.
+    /// What a head says of the string that it holds.
     #[inline]
-    pub(super) fn of<'value>(head: &Head<'value>) -> Option<(Self, &'value [u8])> {
-        let Content::String(bytes) = head.content else { return None };
+    fn of(head: &Head<'_>, bytes: &[u8]) -> Self {
         let expires_at = head.expires_at;
-        let about = match head.memcached {
+        match head.memcached {
             Some(Memcached { flags, cas }) => {
                 let marks = Marks(cas & Marks::ALL);
                 Self { flags, cas: cas & !Marks::ALL, marks, expires_at }
@@ -85,8 +84,7 @@ impl About {
                 let cas = (xxh3_64(bytes) | FROM_REDIS) & !Marks::ALL;
                 Self { flags: 0, cas, marks: Marks::default(), expires_at }
             }
-        };
-        Some((about, bytes))
+        }
     }
 }
 
@@ -101,15 +99,63 @@ pub(super) enum Found {
     Item(About, Vec<u8>),
 }
 
+/// What is at a key, lent.
+#[derive(Debug)]
+pub(super) enum Lent<'value> {
+    /// Nothing.
+    Nothing,
+    /// What memcached cannot show.
+    Collection,
+    /// A value.
+    Item(About, &'value [u8]),
+}
+
+impl<'value> Lent<'value> {
+    /// The value, if there is one.
+    #[inline]
+    pub(super) fn item(self) -> Option<(About, &'value [u8])> {
+        match self {
+            Self::Item(about, bytes) => Some((about, bytes)),
+            Self::Nothing | Self::Collection => None,
+        }
+    }
+}
+
+/// Lends what is at a key.
+#[inline]
+pub(super) fn look<Answer>(
+    transaction: &Transaction<'_>,
+    key: &[u8],
+    look: impl FnOnce(Lent<'_>) -> Answer,
+) -> Result<Answer> {
+    let space = transaction.space(DATABASE);
+    let found = transaction.head(space, key, |head| match head {
+        None => Ok(look(Lent::Nothing)),
+        Some(head) => match head.content {
+            Content::String(bytes) => Ok(look(Lent::Item(About::of(&head, bytes), bytes))),
+            Content::Long(long) => {
+                let Head { expires_at, memcached, .. } = head;
+                let head = Head { expires_at, memcached, content: Content::Long(long) };
+                Err((look, head, long))
+            }
+            Content::Collection(..) => Ok(look(Lent::Collection)),
+        },
+    })?;
+    match found {
+        Ok(answer) => Ok(answer),
+        Err((look, head, long)) => {
+            let bytes = transaction.gather(long)?;
+            Ok(look(Lent::Item(About::of(&head, &bytes), &bytes)))
+        }
+    }
+}
+
 /// Finds what is at a key.
 pub(super) fn find(transaction: &Transaction<'_>, key: &[u8]) -> Result<Found> {
-    let space = transaction.space(DATABASE);
-    transaction.head(space, key, |head| match head {
-        None => Found::Nothing,
-        Some(head) => match About::of(&head) {
-            None => Found::Collection,
-            Some((about, bytes)) => Found::Item(about, bytes.to_vec()),
-        },
+    look(transaction, key, |lent| match lent {
+        Lent::Nothing => Found::Nothing,
+        Lent::Collection => Found::Collection,
+        Lent::Item(about, bytes) => Found::Item(about, bytes.to_vec()),
     })
 }
 
@@ -136,10 +182,7 @@ pub(super) fn put(
     if head.expires_at.is_some() {
         return transaction.put_head(space, key, &head);
     }
-    transaction.change_string(space, key, |_, next| {
-        next.put(&head);
-        Ok(())
-    })
+    transaction.put_string(space, key, &head)
 }
 
 /// A cas that no value has had.
@@ -159,20 +202,17 @@ mod tests {
 
     #[test]
     fn a_value_of_redis_has_a_cas_that_follows_from_its_content() {
-        let (about, bytes) = About::of(&Head::string(b"oak")).unwrap();
-        assert_eq!((about.flags, bytes), (0, &b"oak"[..]));
-        assert_eq!(about.cas >> 63, 1);
-        assert_eq!(About::of(&Head::string(b"oak")).unwrap().0.cas, about.cas);
-        assert_ne!(About::of(&Head::string(b"elm")).unwrap().0.cas, about.cas);
-        let collection = Content::Collection(crate::store::layout::Kind::Hash, 1, 1);
-        assert_eq!(About::of(&Head { content: collection, ..Head::string(b"") }), None);
+        let of = |bytes| About::of(&Head::string(bytes), bytes);
+        assert_eq!((of(b"oak").flags, of(b"oak").cas >> 63), (0, 1));
+        assert_eq!(of(b"oak").cas, of(b"oak").cas);
+        assert_ne!(of(b"elm").cas, of(b"oak").cas);
     }
 
     #[test]
     fn marks_are_not_seen_in_the_cas() {
         let kept = Memcached { flags: 9, cas: Marks::STALE.0 | Marks::BINARY_KEY.0 | 77 };
         let head = Head { memcached: Some(kept), ..Head::string(b"") };
-        let (about, _) = About::of(&head).unwrap();
+        let about = About::of(&head, b"");
         assert_eq!((about.cas, about.flags), (77, 9));
         assert!(about.marks.has(Marks::STALE) && !about.marks.has(Marks::WON));
         assert!(!about.marks.without(Marks::STALE).has(Marks::STALE));

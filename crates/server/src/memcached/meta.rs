@@ -244,9 +244,8 @@ pub(super) fn get(
     let mut is_hit = None;
     if !is_writing {
         let transaction = storage::begin(server, &request.key, Access::Shared)?;
-        let space = transaction.space(item::DATABASE);
-        is_hit = transaction.head(space, &request.key, |head| {
-            let Some((mut about, bytes)) = head.as_ref().and_then(About::of) else {
+        is_hit = item::look(&transaction, &request.key, |lent| {
+            let Some((mut about, bytes)) = lent.item() else {
                 return Some(false);
             };
             let is_won =
@@ -597,9 +596,8 @@ pub(super) fn debug(
     };
     connection.count(Counter::Meta);
     let transaction = storage::begin(connection.server, &key, Access::Shared)?;
-    let space = transaction.space(item::DATABASE);
-    transaction.head(space, &key, |head| {
-        let Some((about, bytes)) = head.as_ref().and_then(About::of) else {
+    item::look(&transaction, &key, |lent| {
+        let Some((about, bytes)) = lent.item() else {
             say(reply, "EN");
             return;
         };

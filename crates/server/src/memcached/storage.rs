@@ -5,6 +5,7 @@ use super::parse;
 use crate::dispatch;
 use crate::failure::{NO_MEMORY, Result};
 use crate::server::Server;
+use crate::store::layout::Kind;
 use crate::store::stripes::Access;
 use crate::store::{Store, Transaction};
 
@@ -143,8 +144,8 @@ pub(super) fn store(
 pub(super) fn delete(server: &Server, key: &[u8]) -> Result<bool> {
     let mut transaction = begin(server, key, Access::Alone)?;
     let space = transaction.space(item::DATABASE);
-    let is_there =
-        transaction.head(space, key, |head| head.is_some_and(|head| About::of(&head).is_some()))?;
+    let is_there = transaction
+        .head(space, key, |head| head.is_some_and(|head| head.kind() == Kind::String))?;
     if is_there {
         transaction.remove_head(space, key)?;
         transaction.commit()?;

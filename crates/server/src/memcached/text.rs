@@ -180,9 +180,8 @@ fn retrieve_one(
     let is_hit = match keys.touch {
         None => {
             let transaction = storage::begin(connection.server, key, Access::Shared)?;
-            let space = transaction.space(item::DATABASE);
-            transaction.head(space, key, |head| {
-                let found = head.as_ref().and_then(About::of);
+            item::look(&transaction, key, |lent| {
+                let found = lent.item();
                 if let Some((about, bytes)) = &found {
                     show(about, bytes, reply);
                 }

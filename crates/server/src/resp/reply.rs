@@ -108,6 +108,22 @@ impl Reply {
         self.buffer.extend_from_slice(b"\r\n");
     }
 
+    /// Begins a bulk of so many bytes, which come in parts.
+    pub(crate) fn begin_bulk(&mut self, bytes: u64) {
+        self.header(b'$', i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.buffer.reserve(bytes as usize + 2);
+    }
+
+    /// Bytes of a bulk that was begun.
+    pub(crate) fn part_of_bulk(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Ends a bulk of which all bytes have come.
+    pub(crate) fn end_bulk(&mut self) {
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
     /// Bytes, or nothing.
     pub(crate) fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {

@@ -6,10 +6,11 @@
 //!
 //! That is right only where one record is all that changes: where a string, or nothing, becomes a string that
 //! expires when the former did, outside MULTI. Everything else goes the long way, a look and a write that is
-//! kept: what has expired or is a collection, and a change of when it expires.
+//! kept: what has expired or is a collection, a change of when it expires, and what is or becomes a string in
+//! pieces.
 
 use super::Transaction;
-use super::layout::{Content, Head, hash_of, head_key_of_hash};
+use super::layout::{Content, Head, LONG_ABOVE_BYTES, hash_of, head_key_of_hash};
 use super::stripes::stripe_of;
 use super::transaction::has_expired;
 use crate::failure::{Failure, Result};
@@ -20,12 +21,14 @@ pub(crate) struct Next<'value> {
     encoded: &'value mut Vec<u8>,
     /// When it expires, once something was put.
     expires_at: Option<Option<u64>>,
+    /// Whether it is too long for a head.
+    is_long: bool,
 }
 
 impl<'value> Next<'value> {
     fn new(encoded: &'value mut Vec<u8>) -> Self {
         encoded.clear();
-        Self { encoded, expires_at: None }
+        Self { encoded, expires_at: None, is_long: false }
     }
 
     /// Puts a head; without it what is there stays.
@@ -34,10 +37,24 @@ impl<'value> Next<'value> {
         self.encoded.clear();
         head.encode_into(self.encoded);
         self.expires_at = Some(head.expires_at);
+        self.is_long =
+            matches!(head.content, Content::String(bytes) if bytes.len() > LONG_ABOVE_BYTES);
     }
 }
 
 impl Transaction<'_> {
+    /// Puts a string in place of whatever is at `key`, for a command that changes nothing else.
+    #[inline]
+    pub(crate) fn put_string(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
+        if matches!(head.content, Content::String(bytes) if bytes.len() > LONG_ABOVE_BYTES) {
+            return self.put_head(space, key, head);
+        }
+        self.change_string(space, key, |_, next| {
+            next.put(head);
+            Ok(())
+        })
+    }
+
     /// Lends the head of a key, or none, to `change`, which puts another in its place, or leaves it; for a
     /// command that changes nothing else. `change` may be called more than once.
     #[inline]
@@ -82,13 +99,15 @@ impl Transaction<'_> {
         let upserted = store.map.modify(&full, |found, encoded| {
             let mut next = Next::new(encoded);
             made = Head::decode_found(found).and_then(|former| {
-                let is_other = |head: &Head<'_>| !matches!(head.content, Content::String(_));
+                let is_other = |head: &Head<'_>| matches!(head.content, Content::Collection(..));
                 if former.is_some_and(|head| is_other(&head) || has_expired(&head, now_ms)) {
                     return Ok(None);
                 }
                 let answer = change(former, &mut next)?;
                 let expires_at = former.and_then(|head| head.expires_at);
-                let stays = next.expires_at.is_none_or(|next| next == expires_at);
+                let has_pieces = former.is_some_and(|head| head.content.id().is_some());
+                let is_one_record = !has_pieces && !next.is_long;
+                let stays = next.expires_at.is_none_or(|at| at == expires_at && is_one_record);
                 Ok(stays.then_some(answer))
             });
             let is_put = next.expires_at.is_some() && matches!(made, Ok(Some(_)));

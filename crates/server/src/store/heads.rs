@@ -71,10 +71,14 @@ impl Transaction<'_> {
     pub(crate) fn copy_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let value = self.head_value(from.0, from.1)?;
         let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;
-        if let Content::Collection(kind, id, count) = head.content {
-            let copy = self.store().new_id()?;
-            self.copy_elements(id, copy)?;
-            head.content = Content::Collection(kind, copy, count);
+        match head.content {
+            Content::String(_) => {}
+            Content::Long(long) => head.content = Content::Long(self.draft_copy(long)?),
+            Content::Collection(kind, id, count) => {
+                let copy = self.store().new_id()?;
+                self.copy_elements(id, copy)?;
+                head.content = Content::Collection(kind, copy, count);
+            }
         }
         self.put_head(to.0, to.1, &head)
     }

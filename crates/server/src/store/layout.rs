@@ -11,7 +11,10 @@
 //! element   0x80   collection (56 bits)       0     hash of the field     field        Field
 //!                                             1     field                              Ordered
 //!                                             2     score, in its order   member       Scored
+//! piece     0x80   string (56 bits)           3     index (9 .. 12)                    (no more)
 //! ```
+//!
+//! A *piece* is a part of a long string, [`PIECE_BYTES`] of it; `pieces.rs` says which bytes of it count.
 //!
 //! A *space* is what one database's heads lie in (0 to 127); which one, a record of the store's own says
 //! (`spaces`, in `mod.rs`), so that a database is flushed by giving it another. Heads are ordered by hash,
@@ -24,7 +27,9 @@
 //! byte 0         kind (bits 3..0), bit 4: it expires, bit 5: memcached's flags and cas
 //! 8 if it expires: when, in milliseconds of the store's clock
 //! 4 + 8 if bit 5: flags, cas
-//! rest           a string: its bytes; a collection: its number (8), how many fields it has (8)
+//! rest           a string: its bytes
+//!                a collection: its number (8), how many fields it has (8)
+//!                a long string (kind 5): its number (8), how many bytes it has (8)
 //! ```
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -42,6 +47,17 @@ pub(crate) const HEAD_PREFIX_BYTES: usize = 8;
 /// Bytes of an element's key before its field, at most.
 pub(crate) const ELEMENT_PREFIX_BYTES: usize = 17;
 
+/// Bytes of a piece of a long string. With its block's header four fit into a chunk of the pool.
+pub(crate) const PIECE_BYTES: usize = 16_000;
+/// A string of more bytes is in pieces, and one of no more is in its head.
+pub(crate) const LONG_ABOVE_BYTES: usize = 2 * PIECE_BYTES;
+/// Most bytes of a string: those that the map took in one value before strings were in pieces.
+pub(crate) const MAX_LONG_BYTES: u64 = 1 << 30;
+const _: () =
+    assert!(MAX_LONG_BYTES / PIECE_BYTES as u64 <= u32::MAX as u64, "an index has four bytes");
+
+/// The kind in the head of a long string. To clients it is a string like any other.
+const LONG_STRING: u8 = 5;
 const EXPIRES: u8 = 1 << 4;
 const MEMCACHED: u8 = 1 << 5;
 const KIND_MASK: u8 = 0xF;
@@ -152,6 +168,24 @@ pub(crate) fn section_prefix(id: CollectionId, section: Section) -> Vec<u8> {
     prefix
 }
 
+/// The section of the pieces of a long string.
+const PIECES: u8 = 3;
+
+/// Key of a piece of a long string.
+pub(crate) fn piece_key(id: CollectionId, index: u32) -> Vec<u8> {
+    let mut key = Vec::with_capacity(13);
+    key.extend_from_slice(&collection_prefix(id));
+    key.push(PIECES);
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// The index in a piece's key.
+pub(crate) fn split_piece_key(full: &[u8]) -> Option<u32> {
+    let index = full.get(8..)?.strip_prefix(&[PIECES])?;
+    Some(u32::from_be_bytes(index.try_into().ok()?))
+}
+
 /// Key of an element.
 pub(crate) fn element_key(id: CollectionId, element: Element<'_>) -> Vec<u8> {
     let (section, name) = match element {
@@ -205,13 +239,35 @@ pub(crate) struct Memcached {
     pub cas: u64,
 }
 
+/// A string in pieces, which nothing else refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LongString {
+    /// The number that its pieces are found by, of those of collections.
+    pub id: CollectionId,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
 /// What a head holds, besides when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content<'value> {
     /// A string's bytes.
     String(&'value [u8]),
+    /// A string in pieces.
+    Long(LongString),
     /// A collection's number, and how many fields it has.
     Collection(Kind, CollectionId, u64),
+}
+
+impl Content<'_> {
+    /// The number of the records that go when the head does, if there are any.
+    pub(crate) fn id(&self) -> Option<CollectionId> {
+        match self {
+            Self::String(_) => None,
+            Self::Long(long) => Some(long.id),
+            Self::Collection(_, id, _) => Some(*id),
+        }
+    }
 }
 
 /// A head's value.
@@ -234,8 +290,16 @@ impl<'value> Head<'value> {
     /// What it is.
     pub(crate) fn kind(&self) -> Kind {
         match self.content {
-            Content::String(_) => Kind::String,
+            Content::String(_) | Content::Long(_) => Kind::String,
             Content::Collection(kind, ..) => kind,
+        }
+    }
+
+    /// Its kind as it is written.
+    fn kind_bits(&self) -> u8 {
+        match self.content {
+            Content::Long(_) => LONG_STRING,
+            _ => self.kind() as u8,
         }
     }
 
@@ -249,7 +313,6 @@ impl<'value> Head<'value> {
     #[inline]
     pub(crate) fn decode(value: &'value [u8]) -> Option<Self> {
         let (&first, mut rest) = value.split_first()?;
-        let kind = Kind::decode(first & KIND_MASK)?;
         let mut take_word = |bytes: usize| {
             let (word, behind) = rest.split_at_checked(bytes)?;
             rest = behind;
@@ -263,9 +326,17 @@ impl<'value> Head<'value> {
         } else {
             None
         };
-        let content = match kind {
-            Kind::String => Content::String(rest),
-            _ => Content::Collection(kind, take_word(8)?, take_word(8)?),
+        let content = match first & KIND_MASK {
+            LONG_STRING => {
+                let long = LongString { id: take_word(8)?, bytes: take_word(8)? };
+                let is_long = (LONG_ABOVE_BYTES as u64 + 1..=MAX_LONG_BYTES).contains(&long.bytes);
+                (is_long && long.id >> HASH_BITS == 0 && rest.is_empty())
+                    .then_some(Content::Long(long))?
+            }
+            bits => match Kind::decode(bits)? {
+                Kind::String => Content::String(rest),
+                kind => Content::Collection(kind, take_word(8)?, take_word(8)?),
+            },
         };
         Some(Self { expires_at, memcached, content })
     }
@@ -283,12 +354,12 @@ impl<'value> Head<'value> {
     pub(crate) fn encode_into(&self, value: &mut Vec<u8>) {
         let body_bytes = match self.content {
             Content::String(bytes) => bytes.len(),
-            Content::Collection(..) => 16,
+            Content::Long(_) | Content::Collection(..) => 16,
         };
         value.reserve(21 + body_bytes);
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         value.push(
-            self.kind() as u8
+            self.kind_bits()
                 | flag(self.expires_at.is_some(), EXPIRES)
                 | flag(self.memcached.is_some(), MEMCACHED),
         );
@@ -301,7 +372,7 @@ impl<'value> Head<'value> {
         }
         match self.content {
             Content::String(bytes) => value.extend_from_slice(bytes),
-            Content::Collection(_, id, count) => {
+            Content::Long(LongString { id, bytes: count }) | Content::Collection(_, id, count) => {
                 value.extend_from_slice(&id.to_le_bytes());
                 value.extend_from_slice(&count.to_le_bytes());
             }
@@ -333,6 +404,13 @@ mod tests {
         assert_eq!(full.encode(), expected);
         let element = element_key(0x0A, Element::Scored(1.0, b"m"));
         assert_eq!(element, b"\x80\0\0\0\0\0\0\x0A\x02\xBF\xF0\0\0\0\0\0\0m");
+        let long = LongString { id: 5, bytes: 0x0001_0203 };
+        let head = Head { content: Content::Long(long), ..Head::string(b"") };
+        assert_eq!(head.encode(), b"\x05\x05\0\0\0\0\0\0\0\x03\x02\x01\0\0\0\0\0");
+        assert_eq!(head.kind().name(), "string");
+        assert_eq!(piece_key(0x0A, 0x0102), b"\x80\0\0\0\0\0\0\x0A\x03\0\0\x01\x02");
+        assert_eq!(split_piece_key(&piece_key(0x0A, 0x0102)), Some(0x0102));
+        assert_eq!((PIECE_BYTES, LONG_ABOVE_BYTES), (16_000, 32_000), "on the medium for ever");
     }
 
     #[test]
@@ -340,6 +418,25 @@ mod tests {
         for value in [&b""[..], b"\x0F", b"\x10abc", b"\x21abcd", b"\x01short"] {
             assert_eq!(Head::decode(value), None, "{value:?}");
         }
+    }
+
+    #[test]
+    fn damaged_heads_of_long_strings_are_refused() {
+        let encoded = |id: u64, bytes: u64| {
+            let content = Content::Long(LongString { id, bytes });
+            Head { content, ..Head::string(b"") }.encode()
+        };
+        let least = LONG_ABOVE_BYTES as u64 + 1;
+        let sound = encoded(5, least);
+        assert!(Head::decode(&sound).is_some() && Head::decode(&encoded(5, 1 << 30)).is_some());
+        for bytes in [0, least - 1, (1 << 30) + 1, u64::MAX] {
+            assert_eq!(Head::decode(&encoded(5, bytes)), None, "{bytes} bytes");
+        }
+        assert_eq!(Head::decode(&encoded(1 << HASH_BITS, least)), None);
+        assert_eq!(Head::decode(&[&sound[..], b"x"].concat()), None);
+        assert_eq!(Head::decode(&sound[..sound.len() - 1]), None);
+        assert_eq!(split_piece_key(&element_key(5, Element::Field(b"1234"))), None);
+        assert_eq!(split_piece_key(&piece_key(5, 7)[..12]), None);
     }
 
     proptest! {

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use pando::{KeyRange, Order};
 
-use super::layout::{HASH_BITS, head_prefix, split_head_key};
+use super::layout::{Content, HASH_BITS, Head, head_prefix, split_head_key};
 use super::stripes::{Access, stripe_of};
 use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result};
@@ -201,7 +201,10 @@ impl Store {
             let Some(full) = victim else { return Ok(false) };
             let (space, hash, key) = split_head_key(&full).ok_or(Failure::Damaged)?;
             let held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Alone)?;
-            let bytes = self.map.read(&full, |value| value.len())?;
+            let bytes = self.map.read(&full, |value| match Head::decode(value) {
+                Some(Head { content: Content::Long(long), .. }) => long.bytes as usize,
+                _ => value.len(),
+            })?;
             let mut transaction = self.begin(held, self.clock.now_ms());
             // Another may have removed it since.
             if let Some(bytes) = bytes {

@@ -5,6 +5,7 @@
 //! * `transaction.rs`: what a command reads and writes.
 //! * `writes.rs`: its writes, until they are made. `change.rs`: the only write of a command, at once.
 //! * `intents.rs`: how several writes become durable as one.
+//! * `pieces.rs`: long strings.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
 //! * `snapshot.rs`: copies of a moment, written while commands go on.
@@ -36,6 +37,7 @@ mod intents;
 mod known;
 pub(crate) mod layout;
 pub(crate) mod memory;
+mod pieces;
 mod snapshot;
 pub(crate) mod stripes;
 mod sweep;
@@ -54,6 +56,7 @@ use smallvec::SmallVec;
 use self::clock::Clock;
 use self::layout::{CollectionId, HASH_BITS, SPACES, head_prefix};
 use self::memory::Memory;
+use self::pieces::Drafts;
 use self::snapshot::Snapshots;
 use self::stripes::{Access, Held, StripeIndex, Stripes, Wanted, hashes_of};
 pub(crate) use self::transaction::Transaction;
@@ -135,6 +138,7 @@ pub(crate) struct Store {
     /// The space of each database; changes only while all stripes are held.
     spaces: [AtomicU8; DATABASES as usize],
     ids: Mutex<Ids>,
+    drafts: Drafts,
     /// How often the store has been opened, this time included.
     starts: u64,
     next_cas: AtomicU64,
@@ -151,7 +155,7 @@ pub(crate) struct Store {
     refusals: tests::Refusals,
 }
 
-/// Numbers for collections.
+/// Numbers for collections and long strings.
 #[derive(Debug)]
 struct Ids {
     next: CollectionId,
@@ -193,6 +197,7 @@ impl Store {
             stripes: Stripes::new(),
             spaces: Default::default(),
             ids: Mutex::new(Ids { next: 0, end: 0 }),
+            drafts: Drafts::default(),
             starts: 0,
             next_cas: AtomicU64::new(0),
             next_intent: AtomicU64::new(0),
@@ -254,7 +259,7 @@ impl Store {
         Ok(())
     }
 
-    /// A number that no collection has had.
+    /// A number that no collection and no long string has had.
     pub(crate) fn new_id(&self) -> Result<CollectionId> {
         let mut ids = self.ids.lock();
         if ids.next == ids.end {

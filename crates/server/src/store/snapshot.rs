@@ -25,8 +25,11 @@
 //!
 //! Tag 0 to 15: a key of that database; the name is the key, and the value a head's (`layout.rs`), whose
 //! expiry is by the system's clock. Tag 0x80 or 0x81: an element of the collection before it; the name is
-//! the field, and the section is the tag's low bit. A block holds at most 1 MiB of entries or one entry.
-//! The last block is empty, and its checksum field counts the keys, modulo 2^32.
+//! the field, and the section is the tag's low bit. Tag 0x82: a piece of the long string before it; the name
+//! is its index (4 bytes, big-endian). A block holds at most 1 MiB of entries or one entry. The last block is
+//! empty, and its checksum field counts the keys, modulo 2^32.
+//!
+//! Version 1 had no pieces, and strings of any length in heads; it is read, and not written.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -36,20 +39,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando::{KeyRange, Order};
 use parking_lot::Mutex;
 
-use super::layout::{Content, Element, Head, Kind, Section, section_prefix, split_head_key};
+use super::layout::{
+    Content, Element, Head, Kind, LongString, Memcached, Section, piece_key, section_prefix,
+    split_head_key, split_piece_key,
+};
+use super::pieces::{counted_bytes, pieces_of};
 use super::stripes::{Access, Held, STRIPES, Stripe, StripeIndex};
 use super::transaction::has_expired;
 use super::{DATABASES, RESTORING, Store, clock, own_keys};
 use crate::failure::{Failure, Result, told};
 
 const MAGIC: &[u8; 8] = b"PANDOSNP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 24;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Longest block that is read: one entry of the longest name and value.
 const MAX_BLOCK_BYTES: u32 = (1 << 30) + (1 << 20);
 const FIELD_TAG: u8 = 0x80;
 const ORDERED_TAG: u8 = 0x81;
+const PIECE_TAG: u8 = 0x82;
 
 /// Snapshots of a store.
 #[derive(Debug, Default)]
@@ -256,7 +264,11 @@ impl Store {
         let expires_at = head.expires_at.map(by_system);
         writer.entry(database, key, &Head { expires_at, ..*head }.encode());
         writer.keys += 1;
-        let Content::Collection(kind, id, _) = head.content else { return Ok(()) };
+        let (kind, id) = match head.content {
+            Content::String(_) => return Ok(()),
+            Content::Long(long) => return self.save_pieces(writer, long),
+            Content::Collection(kind, id, _) => (kind, id),
+        };
         let (section, tag) = match kind {
             Kind::RangeIndex => (Section::Ordered, ORDERED_TAG),
             _ => (Section::Fields, FIELD_TAG),
@@ -270,6 +282,16 @@ impl Store {
                 }
                 _ => return Err(Failure::Damaged),
             }
+        }
+        Ok(())
+    }
+
+    fn save_pieces(&self, writer: &mut Writer, long: LongString) -> Result<()> {
+        let mut scan = self.map.scan(pieces_of(long), Order::Ascending)?;
+        while let Some((full, piece)) = scan.next_record()? {
+            let index = split_piece_key(full).ok_or(Failure::Damaged)?;
+            let counted = piece.len().min(counted_bytes(long, index));
+            writer.entry(PIECE_TAG, &index.to_be_bytes(), &piece[..counted]);
         }
         Ok(())
     }
@@ -292,8 +314,10 @@ impl Store {
             return Err(wrong("it is no snapshot".into()));
         }
         let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-        if version != VERSION {
-            return Err(wrong(format!("it is of version {version}; this one reads {VERSION}")));
+        if !(1..=VERSION).contains(&version) {
+            return Err(wrong(format!(
+                "it is of version {version}; this one reads 1 to {VERSION}"
+            )));
         }
         let mut file = io::BufReader::new(file);
         let restoring = own_keys::own(RESTORING);
@@ -349,6 +373,10 @@ impl Store {
                     let Some(collection) = collection else { continue };
                     self.restore_element(collection, tag, name, value)?;
                 }
+                PIECE_TAG => {
+                    let Some(collection) = collection else { continue };
+                    self.restore_piece(collection, name, value)?;
+                }
                 _ => return Err(Failure::Damaged),
             }
         }
@@ -365,22 +393,23 @@ impl Store {
         if expires_at.is_some_and(|at_ms| at_ms <= now_ms) {
             return Ok(None);
         }
-        let memcached =
-            head.memcached.map(|kept| super::layout::Memcached { cas: self.new_cas(), ..kept });
+        let memcached = head.memcached.map(|kept| Memcached { cas: self.new_cas(), ..kept });
         match head.content {
             Content::String(_) => {
                 let head = Head { expires_at, memcached, ..head };
                 self.put_restored(database, key, &head)?;
                 Ok(None)
             }
-            Content::Collection(kind, ..) => Ok(Some(Restored {
-                database,
-                key: key.to_vec(),
-                expires_at,
-                kind,
-                id: self.new_id()?,
-                count: 0,
-            })),
+            Content::Long(long) => {
+                let content = Content::Long(LongString { id: self.new_id()?, ..long });
+                let key = key.to_vec();
+                Ok(Some(Restored { database, key, expires_at, memcached, content }))
+            }
+            Content::Collection(kind, ..) => {
+                let content = Content::Collection(kind, self.new_id()?, 0);
+                let key = key.to_vec();
+                Ok(Some(Restored { database, key, expires_at, memcached: None, content }))
+            }
         }
     }
 
@@ -396,46 +425,57 @@ impl Store {
     /// nothing ever will.
     fn restore_element(
         &self,
-        collection: &mut Restored,
+        restored: &mut Restored,
         tag: u8,
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
+        let Content::Collection(kind, id, count) = &mut restored.content else {
+            return Err(Failure::Damaged);
+        };
         let put = |element: Element<'_>, value: &[u8]| -> Result<()> {
-            self.map.upsert(&super::layout::element_key(collection.id, element), value)?;
+            self.map.upsert(&super::layout::element_key(*id, element), value)?;
             Ok(())
         };
         if tag == ORDERED_TAG {
             put(Element::Ordered(name), value)?;
         } else {
             put(Element::Field(name), value)?;
-            if collection.kind == Kind::SortedSet {
+            if *kind == Kind::SortedSet {
                 let bits = value.try_into().map_err(|_| Failure::Damaged)?;
                 put(Element::Scored(f64::from_bits(u64::from_le_bytes(bits)), name), b"")?;
             }
         }
-        collection.count += 1;
+        *count += 1;
+        Ok(())
+    }
+
+    fn restore_piece(&self, restored: &Restored, name: &[u8], piece: &[u8]) -> Result<()> {
+        let Content::Long(long) = restored.content else { return Err(Failure::Damaged) };
+        let index = u32::from_be_bytes(name.try_into().map_err(|_| Failure::Damaged)?);
+        if piece.len() > counted_bytes(long, index) {
+            return Err(Failure::Damaged);
+        }
+        self.map.upsert(&piece_key(long.id, index), piece)?;
         Ok(())
     }
 
     fn end_collection(&self, collection: &mut Option<Restored>) -> Result<()> {
-        let Some(Restored { database, key, expires_at, kind, id, count }) = collection.take()
+        let Some(Restored { database, key, expires_at, memcached, content }) = collection.take()
         else {
             return Ok(());
         };
-        let content = Content::Collection(kind, id, count);
-        self.put_restored(database, &key, &Head { expires_at, memcached: None, content })
+        self.put_restored(database, &key, &Head { expires_at, memcached, content })
     }
 }
 
-/// A collection whose elements are being restored.
+/// A collection whose elements are being restored, or a long string whose pieces are.
 struct Restored {
     database: u8,
     key: Vec<u8>,
     expires_at: Option<u64>,
-    kind: Kind,
-    id: u64,
-    count: u64,
+    memcached: Option<Memcached>,
+    content: Content<'static>,
 }
 
 /// Tag, name and value of the first entry.

@@ -1,5 +1,5 @@
 //! What is removed in the background, a little at a time: keys that have expired, elements of collections
-//! that were dropped, heads of databases that were flushed.
+//! and pieces of strings that were dropped, heads of databases that were flushed.
 //!
 //! Nothing waits for it: an expired key reads as absent, and what was dropped is out of reach. So it may
 //! be cut short anywhere and goes on later, also after a crash.
@@ -10,7 +10,7 @@ use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
 use super::layout::{
-    Content, Head, SPACES, collection_prefix, hash_of, head_prefix, split_head_key,
+    CollectionId, Head, SPACES, collection_prefix, hash_of, head_prefix, split_head_key,
 };
 use super::stripes::{Access, stripe_of};
 use super::{Store, own_keys};
@@ -81,10 +81,7 @@ impl Store {
 
     fn sweep_collections(&self, mut budget: usize) -> Result<usize> {
         while budget > 0 {
-            let mut scan = self.map.scan(KeyRange::prefix(own_keys::GARBAGES), Order::Ascending)?;
-            let Some((garbage, _)) = scan.next_record()? else { break };
-            let garbage = garbage.to_vec();
-            let id = own_keys::split_garbage(&garbage).ok_or(Failure::Damaged)?;
+            let Some((garbage, id)) = self.next_garbage()? else { break };
             let (elements, is_all) =
                 self.some_keys(KeyRange::prefix(&collection_prefix(id)), budget)?;
             for element in &elements {
@@ -96,6 +93,23 @@ impl Store {
             budget = budget.saturating_sub(elements.len() + 1);
         }
         Ok(budget)
+    }
+
+    /// The first number whose records are to go; see `pieces.rs` for those that are spared.
+    fn next_garbage(&self) -> Result<Option<(Vec<u8>, CollectionId)>> {
+        let drafts = self.drafts.hold();
+        if self.is_behind() {
+            self.has_garbage.store(true, Ordering::Release);
+            return Ok(None);
+        }
+        let mut scan = self.map.scan(KeyRange::prefix(own_keys::GARBAGES), Order::Ascending)?;
+        while let Some((garbage, _)) = scan.next_record()? {
+            let id = own_keys::split_garbage(garbage).ok_or(Failure::Damaged)?;
+            if !drafts.contains(&id) {
+                return Ok(Some((garbage.to_vec(), id)));
+            }
+        }
+        Ok(None)
     }
 
     /// Removes heads in spaces that no database has.
@@ -122,11 +136,8 @@ impl Store {
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let (heads, is_all) = self.some_keys(range, budget)?;
         for full in &heads {
-            let collection = self.map.read(full, |value| match Head::decode(value) {
-                Some(Head { content: Content::Collection(_, id, _), .. }) => Some(id),
-                _ => None,
-            })?;
-            if let Some(id) = collection.flatten() {
+            let id = self.map.read(full, |value| Head::decode(value)?.content.id())?;
+            if let Some(id) = id.flatten() {
                 self.map.upsert(&own_keys::garbage(id), &[])?;
                 self.has_garbage.store(true, Ordering::Release);
             }

@@ -2,8 +2,9 @@
 //!
 //! # Protocol
 //!
-//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads. (But
-//! for the only change of one string, which is made at once: `change.rs`.)
+//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads. (Made
+//! at once are the only change of one string, `change.rs`, and pieces of long strings that do not count
+//! before the commit, `pieces.rs`.)
 //! Committed, one write of a record is one operation of the index, which decides; several are an intent
 //! (`intents.rs`).
 //!
@@ -19,8 +20,8 @@ use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
 use super::layout::{
-    CollectionId, Content, Element, Head, SPACES, Section, element_key, hash_of, head_key,
-    head_prefix, section_prefix, split_element_key,
+    CollectionId, Content, Element, Head, LONG_ABOVE_BYTES, SPACES, Section, element_key, hash_of,
+    head_key, head_prefix, section_prefix, split_element_key,
 };
 use super::stripes::{Held, stripe_of};
 use super::writes::Writes;
@@ -46,6 +47,8 @@ pub(crate) struct Transaction<'store> {
     expiries_after: SmallVec<[Vec<u8>; 1]>,
     /// Heads more or less, by space and hash.
     counts: SmallVec<[(u8, u64, i64); 1]>,
+    /// Numbers of records that it has written and that nothing leads to before the commit.
+    pub(super) drafts: SmallVec<[CollectionId; 1]>,
     /// The databases' spaces from the commit on, if they change.
     spaces: Option<[u8; DATABASES as usize]>,
     looked: Cell<Looked>,
@@ -67,16 +70,13 @@ pub(crate) struct Looked {
 #[derive(Clone, Copy, Debug)]
 struct Former {
     expires_at: Option<u64>,
-    collection: Option<CollectionId>,
+    /// The number of the records that it leads to.
+    id: Option<CollectionId>,
 }
 
 impl Former {
     fn of(head: &Head<'_>) -> Self {
-        let collection = match head.content {
-            Content::Collection(_, id, _) => Some(id),
-            Content::String(_) => None,
-        };
-        Self { expires_at: head.expires_at, collection }
+        Self { expires_at: head.expires_at, id: head.content.id() }
     }
 }
 
@@ -86,6 +86,11 @@ impl Drop for Transaction<'_> {
         // committed.
         if self.spaces.is_some() {
             self.held.alone().for_each(|(_, stripe)| stripe.touch_all());
+        }
+        if !self.drafts.is_empty() {
+            self.store.drafts.end(&self.drafts);
+            // Those that were not committed.
+            self.store.has_garbage.store(true, Ordering::Release);
         }
     }
 }
@@ -101,6 +106,7 @@ impl<'store> Transaction<'store> {
             expiries_before: SmallVec::new(),
             expiries_after: SmallVec::new(),
             counts: SmallVec::new(),
+            drafts: SmallVec::new(),
             spaces: None,
             looked: Cell::default(),
             last: RefCell::default(),
@@ -187,16 +193,21 @@ impl<'store> Transaction<'store> {
     }
 
     /// Lends the heads of keys, in order, as [`head`](Self::head) does one, until `look` says that it is
-    /// enough. Their waits for memory overlap.
+    /// enough. Their waits for memory overlap. When `look` gets the head of a long string, it may read its
+    /// pieces.
     pub(crate) fn heads(
         &self,
         space: u8,
         keys: &[&[u8]],
-        mut look: impl FnMut(Option<Head<'_>>) -> bool,
+        mut look: impl FnMut(Option<Head<'_>>) -> Result<bool>,
     ) -> Result<()> {
         if !self.writes.is_empty() {
             for key in keys {
-                if !self.head(space, key, &mut look)? {
+                let looked = self.head(space, key, |head| match head.and_then(long_head) {
+                    Some(long) => Err(long),
+                    None => Ok(look(head)),
+                })?;
+                if !looked.unwrap_or_else(|long| look(Some(long)))? {
                     break;
                 }
             }
@@ -206,16 +217,29 @@ impl<'store> Transaction<'store> {
             let full: SmallVec<[Vec<u8>; KEYS_AT_ONCE]> =
                 keys.iter().map(|key| head_key(space, key)).collect();
             let lent: SmallVec<[&[u8]; KEYS_AT_ONCE]> = full.iter().map(Vec::as_slice).collect();
-            let mut looked = Ok(true);
-            self.store.map.read_many(&lent, |index, value| {
-                if let Ok(true) = looked {
-                    self.store.memory.note_use(hash_of(keys[index]), self.now_ms);
-                    let head = Head::decode_found(value);
-                    looked = head.map(|head| look(self.unless_expired(head)));
+            let mut begin = 0;
+            while begin < lent.len() {
+                let (mut looked, mut long) = (Ok(true), None);
+                self.store.map.read_many(&lent[begin..], |index, value| {
+                    if let (Ok(true), None) = (&looked, &long) {
+                        self.store.memory.note_use(hash_of(keys[begin + index]), self.now_ms);
+                        looked = Head::decode_found(value).and_then(|head| {
+                            let head = self.unless_expired(head);
+                            long = head.and_then(long_head).map(|long| (index, long));
+                            if long.is_none() { look(head) } else { Ok(true) }
+                        });
+                    }
+                })?;
+                begin = match long {
+                    Some((index, head)) => {
+                        looked = look(Some(head));
+                        begin + index + 1
+                    }
+                    None => lent.len(),
+                };
+                if !looked? {
+                    return Ok(());
                 }
-            })?;
-            if !looked? {
-                break;
             }
         }
         Ok(())
@@ -229,20 +253,24 @@ impl<'store> Transaction<'store> {
         head
     }
 
-    /// Puts the head of a key in place of whatever is there, which goes for good.
+    /// Puts the head of a key in place of whatever is there, which goes for good. A string that is too long
+    /// for a head is put in pieces.
     pub(crate) fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
+        if let Content::String(bytes) = head.content
+            && bytes.len() > LONG_ABOVE_BYTES
+        {
+            let content = Content::Long(self.draft_string(bytes)?);
+            return self.put_head(space, key, &Head { content, ..*head });
+        }
         let full = head_key(space, key);
         let former = self.former(&full)?;
-        let kept = match head.content {
-            Content::Collection(_, id, _) => Some(id),
-            Content::String(_) => None,
-        };
+        let kept = head.content.id();
         if let Some(former) = former {
             if let Some(at_ms) = former.expires_at.filter(|_| former.expires_at != head.expires_at)
             {
                 self.expiries_after.push(own_keys::expiry(at_ms, &full));
             }
-            if let Some(id) = former.collection.filter(|_| former.collection != kept) {
+            if let Some(id) = former.id.filter(|_| former.id != kept) {
                 self.writes.insert(own_keys::garbage(id), Some(Vec::new()));
             }
         } else {
@@ -264,7 +292,7 @@ impl<'store> Transaction<'store> {
     pub(crate) fn remove_head(&mut self, space: u8, key: &[u8]) -> Result<bool> {
         let full = head_key(space, key);
         let Some(former) = self.former(&full)? else { return Ok(false) };
-        if let Some(id) = former.collection {
+        if let Some(id) = former.id {
             self.writes.insert(own_keys::garbage(id), Some(Vec::new()));
         }
         self.leave(space, key, full, former);
@@ -284,7 +312,7 @@ impl<'store> Transaction<'store> {
         let full = head_key(from.0, from.1);
         let value = self.read(&full, |value| value.map(<[u8]>::to_vec))?.ok_or(Failure::Damaged)?;
         let head = Head::decode(&value).ok_or(Failure::Damaged)?;
-        let former = Former { expires_at: head.expires_at, collection: None };
+        let former = Former { expires_at: head.expires_at, id: None };
         self.put_head(to.0, to.1, &head)?;
         self.leave(from.0, from.1, full, former);
         Ok(())
@@ -305,6 +333,16 @@ impl<'store> Transaction<'store> {
             return Ok(*former);
         }
         self.read(full, |value| Ok(Head::decode_found(value)?.as_ref().map(Former::of)))?
+    }
+
+    /// Whether there is a write of a record that waits for the commit.
+    pub(super) fn has_write(&self, key: &[u8]) -> bool {
+        self.writes.get(key).is_some()
+    }
+
+    /// Notes a write of a record for the commit.
+    pub(super) fn write_later(&mut self, key: Vec<u8>, write: Option<Vec<u8>>) {
+        self.writes.insert(key, write);
     }
 
     /// Writes a head, or removes it.
@@ -575,6 +613,12 @@ impl<'store> Transaction<'store> {
         }
         Ok(())
     }
+}
+
+/// The head, if it is a long string's: it lends no bytes.
+fn long_head(head: Head<'_>) -> Option<Head<'static>> {
+    let Head { expires_at, memcached, content: Content::Long(long) } = head else { return None };
+    Some(Head { expires_at, memcached, content: Content::Long(long) })
 }
 
 pub(super) fn has_expired(head: &Head<'_>, now_ms: u64) -> bool {

@@ -144,6 +144,120 @@ fn generated_commands() {
     oracle.compare(400, 60, |random| step(random, has_hashes));
 }
 
+/// An offset near where a string becomes long, or where its pieces end, or far away.
+fn far_offset(random: &mut Random) -> usize {
+    let about = *random.pick(&[0, 16_000, 31_990, 32_000, 48_000, 64_000, 90_000]);
+    match random.below(3) {
+        0 => random.below(100_000),
+        _ => about + random.below(12),
+    }
+}
+
+fn long_value(random: &mut Random) -> Vec<u8> {
+    let bytes = match random.below(3) {
+        0 => random.below(12),
+        _ => far_offset(random),
+    };
+    let fill = *random.pick(b"\0\xFFab");
+    let mut value = vec![fill; bytes];
+    for _ in 0..random.below(4).min(bytes) {
+        let at = random.below(bytes);
+        value[at] = random.number() as u8;
+    }
+    value
+}
+
+fn long_step(random: &mut Random) -> Step {
+    let name = *random.pick(&[
+        "set",
+        "append",
+        "append",
+        "setrange",
+        "setrange",
+        "setbit",
+        "setbit",
+        "getbit",
+        "getrange",
+        "getrange",
+        "strlen",
+        "bitcount",
+        "bitpos",
+        "bitop",
+        "get",
+        "mget",
+        "getset",
+        "getdel",
+        "getex",
+        "mset",
+        "rename",
+        "copy",
+        "del",
+        "unlink",
+        "incr",
+        "incrbyfloat",
+        "type",
+        "expire",
+        "persist",
+        "sadd",
+        "multi",
+        "exec",
+        "exec",
+        "discard",
+    ]);
+    let name_of_key = |random: &mut Random| random.word(&["a", "b", "c"]);
+    let mut words: Words = vec![name.into(), name_of_key(random)];
+    let index = |random: &mut Random| match random.below(4) {
+        0 => format!("-{}", far_offset(random)),
+        _ => far_offset(random).to_string(),
+    };
+    match name {
+        "set" | "getset" => words.push(long_value(random)),
+        "append" if random.once_in(2) => words.push(random.bytes(3)),
+        "append" => words.push(long_value(random)),
+        "setrange" => {
+            words.push(far_offset(random).to_string().into());
+            words.push(if random.once_in(2) { random.bytes(3) } else { long_value(random) });
+        }
+        "setbit" => {
+            let bit = 8 * far_offset(random) + random.below(8);
+            words.extend([bit.to_string().into(), random.word(&["0", "1"])]);
+        }
+        "getbit" => words.push((8 * far_offset(random) + random.below(8)).to_string().into()),
+        "getrange" => words.extend([index(random).into(), index(random).into()]),
+        "bitcount" if random.once_in(2) => {
+            words.extend([index(random).into(), index(random).into()]);
+            if random.once_in(2) {
+                words.push(random.word(&["bit", "byte"]));
+            }
+        }
+        "bitpos" => {
+            words.push(random.word(&["0", "1"]));
+            words.extend((0..random.below(3)).map(|_| index(random).into_bytes()));
+        }
+        "bitop" => {
+            words.insert(1, random.word(&["and", "or", "xor", "not"]));
+            words.extend((0..1 + random.below(2)).map(|_| name_of_key(random)));
+        }
+        "mget" => words.extend([name_of_key(random), name_of_key(random)]),
+        "mset" => words.extend([long_value(random), name_of_key(random), long_value(random)]),
+        "getex" => words.extend([b"EX".to_vec(), b"100000".to_vec()]),
+        "rename" => words.push(name_of_key(random)),
+        "copy" => words.extend([name_of_key(random), b"REPLACE".to_vec()]),
+        "incrbyfloat" => words.push(b"1".to_vec()),
+        "expire" => words.push(b"100000".to_vec()),
+        "sadd" => words.push(b"member".to_vec()),
+        "multi" | "exec" | "discard" => words.truncate(1),
+        _ => {}
+    }
+    (words, Equal::Bytes).into()
+}
+
+/// Around the lengths at which ours are kept otherwise.
+#[test]
+fn long_strings() {
+    Oracle::start().compare(25, 80, long_step);
+}
+
 #[test]
 fn sums_of_long_doubles() {
     let step = |random: &mut Random| {

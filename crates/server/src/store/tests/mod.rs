@@ -6,6 +6,7 @@ mod keys;
 mod limits;
 #[path = "../../../tests/common/mounted.rs"]
 mod mounted;
+mod pieces;
 mod snapshots;
 
 use std::sync::Arc;
@@ -84,10 +85,12 @@ pub(super) fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
     let held = store.lock(wanted, Access::Shared).expect("locks");
     let transaction = store.begin(held, store.clock().now_ms());
     let copied = |head: Option<Head<'_>>| match head?.content {
-        Content::String(bytes) => Some(bytes.to_vec()),
+        Content::String(bytes) => Some(Ok(bytes.to_vec())),
+        Content::Long(long) => Some(Err(long)),
         Content::Collection(..) => None,
     };
-    transaction.head(transaction.space(database), key, copied).expect("reads")
+    let found = transaction.head(transaction.space(database), key, copied).expect("reads")?;
+    Some(found.unwrap_or_else(|long| transaction.gather(long).expect("reads")))
 }
 
 /// Puts a hash with the fields 0 to `count`.
@@ -110,7 +113,7 @@ fn fields(store: &Store, key: &[u8]) -> Option<u64> {
     let head = transaction.head(transaction.space(0), key, |head| {
         head.map(|head| match head.content {
             Content::Collection(_, id, count) => (id, count),
-            Content::String(_) => (0, 0),
+            Content::String(_) | Content::Long(_) => (0, 0),
         })
     });
     let (id, count) = head.expect("reads")?;
@@ -135,7 +138,7 @@ fn sweep_all(store: &Store) {
 }
 
 /// A transaction of every kind of write: a new key, one that is replaced and had a time, one that goes,
-/// one that moves, a collection that grows and one that is dropped. `bytes` is the length of the new key's
+/// one that moves, a collection that grows and one that is dropped. `bytes` is the length of the new element's
 /// value.
 const OF_ALL_KINDS: [&[u8]; 7] =
     [b"new", b"replaced", b"gone", b"from", b"to", b"hash", b"dropped"];
@@ -152,11 +155,11 @@ fn write_all_kinds(store: &Store, bytes: usize) {
         let mut put = |key: &[u8], head: &Head<'_>| {
             transaction.put_head(space, key, head).expect("puts");
         };
-        put(b"new", &Head::string(&vec![7; bytes]));
+        put(b"new", &Head::string(b"new"));
         put(b"replaced", &Head::string(b"replaced"));
         let content = Content::Collection(Kind::Hash, hash, 4);
         put(b"hash", &Head { expires_at: None, memcached: None, content });
-        transaction.put_element(hash, Element::Field(&3u64.to_le_bytes()), b"value");
+        transaction.put_element(hash, Element::Field(&3u64.to_le_bytes()), &vec![7; bytes]);
         transaction.move_head((space, b"from"), (space, b"to")).expect("moves");
         assert!(transaction.remove_head(space, b"gone").expect("removes"));
         assert!(transaction.remove_head(space, b"dropped").expect("removes"));
@@ -165,7 +168,10 @@ fn write_all_kinds(store: &Store, bytes: usize) {
 
 /// Asserts that all of it has happened, and leaves the store without it.
 fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize) {
-    assert_eq!(get(store, 0, b"new"), Some(vec![7; bytes]));
+    assert_eq!(get(store, 0, b"new").as_deref(), Some(&b"new"[..]));
+    let element =
+        layout::element_key(collection_of(store, b"hash"), Element::Field(&3u64.to_le_bytes()));
+    assert!(store.map.get(&element).expect("reads") == Some(vec![7; bytes]));
     assert_eq!(get(store, 0, b"replaced").as_deref(), Some(&b"replaced"[..]));
     assert_eq!(get(store, 0, b"to").as_deref(), Some(&b"old"[..]));
     for key in [&b"gone"[..], b"from", b"dropped"] {
@@ -189,9 +195,6 @@ fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize)
 fn collection_of(store: &Store, key: &[u8]) -> CollectionId {
     let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Shared);
     let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
-    let id = |head: Option<Head<'_>>| match head?.content {
-        Content::Collection(_, id, _) => Some(id),
-        Content::String(_) => None,
-    };
+    let id = |head: Option<Head<'_>>| head?.content.id();
     transaction.head(transaction.space(0), key, id).expect("reads").expect("a collection")
 }
