@@ -238,7 +238,9 @@ fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
             let path = folder.path().join(format!("{number} {made}.pool"));
             let store = Store::open(Some(&path), &options()).expect("a store");
             let empty = records(&store);
-            before.iter().for_each(|one| try_all(&store, std::slice::from_ref(one)).expect("changes"));
+            before
+                .iter()
+                .for_each(|one| try_all(&store, std::slice::from_ref(one)).expect("changes"));
             store.refusals.come(made, u64::MAX);
             let tried = try_all(&store, changes);
             let was_cut = store.refusals.refused.load(Ordering::Relaxed) < u64::MAX;
