@@ -26,6 +26,7 @@
 
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use crate::build::{NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
@@ -53,7 +54,7 @@ pub(crate) trait Write {
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error>;
 
     /// How often it is tried again when the pool has no room.
-    const MOST_REFUSALS: usize = 1;
+    const TRIES: Tries = Tries::Few;
 
     /// The value of [`Decision::Put`].
     fn value(&self) -> &[u8];
@@ -99,8 +100,7 @@ impl Write for Put<'_> {
 pub(crate) struct Remove;
 
 impl Write for Remove {
-    // It gives back more room than it takes, so others' operations need only go on.
-    const MOST_REFUSALS: usize = 64;
+    const TRIES: Tries = Tries::Many;
 
     #[inline(always)]
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
@@ -155,11 +155,6 @@ pub(crate) struct Taken<'op, 'pool, D: Domain> {
     pub values: Values<'op, 'pool, D>,
 }
 
-/// Whether the pool had no room.
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Storage(source) if source.is::<pando_pmem::Error>())
-}
-
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Writes the value, whatever the operation asks for.
     #[inline]
@@ -202,23 +197,17 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
         let probe = Probe::new(key);
-        let mut refused = 0;
-        loop {
-            let guard = self.pin()?;
-            // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
-            match guard.frugal(|| self.attempt(self.context(&guard), probe, write, lsn)) {
-                Ok(Some(done)) => return Ok(done),
-                Ok(None) => {}
-                // What writes have replaced may be all that is in the way: this thread's, and what others are about to
-                // give back.
-                Err(error) if is_full(&error) && refused < W::MOST_REFUSALS => {
-                    refused += 1;
-                    drop(guard);
-                    self.pmwcas().pool().reclaim().map_err(Error::storage)?;
+        with_room(self.pmwcas().pool(), W::TRIES, nothing_to_give, || {
+            loop {
+                let guard = self.pin()?;
+                // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
+                let done =
+                    guard.frugal(|| self.attempt(self.context(&guard), probe, write, lsn))?;
+                if let Some(done) = done {
+                    return Ok(done);
                 }
-                Err(error) => return Err(error),
             }
-        }
+        })
     }
 
     /// Finds the leaf and makes the write's step there; `None` if something has come between.
@@ -275,7 +264,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             Link::EMPTY => None,
             link => match context.prepare(link, &delta, self.chaining()) {
                 // Its block takes room until the page is consolidated; a base gives back more than it takes.
-                Err(error) if removes && is_full(&error) => None,
+                Err(error) if removes && error.is_full() => None,
                 prepared => prepared?,
             },
         };
@@ -349,7 +338,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let again = Taken { values: Values { new: None, old }, ..taken };
         let done = match self.consolidate(context, at, Some(taken), 0) {
             // A base without room for deltas is no larger than the one whose room it gives back.
-            Err(error) if removes && is_full(&error) => {
+            Err(error) if removes && error.is_full() => {
                 context.guard.relieve(|| self.consolidate_into(context, at, Some(again), 0))
             }
             done => done,

@@ -28,6 +28,7 @@
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::room::Tries;
 
 use crate::build::{USUAL_BYTES, Wanted};
 use crate::claim::abort;
@@ -58,20 +59,22 @@ impl<D: Domain> BzTree<D> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
-        loop {
-            let guard = self.pin()?;
-            let context = self.context(&guard);
-            let leaf = self.find_leaf(context, probe);
-            match self.delete_in_leaf(context, leaf, probe, &mut demand) {
-                Ok(Attempt::Done(_)) => {
-                    self.tidy(context, probe, &leaf);
-                    return Ok(true);
+        self.with_room(Tries::Many, || {
+            loop {
+                let guard = self.pin()?;
+                let context = self.context(&guard);
+                let leaf = self.find_leaf(context, probe);
+                match self.delete_in_leaf(context, leaf, probe, &mut demand) {
+                    Ok(Attempt::Done(_)) => {
+                        self.tidy(context, probe, &leaf);
+                        return Ok(true);
+                    }
+                    Ok(Attempt::Again) => {}
+                    Err(Error::KeyNotFound) => return Ok(false),
+                    Err(error) => return Err(error),
                 }
-                Ok(Attempt::Again) => {}
-                Err(Error::KeyNotFound) => return Ok(false),
-                Err(error) => return Err(error),
             }
-        }
+        })
     }
 
     #[inline]

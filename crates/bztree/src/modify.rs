@@ -6,6 +6,7 @@
 
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::room::Tries;
 
 use crate::node::Probe;
 use crate::tree::BzTree;
@@ -23,29 +24,31 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let mut new = Vec::new();
         let mut rooms = 1;
-        loop {
-            let guard = self.pin()?;
-            let context = self.context(&guard);
-            let leaf = self.find_leaf(context, probe);
-            // A block that is gone was superseded or deleted meanwhile: look again.
-            let Ok(found) = leaf.get(context, probe) else { continue };
-            new.clear();
-            if !change(found, &mut new) {
-                return Ok(None);
+        self.with_room(Tries::Few, || {
+            loop {
+                let guard = self.pin()?;
+                let context = self.context(&guard);
+                let leaf = self.find_leaf(context, probe);
+                // A block that is gone was superseded or deleted meanwhile: look again.
+                let Ok(found) = leaf.get(context, probe) else { continue };
+                new.clear();
+                if !change(found, &mut new) {
+                    return Ok(None);
+                }
+                Self::check_value(&new)?;
+                let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
+                let pointer = self.wants_block(key, &new);
+                // As in `write`: what writes leave of a full pool lets deletes make room again.
+                let attempt = guard.frugal(|| {
+                    self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
+                });
+                match attempt {
+                    Ok(Attempt::Done(upserted)) => return Ok(Some(upserted)),
+                    Ok(Attempt::Again)
+                    | Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {}
+                    Err(error) => return Err(error),
+                }
             }
-            Self::check_value(&new)?;
-            let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
-            let pointer = self.wants_block(key, &new);
-            // As in `write`: what writes leave of a full pool lets deletes make room again.
-            let attempt = guard.frugal(|| {
-                self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
-            });
-            match attempt {
-                Ok(Attempt::Done(upserted)) => return Ok(Some(upserted)),
-                Ok(Attempt::Again)
-                | Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        })
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
+use pando_tree::room::{self, Tries};
 
 use crate::build;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -117,6 +118,16 @@ impl<D: Domain> BzTree<D> {
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
         self.pmwcas.pool().pin().map_err(Error::storage)
+    }
+
+    /// Runs `attempt` as [`with_room`](room::with_room) does.
+    #[inline(always)]
+    pub(crate) fn with_room<R>(
+        &self,
+        tries: Tries,
+        attempt: impl FnMut() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        room::with_room(self.pmwcas.pool(), tries, room::nothing_to_give, attempt)
     }
 
     #[inline(always)]

@@ -59,6 +59,7 @@
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
+use pando_tree::room::Tries;
 
 use crate::build::{self, Wanted};
 use crate::claim::abort;
@@ -177,19 +178,21 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let pointer = self.wants_block(key, value);
         let mut rooms = 1;
-        loop {
-            let guard = self.pin()?;
-            let context = self.context(&guard);
-            let leaf = self.find_leaf(context, probe);
-            // What writes leave of a full pool lets deletes make room again.
-            let attempt = guard.frugal(|| {
-                self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
-            })?;
-            match attempt {
-                Attempt::Done(upserted) => return Ok(upserted),
-                Attempt::Again => {}
+        self.with_room(Tries::Few, || {
+            loop {
+                let guard = self.pin()?;
+                let context = self.context(&guard);
+                let leaf = self.find_leaf(context, probe);
+                // What writes leave of a full pool lets deletes make room again.
+                let attempt = guard.frugal(|| {
+                    self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
+                })?;
+                match attempt {
+                    Attempt::Done(upserted) => return Ok(upserted),
+                    Attempt::Again => {}
+                }
             }
-        }
+        })
     }
 
     /// `rooms`: for how many records of this length a leaf is to have room, if it must be replaced.

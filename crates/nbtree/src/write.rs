@@ -39,6 +39,7 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Guard};
+use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::layout::{
     CHANGE_ONE, CHANGING_ONE, Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift,
@@ -109,26 +110,10 @@ impl<D: Domain> NbTree<D> {
         Self::check_key(key)?;
         Self::check_value(value)?;
         let record = Record::new(key, value);
-        self.with_room(|guard| guard.frugal(|| self.write_pinned(guard, &record, intent)))
-    }
-
-    /// Does `work` under a guard; once more, if the pool refuses it room, when what this thread has replaced is given
-    /// back: that may be all that is in the way.
-    #[inline(always)]
-    fn with_room<R>(&self, work: impl Fn(&Guard<'_, D>) -> Result<R, Error>) -> Result<R, Error> {
-        let mut has_reclaimed = false;
-        loop {
+        with_room(self.pmwcas.pool(), Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
-            let done = work(&guard);
-            drop(guard);
-            match done {
-                Err(Error::Storage(_)) if !has_reclaimed => {
-                    has_reclaimed = true;
-                    self.pmwcas.pool().reclaim().map_err(Error::storage)?;
-                }
-                done => return done,
-            }
-        }
+            guard.frugal(|| self.write_pinned(&guard, &record, intent))
+        })
     }
 
     #[inline(always)]
@@ -349,7 +334,9 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
-        self.with_room(|guard| self.delete_pinned(guard, &probe))
+        with_room(self.pmwcas.pool(), Tries::Many, nothing_to_give, || {
+            self.delete_pinned(&self.pin()?, &probe)
+        })
     }
 
     #[inline(always)]

@@ -1,6 +1,8 @@
 //! Pools and maps through the public face.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod full_pool;
+
 use pando::{DomainChoice, Error, KeyRange, MapOptions, Order, Pool, PoolOptions, Upserted};
 
 fn volatile() -> Pool {
@@ -109,16 +111,6 @@ fn a_pool_that_is_cut_off_or_damaged_is_refused() {
         assert!(matches!(refused, Error::Damaged(_)), "{refused}");
         assert!(refused.to_string().contains("cut.pool"), "{refused}");
     }
-}
-
-#[test]
-fn a_full_pool_says_so_and_takes_removes() {
-    let options = PoolOptions::new().max_bytes(1 << 20).initial_bytes(0);
-    let map = Pool::volatile(&options).unwrap().map("main").unwrap();
-    let full =
-        (0u32..).find_map(|number| map.insert(&number.to_be_bytes(), &[7; 1000]).err()).unwrap();
-    assert!(matches!(full, Error::PoolFull { max_bytes: 0x10_0000 }), "{full}");
-    assert!(map.remove(&0u32.to_be_bytes()).unwrap());
 }
 
 #[test]
@@ -400,43 +392,6 @@ fn what_can_be_read_of_a_damaged_pool_is_copied_out_and_nothing_else() {
         kept += copied.len();
     }
     assert!(lost > 1_000 && kept > 50_000, "{lost} lost, {kept} kept");
-}
-
-/// Room that a map gives back is room for the others, whatever their kinds: what one inserts does not take
-/// the room that another needs to merge its nodes.
-#[test]
-fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
-    for (kind, other) in
-        [("bztree", "skiplist"), ("bztree", "wbtree"), ("wbtree", "skiplist"), ("bztree", "bwtree")]
-    {
-        let folder = tempfile::tempdir().unwrap();
-        let options = PoolOptions::new().max_bytes(8 << 20).initial_bytes(0);
-        let pool = Pool::create(folder.path().join("full.pool"), &options).unwrap();
-        let emptied = pool.map_with("emptied", &MapOptions::new().kind(kind)).unwrap();
-        let filled = pool.map_with("filled", &MapOptions::new().kind(other)).unwrap();
-        for number in 0..30_000u32 {
-            emptied.insert(&number.to_be_bytes(), &[1; 40]).unwrap();
-        }
-        let mut records = 0u32;
-        let mut fill = |value_bytes: usize| loop {
-            match filled.insert(&records.to_be_bytes(), &vec![2; value_bytes]) {
-                Ok(()) => records += 1,
-                Err(Error::PoolFull { .. }) => return records,
-                Err(error) => panic!("{error}"),
-            }
-        };
-        // Of each size of blocks, until there is none.
-        let [.., full_records] = [4000, 2000, 1000, 400, 200, 100, 40, 8].map(&mut fill);
-        let used = || pool.stat().unwrap().allocator.used_bytes;
-        let full = used();
-        for number in 0..30_000u32 {
-            assert!(emptied.remove(&number.to_be_bytes()).unwrap());
-        }
-        let left = used();
-        assert!(left + (1 << 20) < full, "{kind}, {other}: {left} bytes of {full} are used");
-        assert!(fill(40) > full_records + 1000, "{kind}, {other}");
-        assert!(pool.check().unwrap().is_sound());
-    }
 }
 
 /// The fixture was written by the last build whose format version was 2.

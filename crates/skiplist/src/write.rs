@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
 use crate::height;
@@ -78,22 +79,15 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         &self,
         attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        let mut was_full = false;
-        loop {
-            let guard = self.pin()?;
-            // A remove takes no block; what an insert leaves is kept for merges in other maps.
-            match guard.frugal(|| attempt(self.context(&guard))) {
-                Ok(Some(done)) => return Ok(done),
-                Ok(None) => {}
-                // What earlier writes have replaced may be all that is in the way.
-                Err(Error::Storage(_)) if !was_full && guard.waiting() > 0 => {
-                    was_full = true;
-                    drop(guard);
-                    self.pmwcas().pool().reclaim().map_err(Error::storage)?;
+        with_room(self.pmwcas().pool(), Tries::Few, nothing_to_give, || {
+            loop {
+                let guard = self.pin()?;
+                // A remove takes no block; what an insert leaves is kept for merges in other maps.
+                if let Some(done) = guard.frugal(|| attempt(self.context(&guard)))? {
+                    return Ok(done);
                 }
-                Err(error) => return Err(error),
             }
-        }
+        })
     }
 
     /// Inserts the record at `place`; `None` if something has come between.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::{Pmwcas, Policy};
+use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::array::{Array, MAX_ARRAY_BYTES};
 use crate::cursor::ArrayCursor;
@@ -50,38 +51,32 @@ impl<D: Domain> SortedArray<D> {
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
     ) -> Result<bool, Error> {
         check_key(key)?;
-        let mut is_full = false;
-        loop {
-            if is_full {
-                // What earlier writes have replaced may be all that is in the way.
-                self.pmwcas.pool().reclaim().map_err(Error::storage)?;
+        with_room(self.pmwcas.pool(), Tries::Few, nothing_to_give, || {
+            loop {
+                let guard = self.pin()?;
+                let (old, array) = self.array(&guard);
+                let block = array.copy();
+                let mut records =
+                    Array::<D>::decode(&block).map_err(|what| Error::Storage(what.into()))?;
+                let found = records.binary_search_by(|(other, _)| (*other).cmp(key));
+                let change = decide(found.ok().map(|place| records[place].1))?;
+                match (found, change) {
+                    (Ok(place), Some(value)) => records[place].1 = value,
+                    (Ok(place), None) => drop(records.remove(place)),
+                    (Err(place), Some(value)) => records.insert(place, (key, value)),
+                    (Err(_), None) => return Ok(false),
+                }
+                let replace = || self.replace(&guard, old, &crate::array::encode(&records));
+                // A remove takes room too, for less than it gives back.
+                let is_replaced = match change {
+                    Some(_) => guard.frugal(replace),
+                    None => guard.relieve(replace),
+                }?;
+                if is_replaced {
+                    return Ok(found.is_ok());
+                }
             }
-            let guard = self.pin()?;
-            let (old, array) = self.array(&guard);
-            let block = array.copy();
-            let mut records =
-                Array::<D>::decode(&block).map_err(|what| Error::Storage(what.into()))?;
-            let found = records.binary_search_by(|(other, _)| (*other).cmp(key));
-            let change = decide(found.ok().map(|place| records[place].1))?;
-            match (found, change) {
-                (Ok(place), Some(value)) => records[place].1 = value,
-                (Ok(place), None) => drop(records.remove(place)),
-                (Err(place), Some(value)) => records.insert(place, (key, value)),
-                (Err(_), None) => return Ok(false),
-            }
-            let replace = || self.replace(&guard, old, &crate::array::encode(&records));
-            // A remove takes room too, for less than it gives back.
-            let replaced = match change {
-                Some(_) => guard.frugal(replace),
-                None => guard.relieve(replace),
-            };
-            match replaced {
-                Ok(true) => return Ok(found.is_ok()),
-                Ok(false) => {}
-                Err(_) if !is_full && guard.waiting() > 0 => is_full = true,
-                Err(error) => return Err(error),
-            }
-        }
+        })
     }
 
     /// Replaces the array at `old` by `content`; fails if another write has done so.

@@ -7,6 +7,7 @@
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
 use crate::commit::{Blocks, commit};
@@ -77,21 +78,6 @@ impl<D: Domain> WbTree<D> {
         Ok(())
     }
 
-    /// Runs `work`, once more if the pool refused it and blocks wait for their epoch: what earlier writes
-    /// have unlinked may be all that is in the way.
-    #[inline(always)]
-    fn with_room<R>(&self, work: impl Fn() -> Result<R, Box<Error>>) -> Result<R, Box<Error>> {
-        let error = match work() {
-            Ok(done) => return Ok(done),
-            Err(error) => error,
-        };
-        if matches!(*error, Error::Storage(_)) && self.pin()?.waiting() > 0 {
-            self.pmwcas().pool().reclaim().map_err(Error::storage)?;
-            return work();
-        }
-        Err(error)
-    }
-
     pub(crate) fn write(
         &self,
         key: &[u8],
@@ -107,7 +93,7 @@ impl<D: Domain> WbTree<D> {
             });
         }
         self.check_value(value)?;
-        let written = self.with_room(|| {
+        let written = with_room(self.pmwcas().pool(), Tries::Few, nothing_to_give, || {
             let probe = Probe::new(key);
             let (guard, hint) = self.pin_at_leaf(probe)?;
             guard.frugal(|| self.try_write(self.context(&guard), probe, hint, value, intent))
@@ -176,6 +162,11 @@ impl<D: Domain> WbTree<D> {
             return Ok(false);
         }
         let probe = Probe::new(key);
+        with_room(self.pmwcas().pool(), Tries::Many, nothing_to_give, || self.try_delete(probe))
+            .map_err(|error| *error)
+    }
+
+    fn try_delete(&self, probe: Probe<'_>) -> Result<bool, Box<Error>> {
         let (guard, mut hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
         loop {
@@ -192,9 +183,7 @@ impl<D: Domain> WbTree<D> {
             let live = state.live(leaf.kind) & !(1 << cell);
             let next = state.next(leaf.kind, live, &look.order, state.fence());
             let blocks = Blocks { new: None, old: old.block };
-            if !commit(context, &leaf, state, next, &look.order, None, blocks)
-                .map_err(|error| *error)?
-            {
+            if !commit(context, &leaf, state, next, &look.order, None, blocks)? {
                 continue;
             }
             if u64::from(live.count_ones()) * MERGE_BELOW < leaf.cells(context) {

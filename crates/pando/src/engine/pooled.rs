@@ -13,6 +13,7 @@ use pando_pmem::{
 };
 use pando_pmwcas::maps::{Audit, Settings};
 use pando_pmwcas::{Pmwcas, Recovered};
+use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of};
 use super::{Engine, audit};
@@ -218,7 +219,8 @@ impl<D: Domain> Engine for Pooled<D> {
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
         let kind = kind_called::<D>(options.kind.as_deref())?;
         let settings = options.applied_to(Settings::new(kind.settings()))?;
-        kind.create(&self.pmwcas, name, &settings).map_err(Error::of_map)
+        let create = || kind.create(&self.pmwcas, name, &settings);
+        with_room(self.pmwcas.pool(), Tries::Few, nothing_to_give, create).map_err(Error::of_map)
     }
 
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
