@@ -113,7 +113,8 @@ impl<D: Domain> NbTree<D> {
                 let new = Node::of_inner(inner);
                 let done = root.replace::<D>(target, new);
                 if !done {
-                    new.discard();
+                    // SAFETY: made above, and no slot holds it: the replacement failed.
+                    unsafe { new.discard() }
                 }
                 done
             }
@@ -156,13 +157,15 @@ impl<D: Domain> NbTree<D> {
             self.lower_root(guard);
             return at.is_some();
         }
-        match above {
-            Edit::One(new, _) => new.discard(),
-            Edit::Two(left, _, right, _) => {
-                left.discard();
-                right.discard();
-            }
-            Edit::None => {}
+        let (first, second) = match above {
+            Edit::One(new, _) => (Some(new), None),
+            Edit::Two(left, _, right, _) => (Some(left), Some(right)),
+            Edit::None => (None, None),
+        };
+        for new in [first, second].into_iter().flatten() {
+            // SAFETY: made above, and no slot holds it: the change failed. A copy of the node above that held
+            // it was given back unseen.
+            unsafe { new.discard() }
         }
         false
     }

@@ -99,8 +99,12 @@ impl<'guard> Node<'guard> {
     }
 
     /// Gives back a node that nobody else has ever seen.
-    pub fn discard(self) {
-        // SAFETY: made by `of_leaf` or `of_inner`, and, as the caller says, known to nobody else.
+    ///
+    /// # Safety
+    /// The node was made by [`of_leaf`](Self::of_leaf), [`of_inner`](Self::of_inner) or [`Retired::inner`]. No
+    /// word has ever held it, and no copy of it is used again.
+    pub unsafe fn discard(self) {
+        // SAFETY: the caller's.
         unsafe { self.free(&Memory::default()) }
     }
 
