@@ -357,8 +357,8 @@ impl<D: Domain> Pool<D> {
         let slabs = local.slabs.take();
         // Release: as in `Slots::give_back`.
         self.slot_state(slot).store(self.slots.state_word(0), Ordering::Release);
-        for (class, chunk) in slabs {
-            self.retire_current(guard, chunk, class);
+        for (class, claim) in slabs {
+            self.retire_current(guard, claim, class);
         }
         true
     }

@@ -17,6 +17,11 @@ const OWN: usize = 3;
 /// Roots that the first thread fills and the others empty.
 const HANDED: std::ops::Range<usize> = 3 * OWN..3 * OWN + 2;
 const ROOTS: usize = HANDED.end;
+/// Words that all name one block, each a thread's own: one of them can free it.
+const NAMES: std::ops::Range<usize> = ROOTS + 1..ROOTS + 4;
+/// The part of the state that is this block.
+const NAMED: usize = NAMES.start;
+const NAMED_STAMP: u64 = 7_777;
 /// A larger block is a span of chunks.
 const MAX_SLAB_BYTES: u64 = 32 << 10;
 /// What a slab writes at the beginning of its chunk, at most.
@@ -39,6 +44,10 @@ pub enum Op {
     Fetch(usize),
     /// A block of this size is reserved, and given back at once.
     Reserve(u64),
+    /// A block of this size that each of [`NAMES`] names.
+    Name(u64),
+    /// The block is freed by this one of its names: of all threads that try, one succeeds.
+    FreeByName(usize),
 }
 
 /// Whether anything was done: a give may find the pool full.
@@ -83,6 +92,7 @@ impl Subject for Roots {
             // The same, and what was a slab becomes a span.
             scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
             relay("relay"),
+            freed_twice("freed-twice"),
             stale_claim("stale-claim"),
         ]
     }
@@ -92,6 +102,7 @@ impl Subject for Roots {
             Op::Give(root, ..) | Op::Take(root) | Op::HandOver(root, ..) | Op::Fetch(root) => {
                 Some(*root)
             }
+            Op::Name(_) | Op::FreeByName(_) => Some(NAMED),
             Op::Reserve(_) => None,
         }
     }
@@ -102,6 +113,10 @@ impl Subject for Roots {
 
     fn after(state: &Option<u64>, op: &Op, answer: Option<&Done>) -> Option<Option<u64>> {
         match (op, answer) {
+            // A free that fails has found the block freed.
+            (Op::FreeByName(_), Some(Done(freed))) if state.is_some() != *freed => None,
+            (Op::FreeByName(_), _) => Some(None),
+            (Op::Name(_), _) => Some(Some(NAMED_STAMP)),
             (Op::Reserve(_), _) | (_, Some(Done(false))) => Some(*state),
             (Op::Give(_, _, stamp) | Op::HandOver(_, _, stamp), _) => Some(Some(*stamp)),
             (Op::Take(_) | Op::Fetch(_), Some(_)) if state.is_none() => None,
@@ -153,6 +168,18 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
             // The search for chunks goes on behind the one that is reserved and given back.
             let gives = [Op::Give(slab, 30_000, 2), Op::Give(span, CHUNK, 3)];
             vec![[Op::Reserve(CHUNK)].into_iter().chain(gives).collect()]
+        }),
+    })
+}
+
+/// Each thread has a word that names one span, and frees it.
+fn freed_twice(name: &'static str) -> Scenario<Roots> {
+    Scenario::new(name, 1, move || Setup {
+        prepare: vec![Op::Name(140_000), Op::Give(0, 100, 1)],
+        cram: Vec::new(),
+        // Nothing else is given out: a name may stand longer than its block, and must not name another.
+        programs: Box::new(|random| {
+            (0..2 + random.below(2) as usize).map(|task| vec![Op::FreeByName(task)]).collect()
         }),
     })
 }
@@ -212,6 +239,33 @@ impl<D: Domain> Open<D> {
         true
     }
 
+    /// A new block that every one of its names holds.
+    fn name(&self, bytes: u64) -> bool {
+        let given = self.give(NAMES.start, bytes, NAMED_STAMP);
+        let block = self.owned(NAMES.start);
+        for name in NAMES.skip(1) {
+            let word = self.pool.word(root_off(name));
+            word.store(block, Ordering::Release);
+            word.flush();
+        }
+        D::fence();
+        given
+    }
+
+    /// The block that has names, if it is still given out; their words may name it longer.
+    fn named(&self) -> Option<u64> {
+        let is_it = |&off: &u64| {
+            let stamp = || self.pool.word(off).load(Ordering::Acquire);
+            off != 0 && self.pool.active_block(off).is_some() && stamp() == NAMED_STAMP
+        };
+        NAMES.map(|name| self.owned(name)).find(is_it)
+    }
+
+    fn free_by_name(&self, name: usize) -> bool {
+        let guard = self.pool.pin().expect("a participant slot");
+        guard.free(root_off(NAMES.start + name)).is_ok()
+    }
+
     fn owned(&self, root: usize) -> u64 {
         self.pool.word(root_off(root)).load(Ordering::Acquire)
     }
@@ -247,6 +301,8 @@ impl<D: Domain> Opened<Roots> for Open<D> {
                 guard.collect();
                 (0, guard.reserve(bytes).is_ok())
             }
+            Op::Name(bytes) => (NAMED, self.name(bytes)),
+            Op::FreeByName(name) => (NAMED, self.free_by_name(name)),
         };
         vec![(root, op.clone(), Done(done))]
     }
@@ -266,12 +322,16 @@ impl<D: Domain> Opened<Roots> for Open<D> {
             }
             observed.insert(root, Some(stamp));
         }
+        if self.named().is_some() {
+            observed.insert(NAMED, Some(NAMED_STAMP));
+        }
         Ok(observed)
     }
 
     fn audit(&self) -> Result<(), String> {
         let owned: Vec<u64> = (0..ROOTS).map(|root| self.owned(root)).collect();
-        let owned: Vec<u64> = owned.into_iter().filter(|&off| off != 0).collect();
+        let owned = owned.into_iter().filter(|&off| off != 0);
+        let owned: Vec<u64> = owned.chain(self.named()).collect();
         super::compare_blocks(&self.pool, &owned)
     }
 

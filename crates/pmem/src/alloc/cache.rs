@@ -6,11 +6,20 @@
 //! before a chunk becomes a slab again, it is taken off the stack on which it may still stand, so that
 //! no chunk stands on two.
 //!
-//! *Current* is a claim that one thread has: to allocate from the slab, or to dissolve it. So a slab
-//! does not dissolve while it is someone's, and nobody but its maker has it before the chunk table says
-//! durably that it is a slab. It is claimed of a chunk that the claimer, pinned, has seen to be a slab,
-//! and that is looked at again afterwards: if it was dissolved in between, it becomes no slab before the
-//! claimer has let go of it and of its epoch. So who makes a slab of a chunk always finds it unclaimed.
+//! *Current* is a claim that one thread has: to allocate from the slab, or to dissolve it. Nobody but its
+//! maker has it before the chunk table says durably that it is a slab. It is claimed of a chunk that the
+//! claimer, pinned, has seen to be a slab, and that is looked at again afterwards: if it was dissolved in
+//! between, it becomes no slab before the claimer has let go of it and of its epoch. So who makes a slab of
+//! a chunk always finds it unclaimed.
+//!
+//! A claim has a *generation*, which each new claim of the chunk raises. A thread that is refused room takes
+//! the claims of slabs that are empty from other threads, by raising the generation, and dissolves these slabs
+//! ([`Pool::take_empty_slabs`]): so chunks that idle threads kept for sizes of their own join, and the next
+//! attempt finds them. A thread
+//! looks at the generation before it allocates from its slab, and forgets a slab that is no longer its own. If
+//! the claim is taken right after that look, the two meet at the taken bits, as below: either the block is
+//! taken and the slab does not dissolve, or the slab is dissolved and has no free block. The thread is pinned,
+//! so the chunk becomes nothing else before it is done.
 //!
 //! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a claim
 //! of a block is a CAS, whoever does it. They then make the table's word durable themselves.
@@ -28,7 +37,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::chunks::Chunk;
 use super::used::Used;
-use super::{CLASS_COUNT, slab};
+use super::{CLASS_COUNT, MAX_SPAN_CHUNKS, slab};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::layout::{CHUNK_BYTES, Geometry, MAX_POOL_BYTES};
@@ -43,8 +52,11 @@ const ASTRAY_AT_ONCE: u64 = 64;
 /// Words of the chunk table that one shortage looks at before the pool is extended.
 const SURVEY_AT_ONCE: u64 = 512;
 
-const CURRENT: u8 = 1;
-const LISTED: u8 = 2;
+const CURRENT: u32 = 1;
+const LISTED: u32 = 2;
+/// The generation of the last claim stands above the two flags. (A thread that sleeps through all 2^30 of them,
+/// and then takes the claim for its own, allocates from another's slab, as it may when a pool is full.)
+const GENERATION: u32 = 4;
 
 /// Bits of a stack's word that name a chunk; the others count, so that a thread that has slept through a
 /// whole round of the counter, and then finds the same chunk on top, need not be thought of.
@@ -58,45 +70,68 @@ pub(crate) struct Cache {
     /// Lower 29 bits: chunk index plus one, zero if empty; above: counter.
     stacks: [AtomicU64; CLASS_COUNT],
     next: Zeroed<AtomicU32>,
-    states: Zeroed<AtomicU8>,
+    states: Zeroed<AtomicU32>,
     /// On the stack of which class a listed chunk stands.
     listed_class: Zeroed<AtomicU8>,
     discovered: AtomicU64,
     surveyed: AtomicU64,
     astray: AtomicU64,
     freed: AtomicU64,
-    search: AtomicU64,
+    /// Where the next search for a span goes on, by the number of bits of its length in chunks.
+    search: [AtomicU64; SPAN_CLASSES],
     pub(super) used: Used,
+}
+
+/// Lengths of spans that are told apart where a search goes on.
+const SPAN_CLASSES: usize = (u64::BITS - MAX_SPAN_CHUNKS.leading_zeros()) as usize;
+
+fn span_class(chunks: u64) -> usize {
+    (u64::BITS - chunks.leading_zeros()) as usize - 1
+}
+
+/// A thread's claim of a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub chunk: u64,
+    generation: u32,
+}
+
+impl Claim {
+    const NONE: Self = Self { chunk: u64::MAX, generation: 0 };
+
+    fn is_in(self, state: u32) -> bool {
+        state & !LISTED == self.generation | CURRENT
+    }
 }
 
 /// The slabs that one participant allocates from.
 #[derive(Debug)]
 pub(crate) struct SlabCache {
-    current: [Cell<u64>; CLASS_COUNT],
+    current: [Cell<Claim>; CLASS_COUNT],
     hints: [Cell<u64>; CLASS_COUNT],
 }
 
 impl Default for SlabCache {
     fn default() -> Self {
         Self {
-            current: [const { Cell::new(u64::MAX) }; CLASS_COUNT],
+            current: [const { Cell::new(Claim::NONE) }; CLASS_COUNT],
             hints: [const { Cell::new(0) }; CLASS_COUNT],
         }
     }
 }
 
 impl SlabCache {
-    pub fn current(&self, class: usize) -> Option<u64> {
-        Some(self.current[class].get()).filter(|&chunk| chunk != u64::MAX)
+    pub fn current(&self, class: usize) -> Option<Claim> {
+        Some(self.current[class].get()).filter(|&claim| claim != Claim::NONE)
     }
 
-    pub fn set_current(&self, class: usize, chunk: u64) {
-        self.current[class].set(chunk);
+    pub fn set_current(&self, class: usize, claim: Claim) {
+        self.current[class].set(claim);
         self.hints[class].set(0);
     }
 
     pub fn clear(&self, class: usize) {
-        self.current[class].set(u64::MAX);
+        self.current[class].set(Claim::NONE);
     }
 
     pub fn is_any_current(&self) -> bool {
@@ -104,11 +139,11 @@ impl SlabCache {
     }
 
     /// All current slabs, by class; then there are none.
-    pub fn take(&self) -> Vec<(usize, u64)> {
+    pub fn take(&self) -> Vec<(usize, Claim)> {
         let take = |class| {
             let current = self.current(class);
             self.clear(class);
-            current.map(|chunk| (class, chunk))
+            current.map(|claim| (class, claim))
         };
         (0..CLASS_COUNT).filter_map(take).collect()
     }
@@ -133,7 +168,7 @@ impl Cache {
             surveyed: AtomicU64::new(0),
             astray: AtomicU64::new(0),
             freed: AtomicU64::new(0),
-            search: AtomicU64::new(0),
+            search: [const { AtomicU64::new(0) }; SPAN_CLASSES],
             used: Used::default(),
         })
     }
@@ -152,36 +187,69 @@ impl Cache {
         let _ = self.freed.compare_exchange(known, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub fn note_claimed(&self, first: u64, chunks: u64) {
+    pub fn note_claimed(&self, chunks: u64) {
         // A hint that only steers the search, so it may be off; it must not wrap below zero.
         let _ = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |freed| {
             Some(freed.saturating_sub(chunks))
         });
-        self.search.store(first + chunks, Ordering::Relaxed);
     }
 
-    pub fn search_from(&self, frontier: u64) -> u64 {
-        let from = self.search.load(Ordering::Relaxed);
+    /// Where a search for a span of so many chunks begins.
+    pub fn search_from(&self, chunks: u64, frontier: u64) -> u64 {
+        // Relaxed, here and below: a hint, which only steers the search.
+        let from = self.search[span_class(chunks)].load(Ordering::Relaxed);
         if from < frontier { from } else { 0 }
+    }
+
+    /// Where the next search for a span of that length begins.
+    pub fn search_on(&self, chunks: u64, from: u64) {
+        self.search[span_class(chunks)].store(from, Ordering::Relaxed);
     }
 
     pub fn is_current(&self, chunk: u64) -> bool {
         self.states[chunk as usize].load(Ordering::Acquire) & CURRENT != 0
     }
 
-    /// Claims the chunk; false if another has it.
-    pub fn claim_current(&self, chunk: u64) -> bool {
-        self.states[chunk as usize].fetch_or(CURRENT, Ordering::AcqRel) & CURRENT == 0
+    /// Claims the chunk; none if another has it.
+    pub fn claim_current(&self, chunk: u64) -> Option<Claim> {
+        self.change(chunk, |found| {
+            (found & CURRENT == 0).then(|| (found | CURRENT).wrapping_add(GENERATION))
+        })
     }
 
-    pub fn clear_current(&self, chunk: u64) {
-        self.states[chunk as usize].fetch_and(!CURRENT, Ordering::AcqRel);
+    /// Takes the claim from whoever has it; none if nobody has, or it changes now.
+    fn take_claim(&self, chunk: u64) -> Option<Claim> {
+        self.change(chunk, |found| (found & CURRENT != 0).then(|| found.wrapping_add(GENERATION)))
+    }
+
+    /// Whether the claim still stands.
+    #[inline]
+    pub fn holds(&self, claim: Claim) -> bool {
+        claim.is_in(self.states[claim.chunk as usize].load(Ordering::Acquire))
+    }
+
+    /// Ends the claim; false if another has taken it.
+    pub fn clear_current(&self, claim: Claim) -> bool {
+        self.change(claim.chunk, |found| claim.is_in(found).then_some(found & !CURRENT)).is_some()
+    }
+
+    /// Changes the chunk's state as `change` says, unless that is none; then the claim that the state names.
+    fn change(&self, chunk: u64, change: impl Fn(u32) -> Option<u32>) -> Option<Claim> {
+        let state = &self.states[chunk as usize];
+        let mut found = state.load(Ordering::Acquire);
+        loop {
+            let new = change(found)?;
+            match state.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(Claim { chunk, generation: new & !(CURRENT | LISTED) }),
+                Err(other) => found = other,
+            }
+        }
     }
 
     /// Lists a slab that is neither listed nor current.
     pub fn list(&self, chunk: u64, class: usize) {
-        let state = &self.states[chunk as usize];
-        if state.compare_exchange(0, LISTED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let listed = |found| (found & (CURRENT | LISTED) == 0).then_some(found | LISTED);
+        if self.change(chunk, listed).is_none() {
             return;
         }
         // Relaxed: read by `unlist`, which comes after the grace of the slab that this thread, pinned,
@@ -227,11 +295,11 @@ fn counted(head: u64) -> u64 {
 
 impl<D: Domain> Pool<D> {
     /// A slab of `class` with room, now this participant's.
-    pub(crate) fn find_slab(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
+    pub(crate) fn find_slab(&self, guard: &Guard<'_, D>, class: usize) -> Option<Claim> {
         loop {
             while let Some(chunk) = self.pop_listed(class) {
-                if self.claim_slab(chunk, class) {
-                    return Some(chunk);
+                if let Some(claim) = self.claim_slab(chunk, class) {
+                    return Some(claim);
                 }
             }
             if !self.discover(guard, class) {
@@ -240,18 +308,16 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Claims a slab of `class`; false if the chunk is none any more, or another has it.
-    fn claim_slab(&self, chunk: u64, class: usize) -> bool {
+    /// Claims a slab of `class`; none if the chunk is no such slab any more, or another has it.
+    fn claim_slab(&self, chunk: u64, class: usize) -> Option<Claim> {
         let is_slab = || self.chunk(chunk) == Chunk::Slab { class };
-        if !is_slab() || !self.cache.claim_current(chunk) {
-            return false;
-        }
+        let claim = if is_slab() { self.cache.claim_current(chunk) } else { None }?;
         if is_slab() {
-            return true;
+            return Some(claim);
         }
         // Dissolved meanwhile.
-        self.cache.clear_current(chunk);
-        false
+        self.cache.clear_current(claim);
+        None
     }
 
     fn pop_listed(&self, class: usize) -> Option<u64> {
@@ -285,9 +351,10 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Looks in the chunk table for chunks that earlier incarnations left free, from where the last
-    /// survey ended; whether any were found. Only the table is read, not the chunks.
-    pub(crate) fn survey(&self) -> bool {
+    /// survey ended; whether it found `wanted` of them. Only the table is read, not the chunks.
+    pub(crate) fn survey(&self, wanted: u64) -> bool {
         let frontier = self.frontier();
+        let mut found = 0;
         for _ in 0..SURVEY_AT_ONCE {
             if self.cache.surveyed.load(Ordering::Relaxed) >= frontier {
                 return false;
@@ -295,8 +362,13 @@ impl<D: Domain> Pool<D> {
             let chunk = self.cache.surveyed.fetch_add(1, Ordering::Relaxed);
             if chunk < frontier && self.chunk(chunk) == Chunk::Free {
                 self.cache.note_freed(1);
-                self.cache.search.store(chunk, Ordering::Relaxed);
-                return true;
+                if found == 0 {
+                    self.cache.search_on(wanted, chunk);
+                }
+                found += 1;
+                if found == wanted {
+                    return true;
+                }
             }
         }
         false
@@ -315,7 +387,8 @@ impl<D: Domain> Pool<D> {
         let frontier = self.frontier();
         for _ in 0..ASTRAY_AT_ONCE.min(frontier) {
             let chunk = self.cache.astray.fetch_add(1, Ordering::Relaxed) % frontier;
-            if self.cache.states[chunk as usize].load(Ordering::Acquire) != 0 {
+            let state = self.cache.states[chunk as usize].load(Ordering::Acquire);
+            if state & (CURRENT | LISTED) != 0 {
                 continue;
             }
             match self.chunk(chunk) {
@@ -362,15 +435,56 @@ impl<D: Domain> Pool<D> {
     /// Dissolves a slab in which nothing is taken, or else lists it, if it is nobody's. Whose it is sees
     /// to it later.
     pub(crate) fn dissolve_or_list(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) {
-        if self.claim_slab(chunk, class) && !self.dissolve_slab(guard, chunk, class) {
-            self.retire_current(guard, chunk, class);
+        if let Some(claim) = self.claim_slab(chunk, class) {
+            self.dissolve_or_retire(guard, claim, class);
         }
     }
 
-    /// Lets go of a slab that is this thread's.
-    pub(crate) fn retire_current(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) {
+    fn dissolve_or_retire(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) {
+        if !self.dissolve_slab(guard, claim, class) {
+            self.retire_current(guard, claim, class);
+        }
+    }
+
+    /// Dissolves the slabs that hold nothing and that are this thread's, those of threads that have
+    /// ended, or nobody's yet.
+    pub(crate) fn let_go_of_empty_slabs(&self, guard: &Guard<'_, D>) {
+        let own = &self.local(guard.slot()).slabs;
+        self.take_over(guard);
+        for class in 0..CLASS_COUNT {
+            let Some(claim) = own.current(class) else { continue };
+            if !self.cache.holds(claim) {
+                own.clear(class);
+            } else if self.is_empty(claim.chunk, class) {
+                own.clear(class);
+                self.dissolve_or_retire(guard, claim, class);
+            }
+        }
+        self.discover_all(guard);
+    }
+
+    /// Dissolves the slabs that hold nothing, whosever they are, for a thread that is refused room: their
+    /// chunks join what is free beside them when nobody can look at them any more.
+    #[cold]
+    pub(crate) fn take_empty_slabs(&self, guard: &Guard<'_, D>) {
+        for chunk in (0..self.frontier()).filter(|&chunk| self.cache.is_current(chunk)) {
+            let Chunk::Slab { class } = self.chunk(chunk) else { continue };
+            if self.is_empty(chunk, class)
+                && let Some(claim) = self.cache.take_claim(chunk)
+            {
+                self.dissolve_or_retire(guard, claim, class);
+            }
+        }
+    }
+
+    /// Lets go of a slab that is this thread's, if it still is.
+    pub(crate) fn retire_current(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) {
+        let (mut claim, chunk) = (claim, claim.chunk);
         loop {
-            self.cache.clear_current(chunk);
+            if !self.cache.clear_current(claim) {
+                // Who took the claim sees to the slab.
+                return;
+            }
             barrier_after_swap();
             // A block may have come back between the last look and the store. Who gives it back later
             // sees that the slab is nobody's (`release_in_slab`). The language asks for the barrier:
@@ -379,13 +493,16 @@ impl<D: Domain> Pool<D> {
                 return;
             }
             // Who gave the last block back may have met this thread's claim.
-            if !self.is_empty(chunk, class) || !self.claim_slab(chunk, class) {
+            let again =
+                if self.is_empty(chunk, class) { self.claim_slab(chunk, class) } else { None };
+            let Some(again) = again else {
                 self.cache.list(chunk, class);
                 return;
-            }
-            if self.dissolve_slab(guard, chunk, class) {
+            };
+            if self.dissolve_slab(guard, again, class) {
                 return;
             }
+            claim = again;
         }
     }
 }

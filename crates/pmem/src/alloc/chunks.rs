@@ -13,19 +13,17 @@
 //! | 3 head of an active span | chunks of the span | active |
 //! | 4 body of an active span | 0 | active |
 //!
-//! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back
-//! what it claimed and looks further. Activation turns first the bodies, then the head; which of
+//! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation turns first the bodies, then the head; which of
 //! the words reached durability is settled by the log that names the span, from the head's
 //! argument, which is durable before the log is (`reserve_span`).
 
 use std::sync::atomic::Ordering;
 
-use super::{CLASS_COUNT, MAX_SPAN_CHUNKS};
+use super::CLASS_COUNT;
 use crate::domain::Domain;
 use crate::epoch::Guard;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
-use crate::participant::Thrift;
 use crate::pool::Pool;
 use crate::superblock::SIZE_OFF;
 use crate::word::Word;
@@ -109,119 +107,6 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Claims `chunks` neighbouring chunks and returns the first.
-    pub(crate) fn claim_chunks(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
-        if chunks > MAX_SPAN_CHUNKS {
-            return Err(Error::BlockTooLarge {
-                requested_bytes: chunks.saturating_mul(CHUNK_BYTES),
-                max_bytes: MAX_SPAN_CHUNKS * CHUNK_BYTES,
-            });
-        }
-        if let Some(first) = self.claim_freed(chunks, false) {
-            return Ok(first);
-        }
-        if self.survey()
-            && let Some(first) = self.claim_freed(chunks, false)
-        {
-            return Ok(first);
-        }
-        let extended = self.claim_beyond_frontier(guard, chunks);
-        let Err(error) = extended else { return extended };
-        // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
-        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
-        // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
-        self.let_go_of_empty_slabs(guard);
-        self.find_astray(guard);
-        for _ in 0..3 {
-            guard.collect();
-        }
-        self.claim_freed(chunks, true).ok_or(error)
-    }
-
-    /// Claims freed chunks below the frontier, if enough are known to be there.
-    fn claim_freed(&self, chunks: u64, search_all: bool) -> Option<u64> {
-        let known = self.cache.freed_chunks();
-        if !search_all && known < chunks {
-            return None;
-        }
-        // Chunks are counted twice if they are freed before the cursor of `discover` has passed.
-        let nothing_found = || {
-            if chunks == 1 {
-                self.cache.forget_freed(known);
-            }
-        };
-        let frontier = self.frontier();
-        let start = if chunks == 1 && !search_all { self.cache.search_from(frontier) } else { 0 };
-        let mut first = start;
-        let mut wrapped = start == 0;
-        loop {
-            if first + chunks > frontier {
-                if wrapped {
-                    nothing_found();
-                    return None;
-                }
-                wrapped = true;
-                first = 0;
-                continue;
-            }
-            if wrapped && start != 0 && first >= start {
-                nothing_found();
-                return None;
-            }
-            match self.claim_exactly(first, chunks) {
-                Ok(()) => {
-                    self.cache.note_claimed(first, chunks);
-                    return Some(first);
-                }
-                Err(taken) => first = taken + 1,
-            }
-        }
-    }
-
-    fn claim_beyond_frontier(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
-        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
-        let frontier = self.word(FRONTIER_OFF);
-        loop {
-            let first = frontier.load(Ordering::Acquire);
-            let end = first + chunks;
-            if end + spare > self.geometry().max_chunks {
-                return Err(Error::PoolFull {
-                    requested_bytes: chunks * CHUNK_BYTES,
-                    max_bytes: self.geometry().max_bytes,
-                });
-            }
-            self.grow(self.geometry().chunk_off(end + spare))?;
-            if frontier.compare_exchange(first, end).is_ok() {
-                // Whoever uses a chunk makes durable first how far the pool reaches: see
-                // `flush_extent`.
-                match self.claim_exactly(first, chunks) {
-                    Ok(()) => return Ok(first),
-                    // Someone searched below the new frontier and was faster. What is left of these
-                    // chunks is free, and found as all that is.
-                    Err(_) => continue,
-                }
-            }
-        }
-    }
-
-    /// Claims the chunks from `first`, or gives back what it claimed and names one that is taken.
-    fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), u64> {
-        for index in first..first + chunks {
-            let word = self.chunk_word(index);
-            let found = word.load(Ordering::Acquire);
-            let free = decode(found, self.incarnation()) == Some(Chunk::Free);
-            let span = if index == first { chunks } else { 0 };
-            let claim = encode(Chunk::Claimed { chunks: span }, self.incarnation());
-            if !free || word.compare_exchange(found, claim).is_err() {
-                for claimed in first..index {
-                    self.chunk_word(claimed).store(0, Ordering::Release);
-                }
-                return Err(index);
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
         let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
         // Durable before any log names the span: a recovery that undoes what the log says finds in
@@ -274,25 +159,33 @@ impl<D: Domain> Pool<D> {
     /// Takes an active span out of durable use; in recovery, with a log that names it, also one
     /// whose activation was cut short. Otherwise the words of such a one mean nothing any more:
     /// its chunks may be others' by now.
+    ///
+    /// The CAS of the head decides: of several threads that free one span, one succeeds. A crash that
+    /// finds the head claimed and bodies still active leaves them to the log that names the span.
     pub(crate) fn deactivate_span(&self, off: u64, in_recovery: bool) -> Result<(), ()> {
         // After a crash a claim is void, but here its length still counts.
         let first = self.geometry().chunk_of(off).ok_or(())?;
         if self.geometry().chunk_off(first) != off || first >= self.frontier() {
             return Err(());
         }
-        let word = self.chunk_word(first).load(Ordering::Acquire);
-        let chunks = word & ARGUMENT_MASK;
-        let kind = (word >> 24) & 0xFF;
+        let head = self.chunk_word(first);
+        let found = head.load(Ordering::Acquire);
+        let chunks = found & ARGUMENT_MASK;
+        let kind = (found >> 24) & 0xFF;
         let active = kind == 3;
-        let cut_short = in_recovery && kind == 1 && (word >> 32) as u32 != self.incarnation();
+        let cut_short = in_recovery && kind == 1 && (found >> 32) as u32 != self.incarnation();
         if !(active || cut_short) || chunks == 0 || first + chunks > self.geometry().max_chunks {
             return Err(());
         }
-        let claimed = |chunks| Chunk::Claimed { chunks };
-        for index in first + 1..first + chunks {
-            self.set_chunk(index, claimed(0));
+        let claimed = |chunks| encode(Chunk::Claimed { chunks }, self.incarnation());
+        if head.compare_exchange(found, claimed(chunks)).is_err() {
+            // Another thread has freed it.
+            return Err(());
         }
-        self.set_chunk(first, claimed(chunks));
+        head.flush();
+        for index in first + 1..first + chunks {
+            self.set_chunk(index, Chunk::Claimed { chunks: 0 });
+        }
         if active {
             self.cache.used.note_deactivated(first, chunks * CHUNK_BYTES);
         }

@@ -26,6 +26,7 @@ mod activate;
 mod audit;
 mod cache;
 mod chunks;
+mod claim;
 mod exchange;
 mod slab;
 mod used;
@@ -108,13 +109,26 @@ pub struct Reservation<'guard, 'pool, D: Domain> {
 impl<'pool, D: Domain> Guard<'pool, D> {
     /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. Its content
     /// is whatever its last owner left.
+    ///
+    /// A refusal leaves chunks that nobody uses on their way back, so the next attempt may find room: after
+    /// this guard is dropped and [`Pool::reclaim`] was called, all that nobody can look at any more is there.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_, 'pool, D>> {
         #[cfg(feature = "testing")]
         if refusal::is_refused(refusal::Resource::Block) {
             let max_bytes = self.pool().geometry().max_bytes;
             return Err(Error::PoolFull { requested_bytes: bytes, max_bytes });
         }
-        let (off, bytes) = match class_of(bytes) {
+        let found = self.find_room(bytes);
+        if !matches!(found, Ok(_) | Err(Error::BlockTooLarge { .. })) {
+            self.pool().take_empty_slabs(self);
+        }
+        let (off, bytes) = found?;
+        Ok(Reservation { guard: self, off, bytes, kept: false })
+    }
+
+    /// The offset of a block that is now this thread's, and its length.
+    fn find_room(&self, bytes: u64) -> Result<(u64, u64)> {
+        Ok(match class_of(bytes) {
             Some(class) => match self.pool().reserve_in_slab(self, class) {
                 Ok(off) => (off, CLASS_BYTES[class]),
                 // Where no chunk is left for this size, a larger block will do, or one of a slab that
@@ -134,8 +148,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
                 },
             },
             None => (self.pool().reserve_span(self, bytes)?, block_bytes(bytes)),
-        };
-        Ok(Reservation { guard: self, off, bytes, kept: false })
+        })
     }
 }
 

@@ -23,6 +23,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::cache::Claim;
 use super::chunks::{Chunk, RELIEF_CHUNKS};
 use super::{CLASS_BYTES, CLASS_COUNT};
 use crate::domain::Domain;
@@ -146,28 +147,39 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn reserve_in_kept(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
         let own = &self.local(guard.slot()).slabs;
         loop {
-            if let Some(chunk) = own.current(class) {
-                if let Some(block) = self.take_block(chunk, class, own.hint(class)) {
-                    own.set_hint(class, block / 32);
-                    return Ok(self.block_off(chunk, class, block));
-                }
-                own.clear(class);
-                self.retire_current(guard, chunk, class);
+            if let Some(off) = self.take_from_own(guard, class) {
+                return Ok(off);
             }
             let found = self.find_slab(guard, class).or_else(|| {
                 // Threads that have ended may have kept some.
                 self.take_over(guard).then(|| self.find_slab(guard, class)).flatten()
             });
-            let chunk = match found {
-                Some(chunk) => chunk,
+            let claim = match found {
+                Some(claim) => claim,
                 None => match self.new_slab(guard, class) {
-                    Ok(chunk) => chunk,
+                    Ok(claim) => claim,
                     // The search for room may have given back blocks that waited.
                     Err(error) => self.find_slab(guard, class).ok_or(error)?,
                 },
             };
-            own.set_current(class, chunk);
+            own.set_current(class, claim);
         }
+    }
+
+    /// A block of the slab of `class` that is this thread's; if that has none, or another thread has taken it,
+    /// the thread has none any more.
+    fn take_from_own(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
+        let own = &self.local(guard.slot()).slabs;
+        let claim = own.current(class)?;
+        if self.cache.holds(claim)
+            && let Some(block) = self.take_block(claim.chunk, class, own.hint(class))
+        {
+            own.set_hint(class, block / 32);
+            return Some(self.block_off(claim.chunk, class, block));
+        }
+        own.clear(class);
+        self.retire_current(guard, claim, class);
+        None
     }
 
     /// A block of a larger class than `class` from a slab that is there already, and its length.
@@ -180,12 +192,8 @@ impl<D: Domain> Pool<D> {
         let own = &self.local(guard.slot()).slabs;
         (class + 1..CLASS_COUNT).find_map(|larger| {
             loop {
-                if let Some(chunk) = own.current(larger) {
-                    if let Some(block) = self.take_block(chunk, larger, own.hint(larger)) {
-                        return Some((self.block_off(chunk, larger, block), CLASS_BYTES[larger]));
-                    }
-                    own.clear(larger);
-                    self.retire_current(guard, chunk, larger);
+                if let Some(off) = self.take_from_own(guard, larger) {
+                    return Some((off, CLASS_BYTES[larger]));
                 }
                 own.set_current(larger, self.find_slab(guard, larger)?);
             }
@@ -260,7 +268,7 @@ impl<D: Domain> Pool<D> {
         })
     }
 
-    fn new_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
+    fn new_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<Claim> {
         let chunk = self.claim_chunks(guard, 1)?;
         let off = self.geometry().chunk_off(chunk);
         self.word(off).store(SLAB_MARK | class as u64, Ordering::Release);
@@ -276,11 +284,12 @@ impl<D: Domain> Pool<D> {
         self.flush_extent();
         D::fence();
         self.unlist(chunk);
-        let claimed = self.cache.claim_current(chunk);
-        debug_assert!(claimed, "chunk {chunk} is claimed before it is a slab");
+        let Some(claim) = self.cache.claim_current(chunk) else {
+            unreachable!("chunk {chunk} is claimed before it is a slab");
+        };
         self.set_chunk(chunk, Chunk::Slab { class });
         D::fence();
-        Ok(chunk)
+        Ok(claim)
     }
 
     pub(crate) fn set_active(&self, place: &Place) {
@@ -353,23 +362,6 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Dissolves the slabs that hold nothing and that are this thread's, those of threads that have
-    /// ended, or nobody's yet.
-    pub(crate) fn let_go_of_empty_slabs(&self, guard: &Guard<'_, D>) {
-        let own = &self.local(guard.slot()).slabs;
-        self.take_over(guard);
-        for class in 0..CLASS_COUNT {
-            let Some(chunk) = own.current(class) else { continue };
-            if self.is_empty(chunk, class) {
-                own.clear(class);
-                if !self.dissolve_slab(guard, chunk, class) {
-                    self.retire_current(guard, chunk, class);
-                }
-            }
-        }
-        self.discover_all(guard);
-    }
-
     pub(crate) fn is_empty(&self, chunk: u64, class: usize) -> bool {
         (0..blocks_of(class).div_ceil(32)).all(|index| {
             let word = self.taken_word(chunk, index).load(Ordering::Acquire);
@@ -388,7 +380,8 @@ impl<D: Domain> Pool<D> {
 
     /// Turns a slab that this thread has claimed into a free chunk, nobody's, if no block of it is
     /// taken; otherwise it stays the thread's.
-    pub(crate) fn dissolve_slab(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) -> bool {
+    pub(crate) fn dissolve_slab(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) -> bool {
+        let chunk = claim.chunk;
         let words = blocks_of(class).div_ceil(32);
         if !self.is_empty(chunk, class) {
             return false;
@@ -411,7 +404,7 @@ impl<D: Domain> Pool<D> {
         self.set_chunk(chunk, Chunk::Claimed { chunks: 1 });
         D::fence();
         // Before this thread leaves its epoch: who makes a slab of the chunk finds it unclaimed.
-        self.cache.clear_current(chunk);
+        self.cache.clear_current(claim);
         // Not collected now: this may be called from a collection.
         guard.push_limbo(self.geometry().chunk_off(chunk));
         true

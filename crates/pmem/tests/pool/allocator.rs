@@ -1,7 +1,10 @@
 //! The three stages of the allocator, one at a time: who owns a block when, and what is refused.
 
 use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
-use pando_pmem::testing::{CutShort, never_stop, pause_after};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use pando_pmem::testing::{Between, CutShort, between, never_stop, pause_after};
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
 
 use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
@@ -115,6 +118,28 @@ fn freeing_what_is_not_allocated_is_refused_and_changes_nothing() {
     assert!(holds(&pool, small, 1000, 1) && holds(&pool, large, 200_000, 2));
 }
 
+/// Another thread frees the block too, before each access of the first in turn.
+#[test]
+fn of_two_threads_that_free_one_block_exactly_one_succeeds() {
+    for bytes in [100, 30_000, 65_536, 200_000] {
+        for access in 0.. {
+            let pool = Pool::<Between>::anonymous(&options(1)).unwrap();
+            let off = give(&pool, 0, bytes, 1);
+            let (other, (told, hear)) = (Arc::clone(&pool), channel());
+            let meanwhile = move || told.send(other.deactivate(off).is_ok()).unwrap();
+            let mut first = false;
+            let came = between(access, meanwhile, || first = pool.deactivate(off).is_ok());
+            if !came {
+                assert!(first && access > 1);
+                break;
+            }
+            let second = hear.recv().unwrap();
+            assert!(first != second, "{bytes} bytes, access {access}: {first}, {second}");
+            assert_eq!(active(&pool), []);
+        }
+    }
+}
+
 /// A reservation of three chunks that a crash cut short, whose chunks are others' by now.
 #[test]
 fn freeing_a_span_of_a_former_life_is_refused() {
@@ -174,6 +199,46 @@ fn a_span_of_many_chunks_fits_where_slabs_were() {
     assert!(longest >= 9, "{longest} chunks");
 }
 
+/// Threads that live and do nothing have empty slabs of several sizes in their hands.
+#[test]
+fn what_idle_threads_keep_for_other_sizes_serves_a_span() {
+    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let (ready, wait_ready) = channel();
+    std::thread::scope(|scope| {
+        let mut ends = Vec::new();
+        for thread in 0..3_u64 {
+            let ((end, wait_end), ready, pool) = (channel::<()>(), ready.clone(), &pool);
+            ends.push(end);
+            scope.spawn(move || {
+                for (index, bytes) in [64, 700 + 400 * thread, 4096].into_iter().enumerate() {
+                    give(pool, thread * 3 + index as u64, bytes, 1);
+                    free(pool, thread * 3 + index as u64);
+                }
+                // What it has freed comes back; its slabs are empty, and its own.
+                while pool.pin().unwrap().waiting() > 0 {
+                    pool.pin().unwrap().collect();
+                }
+                ready.send(()).unwrap();
+                let _ = wait_end.recv();
+                // It goes on with slabs that are its own no longer.
+                for index in 0..3 {
+                    let index = thread * 3 + index;
+                    give(pool, index, 4096, index as u8);
+                }
+            });
+            wait_ready.recv().unwrap();
+        }
+        assert!(pool.usage().unwrap().slab_chunks >= 8);
+        let longest = (1..=10).rev().find(|&chunks| room(&pool, chunks * 65_536) > 0).unwrap();
+        assert_eq!(longest, 10, "chunks in one piece");
+        drop(ends);
+    });
+    for index in 0..9 {
+        assert!(holds(&pool, named(&pool, index), 4096, index as u8));
+    }
+    assert_eq!(active(&pool).len(), 9);
+}
+
 #[test]
 fn a_shortage_does_not_search_the_whole_table_again_and_again() {
     use pando_pmem::counting::{Counting, measure};
@@ -200,6 +265,40 @@ fn a_shortage_does_not_search_the_whole_table_again_and_again() {
         }
     });
     assert!(counts.lines_read < 60, "{counts:?}: each new slab searched the chunk table");
+}
+
+/// Every eighth chunk is free, so there is room for none of these spans below the frontier.
+#[test]
+fn a_search_for_a_span_looks_at_a_part_of_the_table_that_does_not_grow_with_the_pool() {
+    use pando_pmem::counting::{Counting, measure};
+    const COUNT: u64 = 16_000;
+    let pool = Pool::<Counting>::anonymous(&options(2048)).unwrap();
+    let guard = pool.pin().unwrap();
+    // The words that name the blocks stand in a block themselves.
+    let mut names = guard.reserve(COUNT * 8).unwrap();
+    names.zero(0, COUNT * 8);
+    let name = |index: u64, base: u64| base + index * 8;
+    let base = names.off();
+    names.activate(root(0));
+    for index in 0..COUNT {
+        guard.reserve(65_536).unwrap().activate(name(index, base));
+    }
+    (0..COUNT).step_by(8).for_each(|index| guard.free(name(index, base)).unwrap());
+    drop(guard);
+    (0..100).for_each(|_| pool.reclaim().unwrap());
+    let table_lines = COUNT * 8 / 64;
+    // All words are looked at once, for what earlier openings left.
+    (0..40).for_each(|_| drop(pool.pin().unwrap().reserve(2 * 65_536).unwrap()));
+    for chunks in [2, 10, 16, 40] {
+        let most = (0..20).map(|_| {
+            let (_, counts) =
+                measure(|| pool.pin().unwrap().reserve(chunks * 65_536).unwrap().off());
+            counts.lines_read
+        });
+        let most = most.max().unwrap();
+        // Of the table at most 128 words, or 8 for each chunk, and what else a reservation reads.
+        assert!(most < 8 * chunks.max(16) + 32, "{chunks} chunks: {most} of {table_lines} lines");
+    }
 }
 
 /// A slab that stands on the list of its size when it dissolves; its chunk then serves another

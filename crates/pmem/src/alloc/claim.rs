@@ -1,0 +1,187 @@
+//! Free chunks are searched for, and claimed.
+//!
+//! Searches are *next-fit by size*: for each number of bits that a span's length in chunks has, a search goes on
+//! behind the span that the last one of its kind has found. A search looks at the last chunk of a place first,
+//! and goes on behind the last one that is taken; so where chunks are in use, it looks at one word for each
+//! length of the span, not at all.
+//!
+//! | what is tried in turn | what it costs |
+//! | --- | --- |
+//! | freed chunks, if enough are known to be there | 128 words of the chunk table, or 8 for each chunk of the span, if that is more |
+//! | chunks that earlier incarnations left free | 512 words, once for each word, and such a search |
+//! | chunks beyond the frontier, and those right below it that are free; the file grows | room in the file |
+//! | this thread's empty slabs dissolve, what waits for its epoch comes back; all freed chunks | the whole table |
+//! | refused: empty slabs of all threads dissolve, for the next attempt | a word of process memory a chunk |
+//!
+//! The limit of the first step bounds what a search costs that finds nothing. What is free is found by a later
+//! search, which goes on from there: while searches go once round the table, the pool grows by an eighth of it at
+//! most, though there may be room; where most chunks are in use, by a hundredth. A search for one chunk has no
+//! limit, since it finds whatever is free.
+//!
+//! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back what it
+//! claimed and looks further.
+
+use std::sync::atomic::Ordering;
+
+use super::MAX_SPAN_CHUNKS;
+use super::chunks::{Chunk, RELIEF_CHUNKS, decode, encode};
+use crate::domain::Domain;
+use crate::epoch::Guard;
+use crate::error::{Error, Result};
+use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
+use crate::participant::Thrift;
+use crate::pool::Pool;
+
+/// Words of the chunk table that one search for freed chunks looks at, if the span is no longer than sixteen.
+const SEARCH_AT_ONCE: u64 = 128;
+/// The same for each chunk of a longer span.
+const SEARCH_A_CHUNK: u64 = 8;
+
+/// What a search looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// So much that it costs little.
+    Bounded,
+    /// Everything.
+    Whole,
+}
+
+impl<D: Domain> Pool<D> {
+    /// Claims `chunks` neighbouring chunks and returns the first.
+    pub(crate) fn claim_chunks(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
+        if chunks > MAX_SPAN_CHUNKS {
+            return Err(Error::BlockTooLarge {
+                requested_bytes: chunks.saturating_mul(CHUNK_BYTES),
+                max_bytes: MAX_SPAN_CHUNKS * CHUNK_BYTES,
+            });
+        }
+        if let Some(first) = self.claim_freed(chunks, Search::Bounded) {
+            return Ok(first);
+        }
+        if self.survey(chunks)
+            && let Some(first) = self.claim_freed(chunks, Search::Bounded)
+        {
+            return Ok(first);
+        }
+        let extended = self.claim_beyond_frontier(guard, chunks);
+        let Err(error) = extended else { return extended };
+        // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
+        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
+        // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
+        self.let_go_of_empty_slabs(guard);
+        self.find_astray(guard);
+        for _ in 0..3 {
+            guard.collect();
+        }
+        self.claim_freed(chunks, Search::Whole).ok_or(error)
+    }
+
+    /// Claims freed chunks below the frontier.
+    fn claim_freed(&self, chunks: u64, search: Search) -> Option<u64> {
+        let known = self.cache.freed_chunks();
+        let most_words = match search {
+            Search::Whole => u64::MAX,
+            Search::Bounded if known < chunks => return None,
+            Search::Bounded if chunks == 1 => u64::MAX,
+            Search::Bounded => SEARCH_AT_ONCE.max(SEARCH_A_CHUNK * chunks),
+        };
+        let found = self.search(chunks, most_words);
+        match found {
+            Some(_) => self.cache.note_claimed(chunks),
+            // Chunks are counted twice if they are freed before the cursor of `discover` has passed.
+            None if chunks == 1 => self.cache.forget_freed(known),
+            None => {}
+        }
+        found
+    }
+
+    /// Looks at `most_words` words, or once at all, from where the last search for such a span ended.
+    fn search(&self, chunks: u64, most_words: u64) -> Option<u64> {
+        let frontier = self.frontier();
+        let start = self.cache.search_from(chunks, frontier);
+        let (mut first, mut wrapped, mut looked) = (start, start == 0, 0);
+        let found = loop {
+            if first + chunks > frontier {
+                first = 0;
+                if wrapped {
+                    break None;
+                }
+                wrapped = true;
+            }
+            let is_round = wrapped && start != 0 && first >= start;
+            if is_round || looked >= most_words || chunks > frontier {
+                break None;
+            }
+            let (words, taken) = self.last_taken(first, chunks);
+            looked += words;
+            match taken {
+                Some(taken) => first = taken + 1,
+                None => match self.claim_exactly(first, chunks) {
+                    Ok(()) => break Some(first),
+                    Err(taken) => first = taken + 1,
+                },
+            }
+        };
+        self.cache.search_on(chunks, found.map_or(first, |first| first + chunks));
+        found
+    }
+
+    /// How many words it looked at, and the last of the chunks from `first` that is not free.
+    fn last_taken(&self, first: u64, chunks: u64) -> (u64, Option<u64>) {
+        let is_taken = |&chunk: &u64| self.chunk(chunk) != Chunk::Free;
+        match (first..first + chunks).rev().find(is_taken) {
+            Some(taken) => (first + chunks - taken, Some(taken)),
+            None => (chunks, None),
+        }
+    }
+
+    fn claim_beyond_frontier(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
+        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
+        let frontier = self.word(FRONTIER_OFF);
+        loop {
+            let reached = frontier.load(Ordering::Acquire).min(self.geometry().max_chunks);
+            let is_free = |&back: &u64| self.chunk(reached - back) == Chunk::Free;
+            let joined = (1..=chunks.min(reached)).take_while(is_free).count() as u64;
+            let first = reached - joined;
+            let end = first + chunks;
+            if end + spare > self.geometry().max_chunks {
+                return Err(Error::PoolFull {
+                    requested_bytes: chunks * CHUNK_BYTES,
+                    max_bytes: self.geometry().max_bytes,
+                });
+            }
+            self.grow(self.geometry().chunk_off(end + spare))?;
+            if end == reached || frontier.compare_exchange(reached, end).is_ok() {
+                // Whoever uses a chunk makes durable first how far the pool reaches: see
+                // `flush_extent`.
+                match self.claim_exactly(first, chunks) {
+                    Ok(()) => {
+                        self.cache.note_claimed(joined);
+                        return Ok(first);
+                    }
+                    // Someone searched below the new frontier and was faster. What is left of these
+                    // chunks is free, and found as all that is.
+                    Err(_) => continue,
+                }
+            }
+        }
+    }
+
+    /// Claims the chunks from `first`, or gives back what it claimed and names one that is taken.
+    fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), u64> {
+        for index in first..first + chunks {
+            let word = self.chunk_word(index);
+            let found = word.load(Ordering::Acquire);
+            let free = decode(found, self.incarnation()) == Some(Chunk::Free);
+            let span = if index == first { chunks } else { 0 };
+            let claim = encode(Chunk::Claimed { chunks: span }, self.incarnation());
+            if !free || word.compare_exchange(found, claim).is_err() {
+                for claimed in first..index {
+                    self.chunk_word(claimed).store(0, Ordering::Release);
+                }
+                return Err(index);
+            }
+        }
+        Ok(())
+    }
+}
