@@ -292,10 +292,26 @@ pub struct PutArguments {
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct DropArguments {
     /// The map's name
-    #[arg(value_name = "MAP")]
-    pub name: String,
+    #[arg(value_name = "MAP", required_unless_present = "slot")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub slot: SlotArguments,
     #[command(flatten)]
     pub force: ForceArgument,
+}
+
+/// A damaged map, whose name is not known.
+#[derive(Debug, Args)]
+pub struct SlotArguments {
+    /// The map's slot of the catalog, in place of its name: for a damaged map, which stat and check list by its slot
+    #[arg(long, value_name = "N", conflicts_with_all = ["name"])]
+    pub slot: Option<u64>,
+    /// Which kind of index the map is, if that is damaged too
+    #[arg(long, value_name = "NAME", value_parser = kind(), requires = "slot")]
+    pub kind: Option<String>,
+    /// What was set of the map, if its kind has to be named; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting, requires = "kind")]
+    pub settings: Vec<(String, String)>,
 }
 
 #[derive(Debug, Args)]
@@ -344,6 +360,8 @@ pub struct ScanArguments {
 pub struct DumpArguments {
     #[command(flatten)]
     pub map: MapArgument,
+    #[command(flatten)]
+    pub slot: SlotArguments,
     /// How records are written
     #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
     pub format: OutputFormat,

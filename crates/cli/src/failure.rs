@@ -15,7 +15,10 @@ const OF_ALL: &[(u8, &str)] = &[
 pub const MISSING: &[(u8, &str)] = &[(1, "the key, or the map, is not there")];
 /// Problems that `check`, and a dump of a pool opened for salvage, find.
 pub const PROBLEMS: &[(u8, &str)] = &[
-    (4, "blocks are allocated that nothing reaches (space is lost, data are not)"),
+    (
+        4,
+        "blocks are allocated that nothing reaches, or one of the two copies of a map's header is damaged (data are not lost)",
+    ),
     (5, "a stored count differs from the number that was counted"),
     (6, "a separator does not bound the keys beneath it"),
     (7, "keys of a node are out of order"),
@@ -104,7 +107,8 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
-            Self::NotFound(_) | Self::Pool(pando::Error::MapNotFound { .. }) => 1,
+            Self::NotFound(_)
+            | Self::Pool(pando::Error::MapNotFound { .. } | pando::Error::SlotEmpty { .. }) => 1,
             Self::Input(_) => 2,
             Self::Pool(
                 pando::Error::MapName { .. }
@@ -118,7 +122,7 @@ impl Failure {
                 | pando::Error::MapOptionDiffers { .. },
             ) => 2,
             Self::Pool(_) | Self::At { .. } | Self::System { .. } | Self::Serve(_) => 3,
-            Self::Unsound(ProblemClass::Leaked) => 4,
+            Self::Unsound(ProblemClass::Leaked | ProblemClass::HeaderCopy) => 4,
             Self::Unsound(ProblemClass::Count) => 5,
             Self::Unsound(ProblemClass::Separator) => 6,
             Self::Unsound(ProblemClass::Order) => 7,

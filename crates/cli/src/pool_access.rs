@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use pando::{DomainChoice, Error, Map, MapOptions, Pool, PoolOptions};
 
-use crate::arguments::{CreateArguments, ForceArgument, MapArgument, PoolArguments};
+use crate::arguments::{CreateArguments, ForceArgument, MapArgument, PoolArguments, SlotArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 
@@ -57,6 +57,14 @@ impl PoolArguments {
             options = options.max_bytes(max_bytes);
         }
         Ok(Pool::open_or_create(self.path_or_default()?, &options)?)
+    }
+}
+
+impl SlotArguments {
+    /// What a damaged map is taken for.
+    pub fn options(&self) -> MapOptions {
+        let named = self.kind.iter().fold(MapOptions::new(), |options, kind| options.kind(kind));
+        self.settings.iter().fold(named, |options, (name, value)| options.set(name, value))
     }
 }
 

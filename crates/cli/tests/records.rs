@@ -182,3 +182,29 @@ fn an_empty_map_has_no_mean_record() {
     let stat = folder.ok(&["stat"]);
     assert!(stat.contains("0 records") && !stat.contains("bytes a record"), "{stat}");
 }
+
+#[test]
+fn a_map_with_a_damaged_slot_is_listed_and_copied_out_by_its_slot() {
+    use std::os::unix::fs::FileExt;
+    let folder = Folder::new();
+    folder.ok(&["put", "aspen", "Populus", "--create", "--kind", "skiplist"]);
+    folder.ok(&["put", "oak", "Quercus", "--map", "others"]);
+    let refused = folder.fails(2, &["dump", "--slot", "0"]);
+    assert!(refused.contains("--salvage"), "{refused}");
+    folder.fails(2, &["--salvage", "dump", "--slot", "0", "--map", "main"]);
+    folder.fails(1, &["--salvage", "dump", "--slot", "5"]);
+
+    // The catalog's first word.
+    let pool = std::fs::OpenOptions::new().write(true).open(folder.path("pando.pool")).unwrap();
+    pool.write_all_at(&[0xFF; 8], 24_576).unwrap();
+    let hidden = folder.fails(3, &["get", "aspen"]);
+    assert!(hidden.contains("slot 0 is damaged") && hidden.contains("dump --slot"), "{hidden}");
+    assert!(folder.ok(&["stat"]).contains("slot 0  damaged"));
+    let checked = folder.fails(9, &["check"]);
+    assert!(checked.contains("unreadable"), "{checked}");
+    assert_eq!(folder.ok(&["--salvage", "dump", "--slot", "0"]), "aspen\tPopulus\n");
+    assert_eq!(folder.ok(&["get", "oak", "--map", "others"]), "Quercus\n");
+    folder.ok(&["drop", "--slot", "0"]);
+    folder.ok(&["check"]);
+    folder.fails(1, &["get", "aspen"]);
+}

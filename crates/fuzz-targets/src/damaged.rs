@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pando::{DomainChoice, KeyRange, Map, Order, Pool, PoolOptions};
+use pando::{DomainChoice, KeyRange, Map, MapOptions, Order, Pool, PoolOptions};
 use pando_pmem::layout::{
     CATALOG_OFF, CHUNK_BYTES, CHUNK_TABLE_OFF, CONTROL_OFF, DESCRIPTORS_OFF, Geometry,
     PARTICIPANTS_OFF,
@@ -127,10 +127,14 @@ pub(crate) fn open_and_use(path: &Path) {
     // What can be read is copied out of any pool, in order and each key once.
     for info in &maps {
         let mut last: Option<Vec<u8>> = None;
-        let copied = pool.salvage(&info.name, |key, _| {
+        let visit = |key: &[u8], _: &[u8]| {
             assert!(last.as_deref().is_none_or(|last| last < key), "{key:?} comes too late");
             last = Some(key.to_vec());
-        });
+        };
+        let copied = match info.damage {
+            None => pool.salvage(&info.name, visit),
+            Some(_) => pool.salvage_slot(info.slot, &MapOptions::new(), visit),
+        };
         if let Ok(copied) = copied {
             assert!(!report.is_sound() || copied.is_sound(), "{:?}", copied.problems);
         }

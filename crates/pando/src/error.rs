@@ -214,6 +214,14 @@ pub enum Error {
         /// The names of the maps that are there.
         present: Vec<String>,
     },
+    /// No map is in the slot of the catalog.
+    #[error(
+        "the catalog's slot {slot} has no map; Pool::maps and `pando stat --json` list the slots"
+    )]
+    SlotEmpty {
+        /// The slot that was asked for.
+        slot: u64,
+    },
     /// Handles of the map are still held, so it was not dropped.
     #[error("the map {name:?} is not dropped: {handles} of its handles are held; drop them first")]
     MapInUse {
@@ -376,7 +384,11 @@ impl Error {
             MapError::Setting(refused) => refused.into(),
             MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
             MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
-            MapError::Damaged { .. } => Self::Damaged(error.into()),
+            MapError::Damaged { .. }
+            | MapError::Hidden { .. }
+            | MapError::NoHeader { .. }
+            | MapError::KindNotKnown { .. } => Self::Damaged(error.into()),
+            MapError::NoSuchSlot { slot } => Self::SlotEmpty { slot },
             MapError::Pmwcas(error) => Self::of_pmwcas(error),
             other => Self::Storage(other.into()),
         }

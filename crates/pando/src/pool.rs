@@ -180,7 +180,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapName`], [`Error::UnknownKind`]; if it is to be created [`Error::TooManyMaps`],
+    /// [`Error::MapName`], [`Error::UnknownKind`]; [`Error::Damaged`] if it is not there and a map is damaged, which may be
+    /// the one; if it is to be created [`Error::TooManyMaps`],
     /// [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`]; [`Error::TooManyThreads`], as any call.
     ///
     /// ```
@@ -229,7 +230,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownKind`].
+    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownKind`]; [`Error::Damaged`] if it
+    /// is not there and a map is damaged, which may be the one.
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -251,7 +253,8 @@ impl Pool {
         }
     }
 
-    /// The maps, ordered by name.
+    /// The maps, ordered by name. A damaged map, whose name is not known, is among them, with its slot and
+    /// [`MapInfo::damage`].
     ///
     /// # Errors
     ///
@@ -266,7 +269,7 @@ impl Pool {
     /// ```
     pub fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let mut maps = self.shared.engine.maps()?;
-        maps.sort_by(|left, right| left.name.cmp(&right.name));
+        maps.sort_by(|left, right| (&left.name, left.slot).cmp(&(&right.name, right.slot)));
         Ok(maps)
     }
 
@@ -302,6 +305,37 @@ impl Pool {
         }
         open_maps.remove(name);
         self.shared.engine.drop_map(name)
+    }
+
+    /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name: for a damaged map, whose
+    /// name is not known ([`MapInfo::damage`]). If it is not known either which kind of index the map was, `options` have
+    /// to name it, and set what was set. A slot that leads to no map at all is emptied; what it led to stays allocated, and
+    /// [`check`](Self::check) reports it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind; [`Error::Option`] for a kind or a setting
+    /// that there is not; otherwise as [`drop_map`](Self::drop_map).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?;
+    /// let slot = pool.maps()?[0].slot;
+    /// pool.drop_slot(slot, &pando::MapOptions::new())?;
+    /// assert!(pool.maps()?.is_empty());
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn drop_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        let mut open_maps = self.shared.open_maps();
+        if let Some(name) = self.shared.engine.name_in_slot(slot)? {
+            let handles = open_maps.get(&name).map_or(0, Weak::strong_count);
+            if handles > 0 {
+                return Err(Error::MapInUse { name, handles });
+            }
+            open_maps.remove(&name);
+        }
+        self.shared.engine.drop_slot(slot, options)
     }
 
     /// Lends every record of the map `name` that can be read to `visit`, key and value, and reports
@@ -342,6 +376,33 @@ impl Pool {
             Some(_) => self.shared.engine.salvage(name, &mut visit),
             None => Err(self.map_not_found(name)?),
         }
+    }
+
+    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`: for a map that is damaged where its name stands
+    /// ([`MapInfo::damage`]). If it is not known either which kind of index the map is, `options` have to name it, and
+    /// set what was set. The time grows with the pool if the slot itself is damaged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind, or if nothing is found of the map;
+    /// [`Error::Option`] for a kind or a setting that there is not.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?.insert(b"aspen", b"1")?;
+    /// let slot = pool.maps()?[0].slot;
+    /// let mut copied = Vec::new();
+    /// pool.salvage_slot(slot, &pando::MapOptions::new(), |key, _| copied.push(key.to_vec()))?;
+    /// assert_eq!(copied, [b"aspen"]);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn salvage_slot(
+        &self,
+        slot: u64,
+        options: &MapOptions,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error> {
+        self.shared.engine.salvage_slot(slot, options, &mut visit)
     }
 
     /// What the pool lies on and what an operation that has returned survives there. It costs nothing
@@ -472,7 +533,8 @@ impl Pool {
     }
 
     fn map_not_found(&self, name: &str) -> Result<Error, Error> {
-        let present = self.maps()?.into_iter().map(|map| map.name).collect();
+        let named = |map: &MapInfo| map.damage.is_none();
+        let present = self.maps()?.into_iter().filter(named).map(|map| map.name).collect();
         Ok(Error::MapNotFound { name: name.to_owned(), present })
     }
 }

@@ -14,10 +14,16 @@ use crate::engine;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MapInfo {
-    /// Its name.
+    /// Its name; empty if the map is damaged where its name stands.
     pub name: String,
     /// Which kind of index it is; one that this version does not know by its number.
     pub kind: String,
+    /// Its slot of the catalog, by which [`Pool::salvage_slot`](crate::Pool::salvage_slot) and
+    /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it.
+    pub slot: u64,
+    /// What is damaged, if the map cannot be opened for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// A kind of index that a map can be.
@@ -155,8 +161,10 @@ pub struct AllocatorStat {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct MapStat {
-    /// Its name.
+    /// Its name; empty if the map is damaged where its name stands.
     pub name: String,
+    /// Its slot of the catalog.
+    pub slot: u64,
     /// Which kind of index it is; one that this version does not know by its number.
     pub kind: String,
     /// What is set of it, by name.
@@ -197,6 +205,8 @@ pub struct MapFigures {
 pub enum ProblemClass {
     /// A block is given out and nothing reaches it: space is lost, data are not.
     Leaked,
+    /// One of the two copies of a map's header is damaged; the other one serves.
+    HeaderCopy,
     /// A count that is kept differs from what was counted.
     Count,
     /// A separator does not bound the keys beneath it.
@@ -213,6 +223,7 @@ impl fmt::Display for ProblemClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Leaked => "leaked",
+            Self::HeaderCopy => "header copy",
             Self::Count => "count",
             Self::Separator => "separator",
             Self::Order => "order",

@@ -1,31 +1,60 @@
 //! The catalog: the named maps of a pool.
 //!
 //! ```text
-//! catalog, 1,024 words: offset of a map's header, or zero
+//! catalog, 1,024 words, one a slot: zero, or
 //!
-//! map header, one block:
-//! byte   0        8        16       24       32 .. 63             64
-//! 0      magic    kind     root     crc|len  options, 4 words     name, up to 255 bytes
+//! bits   63 .. 60   59 .. 48   47 .. 0
+//!        zero       mark       offset of the map's header
+//!
+//! map header, one block of 704 bytes
+//! byte   0        8 ..             64           384
+//! 0      root     zero             copy 0       copy 1
+//!
+//! copy   0        8        16       24       32 .. 63             64 .. 319
+//! 0      magic    kind     slot     crc|len  options, 4 words     name, up to 255 bytes, zeros
 //! ```
 //!
 //! `kind` and the options are what the index that owns the map says they are; `root` is its entry
-//! word. All but `root` never change; the upper half of word 3 is the CRC-32 of word 1, the
-//! options and the name. Slots change only together with the catalog's version (one PMwCAS of
-//! the layer above), so that two threads cannot give one name twice.
+//! word, and the only word of the header that changes. The two copies are equal and share no line. The upper half of
+//! word 3 is the CRC-32 of the whole copy with that half zero, and `slot` is the number of the catalog's slot: a copy is
+//! believed if both are right. A damaged copy is passed over for the other one.
+//!
+//! The mark has six of twelve bits set, so that no two flipped bits make an entry out of an empty slot, or an empty slot
+//! out of an entry. A slot that is neither empty nor leads to its header is a *damaged map*: it is listed by its number,
+//! and it keeps every name that is not found from being given again, since it may be the map of that name.
+//!
+//! Slots change only together with the catalog's version (one PMwCAS of the layer above), so that two threads cannot give
+//! one name twice.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use crate::domain::Domain;
 use crate::epoch::Guard;
+use crate::error::Result;
 use crate::layout::{CATALOG_OFF, CATALOG_SLOTS, CATALOG_VERSION_OFF};
 use crate::pool::Pool;
 
 /// Longest name of a map, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 /// Bytes of a map header.
-pub const HEADER_BYTES: u64 = 64 + 256;
+pub const HEADER_BYTES: u64 = FIRST_COPY_AT + COPIES * COPY_BYTES;
+/// What stands above a header's offset in the slot of a map.
+pub const LIVE_MARK: u16 = 0b0101_1010_0101;
+
 const MAP_MAGIC: u64 = u64::from_le_bytes(*b"PANDOmap");
-const ROOT_AT: u64 = 16;
+const COPIES: u64 = 2;
+const COPY_BYTES: u64 = 64 + 256;
+const FIRST_COPY_AT: u64 = 64;
+const CHECKSUM_AT: usize = 28;
+const MARK_SHIFT: u32 = 48;
+
+const _: () = {
+    assert!(HEADER_BYTES == 704);
+    assert!(COPY_BYTES.is_multiple_of(64) && FIRST_COPY_AT.is_multiple_of(64));
+    assert!(64 + MAX_NAME_BYTES as u64 <= COPY_BYTES);
+    assert!(LIVE_MARK < 1 << 12 && LIVE_MARK.count_ones() == 6);
+};
 
 /// A map as the catalog knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,84 +67,211 @@ pub struct MapHeader {
     pub options: [u64; 4],
 }
 
+/// Why a slot of the catalog is no map that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// The slot's word leads to no header.
+    #[error("its word {word:#x} leads to no map's header")]
+    Slot {
+        /// What stands there.
+        word: u64,
+    },
+    /// Both copies of the header are damaged.
+    #[error("both copies of its header, in the block at {off:#x}, are damaged")]
+    Header {
+        /// Offset of the header.
+        off: u64,
+    },
+}
+
 /// Where a map stands in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
-    /// Offset of the catalog's slot.
-    pub slot_off: u64,
-    /// Offset of the map's header.
+    /// Number of the catalog's slot.
+    pub slot: u64,
+    /// What the slot's word held.
+    pub word: u64,
+    /// Offset of the map's header; zero if that is not known.
     pub header_off: u64,
-    /// What the header says; `None` if it is damaged.
-    pub header: Option<MapHeader>,
+    /// What the header says, or why it is not known.
+    pub header: std::result::Result<MapHeader, Damage>,
 }
 
 impl MapEntry {
+    /// Offset of the slot's word.
+    pub fn slot_off(&self) -> u64 {
+        slot_off(self.slot)
+    }
+
     /// Offset of the word from which the map's index is reached.
     pub fn root_off(&self) -> u64 {
-        self.header_off + ROOT_AT
+        self.header_off
     }
+}
+
+fn slot_off(slot: u64) -> u64 {
+    CATALOG_OFF + slot * 8
+}
+
+/// The word of a slot with the header at `header_off`.
+pub fn slot_word(mark: u16, header_off: u64) -> u64 {
+    u64::from(mark) << MARK_SHIFT | header_off
+}
+
+/// The header's offset in the word of a slot that is marked as `mark`.
+fn marked(word: u64, mark: u16) -> Option<u64> {
+    (word >> MARK_SHIFT == u64::from(mark)).then_some(word & ((1 << MARK_SHIFT) - 1))
 }
 
 impl MapHeader {
-    fn checksum(&self) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&self.kind.to_le_bytes());
-        for option in self.options {
-            hasher.update(&option.to_le_bytes());
+    fn encode_copy(&self, slot: u64) -> [u8; COPY_BYTES as usize] {
+        let mut copy = [0; COPY_BYTES as usize];
+        let words = [MAP_MAGIC, self.kind, slot, self.name.len() as u64];
+        for (index, word) in words.into_iter().chain(self.options).enumerate() {
+            copy[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
-        hasher.update(self.name.as_bytes());
-        hasher.finalize()
+        copy[64..64 + self.name.len()].copy_from_slice(self.name.as_bytes());
+        let checksum = crc32fast::hash(&copy);
+        copy[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        copy
     }
 
-    /// The bytes on media, with `root` as the entry word. The name is at most
+    /// The bytes on media of the header of the map in `slot`, with `root` as the entry word. The name is at most
     /// [`MAX_NAME_BYTES`] long.
-    pub fn encode(&self, root: u64) -> [u8; HEADER_BYTES as usize] {
+    pub fn encode(&self, slot: u64, root: u64) -> [u8; HEADER_BYTES as usize] {
         let mut block = [0; HEADER_BYTES as usize];
-        let length = self.name.len() as u64;
-        let words = [MAP_MAGIC, self.kind, root, u64::from(self.checksum()) << 32 | length];
-        for (index, word) in words.into_iter().chain(self.options).enumerate() {
-            block[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        block[..8].copy_from_slice(&root.to_le_bytes());
+        for place in 0..COPIES {
+            let at = copy_at(place) as usize;
+            block[at..at + COPY_BYTES as usize].copy_from_slice(&self.encode_copy(slot));
         }
-        block[64..64 + self.name.len()].copy_from_slice(self.name.as_bytes());
         block
     }
 
-    fn decode<D: Domain>(guard: &Guard<'_, D>, off: u64) -> Option<Self> {
-        let pool = guard.pool();
-        if pool.active_block(off)? < HEADER_BYTES {
+    /// A copy as it was written for the map in `slot`; nothing if a bit of it is another.
+    fn decode_copy(copy: &[u8], slot: u64) -> Option<Self> {
+        let word =
+            |index: usize| u64::from_le_bytes(*copy[index * 8..].first_chunk().unwrap_or(&[0; 8]));
+        let bytes = usize::try_from(word(3) & u64::from(u32::MAX)).ok()?;
+        let name = copy.get(64..64usize.checked_add(bytes)?)?;
+        if word(0) != MAP_MAGIC || word(2) != slot || bytes > MAX_NAME_BYTES {
             return None;
         }
-        let word = |index: u64| pool.word(off + index * 8).load(Ordering::Acquire);
-        let length = word(3) & u64::from(u32::MAX);
-        if word(0) != MAP_MAGIC || length > MAX_NAME_BYTES as u64 {
-            return None;
-        }
-        // SAFETY: the block was found active while pinned, and names never change.
-        let name = unsafe { pool.bytes(off + 64, length) };
-        let header = Self {
-            name: String::from_utf8(name.to_vec()).ok()?,
-            kind: word(1),
-            options: [4, 5, 6, 7].map(word),
-        };
-        (u64::from(header.checksum()) == word(3) >> 32).then_some(header)
+        let name = std::str::from_utf8(name).ok()?.to_owned();
+        let header = Self { name, kind: word(1), options: [4, 5, 6, 7].map(word) };
+        (header.encode_copy(slot) == *copy).then_some(header)
     }
 }
 
+fn copy_at(place: u64) -> u64 {
+    FIRST_COPY_AT + place * COPY_BYTES
+}
+
+/// What is left of a header of which no copy is whole: the words in which both copies agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// The kind.
+    pub kind: Option<u64>,
+    /// The options.
+    pub options: Option<[u64; 4]>,
+}
+
 impl<D: Domain> Pool<D> {
-    /// The catalog's slots: the offset of each, and what it holds, read by `read`, which knows
+    /// The catalog's slots that are not empty, each with its map, read by `read`, which knows
     /// how words under PMwCAS are read.
     pub fn catalog(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         (0..CATALOG_SLOTS as u64)
-            .map(|slot| CATALOG_OFF + slot * 8)
-            .filter_map(|slot_off| {
-                let header_off = read(slot_off);
-                (header_off != 0).then(|| MapEntry {
-                    slot_off,
-                    header_off,
-                    header: MapHeader::decode(guard, header_off),
-                })
+            .filter_map(|slot| {
+                let word = read(slot_off(slot));
+                (word != 0).then(|| self.catalog_entry(guard, slot, word))
             })
             .collect()
+    }
+
+    /// What the slot numbered `slot` stands for, whose word is `word` and not zero.
+    pub fn catalog_entry(&self, guard: &Guard<'_, D>, slot: u64, word: u64) -> MapEntry {
+        let (header_off, header) = match marked(word, LIVE_MARK).filter(|&off| self.is_header(off))
+        {
+            Some(off) => {
+                let copy = (0..COPIES).find_map(|place| self.header_copy(guard, off, place, slot));
+                (off, copy.ok_or(Damage::Header { off }))
+            }
+            None => (0, Err(Damage::Slot { word })),
+        };
+        MapEntry { slot, word, header_off, header }
+    }
+
+    /// Whether an active block is at `off` that is large enough for a header.
+    fn is_header(&self, off: u64) -> bool {
+        self.active_block(off).is_some_and(|bytes| bytes >= HEADER_BYTES)
+    }
+
+    fn header_copy(
+        &self,
+        _pinned: &Guard<'_, D>,
+        off: u64,
+        place: u64,
+        slot: u64,
+    ) -> Option<MapHeader> {
+        MapHeader::decode_copy(&self.load_bytes(off + copy_at(place), COPY_BYTES), slot)
+    }
+
+    /// Whether a copy of the header of `entry` is damaged, though the other one is whole.
+    pub fn has_damaged_copy(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
+        let is_damaged =
+            |place| self.header_copy(guard, entry.header_off, place, entry.slot).is_none();
+        entry.header.is_ok() && (0..COPIES).any(is_damaged)
+    }
+
+    /// The words of a damaged header in which its copies agree.
+    pub fn header_remains(&self, _pinned: &Guard<'_, D>, header_off: u64) -> Remains {
+        let word = |place: u64, index: u64| {
+            self.word(header_off + copy_at(place) + index * 8).load(Ordering::Acquire)
+        };
+        let agreed = |index: u64| (word(0, index) == word(1, index)).then(|| word(0, index));
+        let options = [4, 5, 6, 7].map(agreed);
+        let options =
+            options.iter().all(Option::is_some).then(|| options.map(Option::unwrap_or_default));
+        Remains { kind: agreed(1), options }
+    }
+
+    /// Looks through all blocks for headers that say that they are those of the map in `slot`, for a slot whose word is
+    /// damaged.
+    pub fn find_headers(&self, guard: &Guard<'_, D>, slot: u64) -> Result<Vec<(u64, MapHeader)>> {
+        let mut found = Vec::new();
+        self.visit_active(&mut |block| {
+            let is_marked = |&place: &u64| {
+                self.word(block.off + copy_at(place)).load(Ordering::Acquire) == MAP_MAGIC
+            };
+            if block.bytes >= HEADER_BYTES {
+                let copy = (0..COPIES)
+                    .filter(is_marked)
+                    .find_map(|place| self.header_copy(guard, block.off, place, slot));
+                found.extend(copy.map(|header| (block.off, header)));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Writes both copies of the header at `header_off` anew, durably, for a damaged map that is about to be dropped. A
+    /// crash leaves the first copy written, or the header as damaged as it was.
+    pub fn rewrite_header(&self, header_off: u64, slot: u64, header: &MapHeader) {
+        let copy = header.encode_copy(slot);
+        for place in 0..COPIES {
+            self.store_bytes(header_off + copy_at(place), &copy);
+            self.flush(header_off + copy_at(place), COPY_BYTES);
+            D::fence();
+        }
+    }
+
+    /// Writes `word` into the damaged slot numbered `slot`, durably. What stands there may look like an operation under way,
+    /// and no operation ever changes it.
+    pub fn rewrite_slot(&self, slot: u64, word: u64) {
+        let place = self.word(slot_off(slot));
+        place.store(word, Ordering::Release);
+        place.flush();
+        D::fence();
     }
 
     /// Offset of the word that changes with every change of the catalog.
@@ -123,9 +279,14 @@ impl<D: Domain> Pool<D> {
         CATALOG_VERSION_OFF
     }
 
-    /// Offset of the first empty slot, read by `read`.
+    /// The word of the slot numbered `slot`; nothing if there is no such slot.
+    pub fn catalog_slot_off(&self, slot: u64) -> Option<u64> {
+        (slot < CATALOG_SLOTS as u64).then(|| slot_off(slot))
+    }
+
+    /// Number of the first empty slot, read by `read`.
     pub fn empty_catalog_slot(&self, read: &dyn Fn(u64) -> u64) -> Option<u64> {
-        (0..CATALOG_SLOTS as u64).map(|slot| CATALOG_OFF + slot * 8).find(|&off| read(off) == 0)
+        (0..CATALOG_SLOTS as u64).find(|&slot| read(slot_off(slot)) == 0)
     }
 }
 
@@ -133,10 +294,30 @@ impl<D: Domain> Pool<D> {
 mod tests {
     use super::*;
 
+    fn golden() -> MapHeader {
+        MapHeader { name: "golden".into(), kind: 1, options: [2, 3, 4, 5] }
+    }
+
     #[test]
     fn golden_map_header() {
-        let header = MapHeader { name: "golden".into(), kind: 1, options: [2, 3, 4, 5] };
-        assert_eq!(crc32fast::hash(&header.encode(6)), GOLDEN, "the map header's format changed");
+        assert_eq!(
+            crc32fast::hash(&golden().encode(7, 6)),
+            GOLDEN,
+            "the map header's format changed"
+        );
+        assert_eq!(slot_word(LIVE_MARK, 0x1_2340), 0x05A5_0000_0001_2340);
     }
-    const GOLDEN: u32 = 3_811_449_264;
+    const GOLDEN: u32 = 3_819_818_544;
+
+    #[test]
+    fn a_copy_with_a_flipped_bit_is_not_believed() {
+        let copy = golden().encode_copy(7);
+        assert_eq!(MapHeader::decode_copy(&copy, 7), Some(golden()));
+        assert_eq!(MapHeader::decode_copy(&copy, 8), None);
+        for bit in 0..copy.len() * 8 {
+            let mut copy = copy;
+            copy[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(MapHeader::decode_copy(&copy, 7), None, "bit {bit}");
+        }
+    }
 }

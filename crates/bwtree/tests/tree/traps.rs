@@ -371,7 +371,7 @@ fn a_dropped_tree_leaves_nothing() {
             planted.tree.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
         }
         let guard = planted.pool.pin().expect("a slot");
-        let entry = planted.pmwcas.find_map(&guard, "tree").expect("the map");
+        let entry = planted.pmwcas.find_map(&guard, "tree").expect("a catalog").expect("the map");
         drop(guard);
         K::drop_map(&planted.tree, &entry).expect("drops");
         let mut left = 0;

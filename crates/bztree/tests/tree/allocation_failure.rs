@@ -306,7 +306,7 @@ const OTHER: &str = "other";
 fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
     let guard = planted.pool.pin().expect("a slot");
     let pmwcas = planted.tree.pmwcas();
-    let entry = pmwcas.find_map(&guard, OTHER)?;
+    let entry = pmwcas.find_map(&guard, OTHER).ok()??;
     let tree = pmwcas.open_entry::<BzTrees>(&entry).expect("a sound map");
     Some((entry, tree))
 }

@@ -284,7 +284,12 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
         let planted = reopen::<CutShort>(&path);
         let dropped = kill_after(cuts, || {
             let guard = planted.pool.pin().expect("a slot");
-            let entry = planted.tree.pmwcas().find_map(&guard, "tree").expect("the map");
+            let entry = planted
+                .tree
+                .pmwcas()
+                .find_map(&guard, "tree")
+                .expect("a catalog")
+                .expect("the map");
             BzTrees::drop_map(&planted.tree, &entry).expect("drops");
         });
         abandon(planted);

@@ -7,9 +7,12 @@ use crate::output::Output;
 
 /// Drops a map.
 pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failure> {
-    let name = arguments.force.check(&arguments.name)?;
+    let name = arguments.force.check(arguments.name.as_deref().unwrap_or_default())?;
     let pool = pool.open()?;
-    pool.drop_map(name)?;
+    match arguments.slot.slot {
+        Some(slot) => pool.drop_slot(slot, &arguments.slot.options())?,
+        None => pool.drop_map(name)?,
+    }
     Ok(pool.close()?)
 }
 

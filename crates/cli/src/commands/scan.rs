@@ -28,6 +28,11 @@ pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Res
     if arguments_of_pool.salvage {
         return salvage(arguments_of_pool.open()?, arguments);
     }
+    if let Some(slot) = arguments.slot.slot {
+        return Err(Failure::Input(format!(
+            "--slot {slot} is for a map that cannot be opened; add --salvage before dump, or name the map by --map"
+        )));
+    }
     let name = arguments.map.checked_name()?;
     let pool = arguments_of_pool.open()?;
     let map = pool.open_map(name)?;
@@ -40,14 +45,18 @@ pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Res
 fn salvage(pool: Pool, arguments: &DumpArguments) -> Result<(), Failure> {
     let mut output = Output::new();
     let (mut line, mut printed, mut copied) = (Vec::new(), Ok(()), 0_u64);
-    let report = pool.salvage(&arguments.map.name, |key, value| {
+    let mut print = |key: &[u8], value: &[u8]| {
         if printed.is_ok() {
             line.clear();
             arguments.format.append(key, value, &mut line);
             printed = output.bytes(&line);
             copied += 1;
         }
-    })?;
+    };
+    let report = match arguments.slot.slot {
+        Some(slot) => pool.salvage_slot(slot, &arguments.slot.options(), &mut print)?,
+        None => pool.salvage(&arguments.map.name, &mut print)?,
+    };
     pool.close()?;
     printed?;
     output.flush()?;

@@ -75,6 +75,9 @@ fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
     let MapStat { name, kind, .. } = map;
     let Some(figures) = &map.figures else {
         let reason = map.passed_over.as_deref().unwrap_or_default();
+        if name.is_empty() {
+            return output.line(format_args!("  slot {}  damaged: {reason}", map.slot));
+        }
         return output.line(format_args!("  {name:?}  {kind}, passed over: {reason}"));
     };
     output.line(format_args!(

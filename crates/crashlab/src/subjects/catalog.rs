@@ -106,6 +106,10 @@ impl<D: Domain> Open<D> {
         self.0.pool().pin().expect("a participant slot")
     }
 
+    fn find(&self, guard: &Guard<'_, D>, name: usize) -> Option<MapEntry> {
+        self.0.find_map(guard, &name_of(name)).expect("nothing is damaged")
+    }
+
     fn create(&self, name: usize) {
         let guard = self.pin();
         let header = MapHeader { name: name_of(name), kind: 1, options: [name as u64; 4] };
@@ -121,7 +125,7 @@ impl<D: Domain> Open<D> {
     fn drop_map(&self, name: usize) -> bool {
         loop {
             let guard = self.pin();
-            let Some(entry) = self.0.find_map(&guard, &name_of(name)) else { return false };
+            let Some(entry) = self.find(&guard, name) else { return false };
             let root = self.0.read(&guard, entry.root_off());
             if root == 0 {
                 // Dropped meanwhile.
@@ -148,7 +152,7 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
                 (name, true)
             }
             Op::Drop(name) => (name, self.drop_map(name)),
-            Op::Find(name) => (name, self.0.find_map(&self.pin(), &name_of(name)).is_some()),
+            Op::Find(name) => (name, self.find(&self.pin(), name).is_some()),
         };
         vec![(name, op.clone(), There(there))]
     }
@@ -156,7 +160,7 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
     fn observe(&self) -> Result<Observed<Catalog>, String> {
         let mut observed = Observed::<Catalog>::new();
         for entry in self.maps() {
-            let header = entry.header.ok_or("the header of a map is damaged")?;
+            let header = entry.header.map_err(|damage| damage.to_string())?;
             let name = (0..NAMES).find(|&name| name_of(name) == header.name);
             let name = name.ok_or_else(|| format!("nobody created {:?}", header.name))?;
             if observed.insert(name, true).is_some() {
@@ -181,7 +185,7 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
 
     fn exercise(&self) -> Result<(), String> {
         for name in 0..NAMES {
-            if self.0.find_map(&self.pin(), &name_of(name)).is_none() {
+            if self.find(&self.pin(), name).is_none() {
                 self.create(name);
                 if !self.drop_map(name) {
                     return Err(format!("{:?} was created, and is not there", name_of(name)));

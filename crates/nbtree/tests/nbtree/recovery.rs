@@ -230,7 +230,7 @@ fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     let planted = in_file::<Process>(&small_nodes());
     let pmwcas = planted.tree.pmwcas().clone();
     let guard = planted.pool.pin().expect("a slot");
-    let entry = pmwcas.find_map(&guard, "tree").expect("is there");
+    let entry = pmwcas.find_map(&guard, "tree").expect("a catalog").expect("is there");
     NbTrees::drop_map(&planted.tree, &entry).expect("is dropped");
     drop(planted.tree);
     let refused = pmwcas.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
@@ -287,7 +287,8 @@ fn damaged_blocks_are_refused_or_harmless() {
             Op::Insert(at).run(&planted.tree, at).expect("an insert");
         }
         let guard = planted.pool.pin().expect("a slot");
-        let entry = planted.tree.pmwcas().find_map(&guard, "tree").expect("is there");
+        let entry =
+            planted.tree.pmwcas().find_map(&guard, "tree").expect("a catalog").expect("is there");
         entry_off = entry.root_off();
         Tree::audit(&planted.tree).expect("audits").blocks[0].off
     };

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use pando_pmem::catalog::{HEADER_BYTES, MapEntry, MapHeader};
+use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
 use pando_pmem::layout::{CHUNK_BYTES, PARTICIPANT_COUNT};
 use pando_pmem::{Block, Domain, Pool};
 use pando_pmwcas::maps::{self, Audit, Settings, Stat};
@@ -59,12 +59,22 @@ pub(super) fn pool_stat<D: Domain>(
     })
 }
 
+/// The kind of a map of which that is no longer known.
+pub(super) const UNKNOWN_KIND: &str = "unknown";
+
 /// The figures of a map.
-pub(super) fn map_stat(name: &str, kind: &str, settings: &Settings, stat: Stat) -> MapStat {
+pub(super) fn map_stat(
+    entry: &MapEntry,
+    name: &str,
+    kind: &str,
+    settings: &Settings,
+    stat: Stat,
+) -> MapStat {
     let map_bytes = stat.leaf_bytes + stat.inner_bytes + stat.value_block_bytes;
     let part = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     MapStat {
         name: name.to_owned(),
+        slot: entry.slot,
         kind: kind.to_owned(),
         settings: settings
             .iter()
@@ -84,13 +94,27 @@ pub(super) fn map_stat(name: &str, kind: &str, settings: &Settings, stat: Stat) 
 }
 
 /// A map that could not be walked.
-pub(super) fn map_passed_over(header: &MapHeader, kind: String, reason: &Error) -> MapStat {
+pub(super) fn map_passed_over(
+    entry: &MapEntry,
+    name: &str,
+    kind: String,
+    reason: &dyn std::error::Error,
+) -> MapStat {
     MapStat {
-        name: header.name.clone(),
+        name: name.to_owned(),
+        slot: entry.slot,
         kind,
         settings: BTreeMap::new(),
         figures: None,
         passed_over: Some(reason.to_string()),
+    }
+}
+
+/// The name of a map, or its slot if the name is not known.
+pub(super) fn name_of(entry: &MapEntry) -> String {
+    match &entry.header {
+        Ok(header) if !header.name.is_empty() => header.name.clone(),
+        _ => format!("slot {}", entry.slot),
     }
 }
 
@@ -136,15 +160,28 @@ impl Check {
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
     }
 
-    /// A slot of the catalog leads to something that is no map.
-    pub(super) fn damaged_map(&mut self, entry: &MapEntry) {
-        self.has_passed_over = true;
+    /// One of the two copies of a map's header is damaged.
+    pub(super) fn damaged_copy(&mut self, entry: &MapEntry, name: &str) {
         let message = format!(
-            "the catalog names a map at {:#x}; it is damaged, and so leaks were not looked for",
+            "one copy of its header, in the block at {:#x}, is damaged, and the other serves: copy the records into a new \
+             map and drop this one",
             entry.header_off
         );
+        self.problem(ProblemClass::HeaderCopy, Some(name), message);
+    }
+
+    /// A slot of the catalog is damaged, or both copies of the header that it leads to.
+    pub(super) fn damaged_map(&mut self, entry: &MapEntry, damage: &Damage) {
+        self.has_passed_over = true;
+        let slot = entry.slot;
+        let message = format!(
+            "the map in the catalog's slot {slot} is damaged, and so leaks were not looked for: {damage}; copy its records \
+             out by `pando --salvage dump --slot {slot}`, then `pando drop --slot {slot}`"
+        );
         self.problem(ProblemClass::Unreadable, None, message);
-        self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
+        if entry.header_off != 0 {
+            self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
+        }
     }
 
     /// What the maps alone have shown.

@@ -58,6 +58,22 @@ pub(crate) trait Engine: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error>;
 
+    /// The name of the map in the catalog's slot `slot`; none if that is no longer known.
+    fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error>;
+
+    /// Drops the map in the catalog's slot `slot`, of which no index is open; a damaged one is taken for what `options`
+    /// say. A slot that leads to no map is emptied.
+    fn drop_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error>;
+
+    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`; a damaged one is taken for what `options`
+    /// say.
+    fn salvage_slot(
+        &self,
+        slot: u64,
+        options: &MapOptions,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error>;
+
     /// Closes cleanly. Dropping an engine closes it too, without a word about what went wrong.
     fn close(self: Box<Self>) -> Result<(), Error>;
 }

@@ -11,7 +11,7 @@ use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
-use pando_pmwcas::maps::{Audit, Settings};
+use pando_pmwcas::maps::{Audit, MapError, Settings};
 use pando_pmwcas::{Pmwcas, Recovered};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
@@ -175,13 +175,43 @@ impl<D: Domain> Pooled<D> {
     }
 
     /// The map `name`, which the caller knows to be there.
-    fn entry(&self, guard: &Guard<'_, D>, name: &str) -> Result<(MapEntry, MapHeader), Error> {
-        let found = self.pmwcas.find_map(guard, name).and_then(|entry| {
-            let header = entry.header.clone()?;
-            Some((entry, header))
-        });
+    fn entry(&self, guard: &Guard<'_, D>, name: &str) -> Result<MapEntry, Error> {
+        let found = self.pmwcas.find_map(guard, name).map_err(Error::of_map)?;
         found.ok_or_else(|| Error::MapNotFound { name: name.to_owned(), present: Vec::new() })
     }
+
+    /// The map in `slot`, with what `options` say if its header does not.
+    fn entry_in_slot(&self, slot: u64, options: &MapOptions) -> Result<MapEntry, Error> {
+        let guard = self.pin()?;
+        let entry = self.pmwcas.map_in_slot(&guard, slot).map_err(Error::of_map)?;
+        let told = match &options.kind {
+            Some(kind) => {
+                let kind = kind_called::<D>(Some(kind))?;
+                let settings = options.applied_to(Settings::new(kind.settings()))?;
+                Some((kind.number(), settings.encode()))
+            }
+            None => None,
+        };
+        self.pmwcas.with_remains(&guard, entry, told).map_err(Error::of_map)
+    }
+
+    fn salvage_entry(
+        &self,
+        entry: &MapEntry,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error> {
+        let header = header_of(entry)?;
+        let audit = kind_of(header)?.walk(&self.pmwcas, entry, visit)?;
+        let mut check = audit::Check::default();
+        check.map(entry, &audit::name_of(entry), audit);
+        Ok(check.of_maps_alone())
+    }
+}
+
+/// What the header of a map says, which is damaged otherwise.
+fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
+    let damaged = |&damage| Error::of_map(MapError::Damaged { slot: entry.slot, damage });
+    entry.header.as_ref().map_err(damaged)
 }
 
 /// The name of the kind of a map, or its number if it is not known.
@@ -210,10 +240,11 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn map_settings(&self, name: &str) -> Result<Option<(&'static str, Settings)>, Error> {
         let guard = self.pin()?;
-        let entry = self.pmwcas.find_map(&guard, name);
-        let Some(header) = entry.and_then(|entry| entry.header) else { return Ok(None) };
-        let kind = kind_of::<D>(&header)?;
-        Ok(Some((kind.name(), settings_of(kind, &header)?)))
+        let entry = self.pmwcas.find_map(&guard, name).map_err(Error::of_map)?;
+        let Some(entry) = entry else { return Ok(None) };
+        let header = header_of(&entry)?;
+        let kind = kind_of::<D>(header)?;
+        Ok(Some((kind.name(), settings_of(kind, header)?)))
     }
 
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
@@ -224,19 +255,50 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
-        let (entry, header) = self.entry(&self.pin()?, name)?;
-        kind_of(&header)?.open(&self.pmwcas, &entry).map_err(Error::of_map)
+        let entry = self.entry(&self.pin()?, name)?;
+        kind_of(header_of(&entry)?)?.open(&self.pmwcas, &entry).map_err(Error::of_map)
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
-        let headers = self.entries()?.into_iter().filter_map(|entry| entry.header);
-        let info = |header: MapHeader| MapInfo { kind: kind_name::<D>(&header), name: header.name };
-        Ok(headers.map(info).collect())
+        let info = |entry: MapEntry| match entry.header {
+            Ok(header) => MapInfo {
+                kind: kind_name::<D>(&header),
+                name: header.name,
+                slot: entry.slot,
+                damage: None,
+            },
+            Err(damage) => MapInfo {
+                kind: audit::UNKNOWN_KIND.to_owned(),
+                name: String::new(),
+                slot: entry.slot,
+                damage: Some(damage.to_string()),
+            },
+        };
+        Ok(self.entries()?.into_iter().map(info).collect())
     }
 
     fn drop_map(&self, name: &str) -> Result<(), Error> {
-        let (entry, header) = self.entry(&self.pin()?, name)?;
-        kind_of(&header)?.drop_map(&self.pmwcas, &entry)
+        let entry = self.entry(&self.pin()?, name)?;
+        kind_of(header_of(&entry)?)?.drop_map(&self.pmwcas, &entry)
+    }
+
+    fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error> {
+        let entry = match self.pmwcas.map_in_slot(&self.pin()?, slot) {
+            Ok(entry) => entry,
+            Err(MapError::NoHeader { .. }) => return Ok(None),
+            Err(error) => return Err(Error::of_map(error)),
+        };
+        Ok(entry.header.ok().map(|header| header.name))
+    }
+
+    fn drop_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error> {
+        if let Err(MapError::NoHeader { .. }) = self.pmwcas.map_in_slot(&self.pin()?, slot) {
+            self.pmwcas.clear_slot(slot);
+            return Ok(());
+        }
+        let entry = self.entry_in_slot(slot, options)?;
+        let entry = self.pmwcas.repair_map(&entry).map_err(Error::of_map)?;
+        kind_of(header_of(&entry)?)?.drop_map(&self.pmwcas, &entry)
     }
 
     fn promise(&self) -> Promise {
@@ -246,17 +308,21 @@ impl<D: Domain> Engine for Pooled<D> {
     fn stat(&self) -> Result<PoolStat, Error> {
         let mut maps = Vec::new();
         for entry in self.entries()? {
-            if let Some(header) = &entry.header {
-                let audited = self.audit(&entry, header);
-                maps.push(match audited {
+            maps.push(match &entry.header {
+                Ok(header) => match self.audit(&entry, header) {
                     Ok((kind, settings, audit)) => {
-                        audit::map_stat(&header.name, kind, &settings, audit.stat)
+                        audit::map_stat(&entry, &header.name, kind, &settings, audit.stat)
                     }
-                    Err(error) => audit::map_passed_over(header, kind_name::<D>(header), &error),
-                });
-            }
+                    Err(error) => {
+                        audit::map_passed_over(&entry, &header.name, kind_name::<D>(header), &error)
+                    }
+                },
+                Err(damage) => {
+                    audit::map_passed_over(&entry, "", audit::UNKNOWN_KIND.to_owned(), damage)
+                }
+            });
         }
-        maps.sort_by(|left, right| left.name.cmp(&right.name));
+        maps.sort_by(|left, right| (&left.name, left.slot).cmp(&(&right.name, right.slot)));
         let recovery = self.recovery.clone();
         audit::pool_stat(self.pmwcas.pool(), recovery, maps).map_err(Error::of_pool)
     }
@@ -274,11 +340,16 @@ impl<D: Domain> Engine for Pooled<D> {
         let mut check = audit::Check::default();
         for entry in self.entries()? {
             match &entry.header {
-                Some(header) => match self.audit(&entry, header) {
-                    Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
-                    Err(error) => check.map_passed_over(&entry, &header.name, &error),
-                },
-                None => check.damaged_map(&entry),
+                Ok(header) => {
+                    match self.audit(&entry, header) {
+                        Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
+                        Err(error) => check.map_passed_over(&entry, &header.name, &error),
+                    }
+                    if self.pmwcas.pool().has_damaged_copy(&self.pin()?, &entry) {
+                        check.damaged_copy(&entry, &header.name);
+                    }
+                }
+                Err(damage) => check.damaged_map(&entry, damage),
             }
         }
         check.finish(self.pmwcas.pool()).map_err(Error::of_pool)
@@ -289,11 +360,18 @@ impl<D: Domain> Engine for Pooled<D> {
         name: &str,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error> {
-        let (entry, header) = self.entry(&self.pin()?, name)?;
-        let audit = kind_of(&header)?.walk(&self.pmwcas, &entry, visit)?;
-        let mut check = audit::Check::default();
-        check.map(&entry, name, audit);
-        Ok(check.of_maps_alone())
+        let entry = self.entry(&self.pin()?, name)?;
+        self.salvage_entry(&entry, visit)
+    }
+
+    fn salvage_slot(
+        &self,
+        slot: u64,
+        options: &MapOptions,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error> {
+        let entry = self.entry_in_slot(slot, options)?;
+        self.salvage_entry(&entry, visit)
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -4,7 +4,9 @@
 //! fails, looks again and finds the other's map. The header and the map's first block belong to
 //! the operation until it succeeds; a crash leaves either the whole map or nothing.
 
-use pando_pmem::catalog::{HEADER_BYTES, MAX_NAME_BYTES, MapEntry, MapHeader};
+use pando_pmem::catalog::{
+    Damage, HEADER_BYTES, LIVE_MARK, MAX_NAME_BYTES, MapEntry, MapHeader, slot_word,
+};
 use pando_pmem::{Domain, Guard, Reservation, layout};
 
 use super::BadSetting;
@@ -34,11 +36,54 @@ pub enum MapError {
         /// The map's name.
         name: String,
     },
-    /// The catalog names a map whose header is damaged.
-    #[error("the header of the map at {off:#x} is damaged; `check` says what else is")]
+    /// A slot of the catalog is damaged, so its map cannot be used, and its name is not known.
+    #[error(
+        "the map in the catalog's slot {slot} is damaged: {damage}. Copy its records out by \
+         `pando --salvage dump --slot {slot}` (Pool::salvage_slot), then remove it by `pando drop --slot {slot}`"
+    )]
     Damaged {
-        /// Offset of the header.
-        off: u64,
+        /// Number of the slot.
+        slot: u64,
+        /// What is damaged.
+        damage: Damage,
+    },
+    /// There is no map of that name, or the map of that name is one of those that are damaged.
+    #[error(
+        "no map {name:?} is found, and {}: one of them may be {name:?}. Copy the records out by \
+         `pando --salvage dump --slot N` (Pool::salvage_slot), then remove it by `pando drop --slot N`",
+        damaged_slots(slots)
+    )]
+    Hidden {
+        /// The map's name.
+        name: String,
+        /// Numbers of the damaged slots.
+        slots: Vec<u64>,
+    },
+    /// A kind has to be named to use what is left of a damaged map.
+    #[error(
+        "of the map in the catalog's slot {slot} it is no longer known which kind of index it is, or how it was set; \
+         name the kind as it was created, by `--kind` and `--set` (MapOptions)"
+    )]
+    KindNotKnown {
+        /// Number of the slot.
+        slot: u64,
+    },
+    /// No header of the map in a damaged slot is found.
+    #[error(
+        "{found} headers say that they are of the map in the catalog's slot {slot}, so its records cannot be found; \
+         restore a copy of the pool, or free the slot by `pando drop --slot {slot}`"
+    )]
+    NoHeader {
+        /// Number of the slot.
+        slot: u64,
+        /// How many there are.
+        found: usize,
+    },
+    /// No map is in the slot.
+    #[error("the catalog's slot {slot} has no map")]
+    NoSuchSlot {
+        /// Number of the slot.
+        slot: u64,
     },
     /// The map is of another kind than the one it was to be opened as.
     #[error("the map {name:?} is of kind {found}, not {expected}; open it as what it is")]
@@ -74,17 +119,94 @@ impl From<pando_pmem::Error> for MapError {
     }
 }
 
+fn damaged_slots(slots: &[u64]) -> String {
+    let listed: Vec<_> = slots.iter().take(10).map(u64::to_string).collect();
+    let more = if slots.len() > listed.len() { ", .." } else { "" };
+    match slots {
+        [slot] => format!("the map in the catalog's slot {slot} is damaged"),
+        _ => format!("the maps in the catalog's slots {}{more} are damaged", listed.join(", ")),
+    }
+}
+
 impl<D: Domain> Pmwcas<D> {
-    /// The maps of the pool.
+    /// The maps of the pool, those too that are damaged.
     pub fn maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
         self.pool().catalog(guard, &|off| self.read(guard, off))
     }
 
-    /// The map called `name`.
-    pub fn find_map(&self, guard: &Guard<'_, D>, name: &str) -> Option<MapEntry> {
-        let named =
-            |entry: &MapEntry| entry.header.as_ref().is_some_and(|found| found.name == name);
-        self.maps(guard).into_iter().find(named)
+    /// The map called `name`. While a map is damaged whose name is not known, a name that is not found is
+    /// [`MapError::Hidden`]: the damaged map may have it.
+    pub fn find_map(&self, guard: &Guard<'_, D>, name: &str) -> Result<Option<MapEntry>, MapError> {
+        let mut damaged = Vec::new();
+        for entry in self.maps(guard) {
+            match &entry.header {
+                Ok(header) if header.name == name => return Ok(Some(entry)),
+                Ok(_) => {}
+                Err(_) => damaged.push(entry.slot),
+            }
+        }
+        if damaged.is_empty() {
+            return Ok(None);
+        }
+        Err(MapError::Hidden { name: name.to_owned(), slots: damaged })
+    }
+
+    /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is looked for among all blocks,
+    /// in time that grows with the pool; the entry then has the header that was found.
+    pub fn map_in_slot(&self, guard: &Guard<'_, D>, slot: u64) -> Result<MapEntry, MapError> {
+        let off = self.pool().catalog_slot_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
+        let entry = match self.read(guard, off) {
+            0 => return Err(MapError::NoSuchSlot { slot }),
+            word => self.pool().catalog_entry(guard, slot, word),
+        };
+        if !matches!(entry.header, Err(Damage::Slot { .. })) {
+            return Ok(entry);
+        }
+        let mut found = self.pool().find_headers(guard, slot)?;
+        match (found.pop(), found.len()) {
+            (Some((header_off, header)), 0) => {
+                Ok(MapEntry { header_off, header: Ok(header), ..entry })
+            }
+            (last, rest) => {
+                Err(MapError::NoHeader { slot, found: rest + usize::from(last.is_some()) })
+            }
+        }
+    }
+
+    /// What [`map_in_slot`](Self::map_in_slot) has found, with the words of a damaged header in which its copies agree,
+    /// or else with `told`: kind and options.
+    pub fn with_remains(
+        &self,
+        guard: &Guard<'_, D>,
+        entry: MapEntry,
+        told: Option<(u64, [u64; 4])>,
+    ) -> Result<MapEntry, MapError> {
+        if entry.header.is_ok() {
+            return Ok(entry);
+        }
+        let remains = self.pool().header_remains(guard, entry.header_off);
+        let (kind, options) = told
+            .or(remains.kind.zip(remains.options))
+            .ok_or(MapError::KindNotKnown { slot: entry.slot })?;
+        Ok(MapEntry { header: Ok(MapHeader { name: String::new(), kind, options }), ..entry })
+    }
+
+    /// Writes the slot and the header of the damaged map `entry` anew, whose header was found or told, so that it can be
+    /// dropped. No other thread changes the catalog meanwhile.
+    pub fn repair_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
+        let header = entry.header.as_ref();
+        let header = header.map_err(|_| MapError::KindNotKnown { slot: entry.slot })?;
+        let word = slot_word(LIVE_MARK, entry.header_off);
+        self.pool().rewrite_header(entry.header_off, entry.slot, header);
+        if entry.word != word {
+            self.pool().rewrite_slot(entry.slot, word);
+        }
+        Ok(MapEntry { word, ..entry.clone() })
+    }
+
+    /// Empties a damaged slot that leads to no map.
+    pub fn clear_slot(&self, slot: u64) {
+        self.pool().rewrite_slot(slot, 0);
     }
 
     /// Finds the map of `header.name`, or creates it with what `make_root` makes its first block.
@@ -100,23 +222,25 @@ impl<D: Domain> Pmwcas<D> {
         loop {
             let version_off = self.pool().catalog_version_off();
             let version = self.read(guard, version_off);
-            if let Some(entry) = self.find_map(guard, &header.name) {
+            if let Some(entry) = self.find_map(guard, &header.name)? {
                 return Ok(entry);
             }
-            let slot_off = self.pool().empty_catalog_slot(&|off| self.read(guard, off));
-            let slot_off = slot_off.ok_or(MapError::CatalogFull)?;
+            let slot = self.pool().empty_catalog_slot(&|off| self.read(guard, off));
+            let slot = slot.ok_or(MapError::CatalogFull)?;
+            let slot_off = layout::CATALOG_OFF + slot * 8;
             let root = make_root()?;
             let mut block = guard.reserve(HEADER_BYTES)?;
-            block.write(0, &header.encode(root.off()));
+            block.write(0, &header.encode(slot, root.off()));
             block.flush(0, HEADER_BYTES);
             let mut operation = self.allocate(guard)?;
-            let slot = operation.reserve_entry(slot_off, 0, Policy::FreeNewOnFailure)?;
-            let header_off = operation.activate(slot, block);
+            let entry = operation.reserve_entry(slot_off, 0, Policy::FreeNewOnFailure)?;
+            let header_off = block.off();
+            let word = operation.activate_with_hint(entry, block, LIVE_MARK);
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
             operation.activate(owned, root);
             operation.add_word(version_off, version, version + 1)?;
             if operation.execute() {
-                return Ok(MapEntry { slot_off, header_off, header: Some(header.clone()) });
+                return Ok(MapEntry { slot, word, header_off, header: Ok(header.clone()) });
             }
         }
     }
@@ -134,7 +258,7 @@ impl<D: Domain> Pmwcas<D> {
         let version_off = self.pool().catalog_version_off();
         let version = self.read(guard, version_off);
         let mut operation = self.allocate(guard)?;
-        operation.reserve_entry(entry.slot_off, entry.header_off, Policy::FreeOldOnSuccess)?;
+        operation.reserve_entry(entry.slot_off(), entry.word, Policy::FreeOldOnSuccess)?;
         operation.reserve_entry(entry.root_off(), root, Policy::FreeOldOnSuccess)?;
         if let Some((off, open, closed)) = seal {
             operation.add_word(off, open, closed)?;

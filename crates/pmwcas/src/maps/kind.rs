@@ -115,7 +115,7 @@ impl<D: Domain> Pmwcas<D> {
         name: &str,
     ) -> Result<Option<K::Index<D>>, MapError> {
         let guard = self.pool().pin()?;
-        self.find_map(&guard, name).map(|entry| self.open_entry::<K>(&entry)).transpose()
+        self.find_map(&guard, name)?.map(|entry| self.open_entry::<K>(&entry)).transpose()
     }
 
     /// The index of `entry`, as it was created.
@@ -123,7 +123,10 @@ impl<D: Domain> Pmwcas<D> {
         self: &Arc<Self>,
         entry: &MapEntry,
     ) -> Result<K::Index<D>, MapError> {
-        let header = entry.header.as_ref().ok_or(MapError::Damaged { off: entry.header_off })?;
+        let header = entry
+            .header
+            .as_ref()
+            .map_err(|&damage| MapError::Damaged { slot: entry.slot, damage })?;
         if header.kind != K::NUMBER {
             return Err(MapError::OtherKind {
                 name: header.name.clone(),
@@ -135,7 +138,7 @@ impl<D: Domain> Pmwcas<D> {
         K::check(&settings)?;
         // Nothing of the map is reused while it is opened.
         let guard = self.pool().pin()?;
-        if self.read(&guard, entry.slot_off) != entry.header_off {
+        if self.read(&guard, entry.slot_off()) != entry.word {
             return Err(MapError::Dropped { name: header.name.clone() });
         }
         K::check_layout(self, &guard, entry.root_off())

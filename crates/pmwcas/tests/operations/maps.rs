@@ -22,7 +22,7 @@ fn find_or_create<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) -> u64 {
 
 fn drop_it<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) -> Result<(), MapError> {
     let guard = pmwcas.pool().pin().unwrap();
-    let entry = pmwcas.find_map(&guard, name).unwrap();
+    let entry = pmwcas.find_map(&guard, name).unwrap().unwrap();
     let root = pmwcas.read(&guard, entry.root_off());
     pmwcas.drop_map(&guard, &entry, root, Some((root + SEAL, 0, 1)))
 }

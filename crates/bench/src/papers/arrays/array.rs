@@ -95,6 +95,7 @@ impl<D: Domain> Array<D> {
             let owner = pmwcas
                 .pool()
                 .empty_catalog_slot(&|off| pmwcas.read(&guard, off))
+                .and_then(|slot| pmwcas.pool().catalog_slot_off(slot))
                 .ok_or("the new pool has no empty place for the array")?;
             let off = block.off();
             block.activate(owner);

@@ -1,0 +1,225 @@
+//! Damage to the catalog: no map disappears, and none is made in place of another.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pando::{DomainChoice, Error, MapInfo, MapOptions, Pool, PoolOptions, ProblemClass};
+
+const CATALOG_OFF: u64 = 24_576;
+const HEADER_COPY_BITS: u64 = 320 * 8;
+/// Catalog slot of the map that is damaged, between two others.
+const SLOT: u64 = 1;
+
+/// A closed pool with three maps, and where in its file the header of the second is.
+struct Planted {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    header_off: u64,
+}
+
+impl Planted {
+    fn new(kind: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let pool = Pool::create(&path, &options().max_bytes(1 << 20)).unwrap();
+        pool.map("before").unwrap().insert(b"key", b"before").unwrap();
+        let main = pool.map_with("main", &MapOptions::new().kind(kind)).unwrap();
+        main.insert(b"key", b"main").unwrap();
+        drop(main);
+        pool.map("behind").unwrap();
+        pool.close().unwrap();
+        let header_off = word(&path, CATALOG_OFF + SLOT * 8) & ((1 << 48) - 1);
+        Self { _folder: folder, path, header_off }
+    }
+
+    /// The bit of the file that is bit `bit` of copy `copy` of the header.
+    fn copy_bit(&self, copy: u64, bit: u64) -> u64 {
+        (self.header_off + 64) * 8 + copy * HEADER_COPY_BITS + bit
+    }
+
+    fn open(&self) -> Pool {
+        Pool::open(&self.path, &options()).unwrap()
+    }
+
+    /// With these bits of the file flipped, what `check` finds. The file is as it was afterwards.
+    fn with_flipped<T>(&self, bits: &[u64], check: impl FnOnce(Pool) -> T) -> T {
+        let before = std::fs::read(&self.path).unwrap();
+        let file = OpenOptions::new().write(true).open(&self.path).unwrap();
+        for bit in bits {
+            let byte = before[*bit as usize / 8] ^ 1 << (bit % 8);
+            file.write_all_at(&[byte], bit / 8).unwrap();
+        }
+        let found = check(self.open());
+        file.write_all_at(&before, 0).unwrap();
+        found
+    }
+}
+
+fn options() -> PoolOptions {
+    PoolOptions::new().domain(DomainChoice::Process)
+}
+
+fn word(path: &Path, off: u64) -> u64 {
+    let mut bytes = [0; 8];
+    std::fs::File::open(path).unwrap().read_exact_at(&mut bytes, off).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+/// The map in the damaged slot.
+fn listed(pool: &Pool) -> MapInfo {
+    let maps = pool.maps().unwrap();
+    assert_eq!(maps.len(), 3, "{maps:?}");
+    maps.into_iter().find(|map| map.slot == SLOT).unwrap()
+}
+
+/// The map can be used as before, and `check` tells of the damage.
+fn is_whole(pool: &Pool) {
+    assert_eq!(listed(pool).name, "main");
+    assert_eq!(pool.map("main").unwrap().get(b"key").unwrap().unwrap(), b"main");
+    assert!(pool.map("new").unwrap().is_empty().unwrap());
+}
+
+/// The map is listed as damaged; no other can take its name; the others serve.
+fn is_damaged(pool: &Pool) {
+    let found = listed(pool);
+    assert!(found.damage.is_some() && found.name.is_empty(), "{found:?}");
+    for refused in [
+        pool.map("main").err(),
+        pool.open_map("main").err(),
+        pool.map("new").err(),
+        pool.drop_map("main").err(),
+        pool.salvage("main", |_, _| ()).err(),
+    ] {
+        let refused = refused.unwrap();
+        assert!(matches!(refused, Error::Damaged(_)), "{refused:?}");
+        assert!(refused.to_string().contains("slot 1"), "{refused}");
+    }
+    assert_eq!(pool.open_map("before").unwrap().get(b"key").unwrap().unwrap(), b"before");
+}
+
+/// What salvage by slot copies out.
+fn salvaged(pool: &Pool, options: &MapOptions) -> Result<Vec<Vec<u8>>, Error> {
+    let mut found = Vec::new();
+    let report = pool.salvage_slot(SLOT, options, |_, value| found.push(value.to_vec()))?;
+    assert!(report.is_sound(), "{report:?}");
+    Ok(found)
+}
+
+#[test]
+fn a_header_with_one_damaged_copy_serves_and_check_tells() {
+    let planted = Planted::new("bztree");
+    for copy in [0, 1] {
+        // Of all words that are written, and of the zeros behind the name; the crate below flips each bit.
+        for bit in (0..64 * 8 + 40).step_by(5).chain((64 * 8 + 40..HEADER_COPY_BITS).step_by(399)) {
+            planted.with_flipped(&[planted.copy_bit(copy, bit)], |pool| {
+                is_whole(&pool);
+                let report = pool.check().unwrap();
+                let [problem] = &report.problems[..] else { panic!("bit {bit}: {report:?}") };
+                assert_eq!(
+                    (problem.class, problem.map.as_deref()),
+                    (ProblemClass::HeaderCopy, Some("main"))
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn a_header_without_a_whole_copy_is_listed_and_copied_out_by_its_slot() {
+    let planted = Planted::new("nbtree");
+    let as_created = MapOptions::new().kind("nbtree");
+    for bit in (0..64 * 8 + 5 * 8).step_by(13) {
+        let other = (bit * 5) % (64 * 8 + 40);
+        let bits = [planted.copy_bit(0, bit), planted.copy_bit(1, other)];
+        planted.with_flipped(&bits, |pool| {
+            is_damaged(&pool);
+            assert!(!pool.check().unwrap().is_sound());
+            let stat = pool.stat().unwrap();
+            assert!(stat.maps.iter().any(|map| map.slot == SLOT && map.passed_over.is_some()));
+            assert_eq!(salvaged(&pool, &as_created).unwrap(), [b"main"]);
+            let is_of = |bit: u64, word: u64| bit / 64 == word;
+            let said_twice = |word| is_of(bit, word) == is_of(other, word) && bit == other;
+            let agree = (1..=1)
+                .chain(4..=7)
+                .all(|word| !(is_of(bit, word) || is_of(other, word)) || said_twice(word));
+            match salvaged(&pool, &MapOptions::new()) {
+                Ok(found) => assert_eq!(found, [b"main"]),
+                Err(error) => {
+                    assert!(!agree || bit == other, "bits {bit}, {other}: {error}");
+                    assert!(error.to_string().contains("kind"), "{error}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_slot_with_one_or_two_flipped_bits_hides_no_map() {
+    let planted = Planted::new("skiplist");
+    let slot_bit = (CATALOG_OFF + SLOT * 8) * 8;
+    let pairs = (0..64).flat_map(|first| (first + 1..64).map(move |second| [first, second]));
+    // Bit 61 says that the word may not be durable, and no more.
+    let harmless = |bits: &[u64]| bits.iter().all(|&bit| bit == 61);
+    for bits in (0..64).map(|bit| vec![bit]).chain(pairs.step_by(37).map(Vec::from)) {
+        let in_file: Vec<_> = bits.iter().map(|bit| slot_bit + bit).collect();
+        planted.with_flipped(&in_file, |pool| {
+            if harmless(&bits) {
+                return is_whole(&pool);
+            }
+            is_damaged(&pool);
+            assert_eq!(salvaged(&pool, &MapOptions::new()).unwrap(), [b"main"], "bits {bits:?}");
+        });
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_an_empty_slot_is_listed_and_can_be_cleared() {
+    let planted = Planted::new("bztree");
+    // Bits 61 and 62 alone say that an operation was under way, which left the slot empty.
+    for bit in (0..64).filter(|bit| ![61, 62].contains(bit)) {
+        planted.with_flipped(&[(CATALOG_OFF + 9 * 8) * 8 + bit], |pool| {
+            let maps = pool.maps().unwrap();
+            assert!(
+                maps.iter().any(|map| map.slot == 9 && map.damage.is_some()),
+                "bit {bit}: {maps:?}"
+            );
+            assert_eq!(pool.map("main").unwrap().get(b"key").unwrap().unwrap(), b"main");
+            let refused = pool.salvage_slot(9, &MapOptions::new(), |_, _| ()).unwrap_err();
+            assert!(matches!(refused, Error::Damaged(_)), "{refused}");
+            pool.drop_slot(9, &MapOptions::new()).unwrap();
+            assert!(pool.check().unwrap().is_sound());
+            pool.map("new").unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_damaged_map_is_dropped_by_its_slot() {
+    let planted = Planted::new("wbtree");
+    let as_created = MapOptions::new().kind("wbtree");
+    // Both copies; the slot; both copies and the slot.
+    let copies = [planted.copy_bit(0, 64), planted.copy_bit(1, 65)];
+    let slot = (CATALOG_OFF + SLOT * 8) * 8;
+    for bits in [&copies[..], &[slot], &[slot + 63]] {
+        planted.with_flipped(bits, |pool| {
+            if bits.len() == 2 {
+                let refused = pool.drop_slot(SLOT, &MapOptions::new()).unwrap_err();
+                assert!(refused.to_string().contains("name the kind"), "{refused}");
+            }
+            pool.drop_slot(SLOT, &as_created).unwrap();
+            assert_eq!(pool.maps().unwrap().len(), 2);
+            let report = pool.check().unwrap();
+            assert!(report.is_sound(), "{report:?}");
+            assert!(pool.map("main").unwrap().is_empty().unwrap());
+        });
+    }
+    let pool = planted.open();
+    let held = pool.map("main").unwrap();
+    assert!(matches!(pool.drop_slot(SLOT, &as_created), Err(Error::MapInUse { .. })));
+    drop(held);
+    assert!(matches!(pool.drop_slot(7, &as_created), Err(Error::SlotEmpty { slot: 7 })));
+    pool.drop_slot(SLOT, &MapOptions::new()).unwrap();
+    assert_eq!(pool.maps().unwrap().len(), 2);
+}
