@@ -47,10 +47,9 @@ impl Planted {
     fn with_flipped<T>(&self, bits: &[u64], check: impl FnOnce(Pool) -> T) -> T {
         let before = std::fs::read(&self.path).unwrap();
         let file = OpenOptions::new().write(true).open(&self.path).unwrap();
-        for bit in bits {
-            let byte = before[*bit as usize / 8] ^ 1 << (bit % 8);
-            file.write_all_at(&[byte], bit / 8).unwrap();
-        }
+        let mut flipped = before.clone();
+        bits.iter().for_each(|bit| flipped[*bit as usize / 8] ^= 1 << (bit % 8));
+        file.write_all_at(&flipped, 0).unwrap();
         let found = check(self.open());
         file.write_all_at(&before, 0).unwrap();
         found
