@@ -471,6 +471,41 @@ impl Pool {
         self.shared.engine.size_and_max_bytes().1
     }
 
+    /// Returns room that no record uses any more to the system: to the file system, or as memory. At most
+    /// `max_bytes` of it, but 64 KiB at least; how many bytes it was. Zero says that nothing is left to return.
+    /// Any thread may call it at any time, in steps of a MiB or so, and no other operation waits for it.
+    ///
+    /// The file keeps its length ([`size_bytes`](Self::size_bytes)), and the pool takes room again when it needs
+    /// it; if the file system has none by then, the write is refused ([`Error::FileSystemFull`]). Whole chunks of
+    /// 64 KiB go back: what is free beside records that stay does not. After a crash some of that room may be back.
+    ///
+    /// A pool on tmpfs from which a `wbtree` has been read keeps its room until it is opened again: reads of that
+    /// kind of map may look at a chunk that is free by then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`]; [`Error::Io`] if the file system refuses. One that knows no holes is no error:
+    /// nothing is returned.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("main")?;
+    /// map.insert(b"key", &vec![7; 10 << 20])?;
+    /// map.remove(b"key")?;
+    /// let mut returned = 0;
+    /// loop {
+    ///     match pool.release_unused(1 << 20)? {
+    ///         0 => break,
+    ///         bytes => returned += bytes,
+    ///     }
+    /// }
+    /// assert!(returned >= 10 << 20);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn release_unused(&self, max_bytes: u64) -> Result<u64, Error> {
+        self.shared.engine.release_unused(max_bytes)
+    }
+
     /// Walks all maps and compares what they reach with what the allocator gave out. To be
     /// called while nobody writes: what is in flight would look like a problem.
     ///

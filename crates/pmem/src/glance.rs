@@ -44,6 +44,7 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub fn glance(&self) -> Result<Glance<'_, D>> {
         self.own_slot()?;
+        self.note_glance();
         let epoch = self.epoch();
         if cfg!(target_arch = "x86_64") {
             compiler_fence(Ordering::SeqCst);

@@ -8,6 +8,7 @@
 //!             +64      participants: slots ever claimed since the last recovery
 //!             +128     chunks ever used, the allocator's frontier  (alloc/chunks.rs)
 //!             +192     catalog version                             (catalog.rs)
+//!             +320     chunks without room in the file             (alloc/holes.rs)
 //! 8,192      16,384    participant table, 128 slots of 128 bytes   (participant.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
 //! 32,768    262,144    descriptor partitions, 128 of 2,048 bytes   (crate pando-pmwcas)
@@ -31,6 +32,8 @@ pub const PARTICIPANTS_HIGH_OFF: u64 = CONTROL_OFF + 64;
 pub const FRONTIER_OFF: u64 = CONTROL_OFF + 128;
 /// Offset of the catalog's version.
 pub const CATALOG_VERSION_OFF: u64 = CONTROL_OFF + 192;
+/// Offset of the number of chunks whose room was returned to the system.
+pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 
 /// Offset of the participant table.
 pub const PARTICIPANTS_OFF: u64 = 8192;

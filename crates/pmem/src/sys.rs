@@ -108,6 +108,22 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Returns the memory of `bytes` bytes from `from`, of a mapping of anonymous memory, to the system; they read
+    /// as zero. Both are multiples of pages. False if the range does not lie in the mapping.
+    pub fn discard(&self, from: u64, bytes: u64) -> io::Result<bool> {
+        if from > self.bytes() || bytes > self.bytes() - from {
+            return Ok(false);
+        }
+        // SAFETY: the range lies in the mapping. Its content becomes zero, as a store to words would make it: who
+        // calls this holds the chunks there, and nobody else looks at them.
+        check(unsafe {
+            libc::madvise(self.base.add(from as usize).cast(), bytes as usize, libc::MADV_DONTNEED)
+        })?;
+        Ok(true)
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // Elsewhere there may be something else in its place.
@@ -242,6 +258,24 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
         match check(unsafe { libc::fallocate(file.as_raw_fd(), 0, from, bytes) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             result => return result,
+        }
+    }
+}
+
+/// Returns the room of `bytes` bytes of `file` from `from` to the file system; they read as zero, and the file keeps
+/// its length. False if the file system cannot.
+pub fn punch(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
+    let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(bytes)) else {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    };
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    loop {
+        // SAFETY: the call takes a descriptor that `file` keeps open, and plain integers.
+        match check(unsafe { libc::fallocate(file.as_raw_fd(), mode, from, bytes) }) {
+            Ok(()) => return Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

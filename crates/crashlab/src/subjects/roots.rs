@@ -44,6 +44,8 @@ pub enum Op {
     Fetch(usize),
     /// A block of this size is reserved, and given back at once.
     Reserve(u64),
+    /// Room that is not used goes back to the system.
+    Release,
     /// A block of this size that each of [`NAMES`] names.
     Name(u64),
     /// The block is freed by this one of its names: of all threads that try, one succeeds.
@@ -93,6 +95,7 @@ impl Subject for Roots {
             scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
             relay("relay"),
             freed_twice("freed-twice"),
+            holes("holes"),
             stale_claim("stale-claim"),
         ]
     }
@@ -103,7 +106,7 @@ impl Subject for Roots {
                 Some(*root)
             }
             Op::Name(_) | Op::FreeByName(_) => Some(NAMED),
-            Op::Reserve(_) => None,
+            Op::Reserve(_) | Op::Release => None,
         }
     }
 
@@ -117,7 +120,7 @@ impl Subject for Roots {
             (Op::FreeByName(_), Some(Done(freed))) if state.is_some() != *freed => None,
             (Op::FreeByName(_), _) => Some(None),
             (Op::Name(_), _) => Some(Some(NAMED_STAMP)),
-            (Op::Reserve(_), _) | (_, Some(Done(false))) => Some(*state),
+            (Op::Reserve(_) | Op::Release, _) | (_, Some(Done(false))) => Some(*state),
             (Op::Give(_, _, stamp) | Op::HandOver(_, _, stamp), _) => Some(Some(*stamp)),
             (Op::Take(_) | Op::Fetch(_), Some(_)) if state.is_none() => None,
             (Op::Take(_) | Op::Fetch(_), _) => Some(None),
@@ -168,6 +171,33 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
             // The search for chunks goes on behind the one that is reserved and given back.
             let gives = [Op::Give(slab, 30_000, 2), Op::Give(span, CHUNK, 3)];
             vec![[Op::Reserve(CHUNK)].into_iter().chain(gives).collect()]
+        }),
+    })
+}
+
+/// Chunks lose their room while others claim them, and get it back. (A store into a chunk that has none panics.)
+fn holes(name: &'static str) -> Scenario<Roots> {
+    Scenario::new(name, 1, move || Setup {
+        prepare: (0..2)
+            .flat_map(|root| [Op::Give(root, 140_000, 1), Op::Take(root)])
+            .chain([Op::Give(2, 300_000, 1), Op::Take(2), Op::Release, Op::Give(3, 60_000, 1)])
+            .collect(),
+        cram: Vec::new(),
+        programs: Box::new(|random| {
+            let program = |task: usize, random: &mut Random| {
+                let steps = 2 + random.below(2);
+                let step = |step: u64| {
+                    let root = task * OWN + random.below(OWN as u64) as usize;
+                    let bytes = *random.pick(&[20_000, 60_000, 140_000]);
+                    match random.below(6) {
+                        0 | 1 => Op::Release,
+                        2 => Op::Take(root),
+                        _ => Op::Give(root, bytes, 100 * (task as u64 + 1) + step),
+                    }
+                };
+                (0..steps).map(step).collect()
+            };
+            (0..2).map(|task| program(task, random)).collect()
         }),
     })
 }
@@ -301,6 +331,7 @@ impl<D: Domain> Opened<Roots> for Open<D> {
                 guard.collect();
                 (0, guard.reserve(bytes).is_ok())
             }
+            Op::Release => (0, self.pool.release_unused(128 << 10).is_ok()),
             Op::Name(bytes) => (NAMED, self.name(bytes)),
             Op::FreeByName(name) => (NAMED, self.free_by_name(name)),
         };

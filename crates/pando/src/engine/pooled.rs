@@ -336,6 +336,10 @@ impl<D: Domain> Engine for Pooled<D> {
         (pool.size_bytes(), pool.geometry().max_bytes)
     }
 
+    fn release_unused(&self, max_bytes: u64) -> Result<u64, Error> {
+        self.pmwcas.pool().release_unused(max_bytes).map_err(Error::of_pool)
+    }
+
     fn check(&self) -> Result<CheckReport, Error> {
         let mut check = audit::Check::default();
         for entry in self.entries()? {

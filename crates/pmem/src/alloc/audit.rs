@@ -27,6 +27,8 @@ pub struct Usage {
     pub chunks: u64,
     /// Chunks that are free again.
     pub free_chunks: u64,
+    /// Those of them whose room was returned to the system ([`Pool::release_unused`]).
+    pub hole_chunks: u64,
     /// Chunks that are slabs.
     pub slab_chunks: u64,
     /// Chunks in active spans.
@@ -118,9 +120,13 @@ impl<D: Domain> Pool<D> {
         for chunk in 0..usage.chunks {
             match self.chunk(chunk) {
                 Chunk::Free => usage.free_chunks += 1,
+                Chunk::Hole => {
+                    usage.free_chunks += 1;
+                    usage.hole_chunks += 1;
+                }
                 Chunk::Slab { .. } => usage.slab_chunks += 1,
                 Chunk::Head { .. } | Chunk::Body => usage.span_chunks += 1,
-                Chunk::Claimed { .. } => usage.claimed_chunks += 1,
+                Chunk::Claimed { .. } | Chunk::HeldHole => usage.claimed_chunks += 1,
             }
         }
         self.visit_active(&mut |block| {

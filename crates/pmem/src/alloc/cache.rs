@@ -77,6 +77,8 @@ pub(crate) struct Cache {
     surveyed: AtomicU64,
     astray: AtomicU64,
     freed: AtomicU64,
+    /// Where the next look for room that is not used goes on.
+    pub(super) unused: AtomicU64,
     /// Where the next search for a span goes on, by the number of bits of its length in chunks.
     search: [AtomicU64; SPAN_CLASSES],
     pub(super) used: Used,
@@ -167,6 +169,7 @@ impl Cache {
             discovered: AtomicU64::new(0),
             surveyed: AtomicU64::new(0),
             astray: AtomicU64::new(0),
+            unused: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: [const { AtomicU64::new(0) }; SPAN_CLASSES],
             used: Used::default(),
@@ -360,7 +363,7 @@ impl<D: Domain> Pool<D> {
                 return false;
             }
             let chunk = self.cache.surveyed.fetch_add(1, Ordering::Relaxed);
-            if chunk < frontier && self.chunk(chunk) == Chunk::Free {
+            if chunk < frontier && self.chunk(chunk).is_free() {
                 self.cache.note_freed(1);
                 if found == 0 {
                     self.cache.search_on(wanted, chunk);

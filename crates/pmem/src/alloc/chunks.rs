@@ -12,6 +12,7 @@
 //! | 2 slab | size class | slab |
 //! | 3 head of an active span | chunks of the span | active |
 //! | 4 body of an active span | 0 | active |
+//! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with an incarnation, a thread's in that | hole |
 //!
 //! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation turns first the bodies, then the head; which of
 //! the words reached durability is settled by the log that names the span, from the head's
@@ -31,9 +32,19 @@ use crate::word::Word;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
     Free,
-    Claimed { chunks: u64 },
-    Slab { class: usize },
-    Head { chunks: u64 },
+    /// Free, and the file may have no room there.
+    Hole,
+    /// A hole that a thread has.
+    HeldHole,
+    Claimed {
+        chunks: u64,
+    },
+    Slab {
+        class: usize,
+    },
+    Head {
+        chunks: u64,
+    },
     Body,
 }
 
@@ -51,7 +62,16 @@ pub(crate) fn encode(chunk: Chunk, incarnation: u32) -> u64 {
         Chunk::Slab { class } => 2 << 24 | class as u64,
         Chunk::Head { chunks } => 3 << 24 | chunks,
         Chunk::Body => 4 << 24,
+        Chunk::Hole => HOLE,
+        Chunk::HeldHole => tag | HOLE,
     }
+}
+
+const HOLE: u64 = 5 << 24;
+
+/// Whether `word` says, in an incarnation to come, that its chunk may have no room.
+pub(crate) fn is_hole_word(word: u64) -> bool {
+    word & u64::from(u32::MAX) == HOLE
 }
 
 /// What `word` says in `incarnation`; `None` for a word that cannot have been written.
@@ -67,7 +87,15 @@ pub(crate) fn decode(word: u64, incarnation: u32) -> Option<Chunk> {
         }
         3 if tag == 0 && argument > 0 => Some(Chunk::Head { chunks: argument }),
         4 if tag == 0 && argument == 0 => Some(Chunk::Body),
+        5 if argument == 0 && tag == incarnation => Some(Chunk::HeldHole),
+        5 if argument == 0 => Some(Chunk::Hole),
         _ => None,
+    }
+}
+
+impl Chunk {
+    pub(crate) fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Hole)
     }
 }
 
@@ -217,6 +245,8 @@ mod tests {
         assert_eq!(encode(Chunk::Slab { class: 3 }, 9), 0x0000_0000_0200_0003);
         assert_eq!(encode(Chunk::Head { chunks: 7 }, 9), 0x0000_0000_0300_0007);
         assert_eq!(encode(Chunk::Body, 9), 0x0000_0000_0400_0000);
+        assert_eq!(encode(Chunk::Hole, 9), 0x0000_0000_0500_0000);
+        assert_eq!(encode(Chunk::HeldHole, 9), 0x0000_0009_0500_0000);
     }
 
     #[test]
@@ -224,11 +254,17 @@ mod tests {
         let claim = encode(Chunk::Claimed { chunks: 5 }, 9);
         assert_eq!(decode(claim, 9), Some(Chunk::Claimed { chunks: 5 }));
         assert_eq!(decode(claim, 10), Some(Chunk::Free));
+        let held = encode(Chunk::HeldHole, 9);
+        assert_eq!(decode(held, 9), Some(Chunk::HeldHole));
+        assert_eq!(decode(held, 10), Some(Chunk::Hole));
+        assert!(is_hole_word(held) && is_hole_word(HOLE) && !is_hole_word(claim));
     }
 
     #[test]
     fn words_that_were_never_written_are_told() {
-        for word in [1, 5 << 24, 2 << 24 | 0xFF_FFFF, 3 << 24, 4 << 24 | 1, 1 << 40 | 3 << 24] {
+        for word in
+            [1, 6 << 24, 5 << 24 | 1, 2 << 24 | 0xFF_FFFF, 3 << 24, 4 << 24 | 1, 1 << 40 | 3 << 24]
+        {
             assert_eq!(decode(word, 1), None, "{word:#x}");
         }
     }

@@ -19,12 +19,13 @@
 //! limit, since it finds whatever is free.
 //!
 //! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back what it
-//! claimed and looks further.
+//! claimed and looks further. Holes among them get room before they are anyone's (`holes.rs`); if the file system
+//! has none, the thread gives all back, and looks again for chunks that have room.
 
 use std::sync::atomic::Ordering;
 
 use super::MAX_SPAN_CHUNKS;
-use super::chunks::{Chunk, RELIEF_CHUNKS, decode, encode};
+use super::chunks::{Chunk, RELIEF_CHUNKS, decode, encode, is_hole_word};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
@@ -55,11 +56,12 @@ impl<D: Domain> Pool<D> {
                 max_bytes: MAX_SPAN_CHUNKS * CHUNK_BYTES,
             });
         }
-        if let Some(first) = self.claim_freed(chunks, Search::Bounded) {
+        let mut no_room = None;
+        if let Some(first) = self.claim_freed(chunks, Search::Bounded, &mut no_room) {
             return Ok(first);
         }
         if self.survey(chunks)
-            && let Some(first) = self.claim_freed(chunks, Search::Bounded)
+            && let Some(first) = self.claim_freed(chunks, Search::Bounded, &mut no_room)
         {
             return Ok(first);
         }
@@ -73,11 +75,13 @@ impl<D: Domain> Pool<D> {
         for _ in 0..3 {
             guard.collect();
         }
-        self.claim_freed(chunks, Search::Whole).ok_or(error)
+        let found = self.claim_freed(chunks, Search::Whole, &mut no_room);
+        found.ok_or(no_room.unwrap_or(error))
     }
 
-    /// Claims freed chunks below the frontier.
-    fn claim_freed(&self, chunks: u64, search: Search) -> Option<u64> {
+    /// Claims freed chunks below the frontier. If the file system has no room for holes among them, it says so in
+    /// `no_room`, and claims chunks that have room.
+    fn claim_freed(&self, chunks: u64, search: Search, no_room: &mut Option<Error>) -> Option<u64> {
         let known = self.cache.freed_chunks();
         let most_words = match search {
             Search::Whole => u64::MAX,
@@ -85,7 +89,14 @@ impl<D: Domain> Pool<D> {
             Search::Bounded if chunks == 1 => u64::MAX,
             Search::Bounded => SEARCH_AT_ONCE.max(SEARCH_A_CHUNK * chunks),
         };
-        let found = self.search(chunks, most_words);
+        let found = match self.search(chunks, most_words, Chunk::is_free) {
+            Ok(found) => found,
+            Err(error) => {
+                *no_room = Some(error);
+                // Of chunks that have room, each claim that fails is another thread's success.
+                self.search(chunks, most_words, |chunk| chunk == Chunk::Free).unwrap_or(None)
+            }
+        };
         match found {
             Some(_) => self.cache.note_claimed(chunks),
             // Chunks are counted twice if they are freed before the cursor of `discover` has passed.
@@ -96,7 +107,12 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Looks at `most_words` words, or once at all, from where the last search for such a span ended.
-    fn search(&self, chunks: u64, most_words: u64) -> Option<u64> {
+    fn search(
+        &self,
+        chunks: u64,
+        most_words: u64,
+        serves: impl Fn(Chunk) -> bool + Copy,
+    ) -> Result<Option<u64>> {
         let frontier = self.frontier();
         let start = self.cache.search_from(chunks, frontier);
         let (mut first, mut wrapped, mut looked) = (start, start == 0, 0);
@@ -112,23 +128,29 @@ impl<D: Domain> Pool<D> {
             if is_round || looked >= most_words || chunks > frontier {
                 break None;
             }
-            let (words, taken) = self.last_taken(first, chunks);
+            let (words, taken) = self.last_taken(first, chunks, serves);
             looked += words;
             match taken {
                 Some(taken) => first = taken + 1,
                 None => match self.claim_exactly(first, chunks) {
                     Ok(()) => break Some(first),
-                    Err(taken) => first = taken + 1,
+                    Err(Unclaimed::Taken(taken)) => first = taken + 1,
+                    Err(Unclaimed::NoRoom(error)) => return Err(error),
                 },
             }
         };
         self.cache.search_on(chunks, found.map_or(first, |first| first + chunks));
-        found
+        Ok(found)
     }
 
-    /// How many words it looked at, and the last of the chunks from `first` that is not free.
-    fn last_taken(&self, first: u64, chunks: u64) -> (u64, Option<u64>) {
-        let is_taken = |&chunk: &u64| self.chunk(chunk) != Chunk::Free;
+    /// How many words it looked at, and the last of the chunks from `first` that does not serve.
+    fn last_taken(
+        &self,
+        first: u64,
+        chunks: u64,
+        serves: impl Fn(Chunk) -> bool,
+    ) -> (u64, Option<u64>) {
+        let is_taken = |&chunk: &u64| !serves(self.chunk(chunk));
         match (first..first + chunks).rev().find(is_taken) {
             Some(taken) => (first + chunks - taken, Some(taken)),
             None => (chunks, None),
@@ -140,7 +162,7 @@ impl<D: Domain> Pool<D> {
         let frontier = self.word(FRONTIER_OFF);
         loop {
             let reached = frontier.load(Ordering::Acquire).min(self.geometry().max_chunks);
-            let is_free = |&back: &u64| self.chunk(reached - back) == Chunk::Free;
+            let is_free = |&back: &u64| self.chunk(reached - back).is_free();
             let joined = (1..=chunks.min(reached)).take_while(is_free).count() as u64;
             let first = reached - joined;
             let end = first + chunks;
@@ -161,27 +183,65 @@ impl<D: Domain> Pool<D> {
                     }
                     // Someone searched below the new frontier and was faster. What is left of these
                     // chunks is free, and found as all that is.
-                    Err(_) => continue,
+                    Err(Unclaimed::Taken(_)) => continue,
+                    Err(Unclaimed::NoRoom(error)) => {
+                        self.cache.note_freed(chunks - joined);
+                        return Err(error);
+                    }
                 }
             }
         }
     }
 
-    /// Claims the chunks from `first`, or gives back what it claimed and names one that is taken.
-    fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), u64> {
+    /// Claims the chunks from `first`, with room for all of them, or gives back what it claimed.
+    fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), Unclaimed> {
+        let claim = |index| Chunk::Claimed { chunks: if index == first { chunks } else { 0 } };
+        let mut holes = 0;
         for index in first..first + chunks {
             let word = self.chunk_word(index);
             let found = word.load(Ordering::Acquire);
-            let free = decode(found, self.incarnation()) == Some(Chunk::Free);
-            let span = if index == first { chunks } else { 0 };
-            let claim = encode(Chunk::Claimed { chunks: span }, self.incarnation());
-            if !free || word.compare_exchange(found, claim).is_err() {
-                for claimed in first..index {
-                    self.chunk_word(claimed).store(0, Ordering::Release);
-                }
-                return Err(index);
+            let mine = match decode(found, self.incarnation()) {
+                Some(Chunk::Free) => Some(claim(index)),
+                Some(Chunk::Hole) => Some(Chunk::HeldHole),
+                _ => None,
+            };
+            let mine = mine.map(|mine| encode(mine, self.incarnation()));
+            if mine.is_none_or(|mine| word.compare_exchange(found, mine).is_err()) {
+                self.unclaim(first, index);
+                return Err(Unclaimed::Taken(index));
+            }
+            holes += u64::from(is_hole_word(found));
+        }
+        if holes > 0 {
+            if let Err(error) = self.fill_holes(first, chunks, holes) {
+                self.unclaim(first, first + chunks);
+                return Err(Unclaimed::NoRoom(error));
+            }
+            for index in first..first + chunks {
+                let claimed = encode(claim(index), self.incarnation());
+                self.chunk_word(index).store(claimed, Ordering::Release);
             }
         }
         Ok(())
     }
+
+    /// Gives back the chunks from `first` to `end`, as they were when they were claimed.
+    fn unclaim(&self, first: u64, end: u64) {
+        for index in first..end {
+            let was = match self.chunk(index) {
+                Chunk::HeldHole => Chunk::Hole,
+                _ => Chunk::Free,
+            };
+            let word = encode(was, self.incarnation());
+            self.chunk_word(index).store(word, Ordering::Release);
+        }
+    }
+}
+
+/// Why chunks were not claimed.
+enum Unclaimed {
+    /// This one is in use.
+    Taken(u64),
+    /// There are holes among them, and no room for those.
+    NoRoom(Error),
 }

@@ -28,11 +28,13 @@ mod cache;
 mod chunks;
 mod claim;
 mod exchange;
+mod holes;
 mod slab;
 mod used;
 
 pub use audit::{Block, Usage};
 pub(crate) use cache::{Cache, SlabCache};
+pub(crate) use chunks::is_hole_word;
 pub use exchange::Exchange;
 
 use crate::domain::Domain;

@@ -90,7 +90,11 @@ impl<D: Domain> Pool<D> {
         let used = &self.cache.used;
         let frontier = self.frontier();
         let mut counted = used.counted.load(Ordering::Relaxed);
-        if counted < frontier && !used.is_counting.swap(true, Ordering::Acquire) {
+        // Pinned: what is seen to be a slab stays one while it is looked at.
+        if counted < frontier
+            && let Ok(_guard) = self.pin()
+            && !used.is_counting.swap(true, Ordering::Acquire)
+        {
             counted = used.counted.load(Ordering::Relaxed);
             let end = frontier.min(counted + COUNT_AT_ONCE);
             while counted < end {

@@ -48,6 +48,11 @@ pub struct Pool<D: Domain> {
     pub(crate) slots: Arc<Slots<D>>,
     pub(crate) cache: Cache,
     pub(crate) limbo: Limbo,
+    /// Whether someone has looked at blocks without a pin ([`Pool::glance`]).
+    has_glanced: AtomicBool,
+    /// The pool lies in memory of a test, where room for chunks is emulated.
+    #[cfg(feature = "testing")]
+    emulates_room: bool,
     /// Whether someone has said that it recovers what lies in the pool.
     recovery_begun: AtomicBool,
     /// Does what threads have left to be done before the epoch is raised.
@@ -108,6 +113,8 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
     pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {
+        #[cfg(feature = "testing")]
+        self.check_room(off);
         let address = self.address(off, bytes);
         if !D::admit_exclusive_store(address as usize, bytes as usize) {
             return None;

@@ -243,12 +243,11 @@ impl<D: Domain> Pool<D> {
         }
         // A copy may have holes where there were zeros. Room is made for all that is written to, so that
         // no store finds the file system full.
-        let (chunks_off, size_bytes) = (geometry.chunks_off, block.size_bytes);
-        let allocated_bytes = room::table_end(&geometry, size_bytes) + (size_bytes - chunks_off);
-        if metadata.blocks() * BLOCK_BYTES < allocated_bytes {
+        let expected_bytes = room::expected_bytes(path, &file, &geometry, block.size_bytes)?;
+        if metadata.blocks() * BLOCK_BYTES < expected_bytes {
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
                 .map_err(|source| room::not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
-            room::extend(path, &file, &geometry, chunks_off, size_bytes)?;
+            room::restore(path, &file, &geometry, block.size_bytes)?;
         }
         let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
             .map_err(io_error(path, MAP_THE_FILE))?;
@@ -364,6 +363,9 @@ impl<D: Domain> Pool<D> {
             slots,
             cache,
             limbo: Limbo::default(),
+            has_glanced: AtomicBool::new(false),
+            #[cfg(feature = "testing")]
+            emulates_room: path == Path::new("(arena)"),
             recovery_begun: AtomicBool::new(false),
             left_work: OnceLock::new(),
             domain: PhantomData,

@@ -1,14 +1,17 @@
 //! The room that a pool's file has, and how it is made: blocks of the file system are allocated before
-//! anything is stored there, so that no store finds the file system full.
+//! anything is stored there, so that no store finds the file system full. Chunks that nobody uses may be without
+//! room: `alloc/holes.rs` says when.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::{Pool, io_error};
+use crate::alloc::is_hole_word;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
-use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES};
+use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES, PUNCHED_OFF};
 use crate::medium::Medium;
 use crate::superblock;
 use crate::sys;
@@ -44,6 +47,78 @@ impl<D: Domain> Pool<D> {
             self.sync_length()?;
             // Durable before a chunk out there is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
+        }
+    }
+
+    /// Makes room for chunks that are held as holes. Durable on return, where the content is.
+    pub(crate) fn make_room(&self, first: u64, chunks: u64) -> Result<()> {
+        #[cfg(feature = "testing")]
+        if self.emulates_room {
+            self.emulate_room(first, chunks, true);
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        let (from, to) = (self.geometry.chunk_off(first), self.geometry.chunk_off(first + chunks));
+        sys::allocate(file, from, to)
+            .map_err(|source| not_allocated(&self.path, from, to, source))?;
+        self.sync_length()
+    }
+
+    /// Returns the room of chunks that are held as holes to the system; false if it takes none.
+    pub(crate) fn give_room_back(&self, first: u64, chunks: u64) -> Result<bool> {
+        #[cfg(feature = "testing")]
+        if self.emulates_room {
+            self.emulate_room(first, chunks, false);
+            return Ok(true);
+        }
+        let (off, bytes) = (self.geometry.chunk_off(first), chunks * CHUNK_BYTES);
+        let given = match &self.file {
+            Some(file) => sys::punch(file, off, bytes),
+            None => self.mapping.discard(off, bytes),
+        };
+        given.map_err(io_error(&self.path, "return room to the system"))
+    }
+
+    /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and a glance may load.
+    pub(crate) fn may_have_holes(&self) -> bool {
+        !matches!(self.medium, Medium::MemoryFile(_)) || !self.has_glanced.load(Ordering::SeqCst)
+    }
+
+    /// Someone is about to look at blocks without a pin.
+    #[inline(always)]
+    pub(crate) fn note_glance(&self) {
+        // Relaxed: whoever sees it set comes after the store below.
+        if !self.has_glanced.load(Ordering::Relaxed) {
+            self.has_glanced.store(true, Ordering::SeqCst);
+            std::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    /// In memory of a test: the word that says whether a chunk has no room, behind the chunk table. What the file
+    /// system does is durable, so it is flushed.
+    #[cfg(feature = "testing")]
+    fn room_word_off(&self, chunk: u64) -> Option<u64> {
+        let off = self.geometry.chunks_off - 8 * (chunk + 1);
+        (off >= self.geometry.chunk_word_off(self.geometry.max_chunks)).then_some(off)
+    }
+
+    #[cfg(feature = "testing")]
+    fn emulate_room(&self, first: u64, chunks: u64, has_room: bool) {
+        for off in (first..first + chunks).filter_map(|chunk| self.room_word_off(chunk)) {
+            self.word(off).store(u64::from(!has_room), Ordering::Release);
+            self.word(off).flush();
+        }
+        D::fence();
+    }
+
+    /// Panics where a store into a file on a full file system would be a SIGBUS.
+    #[cfg(feature = "testing")]
+    pub(super) fn check_room(&self, off: u64) {
+        if self.emulates_room
+            && let Some(chunk) = self.geometry.chunk_of(off)
+            && let Some(word_off) = self.room_word_off(chunk)
+        {
+            let lacks_room = self.word(word_off).load(Ordering::Acquire);
+            assert_eq!(lacks_room, 0, "chunk {chunk} is written to and has no room");
         }
     }
 
@@ -105,4 +180,59 @@ pub(super) fn extend(
     sys::allocate(file, table_from, table_end(to).max(table_from))
         .and_then(|()| sys::allocate(file, from, to))
         .map_err(|source| not_allocated(path, from, to, source))
+}
+
+/// Bytes that the file of a pool of `size_bytes` takes, without the chunks that are counted as holes.
+pub(super) fn expected_bytes(
+    path: &Path,
+    file: &File,
+    geometry: &Geometry,
+    size_bytes: u64,
+) -> Result<u64> {
+    let mut count = [0; 8];
+    file.read_exact_at(&mut count, PUNCHED_OFF).map_err(io_error(path, "read the file"))?;
+    let chunks_bytes = size_bytes - geometry.chunks_off;
+    // More than there are is damage, or what a crash has left of a claim: then all are looked at.
+    let punched_bytes = u64::from_le_bytes(count).saturating_mul(CHUNK_BYTES);
+    let punched_bytes = if punched_bytes > chunks_bytes { 0 } else { punched_bytes };
+    Ok(table_end(geometry, size_bytes) + chunks_bytes - punched_bytes)
+}
+
+/// Words of the chunk table that are read at a time.
+const TABLE_PART: u64 = 8192;
+
+/// Makes room for the chunk table and all chunks that are no holes, punches the others, and counts them.
+pub(super) fn restore(
+    path: &Path,
+    file: &File,
+    geometry: &Geometry,
+    size_bytes: u64,
+) -> Result<()> {
+    let refused = |to| move |source| not_allocated(path, CHUNK_TABLE_OFF, to, source);
+    let table_end = table_end(geometry, size_bytes);
+    sys::allocate(file, CHUNK_TABLE_OFF, table_end).map_err(refused(table_end))?;
+    let chunks = (size_bytes - geometry.chunks_off) / CHUNK_BYTES;
+    let mut holes: u64 = 0;
+    for part in (0..chunks).step_by(TABLE_PART as usize) {
+        let count = TABLE_PART.min(chunks - part);
+        let mut bytes = vec![0; count as usize * 8];
+        let at = geometry.chunk_word_off(part);
+        file.read_exact_at(&mut bytes, at).map_err(io_error(path, "read the file"))?;
+        let words = bytes.as_chunks::<8>().0.iter();
+        let is_hole: Vec<bool> =
+            words.map(|&word| is_hole_word(u64::from_le_bytes(word))).collect();
+        let mut first = part;
+        for run in is_hole.chunk_by(|left, right| left == right) {
+            let end = first + run.len() as u64;
+            let (from, to) = (geometry.chunk_off(first), geometry.chunk_off(end));
+            if run[0] {
+                sys::punch(file, from, to - from).map_err(io_error(path, "punch a hole"))?;
+                holes += end - first;
+            } else {
+                sys::allocate(file, from, to).map_err(refused(to))?;
+            }
+            first = end;
+        }
+    }
+    file.write_all_at(&holes.to_le_bytes(), PUNCHED_OFF).map_err(io_error(path, "write the file"))
 }

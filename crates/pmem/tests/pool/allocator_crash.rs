@@ -181,6 +181,22 @@ fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
 }
 
 #[test]
+fn a_crash_at_every_write_while_chunks_lose_their_room_and_get_it_again() {
+    let bytes = 150_000;
+    let prepare = |pool: &Arc<Cut>| {
+        give(pool, 1, bytes, 1);
+        give(pool, 2, bytes, 2);
+        free(pool, 1);
+        pool.reclaim().unwrap();
+    };
+    let work = |pool: &Arc<Cut>| {
+        assert!(pool.release_unused(u64::MAX).unwrap() > 0);
+        give(pool, 3, bytes, 3);
+    };
+    crash_everywhere("lose room", bytes, prepare, work, |pool| named(pool, 3) != 0);
+}
+
+#[test]
 fn a_crash_at_every_write_of_growth() {
     let bytes = 30_000;
     let prepare = |_: &Arc<Cut>| {};

@@ -11,5 +11,6 @@ mod epochs;
 mod exhaustion;
 mod forks;
 mod golden_layout;
+mod holes;
 mod machine_down;
 mod thread_ends;

@@ -1,0 +1,183 @@
+//! Room that is not used goes back to the system, and is there again before anything is stored.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::layout::{FRONTIER_OFF, PUNCHED_OFF};
+use pando_pmem::{Domain, Error, Pool, Process, Volatile};
+
+use crate::common::{
+    Mounted, active, create, folder, free, give, holds, named, open, options, room, root,
+};
+
+const CHUNK: u64 = 65_536;
+
+fn allocated(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+fn holes<D: Domain>(pool: &Pool<D>) -> u64 {
+    pool.usage().unwrap().hole_chunks
+}
+
+fn counted<D: Domain>(pool: &Pool<D>) -> u64 {
+    pool.word(PUNCHED_OFF).load(Ordering::Acquire)
+}
+
+/// Returns all room, a step at a time; how much it was.
+fn release_all<D: Domain>(pool: &Pool<D>) -> u64 {
+    let step = || Some(pool.release_unused(1 << 20).unwrap()).filter(|&bytes| bytes > 0);
+    std::iter::from_fn(step).inspect(|&bytes| assert!(bytes <= 1 << 20)).sum()
+}
+
+/// A pool of some MiB, of which one block in eight is left; all others were freed.
+fn emptied(path: &Path) -> Arc<Pool<Process>> {
+    let pool = create::<Process>(path, 64);
+    for index in 0..80 {
+        let bytes = if index % 2 == 0 { 100_000 } else { 5_000 };
+        give(&pool, index, bytes, index as u8);
+    }
+    (0..80).filter(|index| index % 8 != 0).for_each(|index| free(&pool, index));
+    pool
+}
+
+fn check_left(pool: &Pool<Process>) {
+    for index in (0..80).step_by(8) {
+        assert!(holds(pool, named(pool, index), 100_000, index as u8), "block {index}");
+    }
+}
+
+#[test]
+fn an_emptied_pool_returns_its_room_and_opening_it_takes_none_back() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = emptied(&path);
+    let (length, before) = (path.metadata().unwrap().len(), allocated(&path));
+    let given = release_all(&pool);
+    assert!(given >= 30 * 2 * CHUNK, "{given} bytes");
+    assert_eq!((holes(&pool) * CHUNK, counted(&pool) * CHUNK), (given, given));
+    assert_eq!(path.metadata().unwrap().len(), length);
+    assert_eq!(allocated(&path), before - given);
+    check_left(&pool);
+    drop(pool);
+    for _ in 0..2 {
+        let pool = open::<Process>(&path);
+        assert_eq!(allocated(&path), before - given, "room that was returned was taken again");
+        assert_eq!(holes(&pool) * CHUNK, given);
+        pool.abandon();
+    }
+}
+
+#[test]
+fn a_hole_has_room_again_before_it_is_written_to() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = emptied(&path);
+    let before = allocated(&path);
+    release_all(&pool);
+    let frontier = pool.word(FRONTIER_OFF).load(Ordering::Acquire);
+    // Spans of several lengths, and slabs, until all holes are used.
+    let mut index = 100;
+    while holes(&pool) > 0 {
+        let bytes = [30_000, 3 * CHUNK, 60_000, CHUNK + 1][index as usize % 4];
+        give(&pool, index, bytes, index as u8);
+        index += 1;
+        assert!(index < 400, "{:?}", pool.usage().unwrap());
+    }
+    assert!(pool.word(FRONTIER_OFF).load(Ordering::Acquire) < 2 * frontier);
+    assert!(allocated(&path) >= before);
+    assert_eq!(counted(&pool), 0);
+    check_left(&pool);
+}
+
+#[test]
+fn a_full_file_system_refuses_what_needs_a_hole_and_nothing_faults() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=12m") else { return };
+    let path = mounted.path().join("pool");
+    let pool = emptied(&path);
+    // Some room stays: it serves blocks when no hole can.
+    assert!(pool.release_unused(20 * CHUNK).unwrap() > 0);
+    let filler = mounted.path().join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+    drop(file);
+    let (mut given, mut refused) = (Vec::new(), 0);
+    for index in 100..300 {
+        let guard = pool.pin().unwrap();
+        match guard.reserve([CHUNK, 3 * CHUNK][index as usize % 2]) {
+            Ok(mut block) => {
+                block.write(0, &[index as u8; CHUNK as usize]);
+                block.activate(root(index));
+                given.push(index);
+            }
+            Err(Error::FileSystemFull { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(!given.is_empty() && refused > 0, "{} given, {refused} refused", given.len());
+    assert!(holes(&pool) > 0);
+    assert_eq!(counted(&pool), holes(&pool));
+    for index in &given {
+        assert!(holds(&pool, named(&pool, *index), CHUNK, *index as u8), "block {index}");
+    }
+    fs::remove_file(&filler).unwrap();
+    give(&pool, 400, 3 * CHUNK, 7);
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
+}
+
+/// Such a look may come to a chunk that is free by then, and would take room there, or fault.
+#[test]
+fn a_pool_in_memory_in_which_someone_looks_without_a_pin_keeps_its_room() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=12m") else { return };
+    let path = mounted.path().join("pool");
+    let pool = emptied(&path);
+    assert!(pool.glance().unwrap().holds());
+    assert_eq!((pool.release_unused(u64::MAX).unwrap(), holes(&pool)), (0, 0));
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
+    drop(pool);
+    assert!(release_all(&open::<Process>(&path)) > 0);
+}
+
+/// The count is what a crash leaves of a claim, or damage; and a copy leaves out zeros, or fills holes.
+#[test]
+fn a_wrong_count_and_a_copy_are_put_right_when_the_pool_is_opened() {
+    let folder = folder();
+    let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+    let pool = emptied(&path);
+    let zeros = give(&pool, 100, 40 * CHUNK, 0);
+    let given = release_all(&pool);
+    let right = (allocated(&path), given / CHUNK);
+    for wrong in [0, right.1 - 1, u64::MAX, 1 << 50] {
+        pool.word(PUNCHED_OFF).store(wrong, Ordering::Release);
+        let content = fs::read(&path).unwrap();
+        let file = fs::File::create(&copy).unwrap();
+        file.set_len(content.len() as u64).unwrap();
+        for (index, page) in content.chunks(4096).enumerate() {
+            if page.iter().any(|&byte| byte != 0) {
+                std::os::unix::fs::FileExt::write_all_at(&file, page, index as u64 * 4096).unwrap();
+            }
+        }
+        assert!(allocated(&copy) < right.0);
+        let opened = open::<Process>(&copy);
+        assert_eq!((allocated(&copy), counted(&opened)), right, "count {wrong:#x}");
+        assert_eq!(holes(&opened), right.1);
+        assert!(holds(&opened, zeros, 40 * CHUNK, 0));
+        check_left(&opened);
+    }
+}
+
+#[test]
+fn anonymous_memory_goes_back_too() {
+    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let block = give(&pool, 0, 40 * CHUNK, 9);
+    free(&pool, 0);
+    assert_eq!(release_all(&pool), 40 * CHUNK);
+    assert_eq!(pool.load_bytes(block, 8), [0; 8], "the memory is still there");
+    assert_eq!(give(&pool, 1, 40 * CHUNK, 3), block);
+    assert!(holds(&pool, block, 40 * CHUNK, 3));
+    assert_eq!(active(&pool).len(), 1);
+    assert!(room(&pool, CHUNK) > 0);
+}
