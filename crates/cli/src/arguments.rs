@@ -65,6 +65,8 @@ pub enum Command {
     Stat(StatArguments),
     /// Walk all maps and compare them with what the allocator gave out
     Check(CheckArguments),
+    /// Give room that no record uses back to the file system
+    Compact(CompactArguments),
     /// Serve Redis clients from a store that survives kill -9
     Serve(ServeArguments),
     /// Show a server's figures, live: throughput, times, memory, the tree
@@ -370,6 +372,19 @@ pub struct DumpArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct StatArguments {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Gives chunks of 64 KiB that no record uses back to the file system, and cuts the file behind the last one that is
+/// used. The pool must not be open elsewhere; a crash leaves it whole.
+///
+/// It moves no record: room beside records that stay is not given back. To get that back too, `dump` the maps and
+/// `load` them into a new pool.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct CompactArguments {
     /// As JSON
     #[arg(long)]
     pub json: bool,

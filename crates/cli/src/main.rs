@@ -55,6 +55,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),
+        Command::Compact(compact) => commands::compact::run(pool, compact),
         Command::Serve(serve) => commands::serve::run(pool, serve),
         Command::Top(top) => {
             pool.refuse_for("top")?;

@@ -62,8 +62,8 @@ pub use options::{DomainChoice, MapOptions, PoolOptions};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, KindInfo, MapFigures, MapInfo, MapStat, ParticipantStat, PoolStat,
-    Problem, ProblemClass, Promise, RecoveryStat, SettingInfo, kinds,
+    AllocatorStat, CheckReport, Compacted, KindInfo, MapFigures, MapInfo, MapStat, ParticipantStat,
+    PoolStat, Problem, ProblemClass, Promise, RecoveryStat, SettingInfo, kinds,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use typed::{TypedMap, TypedScan};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::engine::{self, Engine};
 use crate::map::MapShared;
-use crate::report::{CheckReport, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::{Error, Map, MapOptions, PoolOptions};
 
 /// A file, or anonymous memory, that holds named maps.
@@ -542,14 +542,42 @@ impl Pool {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn close(self) -> Result<(), Error> {
-        match Arc::try_unwrap(self.shared) {
-            Ok(shared) => shared.engine.close(),
-            Err(shared) => {
-                let maps = shared.open_maps().values().filter(|map| map.strong_count() > 0).count();
-                let pools = Arc::strong_count(&shared).saturating_sub(maps + 1);
-                Err(Error::PoolInUse { pools, maps })
-            }
-        }
+        self.into_engine()?.close()
+    }
+
+    /// Returns all room that no record uses to the file system, cuts the file behind the last block in use, and
+    /// closes the pool. Records stay where they are: room beside them, in chunks of 64 KiB that hold any, is not
+    /// returned. To get that back too, copy the records into a new pool. A crash leaves the pool whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held; [`Error::OpenForSalvage`], of
+    /// a pool that is only copied out; [`Error::Io`] if the file system refuses.
+    ///
+    /// ```
+    /// use pando::{Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("emptied.pool");
+    /// let pool = Pool::create(&path, &PoolOptions::new())?;
+    /// pool.map("main")?.insert(b"key", &vec![7; 10 << 20])?;
+    /// pool.map("main")?.remove(b"key")?;
+    /// let compacted = pool.compact()?;
+    /// assert!(compacted.before_bytes - compacted.after_bytes >= 10 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compact(self) -> Result<Compacted, Error> {
+        self.check_not_salvaged()?;
+        self.into_engine()?.compact()
+    }
+
+    /// The engine, if this is the last handle and no handle of a map is held.
+    fn into_engine(self) -> Result<Box<dyn Engine>, Error> {
+        Arc::try_unwrap(self.shared).map(|shared| shared.engine).map_err(|shared| {
+            let maps = shared.open_maps().values().filter(|map| map.strong_count() > 0).count();
+            let pools = Arc::strong_count(&shared).saturating_sub(maps + 1);
+            Error::PoolInUse { pools, maps }
+        })
     }
 
     /// Hands out the index of a map that is known to be there.

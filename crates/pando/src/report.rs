@@ -10,6 +10,18 @@ use serde::Serialize;
 
 use crate::engine;
 
+/// What [`Pool::compact`](crate::Pool::compact) has done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// Bytes that the file took on its file system before.
+    pub before_bytes: u64,
+    /// Bytes that it takes now.
+    pub after_bytes: u64,
+    /// The file's length now, in bytes; less is taken where there are holes.
+    pub size_bytes: u64,
+}
+
 /// A map that the pool holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

@@ -50,5 +50,5 @@ pub use epoch::{Guard, Participant};
 pub use error::{Error, Result};
 pub use glance::Glance;
 pub use medium::{Guarantee, Medium};
-pub use pool::{CreateOptions, OpenPool, Pool};
+pub use pool::{Compacted, CreateOptions, OpenPool, Pool};
 pub use word::{Word, Words};

@@ -1,6 +1,7 @@
 //! The subcommands, each a thin layer over the library.
 
 pub mod check;
+pub mod compact;
 pub mod load;
 pub mod maps;
 pub mod point;

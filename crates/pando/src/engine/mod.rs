@@ -13,7 +13,7 @@ use std::sync::Arc;
 use pando_index::RangeIndex;
 use pando_pmwcas::maps::Settings;
 
-use crate::report::{CheckReport, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
@@ -76,6 +76,9 @@ pub(crate) trait Engine: Send + Sync {
         options: &MapOptions,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error>;
+
+    /// Returns all room that is not used, cuts the file, and closes cleanly.
+    fn compact(self: Box<Self>) -> Result<Compacted, Error>;
 
     /// Closes cleanly. Dropping an engine closes it too, without a word about what went wrong.
     fn close(self: Box<Self>) -> Result<(), Error>;

@@ -17,7 +17,7 @@ use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of};
 use super::{Engine, audit};
-use crate::report::{CheckReport, MapInfo, PoolStat, Promise, RecoveryStat};
+use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
 /// Calls the function in the domain that is known at run time only.
@@ -376,6 +376,15 @@ impl<D: Domain> Engine for Pooled<D> {
     ) -> Result<CheckReport, Error> {
         let entry = self.entry_in_slot(slot, options)?;
         self.salvage_entry(&entry, visit)
+    }
+
+    fn compact(self: Box<Self>) -> Result<Compacted, Error> {
+        let path = self.pmwcas.pool().path().to_path_buf();
+        let held = || Error::of_pool(pando_pmem::Error::HandleHeld(path));
+        let pool = Arc::into_inner(self.pmwcas).ok_or_else(held)?.into_pool();
+        let pando_pmem::Compacted { before_bytes, after_bytes, size_bytes } =
+            pando_pmem::Pool::compact(pool).map_err(Error::of_pool)?;
+        Ok(Compacted { before_bytes, after_bytes, size_bytes })
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

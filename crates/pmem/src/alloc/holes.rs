@@ -37,14 +37,29 @@
 //!
 //! While a thread punches, at most [`AT_ONCE`] chunks are not to be had. A thread that stops there keeps them.
 
+//! # Cutting the file
+//!
+//! [`Pool::compact`] has the pool for itself. What lies behind the last chunk in use is cut off:
+//!
+//! | step | a crash leaves |
+//! | --- | --- |
+//! | all room that is not used is returned | as above |
+//! | the count falls by the holes that are cut off, durable | holes that are not counted |
+//! | the size (superblock) := the end of the last chunk in use, durable | a file that is longer than its pool; opening it takes the frontier back |
+//! | the words of what is cut off := free, durable; the frontier := the end | the same |
+//! | the file is truncated | a smaller pool |
+//!
+//! The words become free only when they lie behind the size, where growing makes room for all.
+
 use std::sync::atomic::{Ordering, fence};
 
 use super::chunks::{Chunk, decode, encode};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;
-use crate::layout::{CHUNK_BYTES, PUNCHED_OFF};
+use crate::layout::{CHUNK_BYTES, FRONTIER_OFF, PUNCHED_OFF};
 use crate::pool::Pool;
+use crate::superblock::{SIZE_OFF, size_word};
 
 /// Chunks that a thread takes from others while it punches them.
 const AT_ONCE: u64 = 16;
@@ -120,6 +135,36 @@ impl<D: Domain> Pool<D> {
         self.let_go(first, chunks, Chunk::Hole);
         self.cache.note_freed(chunks);
         punched
+    }
+
+    /// Cuts the pool behind the last chunk in use. Nobody else uses it.
+    pub(crate) fn cut(&self) -> Result<()> {
+        let chunks = (self.size_bytes() - self.geometry().chunks_off) / CHUNK_BYTES;
+        let is_used = |&index: &u64| !self.chunk(index).is_free();
+        // A pool has a chunk at least.
+        let end = (0..chunks).rev().find(is_used).map_or(1, |last| last + 1);
+        if end >= chunks {
+            return Ok(());
+        }
+        let holes = (end..chunks).filter(|&index| self.chunk(index) == Chunk::Hole).count() as u64;
+        let count = self.word(PUNCHED_OFF);
+        count.fetch_add(holes.wrapping_neg());
+        count.flush();
+        D::fence();
+        let size = self.word(SIZE_OFF);
+        size.store(size_word(self.geometry().chunk_off(end)), Ordering::Release);
+        size.flush();
+        D::fence();
+        for index in end..chunks {
+            self.set_chunk(index, Chunk::Free);
+        }
+        let frontier = self.word(FRONTIER_OFF);
+        if frontier.load(Ordering::Acquire) > end {
+            frontier.store(end, Ordering::Release);
+            frontier.flush();
+        }
+        D::fence();
+        self.truncate(self.geometry().chunk_off(end))
     }
 
     fn let_go(&self, first: u64, chunks: u64, to: Chunk) {

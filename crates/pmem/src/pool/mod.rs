@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use self::open::{CreateOptions, OpenPool};
+pub use self::open::{Compacted, CreateOptions, OpenPool};
 use crate::alloc::Cache;
 use crate::domain::Domain;
 use crate::error::Error;

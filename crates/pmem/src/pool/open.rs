@@ -83,6 +83,17 @@ impl Default for CreateOptions {
     }
 }
 
+/// What [`Pool::compact`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// Bytes that the file took on its file system before.
+    pub before_bytes: u64,
+    /// Bytes that it takes now.
+    pub after_bytes: u64,
+    /// The file's length now, in bytes; less is taken where there are holes.
+    pub size_bytes: u64,
+}
+
 /// How an existing pool is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenPool {
@@ -418,6 +429,29 @@ impl<D: Domain> Pool<D> {
         let closed = pool.mark_closed();
         pool.left.store(true, Ordering::Release);
         closed
+    }
+
+    /// Returns all room that is not used to the system, cuts the file behind the last block, and closes the pool, if
+    /// this is its last handle; what the file took before and after, in bytes. No block moves, so what is free
+    /// between blocks stays in the file's length, as holes of whole chunks. A crash leaves the pool whole, and its
+    /// file longer, or with more room, than it would be.
+    pub fn compact(self: Arc<Self>) -> Result<Compacted> {
+        let path = self.path.clone();
+        let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
+        let taken_bytes = || match &pool.file {
+            Some(file) => file
+                .metadata()
+                .map(|metadata| metadata.blocks() * BLOCK_BYTES)
+                .map_err(io_error(&pool.path, "measure the file")),
+            None => Ok(0),
+        };
+        let before_bytes = taken_bytes()?;
+        while pool.release_unused(u64::MAX)? > 0 {}
+        pool.cut()?;
+        let closed = pool.mark_closed();
+        pool.left.store(true, Ordering::Release);
+        closed?;
+        Ok(Compacted { before_bytes, after_bytes: taken_bytes()?, size_bytes: pool.size_bytes() })
     }
 
     fn mark_closed(&self) -> Result<()> {

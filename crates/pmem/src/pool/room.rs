@@ -78,6 +78,13 @@ impl<D: Domain> Pool<D> {
         given.map_err(io_error(&self.path, "return room to the system"))
     }
 
+    /// Cuts the file, whose pool ends at `bytes`.
+    pub(crate) fn truncate(&self, bytes: u64) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.set_len(bytes).map_err(io_error(&self.path, "cut the file"))?;
+        self.sync_length()
+    }
+
     /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and a glance may load.
     pub(crate) fn may_have_holes(&self) -> bool {
         !matches!(self.medium, Medium::MemoryFile(_)) || !self.has_glanced.load(Ordering::SeqCst)

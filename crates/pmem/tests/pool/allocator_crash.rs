@@ -197,6 +197,36 @@ fn a_crash_at_every_write_while_chunks_lose_their_room_and_get_it_again() {
 }
 
 #[test]
+fn a_crash_at_every_write_of_compaction() {
+    let bytes = 150_000;
+    let folder = folder();
+    let (path, image) = (folder.path().join("pool"), folder.path().join("image"));
+    let pool = create::<CutShort>(&path, 1);
+    let most = room(&pool, bytes);
+    for index in 0..3 {
+        give(&pool, index, bytes, index as u8);
+    }
+    free(&pool, 0);
+    free(&pool, 2);
+    drop(pool);
+    for writes in 0.. {
+        std::fs::copy(&path, &image).unwrap();
+        let pool = open::<CutShort>(&image);
+        let finished = kill_after(writes, || pool.compact().unwrap());
+        for _ in 0..2 {
+            let pool = open::<CutShort>(&image);
+            check(&pool, bytes, most, &format!("compaction, killed at {writes}"));
+            pool.abandon();
+        }
+        if let Some(done) = finished {
+            assert!(done.after_bytes < done.before_bytes, "{done:?}");
+            break;
+        }
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
 fn a_crash_at_every_write_of_growth() {
     let bytes = 30_000;
     let prepare = |_: &Arc<Cut>| {};

@@ -141,6 +141,36 @@ fn a_pool_in_memory_in_which_someone_looks_without_a_pin_keeps_its_room() {
     assert!(release_all(&open::<Process>(&path)) > 0);
 }
 
+#[test]
+fn a_compacted_pool_ends_with_its_last_block_and_grows_again() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let pool = emptied(&path);
+    let taken = allocated(&path);
+    let done = pool.compact().unwrap();
+    assert_eq!((done.before_bytes, done.after_bytes), (taken, allocated(&path)));
+    assert_eq!(done.size_bytes, path.metadata().unwrap().len());
+    // Ten blocks of two chunks, and what stands before the chunks.
+    assert!(done.after_bytes <= 20 * CHUNK + 327_680, "{done:?}");
+    let pool = open::<Process>(&path);
+    assert!(pool.was_clean());
+    check_left(&pool);
+    for index in 100..180 {
+        give(&pool, index, 100_000, index as u8);
+    }
+    (0..80).step_by(8).for_each(|index| free(&pool, index));
+    (100..180).for_each(|index| {
+        assert!(holds(&pool, named(&pool, index), 100_000, index as u8));
+        free(&pool, index);
+    });
+    let done = pool.compact().unwrap();
+    assert_eq!((done.after_bytes, done.size_bytes), (327_680, 327_680 + CHUNK));
+    assert_eq!(active(&open::<Process>(&path)), []);
+    let held = open::<Process>(&path);
+    let other = Arc::clone(&held);
+    assert!(matches!(other.compact(), Err(Error::HandleHeld(_))));
+}
+
 /// The count is what a crash leaves of a claim, or damage; and a copy leaves out zeros, or fills holes.
 #[test]
 fn a_wrong_count_and_a_copy_are_put_right_when_the_pool_is_opened() {
