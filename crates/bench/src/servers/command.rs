@@ -36,7 +36,7 @@ pub struct ServersArgs {
     )]
     pub servers: Vec<Contender>,
     /// Requests, as redis-benchmark names them
-    #[arg(long, value_delimiter = ',', default_value = "get,set,incr")]
+    #[arg(long, value_delimiter = ',', default_value = "get,set,incr,sadd,hset,zadd")]
     pub tests: Vec<String>,
     /// Requests on their way at once, for each client
     #[arg(long, value_delimiter = ',', default_value = "1,16,100")]

@@ -1,8 +1,10 @@
 //! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of several keys
-//! are there as one, what expires still does, and the pool is sound.
+//! or of several pieces of a string are there as one, collections have as many elements as they say, what
+//! expires still does, and the pool is sound.
 //!
 //! A few kills here; `cargo test --release -p pando-cli --test serve -- --ignored` is 200.
 
+use std::collections::HashSet;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
@@ -16,6 +18,16 @@ const WRITERS: usize = 4;
 const KEYS: u64 = 50;
 /// Requests on their way at once, for each writer.
 const PIPELINE: u64 = 20;
+/// Kinds of requests.
+const KINDS: u64 = 9;
+/// Digits of the number in a long string.
+const DIGITS: usize = 8;
+/// Bytes of the part of a long string that one request writes: three of its pieces have some.
+const PART_BYTES: usize = DIGITS * 2500;
+/// Where it begins.
+const PART_AT: usize = 30_000;
+/// Strings that each writer writes parts of.
+const LONG_STRINGS: u64 = 4;
 
 /// What one writer has sent, and what was acknowledged, over all kills.
 #[derive(Clone, Default)]
@@ -27,13 +39,23 @@ struct Known {
 
 /// The words of a writer's request of that number.
 fn request(writer: usize, number: u64) -> Vec<String> {
-    let key = (number / 5) % KEYS;
-    let words: &[&str] = match number % 5 {
+    let key = (number / KINDS) % KEYS;
+    let words: &[&str] = match number % KINDS {
         0 => &["SET", "plain:W:K", "N"],
         1 => &["MSET", "left:W:K", "N", "right:W:K", "N"],
         2 => &["INCR", "counter:W"],
         3 => &["SET", "expires:W:K", "N", "EX", "100000"],
-        _ => &["HSET", "hash:W", "K", "N"],
+        4 => &["HSET", "hash:W", "K", "N"],
+        // Members come and go.
+        5 => &["SADD", "set:W", "K", "more:K", "N"],
+        6 => &["SREM", "set:W", "more:K"],
+        7 => &["ZADD", "sorted:W", "N", "K"],
+        // Most often nothing but pieces is written, once and again a longer string.
+        _ => {
+            let part = format!("{number:0DIGITS$}").repeat(PART_BYTES / DIGITS);
+            let (key, at) = (format!("long:{writer}:{}", key % LONG_STRINGS), PART_AT.to_string());
+            return ["SETRANGE".to_owned(), key, at, part].into();
+        }
     };
     let with = |word: &&str| {
         let word = word.replace('W', &writer.to_string());
@@ -72,8 +94,8 @@ fn write(mut client: Client, writer: usize, known: &Mutex<Known>) {
 
 /// The last request of a kind, for a key, below `end`; none if there is none.
 fn last_before(end: u64, kind: u64, key: u64) -> Option<u64> {
-    let round = 5 * KEYS;
-    let first = key * 5 + kind;
+    let round = KINDS * KEYS;
+    let first = key * KINDS + kind;
     (end > first).then(|| first + (end - 1 - first) / round * round)
 }
 
@@ -113,7 +135,7 @@ fn verify(client: &mut Client, writer: usize, known: &Known) {
     }
     let counted = client.ask(&["GET", &format!("counter:{writer}")]);
     let counted: u64 = counted.first().map_or(0, |found| found.parse().expect("a number"));
-    let until = |end: u64| end / 5 + u64::from(end % 5 > 2);
+    let until = |end: u64| end / KINDS + u64::from(end % KINDS > 2);
     let range = until(known.acknowledged)..=until(known.sent);
     assert!(range.contains(&counted), "writer {writer}: {counted} increments of {range:?}");
     let hash = format!("hash:{writer}");
@@ -122,6 +144,44 @@ fn verify(client: &mut Client, writer: usize, known: &Known) {
     for pair in fields.as_chunks::<2>().0 {
         let key = pair[0].parse().expect("a number");
         assert!(may_be(Some(&pair[1]), known, 4, key), "writer {writer}, field {key}: {}", pair[1]);
+    }
+    let set = format!("set:{writer}");
+    let members: HashSet<String> = client.ask(&["SMEMBERS", &set]).into_iter().collect();
+    assert_eq!(client.ask(&["SCARD", &set]), [members.len().to_string()]);
+    for number in (0..known.acknowledged).filter(|number| number % KINDS == 5) {
+        let (key, number) = (number / KINDS % KEYS, number.to_string());
+        assert!(members.contains(&key.to_string()) && members.contains(&number), "{number}");
+    }
+    let sorted = format!("sorted:{writer}");
+    let scores = client.ask(&["ZRANGE", &sorted, "0", "-1", "WITHSCORES"]);
+    assert_eq!(client.ask(&["ZCARD", &sorted]), [(scores.len() / 2).to_string()]);
+    for pair in scores.as_chunks::<2>().0 {
+        let key = pair[0].parse().expect("a number");
+        assert!(
+            may_be(Some(&pair[1]), known, 7, key),
+            "writer {writer}, member {key}: {}",
+            pair[1]
+        );
+        assert_eq!(client.ask(&["ZSCORE", &sorted, &pair[0]]), [pair[1].clone()]);
+    }
+    for key in 0..LONG_STRINGS {
+        let name = format!("long:{writer}:{key}");
+        let found = client.ask(&["GETRANGE", &name, &PART_AT.to_string(), "-1"]);
+        let part = found.first().map(String::as_str).unwrap_or_default();
+        let number = part.get(..DIGITS);
+        assert!(
+            part.is_empty() || part == number.unwrap_or_default().repeat(PART_BYTES / DIGITS),
+            "writer {writer}, string {key}: half of a part"
+        );
+        // The keys that have this string take turns.
+        let most = (0..KEYS).filter(|other| other % LONG_STRINGS == key);
+        let last = |end| most.clone().filter_map(|other| last_before(end, 8, other)).max();
+        let number = number.map(|digits| digits.parse::<u64>().expect("digits"));
+        let (least, most) = (last(known.acknowledged), last(known.sent));
+        assert!(
+            least <= number && number <= most,
+            "string {key}: {number:?} of {least:?}..{most:?}"
+        );
     }
 }
 
@@ -141,7 +201,7 @@ fn kills(count: u64) {
             // carried out, or is overwritten. A counter starts anew.
             client.ask(&["SET", &format!("counter:{writer}"), &{
                 let sent = known.sent;
-                (sent / 5 + u64::from(sent % 5 > 2)).to_string()
+                (sent / KINDS + u64::from(sent % KINDS > 2)).to_string()
             }]);
             for lost in known.acknowledged..known.sent {
                 let words = request(writer, lost);

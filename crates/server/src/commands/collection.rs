@@ -1,7 +1,9 @@
 //! A collection that a command reads or writes: found under its key, changed element by element, and
 //! finished by writing its head with the new count.
 //!
-//! A command first looks and checks, then changes elements, then calls [`Collection::finish`]. A
+//! A command first looks and checks, then changes elements, then calls [`Collection::finish`]; one that
+//! changes a single element, and nothing else, by [`Collection::put_only`] or its like, which make that change
+//! at once if they can (`store/counts.rs`). A
 //! collection without elements is not there, except for a range index, which is created by a command of
 //! its own. When a key expires stays as it is, unless the collection replaces what was under the key.
 
@@ -10,7 +12,7 @@ use std::ops::{Bound, ControlFlow};
 use pando::Order;
 
 use crate::failure::{Result, WRONG_TYPE, told};
-use crate::store::layout::{CollectionId, Content, Element, Head, Kind, Section};
+use crate::store::layout::{CollectionId, Content, Count, Element, Head, Kind, Section};
 use crate::store::{MAX_NAME_BYTES, Transaction};
 
 /// From where to where a visit goes among names.
@@ -31,8 +33,10 @@ pub(super) struct Collection<'key> {
     kind: Kind,
     id: CollectionId,
     count: u64,
-    /// What the head says, if it is there and of this collection.
+    /// What it was, if the head is there and of this collection.
     count_before: Option<u64>,
+    /// Whether the head leaves the count to the process.
+    is_open: bool,
     /// Whether it takes the place of whatever is under the key.
     replaces: bool,
     expires_at: Option<u64>,
@@ -58,25 +62,29 @@ impl<'key> Collection<'key> {
         key: &'key [u8],
         kinds: &[Kind],
     ) -> Result<Option<Self>> {
-        transaction.head(space, key, |head| match head {
-            None => Ok(None),
-            Some(Head { content: Content::Collection(kind, id, count), expires_at, .. })
-                if kinds.contains(&kind) =>
-            {
-                Ok(Some(Self {
-                    space,
-                    key,
-                    kind,
-                    id,
-                    count,
-                    count_before: Some(count),
-                    replaces: false,
-                    expires_at,
-                    is_changed: false,
-                }))
-            }
-            Some(_) => Err(WRONG_TYPE),
-        })?
+        let found =
+            transaction.head(space, key, |head| match head {
+                None => Ok(None),
+                Some(Head {
+                    content: Content::Collection(kind, id, count), expires_at, ..
+                }) if kinds.contains(&kind) => Ok(Some((kind, id, count, expires_at))),
+                Some(_) => Err(WRONG_TYPE),
+            })??;
+        let Some((kind, id, count, expires_at)) = found else { return Ok(None) };
+        let is_open = count == Count::Open;
+        let count = transaction.count_of(space, key, (kind, id, count))?;
+        Ok(Some(Self {
+            space,
+            key,
+            kind,
+            id,
+            count,
+            count_before: Some(count),
+            is_open,
+            replaces: false,
+            expires_at,
+            is_changed: false,
+        }))
     }
 
     /// The collection under a key, or a new one.
@@ -106,6 +114,7 @@ impl<'key> Collection<'key> {
             id: transaction.store().new_id()?,
             count: 0,
             count_before: None,
+            is_open: false,
             replaces: true,
             expires_at: None,
             is_changed: false,
@@ -155,6 +164,17 @@ impl<'key> Collection<'key> {
         Ok(is_new)
     }
 
+    /// Puts an element that is not there.
+    pub(super) fn put_new(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        element: Element<'_>,
+        value: &[u8],
+    ) {
+        self.count += 1;
+        self.put_uncounted(transaction, element, value);
+    }
+
     /// Removes an element; whether it was there.
     pub(super) fn remove(
         &mut self,
@@ -167,6 +187,117 @@ impl<'key> Collection<'key> {
             self.remove_uncounted(transaction, element);
         }
         Ok(is_there)
+    }
+
+    /// Whether a change of one element may be made at once, from here on.
+    fn open(&mut self, transaction: &mut Transaction<'_>) -> Result<bool> {
+        if self.count_before.is_none() {
+            return Ok(false);
+        }
+        let what = (self.kind, self.id, self.count);
+        let (space, key) = (self.space, self.key);
+        let expires_at = self.expires_at;
+        self.is_open = transaction.open_collection((space, key), what, self.is_open, expires_at)?;
+        Ok(self.is_open)
+    }
+
+    /// Puts an element, the only change of a command, unless one of that name is there and `stays`; whether
+    /// it is new.
+    pub(super) fn put_only(
+        mut self,
+        transaction: &mut Transaction<'_>,
+        element: Element<'_>,
+        value: &[u8],
+        stays: bool,
+    ) -> Result<bool> {
+        if self.open(transaction)? {
+            let (at, what) = ((self.space, self.key), (self.id, self.count));
+            return transaction.put_element_at_once(at, what, element, value, stays);
+        }
+        if stays && self.count > 0 && self.has(transaction, element)? {
+            return Ok(false);
+        }
+        let is_new = self.put(transaction, element, value)?;
+        self.finish(transaction)?;
+        Ok(is_new)
+    }
+
+    /// Removes an element, the only change of a command; whether it was there.
+    pub(super) fn remove_only(
+        mut self,
+        transaction: &mut Transaction<'_>,
+        element: Element<'_>,
+    ) -> Result<bool> {
+        // None is that long; the map would refuse to look.
+        let may_be = name_of(element).len() <= MAX_NAME_BYTES;
+        if self.count > 1 && may_be && self.open(transaction)? {
+            let (at, what) = ((self.space, self.key), (self.id, self.count));
+            return transaction.remove_element_at_once(at, what, element);
+        }
+        let is_there = self.remove(transaction, element)?;
+        self.finish(transaction)?;
+        Ok(is_there)
+    }
+
+    /// Gives a member of a sorted set its score, the only change of a command. It has had `former`, if it
+    /// was there.
+    pub(super) fn put_scored_only(
+        mut self,
+        transaction: &mut Transaction<'_>,
+        member: &[u8],
+        former: Option<f64>,
+        score: f64,
+    ) -> Result<()> {
+        if self.open(transaction)? {
+            let (at, what) = ((self.space, self.key), (self.id, self.count));
+            return transaction.put_scored_at_once(at, what, member, former, score);
+        }
+        self.put_scored(transaction, member, former, score)?;
+        self.finish(transaction)
+    }
+
+    /// Removes a member of a sorted set, which has that score, the only change of a command.
+    pub(super) fn remove_scored_only(
+        mut self,
+        transaction: &mut Transaction<'_>,
+        member: &[u8],
+        score: f64,
+    ) -> Result<()> {
+        if self.count > 1 && self.open(transaction)? {
+            let (at, what) = ((self.space, self.key), (self.id, self.count));
+            return transaction.remove_scored_at_once(at, what, member, score);
+        }
+        self.remove_scored(transaction, member, score)?;
+        self.finish(transaction)
+    }
+
+    /// Gives a member of a sorted set its score. It has had `former`, if it was there.
+    pub(super) fn put_scored(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        member: &[u8],
+        former: Option<f64>,
+        score: f64,
+    ) -> Result<()> {
+        match former {
+            Some(former) => self.remove_uncounted(transaction, Element::Scored(former, member)),
+            None => self.count += 1,
+        }
+        self.put_uncounted(transaction, Element::Scored(score, member), &[]);
+        self.put_uncounted(transaction, Element::Field(member), &score.to_le_bytes());
+        Ok(())
+    }
+
+    /// Removes a member of a sorted set, which has that score.
+    pub(super) fn remove_scored(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        member: &[u8],
+        score: f64,
+    ) -> Result<()> {
+        self.remove_uncounted(transaction, Element::Scored(score, member));
+        self.remove(transaction, Element::Field(member))?;
+        Ok(())
     }
 
     /// Puts an element that does not count as a field.
@@ -229,10 +360,16 @@ impl<'key> Collection<'key> {
             }
             return Ok(());
         }
+        // The elements alone change, by one intent; the process knows how many they are.
+        if self.is_open && !transaction.is_of_several() {
+            transaction.count_open(self.id, self.count);
+            transaction.touch(self.space, self.key);
+            return Ok(());
+        }
         let head = Head {
             expires_at: self.expires_at,
             memcached: None,
-            content: Content::Collection(self.kind, self.id, self.count),
+            content: Content::Collection(self.kind, self.id, Count::Known(self.count)),
         };
         transaction.put_head(self.space, self.key, &head)
     }

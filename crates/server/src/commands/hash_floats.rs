@@ -17,7 +17,7 @@ fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Res
     if increment == LongDouble::Infinite {
         return Err(said("ERR value is NaN or Infinity"));
     }
-    let mut hash =
+    let hash =
         Collection::find_or_begin(context.transaction, context.space, arguments[1], Kind::Hash)?;
     let field = Element::Field(arguments[2]);
     check_name(arguments[2])?;
@@ -28,8 +28,7 @@ fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Res
     let sum = value.plus(increment);
     let sum = sum.ok_or(said("ERR increment would produce NaN or Infinity"))?;
     let text = sum.format();
-    hash.put(context.transaction, field, text.as_bytes())?;
-    hash.finish(context.transaction)?;
+    hash.put_only(context.transaction, field, text.as_bytes(), false)?;
     context.reply.bulk(text.as_bytes());
     Ok(())
 }

@@ -117,6 +117,10 @@ fn put_all(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, name: &str)
     }
     let mut hash = find_or_begin(context, arguments)?;
     pairs.iter().try_for_each(|[field, _]| check_name(field))?;
+    if let [[field, value]] = pairs {
+        let is_new = hash.put_only(context.transaction, Element::Field(field), value, false)?;
+        return Ok(u64::from(is_new));
+    }
     let mut added = 0;
     for [field, value] in pairs {
         added += u64::from(hash.put(context.transaction, Element::Field(field), value)?);
@@ -138,15 +142,11 @@ fn hmset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
 }
 
 fn hsetnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let mut hash = find_or_begin(context, arguments)?;
+    let hash = find_or_begin(context, arguments)?;
     let field = Element::Field(arguments[2]);
     check_name(arguments[2])?;
-    let is_there = hash.has(context.transaction, field)?;
-    if !is_there {
-        hash.put(context.transaction, field, arguments[3])?;
-        hash.finish(context.transaction)?;
-    }
-    context.reply.integer(i64::from(!is_there));
+    let is_new = hash.put_only(context.transaction, field, arguments[3], true)?;
+    context.reply.integer(i64::from(is_new));
     Ok(())
 }
 
@@ -180,6 +180,11 @@ fn hmget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
 fn hdel(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let mut removed = 0;
     if let Some(mut hash) = find(context, arguments)? {
+        if let [field] = &arguments[2..] {
+            let is_gone = hash.remove_only(context.transaction, Element::Field(field))?;
+            context.reply.integer(i64::from(is_gone));
+            return Ok(());
+        }
         for field in &arguments[2..] {
             removed += i64::from(hash.remove(context.transaction, Element::Field(field))?);
         }
@@ -254,7 +259,7 @@ fn hgetall(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
 
 fn hincrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let increment = numbers::integer(arguments[3])?;
-    let mut hash = find_or_begin(context, arguments)?;
+    let hash = find_or_begin(context, arguments)?;
     let field = Element::Field(arguments[2]);
     check_name(arguments[2])?;
     let value = hash.get(context.transaction, field, |value| match value {
@@ -264,8 +269,7 @@ fn hincrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
     let value = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;
     let mut text = Vec::new();
     number::push_i64(&mut text, value);
-    hash.put(context.transaction, field, &text)?;
-    hash.finish(context.transaction)?;
+    hash.put_only(context.transaction, field, &text, false)?;
     context.reply.integer(value);
     Ok(())
 }

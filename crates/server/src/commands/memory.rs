@@ -93,6 +93,7 @@ fn usage(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         None => context.reply.null(),
         Some((bytes, None)) => context.reply.count(bytes),
         Some((bytes, Some((kind, id, count)))) => {
+            let count = context.transaction.count_of(context.space, key, (kind, id, count))?;
             let elements = elements_bytes(context, kind, id, count, samples)?;
             context.reply.count(bytes.saturating_add(elements));
         }

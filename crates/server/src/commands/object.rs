@@ -8,7 +8,7 @@ use pando::Order;
 use super::{Arguments, Command, Context, Keys, flags, help};
 use crate::failure::{Result, said};
 use crate::number;
-use crate::store::layout::{CollectionId, Content, Element, Kind, Section};
+use crate::store::layout::{CollectionId, Content, Count, Element, Kind, Section};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[Command::new("object", -2, help)
@@ -77,21 +77,29 @@ fn help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 
 /// What is to be known of a value.
 enum Kept {
-    String { integer: Option<i64>, bytes: usize },
-    Collection(Kind, CollectionId, u64),
+    String {
+        integer: Option<i64>,
+        bytes: usize,
+    },
+    /// As its head says, and how many fields it has.
+    Collection(Kind, CollectionId, Count, u64),
 }
 
 /// What is at the key; if there is nothing, that is replied.
 fn kept(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<Kept>> {
-    let found = context.transaction.head(context.space, arguments[2], |head| {
+    let key = arguments[2];
+    let mut found = context.transaction.head(context.space, key, |head| {
         head.map(|head| match head.content {
             Content::String(bytes) => {
                 Kept::String { integer: number::parse_i64(bytes), bytes: bytes.len() }
             }
             Content::Long(long) => Kept::String { integer: None, bytes: long.bytes as usize },
-            Content::Collection(kind, id, count) => Kept::Collection(kind, id, count),
+            Content::Collection(kind, id, count) => Kept::Collection(kind, id, count, 0),
         })
     })?;
+    if let Some(Kept::Collection(kind, id, count, fields)) = &mut found {
+        *fields = context.transaction.count_of(context.space, key, (*kind, *id, *count))?;
+    }
     if found.is_none() {
         context.reply.null();
     }
@@ -104,12 +112,12 @@ fn encoding(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
         Kept::String { integer: Some(_), .. } => "int",
         Kept::String { bytes: ..=EMBEDDED_BYTES, .. } => "embstr",
         Kept::String { .. } => "raw",
-        Kept::Collection(Kind::Set, id, count) => {
+        Kept::Collection(Kind::Set, id, _, count) => {
             let is_small = |member: &[u8], _: &[u8]| number::parse_i64(member).is_some();
             let is_packed = count <= PACKED_INTEGERS && all_fields(context, id, is_small)?;
             if is_packed { "intset" } else { "hashtable" }
         }
-        Kept::Collection(kind, id, count) => {
+        Kept::Collection(kind, id, _, count) => {
             let is_small =
                 |field: &[u8], value: &[u8]| field.len().max(value.len()) <= PACKED_BYTES;
             let is_packed = count <= PACKED_ENTRIES && all_fields(context, id, is_small)?;

@@ -78,11 +78,16 @@ fn sadd(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     let (space, key) = (context.space, arguments[1]);
     let mut set = Collection::find_or_begin(context.transaction, space, key, Kind::Set)?;
     arguments[2..].iter().try_for_each(|member| check_name(member))?;
+    if let [member] = &arguments[2..] {
+        let is_new = set.put_only(context.transaction, Element::Field(member), &[], true)?;
+        context.reply.integer(i64::from(is_new));
+        return Ok(());
+    }
     let mut added = 0;
     for member in &arguments[2..] {
         let member = Element::Field(member);
         if !set.has(context.transaction, member)? {
-            set.put(context.transaction, member, &[])?;
+            set.put_new(context.transaction, member, &[]);
             added += 1;
         }
     }
@@ -94,6 +99,11 @@ fn sadd(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
 fn srem(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let mut removed = 0;
     if let Some(mut set) = find(context, arguments)? {
+        if let [member] = &arguments[2..] {
+            let is_gone = set.remove_only(context.transaction, Element::Field(member))?;
+            context.reply.integer(i64::from(is_gone));
+            return Ok(());
+        }
         for member in &arguments[2..] {
             removed += i64::from(set.remove(context.transaction, Element::Field(member))?);
         }

@@ -6,7 +6,7 @@ use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
 use super::layout::{
-    CollectionId, Content, HASH_BITS, Head, collection_prefix, head_key, head_prefix,
+    CollectionId, Content, Count, HASH_BITS, Head, collection_prefix, head_key, head_prefix,
     split_element_key, split_head_key,
 };
 use super::transaction::has_expired;
@@ -18,6 +18,10 @@ impl Store {
     /// waits for memory overlap, as they would not one after the other. It needs no lock.
     pub(crate) fn warm(&self, database: u8, keys: &[&[u8]]) {
         let space = self.space(database);
+        // Each of them reads the one head that it needs; the first brings it.
+        if keys.iter().all(|key| *key == keys[0]) {
+            return;
+        }
         let full: SmallVec<[Vec<u8>; 16]> = keys.iter().map(|key| head_key(space, key)).collect();
         let lent: SmallVec<[&[u8]; 16]> = full.iter().map(Vec::as_slice).collect();
         // What cannot be read is told to the command that comes to it.
@@ -75,9 +79,10 @@ impl Transaction<'_> {
             Content::String(_) => {}
             Content::Long(long) => head.content = Content::Long(self.draft_copy(long)?),
             Content::Collection(kind, id, count) => {
+                let count = self.count_of(from.0, from.1, (kind, id, count))?;
                 let copy = self.store().new_id()?;
                 self.copy_elements(id, copy)?;
-                head.content = Content::Collection(kind, copy, count);
+                head.content = Content::Collection(kind, copy, Count::Known(count));
             }
         }
         self.put_head(to.0, to.1, &head)

@@ -28,7 +28,8 @@
 //! 8 if it expires: when, in milliseconds of the store's clock
 //! 4 + 8 if bit 5: flags, cas
 //! rest           a string: its bytes
-//!                a collection: its number (8), how many fields it has (8)
+//!                a collection: its number (8), how many fields it has (8; all ones if it is open,
+//!                see `counts.rs`)
 //!                a long string (kind 5): its number (8), how many bytes it has (8)
 //! ```
 
@@ -239,6 +240,30 @@ pub(crate) struct Memcached {
     pub cas: u64,
 }
 
+/// How many fields a collection has, as its head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// So many.
+    Known(u64),
+    /// The process that changes it knows; see `counts.rs`.
+    Open,
+}
+
+impl Count {
+    const OPEN_BITS: u64 = u64::MAX;
+
+    fn of_bits(bits: u64) -> Self {
+        if bits == Self::OPEN_BITS { Self::Open } else { Self::Known(bits) }
+    }
+
+    fn bits(self) -> u64 {
+        match self {
+            Self::Known(count) => count,
+            Self::Open => Self::OPEN_BITS,
+        }
+    }
+}
+
 /// A string in pieces, which nothing else refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LongString {
@@ -256,7 +281,7 @@ pub(crate) enum Content<'value> {
     /// A string in pieces.
     Long(LongString),
     /// A collection's number, and how many fields it has.
-    Collection(Kind, CollectionId, u64),
+    Collection(Kind, CollectionId, Count),
 }
 
 impl Content<'_> {
@@ -335,7 +360,7 @@ impl<'value> Head<'value> {
             }
             bits => match Kind::decode(bits)? {
                 Kind::String => Content::String(rest),
-                kind => Content::Collection(kind, take_word(8)?, take_word(8)?),
+                kind => Content::Collection(kind, take_word(8)?, Count::of_bits(take_word(8)?)),
             },
         };
         Some(Self { expires_at, memcached, content })
@@ -372,9 +397,13 @@ impl<'value> Head<'value> {
         }
         match self.content {
             Content::String(bytes) => value.extend_from_slice(bytes),
-            Content::Long(LongString { id, bytes: count }) | Content::Collection(_, id, count) => {
+            Content::Long(LongString { id, bytes }) => {
                 value.extend_from_slice(&id.to_le_bytes());
-                value.extend_from_slice(&count.to_le_bytes());
+                value.extend_from_slice(&bytes.to_le_bytes());
+            }
+            Content::Collection(_, id, count) => {
+                value.extend_from_slice(&id.to_le_bytes());
+                value.extend_from_slice(&count.bits().to_le_bytes());
             }
         }
     }
@@ -395,13 +424,16 @@ mod tests {
         let full = Head {
             expires_at: Some(0x0102),
             memcached: Some(Memcached { flags: 7, cas: 9 }),
-            content: Content::Collection(Kind::SortedSet, 5, 6),
+            content: Content::Collection(Kind::SortedSet, 5, Count::Known(6)),
         };
         let mut expected = vec![0x33];
         for (word, bytes) in [(0x0102u64, 8), (7, 4), (9, 8), (5, 8), (6, 8)] {
             expected.extend_from_slice(&word.to_le_bytes()[..bytes]);
         }
         assert_eq!(full.encode(), expected);
+        let open =
+            Head { content: Content::Collection(Kind::Set, 5, Count::Open), ..Head::string(b"") };
+        assert_eq!(open.encode(), b"\x02\x05\0\0\0\0\0\0\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF");
         let element = element_key(0x0A, Element::Scored(1.0, b"m"));
         assert_eq!(element, b"\x80\0\0\0\0\0\0\x0A\x02\xBF\xF0\0\0\0\0\0\0m");
         let long = LongString { id: 5, bytes: 0x0001_0203 };
@@ -463,14 +495,14 @@ mod tests {
 
         #[test]
         fn heads_come_back(
-            expires_at: Option<u64>, memcached: Option<(u32, u64)>, string: Option<Vec<u8>>, id: u64,
+            expires_at: Option<u64>, memcached: Option<(u32, u64)>, string: Option<Vec<u8>>, id: u64, count: u64,
         ) {
             let head = Head {
                 expires_at,
                 memcached: memcached.map(|(flags, cas)| Memcached { flags, cas }),
                 content: match &string {
                     Some(bytes) => Content::String(bytes),
-                    None => Content::Collection(Kind::Hash, id, 3),
+                    None => Content::Collection(Kind::Hash, id, Count::of_bits(count)),
                 },
             };
             let value = head.encode();

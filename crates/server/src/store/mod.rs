@@ -6,6 +6,7 @@
 //! * `writes.rs`: its writes, until they are made. `change.rs`: the only write of a command, at once.
 //! * `intents.rs`: how several writes become durable as one.
 //! * `pieces.rs`: long strings.
+//! * `counts.rs`: how many fields collections have that are changed one element at a time.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
 //! * `snapshot.rs`: copies of a moment, written while commands go on.
@@ -32,6 +33,7 @@
 
 pub(crate) mod change;
 pub(crate) mod clock;
+mod counts;
 mod heads;
 mod intents;
 mod known;
@@ -54,6 +56,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use self::clock::Clock;
+use self::counts::Counts;
 use self::layout::{CollectionId, HASH_BITS, SPACES, head_prefix};
 use self::memory::Memory;
 use self::pieces::Drafts;
@@ -139,6 +142,7 @@ pub(crate) struct Store {
     spaces: [AtomicU8; DATABASES as usize],
     ids: Mutex<Ids>,
     drafts: Drafts,
+    counts: Counts,
     /// How often the store has been opened, this time included.
     starts: u64,
     next_cas: AtomicU64,
@@ -198,6 +202,7 @@ impl Store {
             spaces: Default::default(),
             ids: Mutex::new(Ids { next: 0, end: 0 }),
             drafts: Drafts::default(),
+            counts: Counts::default(),
             starts: 0,
             next_cas: AtomicU64::new(0),
             next_intent: AtomicU64::new(0),
@@ -384,6 +389,7 @@ impl Store {
 
     /// Closes the pool in order.
     pub(crate) fn close(self) -> Result<()> {
+        self.close_all();
         drop(self.map);
         Ok(self.pool.close()?)
     }

@@ -40,7 +40,7 @@ use pando::{KeyRange, Order};
 use parking_lot::Mutex;
 
 use super::layout::{
-    Content, Element, Head, Kind, LongString, Memcached, Section, piece_key, section_prefix,
+    Content, Count, Element, Head, Kind, LongString, Memcached, Section, piece_key, section_prefix,
     split_head_key, split_piece_key,
 };
 use super::pieces::{counted_bytes, pieces_of};
@@ -406,7 +406,7 @@ impl Store {
                 Ok(Some(Restored { database, key, expires_at, memcached, content }))
             }
             Content::Collection(kind, ..) => {
-                let content = Content::Collection(kind, self.new_id()?, 0);
+                let content = Content::Collection(kind, self.new_id()?, Count::Known(0));
                 let key = key.to_vec();
                 Ok(Some(Restored { database, key, expires_at, memcached: None, content }))
             }
@@ -430,7 +430,7 @@ impl Store {
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let Content::Collection(kind, id, count) = &mut restored.content else {
+        let Content::Collection(kind, id, Count::Known(count)) = &mut restored.content else {
             return Err(Failure::Damaged);
         };
         let put = |element: Element<'_>, value: &[u8]| -> Result<()> {

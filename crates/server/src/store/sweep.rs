@@ -67,6 +67,7 @@ impl Store {
 
     /// Removes up to about `budget` records that nothing leads to any more; whether there are more.
     pub(crate) fn sweep_garbage(&self, budget: usize) -> Result<bool> {
+        self.close_some()?;
         // Before it looks, so that what comes meanwhile is looked for again.
         if !self.has_garbage.swap(false, Ordering::AcqRel) {
             return Ok(false);
@@ -138,6 +139,7 @@ impl Store {
         for full in &heads {
             let id = self.map.read(full, |value| Head::decode(value)?.content.id())?;
             if let Some(id) = id.flatten() {
+                self.counts.forget(id);
                 self.map.upsert(&own_keys::garbage(id), &[])?;
                 self.has_garbage.store(true, Ordering::Release);
             }

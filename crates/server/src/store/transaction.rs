@@ -20,8 +20,8 @@ use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
 use super::layout::{
-    CollectionId, Content, Element, Head, LONG_ABOVE_BYTES, SPACES, Section, element_key, hash_of,
-    head_key, head_prefix, section_prefix, split_element_key,
+    CollectionId, Content, Count, Element, Head, LONG_ABOVE_BYTES, SPACES, Section, element_key,
+    hash_of, head_key, head_prefix, section_prefix, split_element_key,
 };
 use super::stripes::{Held, stripe_of};
 use super::writes::Writes;
@@ -47,6 +47,8 @@ pub(crate) struct Transaction<'store> {
     expiries_after: SmallVec<[Vec<u8>; 1]>,
     /// Heads more or less, by space and hash.
     counts: SmallVec<[(u8, u64, i64); 1]>,
+    /// How many fields open collections have from the commit on; none for those that are closed, or gone.
+    open_counts: SmallVec<[(CollectionId, Option<u64>); 1]>,
     /// Numbers of records that it has written and that nothing leads to before the commit.
     pub(super) drafts: SmallVec<[CollectionId; 1]>,
     /// The databases' spaces from the commit on, if they change.
@@ -107,6 +109,7 @@ impl<'store> Transaction<'store> {
             expiries_after: SmallVec::new(),
             counts: SmallVec::new(),
             drafts: SmallVec::new(),
+            open_counts: SmallVec::new(),
             spaces: None,
             looked: Cell::default(),
             last: RefCell::default(),
@@ -263,12 +266,21 @@ impl<'store> Transaction<'store> {
             return self.put_head(space, key, &Head { content, ..*head });
         }
         let full = head_key(space, key);
+        let mut head = *head;
+        if let Content::Collection(kind, id, count) = head.content {
+            // What is written with its head is closed.
+            let count = Count::Known(self.store.count_of(&full, kind, id, count)?);
+            head.content = Content::Collection(kind, id, count);
+        }
         let former = self.former(&full)?;
         let kept = head.content.id();
         if let Some(former) = former {
             if let Some(at_ms) = former.expires_at.filter(|_| former.expires_at != head.expires_at)
             {
                 self.expiries_after.push(own_keys::expiry(at_ms, &full));
+            }
+            if let Some(id) = former.id {
+                self.open_counts.push((id, None));
             }
             if let Some(id) = former.id.filter(|_| former.id != kept) {
                 self.writes.insert(own_keys::garbage(id), Some(Vec::new()));
@@ -293,6 +305,7 @@ impl<'store> Transaction<'store> {
         let full = head_key(space, key);
         let Some(former) = self.former(&full)? else { return Ok(false) };
         if let Some(id) = former.id {
+            self.open_counts.push((id, None));
             self.writes.insert(own_keys::garbage(id), Some(Vec::new()));
         }
         self.leave(space, key, full, former);
@@ -311,7 +324,13 @@ impl<'store> Transaction<'store> {
     pub(crate) fn move_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let full = head_key(from.0, from.1);
         let value = self.read(&full, |value| value.map(<[u8]>::to_vec))?.ok_or(Failure::Damaged)?;
-        let head = Head::decode(&value).ok_or(Failure::Damaged)?;
+        let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;
+        if let Content::Collection(kind, id, count) = head.content {
+            // The process has the number with the key that it leaves.
+            let count = Count::Known(self.store.count_of(&full, kind, id, count)?);
+            head.content = Content::Collection(kind, id, count);
+            self.open_counts.push((id, None));
+        }
         let former = Former { expires_at: head.expires_at, id: None };
         self.put_head(to.0, to.1, &head)?;
         self.leave(from.0, from.1, full, former);
@@ -333,6 +352,16 @@ impl<'store> Transaction<'store> {
             return Ok(*former);
         }
         self.read(full, |value| Ok(Head::decode_found(value)?.as_ref().map(Former::of)))?
+    }
+
+    /// Notes how many fields an open collection has from the commit on, of which only elements change.
+    pub(crate) fn count_open(&mut self, id: CollectionId, count: u64) {
+        self.open_counts.push((id, Some(count)));
+    }
+
+    /// Whether it is of several commands.
+    pub(crate) fn is_of_several(&self) -> bool {
+        self.is_of_several
     }
 
     /// Whether there is a write of a record that waits for the commit.
@@ -606,6 +635,12 @@ impl<'store> Transaction<'store> {
         for (space, hash, delta) in counts {
             if let Some(stripe) = self.held.stripe_mut(stripe_of(hash)) {
                 stripe.count(space, delta);
+            }
+        }
+        for (id, count) in std::mem::take(&mut self.open_counts) {
+            match count {
+                Some(count) => store.counts.set(id, count),
+                None => store.counts.forget(id),
             }
         }
         if writes.iter().any(|(key, _)| own_keys::split_garbage(key).is_some()) {

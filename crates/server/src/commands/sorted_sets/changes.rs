@@ -6,7 +6,7 @@ use super::super::{Arguments, Command, Context, flags, numbers};
 use super::range::{Limit, Range};
 use super::{GROUP, ONE, find, member, score, write_members};
 use crate::failure::{Result, SYNTAX, said};
-use crate::resp::reply::Version;
+use crate::resp::reply::{Reply, Version};
 use crate::store::layout::Kind;
 
 const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
@@ -121,26 +121,49 @@ fn add(
         }
         result = Some(score);
         if former != Some(score) {
+            if pairs.len() == 1 {
+                member::put_only(transaction, set, name, former, score)?;
+                let added = i64::from(former.is_none());
+                reply_added(reply, options, (added, 1), result);
+                return Ok(());
+            }
             member::put(transaction, &mut set, name, former, score)?;
             added += i64::from(former.is_none());
             changed += 1;
         }
     }
     set.finish(transaction)?;
+    reply_added(reply, options, (added, changed), result);
+    Ok(())
+}
+
+fn reply_added(
+    reply: &mut Reply,
+    options: Options,
+    (added, changed): (i64, i64),
+    result: Option<f64>,
+) {
     match (options.increments, result) {
         (true, Some(score)) => reply.double(score),
         (true, None) => reply.null(),
         (false, _) => reply.integer(if options.counts_changes { changed } else { added }),
     }
-    Ok(())
 }
 
 fn zrem(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let mut removed = 0;
     if let Some(mut set) = find(context, arguments)? {
+        if let [name] = &arguments[2..] {
+            let score = member::score_of(context.transaction, &set, name)?;
+            if let Some(score) = score {
+                set.remove_scored_only(context.transaction, name, score)?;
+            }
+            context.reply.integer(i64::from(score.is_some()));
+            return Ok(());
+        }
         for name in &arguments[2..] {
             if let Some(score) = member::score_of(context.transaction, &set, name)? {
-                member::remove(context.transaction, &mut set, name, score)?;
+                set.remove_scored(context.transaction, name, score)?;
                 removed += 1;
             }
         }
@@ -173,7 +196,7 @@ fn pop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, is_reverse: boo
     let limit = Limit { offset: 0, count: count.unwrap_or(1) };
     let members = Range::Rank(0, -1).collect(transaction, &set, is_reverse, limit)?;
     for (name, score) in &members {
-        member::remove(transaction, &mut set, name, *score)?;
+        set.remove_scored(transaction, name, *score)?;
     }
     set.finish(transaction)?;
     if count.is_none() && reply.version == Version::Resp3 {

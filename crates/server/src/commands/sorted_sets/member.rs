@@ -24,6 +24,11 @@ pub(super) fn score_of(
     set.get(transaction, Element::Field(member), |value| value.map(decode).transpose())?
 }
 
+/// A score as it is kept: as in Redis's small sorted sets, there is one zero.
+fn kept(score: f64) -> f64 {
+    score + 0.0
+}
+
 /// Puts a member whose score was `former`, if it was there.
 pub(super) fn put(
     transaction: &mut Transaction<'_>,
@@ -32,26 +37,18 @@ pub(super) fn put(
     former: Option<f64>,
     score: f64,
 ) -> Result<()> {
-    if let Some(former) = former {
-        set.remove_uncounted(transaction, Element::Scored(former, member));
-    }
-    // As in Redis's small sorted sets, there is one zero.
-    let score = score + 0.0;
-    set.put_uncounted(transaction, Element::Scored(score, member), &[]);
-    set.put(transaction, Element::Field(member), &score.to_le_bytes())?;
-    Ok(())
+    set.put_scored(transaction, member, former, kept(score))
 }
 
-/// Removes a member with that score.
-pub(super) fn remove(
+/// As [`put`], the only change of a command.
+pub(super) fn put_only(
     transaction: &mut Transaction<'_>,
-    set: &mut Collection<'_>,
+    set: Collection<'_>,
     member: &[u8],
+    former: Option<f64>,
     score: f64,
 ) -> Result<()> {
-    set.remove_uncounted(transaction, Element::Scored(score, member));
-    set.remove(transaction, Element::Field(member))?;
-    Ok(())
+    set.put_scored_only(transaction, member, former, kept(score))
 }
 
 /// Visits members in order of their scores.

@@ -221,7 +221,7 @@ fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, by: By) -> R
             set.clear();
         } else {
             for (name, score) in &members {
-                member::remove(transaction, &mut set, name, *score)?;
+                set.remove_scored(transaction, name, *score)?;
             }
         }
         set.finish(transaction)?;

@@ -30,7 +30,7 @@ fn try_hash(store: &Store, key: &[u8], bytes: usize) -> bool {
     let Ok(id) = store.new_id() else { return false };
     try_write(store, key, |transaction| {
         transaction.put_element(id, Element::Field(b"field"), &vec![7; bytes]);
-        let content = Content::Collection(Kind::Hash, id, 1);
+        let content = Content::Collection(Kind::Hash, id, Count::Known(1));
         transaction.put_head(
             transaction.space(0),
             key,

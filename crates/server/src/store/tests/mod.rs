@@ -1,5 +1,6 @@
 //! The store as its users see it: crashes are an intent that stands, or a store that is opened again.
 
+mod counts;
 mod crashes;
 mod full;
 mod keys;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::layout::{Content, Element, Head, Kind, Section};
+use super::layout::{Content, Count, Element, Head, Kind, Section};
 use super::memory::{EvictionPolicy, MemoryLimit};
 use super::stripes::Access;
 use super::*;
@@ -100,7 +101,7 @@ pub(super) fn put_hash(store: &Store, key: &[u8], count: u64) {
         for field in 0..count {
             transaction.put_element(id, Element::Field(&field.to_le_bytes()), b"value");
         }
-        let content = Content::Collection(Kind::Hash, id, count);
+        let content = Content::Collection(Kind::Hash, id, Count::Known(count));
         let head = Head { expires_at: None, memcached: None, content };
         transaction.put_head(transaction.space(0), key, &head).expect("puts");
     });
@@ -112,11 +113,13 @@ fn fields(store: &Store, key: &[u8]) -> Option<u64> {
     let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
     let head = transaction.head(transaction.space(0), key, |head| {
         head.map(|head| match head.content {
-            Content::Collection(_, id, count) => (id, count),
-            Content::String(_) | Content::Long(_) => (0, 0),
+            Content::Collection(kind, id, count) => (kind, id, count),
+            Content::String(_) | Content::Long(_) => panic!("it is a string"),
         })
     });
-    let (id, count) = head.expect("reads")?;
+    let (kind, id, count) = head.expect("reads")?;
+    let space = transaction.space(0);
+    let count = transaction.count_of(space, key, (kind, id, count)).expect("counts");
     let mut found = 0;
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let visit = |_: Element<'_>, _: &[u8]| {
@@ -157,7 +160,7 @@ fn write_all_kinds(store: &Store, bytes: usize) {
         };
         put(b"new", &Head::string(b"new"));
         put(b"replaced", &Head::string(b"replaced"));
-        let content = Content::Collection(Kind::Hash, hash, 4);
+        let content = Content::Collection(Kind::Hash, hash, Count::Known(4));
         put(b"hash", &Head { expires_at: None, memcached: None, content });
         transaction.put_element(hash, Element::Field(&3u64.to_le_bytes()), &vec![7; bytes]);
         transaction.move_head((space, b"from"), (space, b"to")).expect("moves");
