@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::{Domain, Exclusive, Reservation};
 
 use crate::context::{Context, Pid, Value};
 use crate::gather::Item;
@@ -203,8 +203,8 @@ fn behind<'op, 'pool, D: Domain>(
 }
 
 /// Writes a base page.
-struct Writer<'block> {
-    bytes: &'block mut [u8],
+struct Writer<'block, 'range> {
+    bytes: &'range mut Exclusive<'block>,
     records: usize,
     next: usize,
     /// Where the next key or value goes.
@@ -213,13 +213,13 @@ struct Writer<'block> {
     prefix_bytes: usize,
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     fn word(&mut self, at: usize, word: u64) {
-        self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        self.bytes.write_u64(at, word);
     }
 
     fn copy(&mut self, source: &[u8]) {
-        self.bytes[self.at..self.at + source.len()].copy_from_slice(source);
+        self.bytes.write(self.at, source);
         self.at += source.len();
     }
 
@@ -257,7 +257,7 @@ impl Writer<'_> {
         let (first, count) = (range.start as u64, range.len());
         let slices = context.bytes(page.off + SLICES_AT + first * 8, count as u64 * 8);
         let start = SLICES_AT as usize + self.next * 8;
-        self.bytes[start..start + count * 8].copy_from_slice(slices);
+        self.bytes.write(start, slices);
         let values_at = page.values_at() + first * value_bytes as u64;
         self.copy(context.bytes(page.off + values_at, (count * value_bytes) as u64));
         self.next += count;
@@ -282,11 +282,11 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             _ => block.bytes().min(MAX_DELTAS_END).max(deltas_at),
         };
         let incarnation = u64::from(context.pool().incarnation());
-        if let Some(bytes) = block.range_mut(0, deltas_at) {
-            self.write(context, bytes, &totals, fences_at as usize, end);
+        if let Some(mut bytes) = block.range_mut(0, deltas_at) {
+            self.write(context, &mut bytes, &totals, fences_at as usize, end);
             let claim_at = deltas_at as usize - 8;
-            bytes[base_bytes as usize..claim_at].fill(0);
-            bytes[claim_at..].copy_from_slice(&(incarnation << 32 | deltas_at).to_le_bytes());
+            bytes.zero(base_bytes as usize, claim_at - base_bytes as usize);
+            bytes.write_u64(claim_at, incarnation << 32 | deltas_at);
         }
         block.flush(0, deltas_at);
         Ok(block)
@@ -295,7 +295,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
     fn write(
         &self,
         context: Context<'_, '_, D>,
-        bytes: &mut [u8],
+        bytes: &mut Exclusive<'_>,
         totals: &Totals,
         fences_at: usize,
         end: u64,
@@ -327,7 +327,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             });
         }
         let body_end = writer.at;
-        writer.bytes[body_end..fences_at].fill(0);
+        writer.bytes.zero(body_end, fences_at - body_end);
         writer.at = fences_at;
         let low_at = writer.at as u64;
         writer.copy(self.low);
@@ -335,7 +335,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
         writer.copy(self.high.unwrap_or_default());
         let base_end = writer.at.next_multiple_of(8);
         let fences_end = writer.at;
-        writer.bytes[fences_end..base_end].fill(0);
+        writer.bytes.zero(fences_end, base_end - fences_end);
         let info = PageInfo {
             level: self.level,
             is_words: totals.lengths.is_some(),

@@ -1,7 +1,7 @@
 //! New nodes: sorted, exactly as large as their content and free space want, written into a
 //! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
 
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::{Domain, Exclusive, Reservation};
 
 use crate::candidate::LiveRecord;
 use crate::layout::{
@@ -133,9 +133,9 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     if !shape.is_uniform() {
         write_slices(&mut block, HEADER_BYTES, prefix_bytes, keys());
         let mut at = sorted_at;
-        if let Some(metadata) = block.range_mut(HEADER_BYTES + count * 8, count * 8) {
-            for (place, record) in metadata.as_chunks_mut::<8>().0.iter_mut().zip(records) {
-                *place = record.meta.moved_to(at).0.to_le_bytes();
+        if let Some(mut metadata) = block.range_mut(HEADER_BYTES + count * 8, count * 8) {
+            for (index, record) in records.iter().enumerate() {
+                metadata.write_u64(index * 8, record.meta.moved_to(at).0);
                 at += record.meta.padded_bytes();
             }
         }
@@ -164,9 +164,9 @@ fn write_slices<'key, D: Domain>(
     prefix_bytes: usize,
     keys: impl ExactSizeIterator<Item = &'key [u8]>,
 ) {
-    if let Some(slices) = block.range_mut(at, keys.len() as u64 * 8) {
-        for (place, key) in slices.as_chunks_mut::<8>().0.iter_mut().zip(keys) {
-            *place = slice_of(key, prefix_bytes);
+    if let Some(mut slices) = block.range_mut(at, keys.len() as u64 * 8) {
+        for (index, key) in keys.enumerate() {
+            slices.write(index * 8, &slice_of(key, prefix_bytes));
         }
     }
 }
@@ -176,24 +176,22 @@ fn write_slices<'key, D: Domain>(
 fn copy_records<D: Domain>(
     context: Context<'_, '_, D>,
     records: &[LiveRecord],
-    storage: &mut [u8],
+    mut storage: Exclusive<'_>,
 ) {
-    let mut rest = storage;
+    let mut at = 0;
     for record in records {
         let bytes = record.meta.padded_bytes();
-        let Some((place, behind)) = rest.split_at_mut_checked(bytes as usize) else { return };
-        rest = behind;
         if record.meta.is_pointer() {
             // The word that names a value's block may be under a PMwCAS; the key is not.
-            let (word, key) = place.split_at_mut(8);
-            word.copy_from_slice(&context.read(record.off).to_le_bytes());
-            key.copy_from_slice(context.bytes(record.off + 8, bytes - 8));
-        } else if let Some(place) = place.as_mut_array::<16>() {
-            // The commonest record by far: two words, not a call.
-            *place = *context.bytes(record.off, 16).as_array::<16>().unwrap_or(&[0; 16]);
+            storage.write_u64(at, context.read(record.off));
+            storage.write(at + 8, context.bytes(record.off + 8, bytes - 8));
+        } else if bytes == 16 {
+            // The commonest record by far: two words, not a loop.
+            storage.write(at, context.bytes(record.off, 16).as_array::<16>().unwrap_or(&[0; 16]));
         } else {
-            place.copy_from_slice(context.bytes(record.off, bytes));
+            storage.write(at, context.bytes(record.off, bytes));
         }
+        at += bytes as usize;
     }
 }
 

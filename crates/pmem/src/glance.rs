@@ -13,8 +13,21 @@
 //!
 //! So no word is believed, above all no offset followed, before `holds` was asked behind its load. What was loaded
 //! from a block that is in use for something else by then is a word of whatever its new owner writes there; it is
-//! dropped. (The owner writes it as memory of its own. To the language that is a race, as with every sequence lock;
-//! a glance loads words, atomically, and nothing else, so that to the processor it is none.)
+//! dropped.
+//!
+//! Why that is no data race, in the language's sense. A race takes two accesses of one place of which one is a store, one
+//! is not atomic, and neither happens before the other.
+//!
+//! | access of a block by then | how | beside a load of a glance |
+//! | --- | --- | --- |
+//! | the glance's own | `Word` and `Words`: aligned atomic words, nothing else | both are loads |
+//! | a change of a shared block, by any index, PMwCAS or the allocator | `Word`: an atomic word | both are atomic, of one size and place |
+//! | a new owner fills its block | [`Exclusive`](crate::Exclusive): relaxed stores of whole words | the same |
+//! | bytes of a block that does not change any more are read ([`Pool::bytes`]) | plain loads | both are loads |
+//! | a chunk is given back to the system, or a file is made longer | by the kernel, and not by the program | none of the language's |
+//!
+//! There is no other way to write to a block: no `&mut` to memory of a mapping is ever made. So whatever a block is used for next,
+//! in whichever kind of map, a glance that still looks at it is sound, and what it loads is some word that was stored there.
 //!
 //! Why the pin comes in time: it announces an epoch that it loads behind the first step, and before the last; so that
 //! is `e` too. The announcement is visible before the last load, and from then on holds the epoch at no more than

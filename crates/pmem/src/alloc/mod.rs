@@ -40,6 +40,7 @@ pub use exchange::Exchange;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
+use crate::exclusive::Exclusive;
 use crate::layout::CHUNK_BYTES;
 use crate::participant::Thrift;
 use crate::pool::Pool;
@@ -168,22 +169,16 @@ impl<D: Domain> Reservation<'_, '_, D> {
     /// Copies `source` to byte `at` of the block.
     #[inline]
     pub fn write(&mut self, at: u64, source: &[u8]) {
-        self.check(at, source.len() as u64);
-        // SAFETY: the block is reserved, so this object alone reaches it, and is borrowed
-        // exclusively; the range was checked to lie in it.
-        let target =
-            unsafe { self.guard.pool().exclusive_bytes(self.off + at, source.len() as u64) };
-        if let Some(target) = target {
-            target.copy_from_slice(source);
+        if let Some(mut range) = self.range_mut(at, source.len() as u64) {
+            range.write(0, source);
         }
     }
 
     /// The range, to be written; `None` for a thread that a test has killed.
     #[inline]
-    pub fn range_mut(&mut self, at: u64, bytes: u64) -> Option<&mut [u8]> {
+    pub fn range_mut(&mut self, at: u64, bytes: u64) -> Option<Exclusive<'_>> {
         self.check(at, bytes);
-        // SAFETY: as in `write`; the borrow of this object covers the slice.
-        unsafe { self.guard.pool().exclusive_bytes(self.off + at, bytes) }
+        self.guard.pool().exclusive(self.off + at, bytes)
     }
 
     /// Writes `value`, little-endian, to byte `at` of the block.
@@ -195,10 +190,8 @@ impl<D: Domain> Reservation<'_, '_, D> {
     /// Sets `bytes` bytes from byte `at` to zero.
     #[inline]
     pub fn zero(&mut self, at: u64, bytes: u64) {
-        self.check(at, bytes);
-        // SAFETY: as in `write`.
-        if let Some(target) = unsafe { self.guard.pool().exclusive_bytes(self.off + at, bytes) } {
-            target.fill(0);
+        if let Some(mut range) = self.range_mut(at, bytes) {
+            range.zero(0, bytes as usize);
         }
     }
 

@@ -15,6 +15,7 @@ pub use self::open::{Compacted, CreateOptions, OpenPool};
 use crate::alloc::Cache;
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::exclusive::Exclusive;
 use crate::layout::Geometry;
 use crate::limbo::Limbo;
 use crate::medium::{Guarantee, Medium};
@@ -105,22 +106,21 @@ impl<D: Domain> Pool<D> {
         unsafe { std::slice::from_raw_parts(address, bytes as usize) }
     }
 
-    /// `bytes` bytes at `off`, to be written.
-    ///
-    /// # Safety
-    /// The range lies in memory that the caller alone can see. (Who took a [`Glance`](crate::Glance) before
-    /// the block was the caller's may load words of it, which it drops.)
+    /// `bytes` bytes at `off`, which the caller alone is to see, to be written; `None` for a thread that a test has killed.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "the caller vouches that the range is its own")]
-    pub(crate) unsafe fn exclusive_bytes(&self, off: u64, bytes: u64) -> Option<&mut [u8]> {
+    pub(crate) fn exclusive(&self, off: u64, bytes: u64) -> Option<Exclusive<'_>> {
         #[cfg(feature = "testing")]
         self.check_room(off);
-        let address = self.address(off, bytes);
-        if !D::admit_exclusive_store(address as usize, bytes as usize) {
+        let skipped = off % 8;
+        let count = (skipped + bytes).div_ceil(8);
+        let address = self.address(off - skipped, count * 8);
+        if !D::admit_exclusive_store(address as usize + skipped as usize, bytes as usize) {
             return None;
         }
-        // SAFETY: in the mapping; the caller vouches that nobody else sees it.
-        Some(unsafe { std::slice::from_raw_parts_mut(address, bytes as usize) })
+        // SAFETY: in the mapping and aligned; words are only accessed atomically, but by who may read a block that does not
+        // change, and the mapping lives as long as the pool.
+        let words = unsafe { std::slice::from_raw_parts(address.cast(), count as usize) };
+        Some(Exclusive::new(words, skipped as usize))
     }
 
     /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words are

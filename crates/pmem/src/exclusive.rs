@@ -1,0 +1,118 @@
+//! A range of a block that one thread has to itself, written by words.
+//!
+//! Nobody else is to see the block, but another thread may look at it: one that took a [`Glance`](crate::Glance) when
+//! the block was another's loads words of it, and drops them. A plain store beside that load would be a data race, and undefined, whatever
+//! becomes of the word. So these are relaxed stores of whole words, of which the load sees an old or a new one;
+//! a word that is written in part is loaded first, which is no race either, since only its owner stores there. To
+//! the processor they are the stores that they would be anyway.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A range of a reserved block, to be written.
+#[derive(Debug)]
+pub struct Exclusive<'block> {
+    /// The words that the range lies in.
+    words: &'block [AtomicU64],
+    /// Where the range begins in the first of them.
+    skipped: usize,
+}
+
+impl<'block> Exclusive<'block> {
+    pub(crate) fn new(words: &'block [AtomicU64], skipped: usize) -> Self {
+        Self { words, skipped }
+    }
+
+    /// Copies `source` to byte `at` of the range; panics beyond its last word, as a slice does.
+    #[inline]
+    pub fn write(&mut self, at: usize, source: &[u8]) {
+        let at = self.skipped + at;
+        let words = &self.words[at / 8..(at + source.len()).div_ceil(8)];
+        let (head, rest) = match at % 8 {
+            0 => (&[][..], source),
+            begun => source.split_at(source.len().min(8 - begun)),
+        };
+        let words = match words.split_first() {
+            Some((first, behind)) if !head.is_empty() => {
+                merge(first, at % 8, head);
+                behind
+            }
+            _ => words,
+        };
+        let (whole, tail) = rest.as_chunks::<8>();
+        for (word, bytes) in words.iter().zip(whole) {
+            // Relaxed, here and below: whoever publishes the block does so by a later release.
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        if let Some(last) = words.get(whole.len()).filter(|_| !tail.is_empty()) {
+            merge(last, 0, tail);
+        }
+    }
+
+    /// Writes `value`, little-endian, to byte `at` of the range.
+    #[inline]
+    pub fn write_u64(&mut self, at: usize, value: u64) {
+        self.write(at, &value.to_le_bytes());
+    }
+
+    /// Sets `bytes` bytes from byte `at` to zero.
+    #[inline]
+    pub fn zero(&mut self, at: usize, bytes: usize) {
+        const ZEROS: [u8; 64] = [0; 64];
+        for from in (0..bytes).step_by(ZEROS.len()) {
+            self.write(at + from, &ZEROS[..ZEROS.len().min(bytes - from)]);
+        }
+    }
+}
+
+/// Writes `part`, of less than eight bytes, to byte `at` of the word, whose other bytes stay.
+#[inline]
+fn merge(word: &AtomicU64, at: usize, part: &[u8]) {
+    // By shifts: bytes that are put together on the stack are waited for.
+    let new = part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)) << (8 * at);
+    let mask = ((1 << (8 * part.len())) - 1) << (8 * at);
+    word.store(word.load(Ordering::Relaxed) & !mask | new, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any range is written, byte for byte, and nothing beside it.
+    #[test]
+    fn ranges_are_written_and_their_neighbours_stay() {
+        const BYTES: usize = 40;
+        for skipped in 0..8 {
+            for at in 0..12 {
+                for length in 0..=BYTES - skipped - at {
+                    let words = [const { AtomicU64::new(u64::MAX) }; BYTES / 8];
+                    let found = || -> Vec<u8> {
+                        let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le_bytes();
+                        words.iter().flat_map(load).collect()
+                    };
+                    let source: Vec<u8> = (0..length as u8).collect();
+                    let place = skipped + at..skipped + at + length;
+                    let mut expected = vec![0xFF; BYTES];
+                    expected[place.clone()].copy_from_slice(&source);
+                    Exclusive::new(&words, skipped).write(at, &source);
+                    assert_eq!(found(), expected, "{length} bytes at {at} behind {skipped}");
+                    expected[place].fill(0);
+                    Exclusive::new(&words, skipped).zero(at, length);
+                    assert_eq!(found(), expected, "{length} zeros at {at} behind {skipped}");
+                }
+            }
+        }
+    }
+
+    /// A reader that comes too early sees whole words. Under Miri this is a data race if a store is a plain one.
+    #[test]
+    fn who_looks_too_early_sees_whole_words() {
+        let words = [const { AtomicU64::new(0) }; 4];
+        std::thread::scope(|scope| {
+            scope.spawn(|| Exclusive::new(&words, 0).write(3, &[0xAB; 26]));
+            for _ in 0..100 {
+                let middle = words[1].load(Ordering::Relaxed);
+                assert!(middle == 0 || middle == u64::from_le_bytes([0xAB; 8]), "{middle:#x}");
+            }
+        });
+    }
+}
