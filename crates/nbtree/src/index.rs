@@ -6,8 +6,7 @@ use pando_pmem::{Domain, Guard};
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::tree::NbTree;
-use crate::volatile::leaf::Leaf;
-use crate::volatile::node::{Kind, Node};
+use crate::volatile::node::{Kind, LeafRef, Node};
 use crate::write::Intent;
 
 impl<D: Domain> NbTree<D> {
@@ -15,7 +14,7 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn visit_leaves<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,
-        visit: &mut dyn FnMut(&'guard Leaf),
+        visit: &mut dyn FnMut(LeafRef<'guard>),
     ) {
         // The last is the next.
         let mut rest: Vec<Node<'guard>> = vec![self.layers.root.slot().load(guard)];
@@ -27,7 +26,7 @@ impl<D: Domain> NbTree<D> {
                 Kind::Leaf(leaf) => match leaf.replaced_by(guard) {
                     Some(replacement) => {
                         let leaves = [replacement.right(guard), replacement.left(guard)];
-                        rest.extend(leaves.into_iter().flatten().map(Node::from_leaf));
+                        rest.extend(leaves.into_iter().flatten().map(LeafRef::node));
                     }
                     None => visit(leaf),
                 },

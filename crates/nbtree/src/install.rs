@@ -33,8 +33,7 @@ use pando_pmem::{Domain, Guard};
 use crate::separator::{Probe, Separator};
 use crate::tree::NbTree;
 use crate::volatile::inner::{Inner, Parts, Side};
-use crate::volatile::leaf::Leaf;
-use crate::volatile::node::{Kind, Node};
+use crate::volatile::node::{InnerRef, Kind, LeafRef, Node};
 
 /// What stands in place of a child.
 #[derive(Clone, Debug)]
@@ -49,19 +48,20 @@ enum Edit<'guard> {
 
 impl<D: Domain> NbTree<D> {
     /// Puts what `leaf` is replaced by in its place in the inner nodes, unless it is there.
-    pub(crate) fn install(&self, guard: &Guard<'_, D>, leaf: &Leaf) {
+    pub(crate) fn install(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) {
         let Some(replacement) = leaf.replaced_by(guard) else { return };
         let edit = match (replacement.left(guard), replacement.right(guard)) {
             (Some(left), Some(right)) => {
-                Edit::Two(Node::from_leaf(left), right.low.clone(), Node::from_leaf(right), None)
+                Edit::Two(left.node(), right.low.clone(), right.node(), None)
             }
-            (Some(left), None) => Edit::One(Node::from_leaf(left), None),
+            (Some(left), None) => Edit::One(left.node(), None),
             _ => Edit::None,
         };
         let mut room = [0; 8];
         let probe = Probe::new(leaf.low.bytes(&mut room));
-        if self.change(guard, &probe, Node::from_leaf(leaf), 0, &edit) {
-            self.layers.root.retired.retire(guard, Node::from_leaf(leaf));
+        if self.change(guard, &probe, leaf.node(), 0, &edit) {
+            // SAFETY: this thread has just put what replaces it in its place.
+            unsafe { self.layers.root.retired.retire(guard, leaf.node()) };
         }
     }
 
@@ -128,7 +128,7 @@ impl<D: Domain> NbTree<D> {
         &self,
         guard: &Guard<'_, D>,
         probe: &Probe<'_>,
-        inner: &Inner,
+        inner: InnerRef<'_>,
         target: Node<'_>,
         edit: &Edit<'_>,
     ) -> bool {
@@ -137,7 +137,7 @@ impl<D: Domain> NbTree<D> {
         // It may have been replaced before the freeze. Then the copy only makes the node one that can change.
         let at = parts.children.iter().position(|&child| child == target);
         let raised = at.and_then(|at| apply(&mut parts, at, edit));
-        let (level, old) = (inner.level, Node::from_inner(inner));
+        let (level, old) = (inner.level, inner.node());
         let most = self.options.inner_children as usize;
         let above = if parts.children.is_empty() {
             Edit::None
@@ -153,7 +153,8 @@ impl<D: Domain> NbTree<D> {
             Edit::Two(left, middle, right, raised)
         };
         if self.change(guard, probe, old, level, &above) {
-            self.layers.root.retired.retire(guard, old);
+            // SAFETY: this thread has just put what replaces it in its place.
+            unsafe { self.layers.root.retired.retire(guard, old) };
             self.lower_root(guard);
             return at.is_some();
         }
@@ -184,7 +185,8 @@ impl<D: Domain> NbTree<D> {
             // What is put in its place must not be replaced in it afterwards.
             inner.freeze::<D>();
             if root.replace::<D>(node, inner.slot(0).load(guard)) {
-                self.layers.root.retired.retire(guard, node);
+                // SAFETY: this thread has just put the child in its place.
+                unsafe { self.layers.root.retired.retire(guard, node) };
             }
         }
     }

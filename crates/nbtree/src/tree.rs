@@ -44,8 +44,8 @@ use crate::record;
 use crate::recovery;
 use crate::separator::Probe;
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Leaf, slots};
-use crate::volatile::node::{Kind, Root};
+use crate::volatile::leaf::slots;
+use crate::volatile::node::{Kind, LeafRef, Root};
 
 /// The layers in process memory, which all handles of one tree share.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl<D: Domain> NbTree<D> {
         probe: &Probe<'_>,
         side: Side,
         fingerprint: u8,
-    ) -> &'guard Leaf {
+    ) -> LeafRef<'guard> {
         let home_off = classes_at(home_slot(fingerprint, self.slots()));
         loop {
             let mut node = self.layers.root.slot().load(guard);
@@ -189,13 +189,13 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn current<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,
-        mut leaf: &'guard Leaf,
+        mut leaf: LeafRef<'guard>,
         probe: &Probe<'_>,
         side: Side,
-    ) -> Option<&'guard Leaf> {
+    ) -> Option<LeafRef<'guard>> {
         while let Some(replacement) = leaf.replaced_by(guard) {
             self.install(guard, leaf);
-            let is_right = |right: &&Leaf| match probe.compare(&right.low) {
+            let is_right = |right: &LeafRef<'_>| match probe.compare(&right.low) {
                 Compare::Less => false,
                 Compare::Equal => side == Side::Holding,
                 Compare::Greater => true,
@@ -210,7 +210,7 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn search(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         bitmap: u64,
         probe: &Probe<'_>,
         fingerprint: u8,
@@ -241,7 +241,7 @@ impl<D: Domain> NbTree<D> {
 
     /// The value word of a decided slot. If its insert is not completed, it is now.
     #[inline(always)]
-    pub(crate) fn settled(&self, guard: &Guard<'_, D>, leaf: &Leaf, slot: usize) -> u64 {
+    pub(crate) fn settled(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, slot: usize) -> u64 {
         // Acquire: with the CAS that put a record's block there.
         let word = guard.pool().word(leaf.block_off + value_at(slot)).load(Ordering::Acquire);
         if is_pending(word) { self.complete_insert(guard, leaf, slot) } else { word }
@@ -249,7 +249,7 @@ impl<D: Domain> NbTree<D> {
 
     #[cold]
     #[inline(never)]
-    fn complete_insert(&self, guard: &Guard<'_, D>, leaf: &Leaf, slot: usize) -> u64 {
+    fn complete_insert(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, slot: usize) -> u64 {
         let value = guard.pool().word(leaf.block_off + value_at(slot));
         loop {
             let word = value.load(Ordering::Acquire);
@@ -266,7 +266,7 @@ impl<D: Domain> NbTree<D> {
 
     /// What was read of the slot's value word is durable from now on.
     #[inline(always)]
-    pub(crate) fn make_durable(&self, guard: &Guard<'_, D>, leaf: &Leaf, slot: usize) {
+    pub(crate) fn make_durable(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, slot: usize) {
         if leaf.may_be_undurable::<D>(slot) {
             guard.pool().word(leaf.block_off + value_at(slot)).flush();
             D::fence();
@@ -278,7 +278,7 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn lend<R>(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         found: Found,
         visit: impl FnOnce(&[u8]) -> R,
     ) -> R {
@@ -290,7 +290,7 @@ impl<D: Domain> NbTree<D> {
 
     /// The value of eight bytes that a value word of the slot stands for.
     #[inline(always)]
-    fn number(&self, guard: &Guard<'_, D>, leaf: &Leaf, found: Found) -> u64 {
+    fn number(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, found: Found) -> u64 {
         let Found { slot, word } = found;
         // Relaxed: as the slot's key.
         let classes = guard.pool().word(leaf.block_off + classes_at(slot)).load(Ordering::Relaxed);
@@ -320,7 +320,7 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// Live records of a leaf.
-    pub(crate) fn count_live(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> u64 {
+    pub(crate) fn count_live(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> u64 {
         let is_live = |&slot: &usize| {
             matches!(content(self.settled(guard, leaf, slot)), Content::Value | Content::Record(_))
         };

@@ -46,13 +46,15 @@ unsafe impl Sync for Region {}
 
 impl Mapping {
     fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Self> {
+        // Miri knows no such flag, and gives out what it maps at once: pools there have to be small.
+        let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                flags | libc::MAP_NORESERVE,
+                flags | reserves_none,
                 descriptor,
                 0,
             )
@@ -99,6 +101,9 @@ impl Mapping {
 
     /// Asks for huge pages behind the range from the byte `from` on, a multiple of pages, where the system allows it.
     pub fn advise_huge_pages(&self, from: usize) {
+        if cfg!(miri) {
+            return;
+        }
         let from = from.min(self.bytes);
         // SAFETY: advice on a part of a mapping that this object keeps changes no content. A refusal leaves
         // small pages, which is no error.

@@ -6,6 +6,7 @@
 //! any more, by the epochs of the pool ([`Retired`]). A node that nobody ever saw is simply dropped.
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -39,11 +40,80 @@ impl PartialEq for Node<'_> {
     }
 }
 
+/// A leaf or an inner node, as long as a guard is held since it was found.
+///
+/// It is the address that the node's box was given up for, and not a reference to the node: by a reference nobody may
+/// write to, or free, what lies there, and whoever takes a node out of the tree has to ([`Retired::retire`]).
+#[derive(Debug)]
+pub(crate) struct Ref<'guard, T> {
+    address: NonNull<T>,
+    guard: PhantomData<&'guard T>,
+}
+
+pub(crate) type LeafRef<'guard> = Ref<'guard, Leaf>;
+pub(crate) type InnerRef<'guard> = Ref<'guard, Inner>;
+
+impl<T> Clone for Ref<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ref<'_, T> {}
+
+impl<'guard, T> Ref<'guard, T> {
+    /// # Safety
+    /// The address is one that a box was given up for, and what lies there is not freed before the lifetime ends.
+    unsafe fn new(address: NonNull<T>) -> Self {
+        Self { address, guard: PhantomData }
+    }
+
+    /// The node, for as long as the guard is held.
+    #[inline(always)]
+    pub fn get(self) -> &'guard T {
+        // SAFETY: what `new` asks for.
+        unsafe { self.address.as_ref() }
+    }
+}
+
+impl<T> Deref for Ref<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        self.get()
+    }
+}
+
+impl<'guard> Ref<'guard, Leaf> {
+    /// What the leaf is replaced by, if that is decided.
+    #[inline(always)]
+    pub fn replaced_by<D: Domain>(self, _: &'guard Guard<'_, D>) -> Option<&'guard Replacement> {
+        D::observe_process_memory();
+        // Acquire: with the CAS of `publish`.
+        let replacement = self.replacement.load(Ordering::Acquire);
+        // SAFETY: published by `publish`, and freed with this leaf.
+        unsafe { replacement.as_ref() }
+    }
+
+    /// The leaf as a node.
+    pub fn node(self) -> Node<'guard> {
+        Node::tagged(self.address.as_ptr().cast(), self.block_off)
+    }
+}
+
+impl<'guard> Ref<'guard, Inner> {
+    /// The inner node as a node.
+    pub fn node(self) -> Node<'guard> {
+        Node::tagged(self.address.as_ptr().cast::<()>().map_addr(|address| address | INNER), 0)
+    }
+}
+
 /// A node by its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind<'guard> {
-    Leaf(&'guard Leaf),
-    Inner(&'guard Inner),
+    Leaf(LeafRef<'guard>),
+    Inner(InnerRef<'guard>),
 }
 
 impl<'guard> Node<'guard> {
@@ -66,17 +136,6 @@ impl<'guard> Node<'guard> {
         Self::tagged(Box::into_raw(inner).cast::<()>().map_addr(|address| address | INNER), 0)
     }
 
-    /// A leaf that was found.
-    pub fn from_leaf(leaf: &'guard Leaf) -> Self {
-        Self::tagged(std::ptr::from_ref(leaf).cast_mut().cast(), leaf.block_off)
-    }
-
-    /// An inner node that was found.
-    pub fn from_inner(inner: &'guard Inner) -> Self {
-        let address = std::ptr::from_ref(inner).cast_mut().cast::<()>();
-        Self::tagged(address.map_addr(|address| address | INNER), 0)
-    }
-
     #[inline(always)]
     pub fn is_inner(self) -> bool {
         self.tagged.addr() & INNER != 0
@@ -88,13 +147,15 @@ impl<'guard> Node<'guard> {
 
     #[inline(always)]
     pub fn kind(self) -> Kind<'guard> {
+        // SAFETY: not null: made of a box by `of_leaf` or `of_inner`.
+        let address = unsafe { NonNull::new_unchecked(self.address()) };
         if self.is_inner() {
-            // SAFETY: made by `of_inner` or `from_inner`, of a node that is not freed before the guard of
-            // this lifetime is dropped: it was found, while that was held, in a word that published it.
-            Kind::Inner(unsafe { &*self.address().cast::<Inner>() })
+            // SAFETY: made by `of_inner`, of a node that is not freed before the guard of this lifetime is dropped: it was
+            // found, while that was held, in a word that published it.
+            Kind::Inner(unsafe { Ref::new(address.cast()) })
         } else {
             // SAFETY: as above, for leaves.
-            Kind::Leaf(unsafe { &*self.address().cast::<Leaf>() })
+            Kind::Leaf(unsafe { Ref::new(address.cast()) })
         }
     }
 
@@ -134,16 +195,16 @@ impl Replacement {
         Self { left: left.map(raw), right: right.map(raw) }
     }
 
-    pub fn left<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<&'guard Leaf> {
+    pub fn left<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<LeafRef<'guard>> {
         // SAFETY: made of a box. It is freed no earlier than the leaf that it replaces is retired, since
         // only then can it be reached, and replaced, on another way; who reads this holds a guard since it
         // found that leaf.
-        self.left.map(|leaf| unsafe { leaf.as_ref() })
+        self.left.map(|leaf| unsafe { Ref::new(leaf) })
     }
 
-    pub fn right<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<&'guard Leaf> {
+    pub fn right<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<LeafRef<'guard>> {
         // SAFETY: as above.
-        self.right.map(|leaf| unsafe { leaf.as_ref() })
+        self.right.map(|leaf| unsafe { Ref::new(leaf) })
     }
 
     /// Gives back the leaves of a replacement that was not published.
@@ -156,19 +217,6 @@ impl Replacement {
 }
 
 impl Leaf {
-    /// What the leaf is replaced by, if that is decided.
-    #[inline(always)]
-    pub fn replaced_by<'guard, D: Domain>(
-        &'guard self,
-        _: &'guard Guard<'_, D>,
-    ) -> Option<&'guard Replacement> {
-        D::observe_process_memory();
-        // Acquire: with the CAS of `publish`.
-        let replacement = self.replacement.load(Ordering::Acquire);
-        // SAFETY: published by `publish`, and freed with this leaf.
-        unsafe { replacement.as_ref() }
-    }
-
     /// Publishes what the leaf is replaced by, unless another thread has.
     pub fn publish<D: Domain>(&self, replacement: Replacement) {
         D::observe_process_memory();
@@ -318,9 +366,11 @@ impl Retired {
         self.memory.leaves.boxed(leaf)
     }
 
-    /// Gives `node` back when nobody can hold it any more. The calling thread, and it alone, has just taken it out
-    /// of the one word by which it could be found.
-    pub fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
+    /// Gives `node` back when nobody can hold it any more.
+    ///
+    /// # Safety
+    /// The calling thread, and it alone, has just taken the node out of the one word by which it could be found.
+    pub unsafe fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
         let epoch = guard.unlink_epoch();
         let entry = Entry { node: Node::tagged(node.tagged, 0), epoch, next: std::ptr::null_mut() };
         let entry = Box::into_raw(Box::new(entry));
@@ -456,10 +506,15 @@ mod tests {
     use crate::separator::Separator;
     use crate::volatile::leaf::Control;
 
+    /// Small, so that Miri can have it.
+    fn small() -> CreateOptions {
+        CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() }
+    }
+
     /// Nothing is given back that somebody may hold, everything once nobody can, and the rest with the list.
     #[test]
     fn nodes_wait_for_who_may_hold_them() {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pool = Pool::<Volatile>::anonymous(&small()).expect("memory");
         let retired = Retired::default();
         let low = Separator::new(b"longer than eight bytes");
         let shared = low.clone().parts().1.expect("is no number");
@@ -468,7 +523,12 @@ mod tests {
             for _ in 0..count {
                 let guard = pool.pin().expect("a slot");
                 let leaf = Leaf::new::<Volatile>(64, low.clone(), Control::new(0), &[]);
-                retired.retire(&guard, Node::of_leaf(retired.leaf(leaf)));
+                let slot = Slot::new(Node::of_leaf(retired.leaf(leaf)));
+                // As an operation has it, which found the leaf and read it.
+                let Kind::Leaf(found) = slot.load(&guard).kind() else { panic!("a leaf") };
+                assert_eq!(found.block_off, 64);
+                // SAFETY: the slot is not used any more.
+                unsafe { retired.retire(&guard, found.node()) };
             }
         };
         let (is_pinned, let_go) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
