@@ -7,7 +7,8 @@
 //!
 //! Before each record it looks whether the leaf's mapping word still is what it was when the batch was
 //! copied. If not, what was not returned yet is copied anew (section III.C of the paper): a scan returns a
-//! record as it was when it was asked for.
+//! record as it was when it was asked for. That is more than the contract asks, which is some instant of the scan; so
+//! the records of one leaf may be of different instants.
 //!
 //! The cursor is not pinned then, so the word may be what it was, and lead to another content: the block was freed
 //! and reused at the same place. That takes three epochs, so a batch is copied anew also if the epoch is three above what it

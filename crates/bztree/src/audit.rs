@@ -247,7 +247,7 @@ fn holds_its_separators<D: Domain>(context: Context<'_, '_, D>, inner: Inner) ->
 /// its gate if at all, and has dead bits only if all slots are claimed.
 fn is_open_or_closed<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> bool {
     let mut slots = Vec::new();
-    leaf.snapshot(context, &mut slots);
+    leaf.read_slots(context, &mut slots);
     let full = slots.len() as u64 == leaf.slots();
     let closes_early = slots.iter().rev().skip(1).any(|meta| meta.is_closed());
     let is_replaced = slots.last().is_some_and(|last| last.is_closed() && *last != Meta::CLOSED);

@@ -60,7 +60,7 @@ impl Candidate {
 }
 
 impl Leaf {
-    /// Gathers those of the records in `slots`, a snapshot of the claimed ones, that `wanted` admits
+    /// Gathers those of the records in `slots`, the claimed ones as they were read, that `wanted` admits
     /// into `newest`, which is empty: of each key the newest settled one, ascending. Whether records
     /// were deleted in place.
     #[inline]
@@ -98,11 +98,10 @@ impl Leaf {
 
     /// The live records, ascending: of each key the newest settled record, if it is visible.
     ///
-    /// They are those of one moment, but what is deleted in place meanwhile may be in or out. Of a
-    /// leaf that was closed before, they are final.
+    /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are final.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
         let mut slots = Vec::with_capacity(self.slots() as usize);
-        self.snapshot(context, &mut slots);
+        self.read_slots(context, &mut slots);
         let mut unsorted = Vec::with_capacity(slots.len());
         let any_dead = self.gather_unsorted(context, &slots, &mut unsorted, |_| true);
         let mut live = Vec::with_capacity((self.sorted() + self.slots()) as usize);

@@ -3,7 +3,8 @@
 //! A cursor copies a batch of one leaf's live records while it is pinned, and lends them when it
 //! is not. Where it goes on is decided by the leaf's range, not by the last key that it returned:
 //! an empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the
-//! batch's last key, in whatever leaf that lies by then.
+//! batch's last key, in whatever leaf that lies by then. Each record is one of an instant of the scan (`leaf.rs`); those of
+//! one leaf may be of different instants.
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
@@ -220,7 +221,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let mut left = self.sorted_ahead(context, leaf, probe);
         let mut unsorted = std::mem::take(&mut self.buffers.unsorted);
         unsorted.clear();
-        leaf.snapshot(context, &mut self.buffers.slots);
+        leaf.read_slots(context, &mut self.buffers.slots);
         let slots = &self.buffers.slots;
         let any_dead = leaf.gather_unsorted(context, slots, &mut unsorted, |candidate| {
             probe.is_none_or(|probe| self.is_ahead(candidate.compare_probe(context, leaf, probe)))

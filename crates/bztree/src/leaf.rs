@@ -12,10 +12,11 @@
 //!   first of them, since none behind that was settled then.
 //! * If it found none, S was the newest at the moment when it came to an empty slot, or to the end.
 //!
-//! A scan takes what a leaf holds, for each batch anew, as it was at one moment. It reads the slots
-//! until they did not change from one pass to the next, which ends soon: a slot changes three times
-//! at most. (Values in blocks of their own, and what was deleted in place, are read after that, each
-//! as it is then.)
+//! A scan reads the slots of a leaf for each batch anew, once and in order, and then the records that they name. A
+//! record that is there throughout is found: once its slot has settled it stays so, and only a settled slot
+//! behind it, which is read later, can say something newer of its key. So each record is one of an instant of the scan, and
+//! those of one leaf may be of different instants. (Values in blocks of their own, and what was deleted in place, are
+//! read after the slots, each as it is then.)
 //!
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
 //! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
@@ -464,22 +465,12 @@ impl Leaf {
         }
     }
 
-    /// The metadata of all claimed slots, as it was at one moment, into `slots`.
+    /// The metadata of all claimed slots into `slots`, read once and in order.
     #[inline(always)]
-    pub fn snapshot<D: Domain>(&self, context: Context<'_, '_, D>, slots: &mut Vec<Meta>) {
-        loop {
-            slots.clear();
-            let claimed = (0..self.slots()).map(|slot| self.slot(context, slot));
-            slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
-            let next = slots.len() as u64;
-            let is_same = |slot: u64| match slots.get(slot as usize) {
-                Some(&meta) => self.slot(context, slot) == meta,
-                None => slot == self.slots() || self.slot(context, slot) == Meta::EMPTY,
-            };
-            if (0..=next).all(is_same) {
-                return;
-            }
-        }
+    pub fn read_slots<D: Domain>(&self, context: Context<'_, '_, D>, slots: &mut Vec<Meta>) {
+        slots.clear();
+        let claimed = (0..self.slots()).map(|slot| self.slot(context, slot));
+        slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
     }
 
     /// What the leaf holds, without a look at its keys: what was updated counts twice.

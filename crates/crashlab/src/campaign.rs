@@ -16,10 +16,9 @@ use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
 use crate::subjects::indexes::{
     BitmapOnlyWbTrees, BwTrees, BzTrees, CasBwTrees, FixedWbTrees, NbTrees, PlainBwTrees,
-    SkipLists, SlotOnlyWbTrees, SortedArrays, UnsplitNbTrees, WbTrees,
+    SkipLists, SlotOnlyWbTrees, SortedArrays, WbTrees,
 };
 use crate::subjects::map::Map;
-use crate::subjects::moments::Moments;
 use crate::subjects::roots::Roots;
 use crate::subjects::words::Words;
 use crate::trial::{Lab, Plan, Tally, Trial};
@@ -108,11 +107,8 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Roots>(&mut list);
     add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);
-    add::<Moments<BzTrees>>(&mut list);
     add::<Map<NbTrees>>(&mut list);
-    add::<Moments<UnsplitNbTrees>>(&mut list);
     add::<Map<WbTrees>>(&mut list);
-    add::<Moments<WbTrees>>(&mut list);
     add::<Map<FixedWbTrees>>(&mut list);
     add::<Map<BitmapOnlyWbTrees>>(&mut list);
     add::<Map<SlotOnlyWbTrees>>(&mut list);

@@ -9,9 +9,8 @@
 //! * Each operation on one key is linearizable. In a durable persistence domain it is durably
 //!   linearizable: what an operation returned, or what anyone saw of it, before a crash is there
 //!   after the crash.
-//! * A scan is a sequence of per-leaf snapshots. Keys strictly ascend (or descend); a record
-//!   that was there throughout the scan appears; one that was at no time there does not. It is
-//!   not a snapshot of the whole range.
+//! * A scan is no snapshot. Its keys strictly ascend (or descend), and each record is one that
+//!   was there at some instant of the scan; [`Cursor`] says what follows from that.
 //! * No operation waits for another thread: any thread may stop for ever at any instruction, and
 //!   the others go on. One exception: a thread that stops within the process's memory allocator, which
 //!   may hold a lock there, holds up those that need the same lock (an index asks it for returned values,
@@ -130,7 +129,7 @@ pub trait RangeIndex: Send + Sync {
         }
     }
 
-    /// Visits the records of `range` in `order`, one leaf's snapshot after the other.
+    /// Visits the records of `range` in `order`, as [`Cursor`] promises.
     ///
     /// The cursor holds no resource of the index between two calls of [`Cursor::next`].
     fn scan<'index>(
@@ -153,7 +152,21 @@ pub trait RangeIndex: Send + Sync {
 /// A record as a cursor lends it: key and value, until the cursor moves on.
 pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 
-/// A scan in progress.
+/// A scan in progress. It may be kept for any time.
+///
+/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It promises:
+///
+/// * Keys strictly ascend, or strictly descend, and lie in the range. So no key is returned twice.
+/// * Each record was in the index, with this key and this value, at some instant between the call of
+///   [`scan`](RangeIndex::scan) and the return of the call that returns the record. A value is never a mixture of two.
+/// * A key that was present all that time is returned, with one of the values that it had meanwhile. For a key that is
+///   not returned, that time ends when a record beyond it, or the end of the range, is returned.
+/// * A key that was absent all that time is not returned.
+///
+/// It does not promise that two records are of the same instant, in whatever order they are returned and however near
+/// they lie. A scan may return what a later write has put to one key and what an earlier write to another key has
+/// replaced; a value that is moved from one key to another may be returned twice or not at all. A copy of a range as it was
+/// at one instant needs writers that pause.
 pub trait Cursor {
     /// The next record, lent until the next call, or `None` at the end of the range.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;

@@ -9,17 +9,16 @@
 //!   beyond is left to the next step, which may come to the same leaf.
 //! * Backwards: right below the leaf's lowest key, which never changes.
 //!
-//! The copy counts only if nothing of the leaf has changed meanwhile: its bitmap is the same, and of each line nobody
-//! was changing a value word at the beginning, and nobody has begun to since (`layout.rs`: `classes`). So it is what
-//! the leaf held at the moment between the first looks and the last. The leaf was not replaced when it was found; if it
-//! is meanwhile, what it held then, or when it was closed, whichever came last, is what it holds for ever. Otherwise the
-//! step begins again. After some attempts, since a thread may have stopped amid a change, or many make changes without
-//! end, the scan replaces the leaf, and takes what that leaf then holds for ever: no step waits for anybody. So no key is
-//! skipped or repeated through a structure modification, in either direction, and a leaf's records are a snapshot.
+//! The leaf was not replaced when it was found, during the scan. Its bitmap is read once, and then each of its value words.
 //!
-//! If the pool has no room for that replacement, the copy counts as it is: each record is what it was when its word
-//! was read, as the contract asks, and no key is there twice, since of the slots of the bitmap at the beginning all
-//! but one of a key are deleted for ever.
+//! * A record that is there throughout has its slot in that bitmap, and its word holds it whenever it is read: an update
+//!   changes the word in place, or leaves it closed, with the value before, in a leaf that is replaced meanwhile.
+//! * What a word says was true at that moment, or, of a closed one, when the leaf was found or later: no
+//!   change of a closed word takes effect before the leaf's replacement is published.
+//! * No key is there twice: of the slots of one bitmap all but one of a key are deleted for ever.
+//!
+//! So each record is one of an instant of the scan, and those of one leaf may be of different instants. No step waits for
+//! another thread or begins again because of one, other than at a leaf that is dropped while it is looked for.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
@@ -29,16 +28,13 @@ use arrayvec::ArrayVec;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
 
-use crate::layout::{
-    CHANGING_MASK, Content, MAX_SLOTS, SLOTS_A_LINE, block_bytes, changes_of, classes_at, content,
-    key_at,
-};
+use crate::layout::{Content, MAX_SLOTS, content, key_at};
 use crate::record;
 use crate::separator::{Probe, Separator};
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Control, Leaf, slots};
-use crate::volatile::node::Kind;
+use crate::volatile::leaf::slots;
+use crate::volatile::node::{Kind, LeafRef};
 
 /// From where the next leaf's records are to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +80,7 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     bytes: Vec<u8>,
     places: Vec<Place>,
     position: usize,
-    /// Copies that came to nothing since the last that counted.
-    vain: usize,
 }
-
-/// Copies of one leaf that may come to nothing before it is replaced.
-const VAIN_AT_MOST: usize = 16;
-
-/// What the words of a leaf's lines say of their changes.
-type Changes = [u64; MAX_SLOTS / SLOTS_A_LINE as usize];
 
 impl<'index, D: Domain> TreeCursor<'index, D> {
     pub fn new(tree: &'index NbTree<D>, mut range: KeyRange, order: Order) -> Self {
@@ -107,7 +95,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
         let (bytes, places) = (Vec::with_capacity(1024), Vec::with_capacity(48));
-        Self { tree, range, order, next, key, bytes, places, position: 0, vain: 0 }
+        Self { tree, range, order, next, key, bytes, places, position: 0 }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
@@ -134,31 +122,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             self.key = key;
             return Ok(());
         };
-        let tree = self.tree;
-        let control = leaf.control::<D>();
-        let before = self.changes(guard, leaf, control);
-        let mut taken = self.take(guard, leaf, control, probe.as_ref(), high.as_ref());
-        let is_unchanged = before.is_some_and(|before| {
-            leaf.control::<D>().bitmap() == control.bitmap()
-                && self.changes(guard, leaf, control) == Some(before)
-        });
-        if !is_unchanged {
-            if self.vain < VAIN_AT_MOST {
-                self.key = key;
-                self.vain += 1;
-                return Ok(());
-            }
-            // Who is not given room for that must not close the leaf either, or nothing is inserted into it.
-            let reserve = || guard.reserve(block_bytes(tree.slots()));
-            // It takes two blocks at most.
-            let has_room = guard.relieve(|| reserve().and_then(|_one| reserve().map(drop))).is_ok();
-            if has_room {
-                let _ = guard.relieve(|| tree.replace(guard, leaf));
-            }
-            let control = leaf.control::<D>();
-            taken = self.take(guard, leaf, control, probe.as_ref(), high.as_ref());
-        }
-        self.vain = 0;
+        let mut taken = self.take(guard, leaf, probe.as_ref(), high.as_ref());
         taken.sort_unstable_by(|left, right| {
             let compared = left.slice.cmp(&right.slice).then_with(|| {
                 let (mut left_room, mut right_room) = ([0; 8], [0; 8]);
@@ -189,25 +153,6 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         Ok(())
     }
 
-    /// What the leaf's lines with slots of the bitmap say of their changes; `None` if one is going on.
-    fn changes(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control) -> Option<Changes> {
-        let mut changes = Changes::default();
-        let line_slots = (1 << SLOTS_A_LINE) - 1;
-        for (line, place) in changes.iter_mut().enumerate() {
-            let first = line * SLOTS_A_LINE as usize;
-            if control.bitmap() >> first & line_slots == 0 {
-                continue;
-            }
-            // Acquire: what was changed before is seen by later loads; and pairs with the counts of `swap_word`.
-            let classes = guard.pool().word(leaf.block_off + classes_at(first));
-            *place = changes_of(classes.load(Ordering::Acquire));
-            if *place & CHANGING_MASK != 0 {
-                return None;
-            }
-        }
-        Some(changes)
-    }
-
     /// Whether nothing from `key` on lies in the range.
     fn is_over(&self, key: &[u8]) -> bool {
         match (self.order, &self.range.high, &self.range.low) {
@@ -226,7 +171,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         guard: &'guard Guard<'_, D>,
         probe: Option<&Probe<'_>>,
         side: Side,
-    ) -> Option<(&'guard Leaf, Option<Separator>)> {
+    ) -> Option<(LeafRef<'guard>, Option<Separator>)> {
         let tree = self.tree;
         let mut high = None;
         let mut node = tree.layers.root.slot().load(guard);
@@ -248,7 +193,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         };
         while let Some(replacement) = leaf.replaced_by(guard) {
             tree.install(guard, leaf);
-            let is_right = |right: &&Leaf| match probe.map(|probe| probe.compare(&right.low)) {
+            let is_right = |right: &LeafRef<'_>| match probe.map(|probe| probe.compare(&right.low))
+            {
                 None => side == Side::Below,
                 Some(Compare::Less) => false,
                 Some(Compare::Equal) => side == Side::Holding,
@@ -269,7 +215,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     }
 
     /// Copies the records of the slots; whether all.
-    fn copy(&mut self, guard: &Guard<'_, D>, leaf: &Leaf, taken: &[Taken]) -> bool {
+    fn copy(&mut self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, taken: &[Taken]) -> bool {
         for (turn, taken) in taken.iter().enumerate() {
             if self.bytes.len() >= BATCH_BYTES && turn > 0 {
                 return false;
@@ -294,15 +240,14 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     fn take(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
-        control: Control,
+        leaf: LeafRef<'_>,
         probe: Option<&Probe<'_>>,
         high: Option<&Separator>,
     ) -> AllTaken {
         let tree = self.tree;
         let mut all = AllTaken::new();
         let start_included = self.next == Next::Key { included: true };
-        for slot in slots(control.bitmap()) {
+        for slot in slots(leaf.control::<D>().bitmap()) {
             let word = tree.settled(guard, leaf, slot);
             // Relaxed: stored before the slot was decided.
             let slice = guard.pool().word(leaf.block_off + key_at(slot)).load(Ordering::Relaxed);

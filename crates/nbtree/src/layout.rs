@@ -14,10 +14,7 @@
 //! * A slot's `key` is the first eight bytes of the key as a big-endian number, filled up with zeros.
 //! * A record may be in any slot. It is put into the *home* line of its fingerprint, or the first behind it that has
 //!   room: so a search can fetch that line while it waits for the leaf's metadata (`tree.rs`).
-//! * `classes`: two bits a slot, the top two bits of the value that the slot was made for; and from bit 8 on how many
-//!   threads are changing a value word of the line, from bit 16 on how many changes were begun. A scan that finds the
-//!   former zero and the latter as before has seen the line as it was at one moment (`cursor.rs`). They say nothing
-//!   after a crash.
+//! * `classes`: two bits a slot, the top two bits of the value that the slot was made for.
 //!
 //! A *value word* decides what its slot holds, by its top two bits:
 //!
@@ -42,6 +39,8 @@
 //! ```
 //!
 //! After a crash a slot is live if its value word holds a value or a block and is not pending.
+
+use pando_pmem::Exclusive;
 
 /// Bytes of a line of the pool.
 pub(crate) const LINE_BYTES: u64 = 64;
@@ -75,14 +74,6 @@ pub(crate) const RECORD_HEADER_BYTES: u64 = 8;
 /// The bits of a value that its value word holds.
 const VALUE_BITS: u32 = 62;
 const VALUE_MASK: u64 = (1 << VALUE_BITS) - 1;
-/// In the word of a line's classes: one thread more that changes a value word of the line.
-pub(crate) const CHANGING_ONE: u64 = 1 << 8;
-/// How many do.
-pub(crate) const CHANGING_MASK: u64 = 0xFF << 8;
-/// One change more that was begun.
-pub(crate) const CHANGE_ONE: u64 = 1 << 16;
-/// The bits of classes.
-const CLASSES_MASK: u64 = CHANGING_ONE - 1;
 const PENDING: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 63;
 const SPECIAL: u64 = 3 << 62;
@@ -107,7 +98,6 @@ const _: () = {
     assert!((MAX_SLOTS as u64).is_multiple_of(SLOTS_A_LINE));
     assert!(8 + 16 * SLOTS_A_LINE + 8 == LINE_BYTES);
     assert!(MAX_SLOTS <= u8::MAX as usize);
-    assert!(2 * SLOTS_A_LINE <= 8);
 };
 
 /// Bytes of a block with so many slots.
@@ -164,12 +154,6 @@ pub(crate) fn class_shift(slot: usize) -> u32 {
 #[inline(always)]
 pub(crate) fn class_of(classes: u64, slot: usize) -> u64 {
     (classes >> class_shift(slot)) & 3
-}
-
-/// What the word of a line's classes says of changes of the line.
-#[inline(always)]
-pub(crate) fn changes_of(classes: u64) -> u64 {
-    classes & !CLASSES_MASK
 }
 
 /// A value of eight bytes as a number, split in class and value word.
@@ -316,9 +300,10 @@ impl Image {
     }
 
     /// Copies the block's bytes into `block`.
-    pub fn write_to(&self, block: &mut [u8]) {
-        for (target, word) in block.chunks_exact_mut(8).zip(&self.words) {
-            target.copy_from_slice(&word.to_le_bytes());
+    pub fn write_to(&self, mut block: Exclusive<'_>) {
+        let words = &self.words[..block_bytes(self.slots) as usize / 8];
+        for (index, &word) in words.iter().enumerate() {
+            block.write_u64(index * 8, word);
         }
     }
 }

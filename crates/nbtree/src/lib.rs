@@ -30,8 +30,7 @@
 //!
 //! Nobody waits. A thread that stops for ever, at any instruction, costs the others: the slot that it has
 //! claimed, until the leaf is replaced; a write-back of the line that it was about to write back, for each read of
-//! that slot (`Adr` alone); a replacement of the leaf for each scan of it, if it stopped amid an update; the blocks and
-//! nodes that wait for its epoch, and those of a replacement that it was about to make. Opening is the exception:
+//! that slot (`Adr` alone); the blocks and nodes that wait for its epoch, and those of a replacement that it was about to make. Opening is the exception:
 //! who opens a map of this kind waits for another that is just building its layers. Replacements that it has begun are
 //! completed by those who need them.
 

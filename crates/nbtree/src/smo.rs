@@ -59,7 +59,7 @@ use crate::separator::{Probe, Separator, shortest_between};
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::{Control, FREE, Leaf, slots};
-use crate::volatile::node::Replacement;
+use crate::volatile::node::{LeafRef, Replacement};
 use crate::write::Record;
 
 /// A change that a leaf cannot take any more, for what replaces it.
@@ -115,7 +115,7 @@ impl Copies {
 
 impl<D: Domain> NbTree<D> {
     /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone from then on.
-    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> Result<(), Error> {
+    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<(), Error> {
         self.replace_with(guard, leaf, None).map(drop)
     }
 
@@ -125,7 +125,7 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn replace_with(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         change: Option<Change<'_>>,
     ) -> Result<bool, Error> {
         let was_closed = leaf.control::<D>().is_closed();
@@ -160,7 +160,7 @@ impl<D: Domain> NbTree<D> {
     fn try_replace(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         control: Control,
         change: Option<Change<'_>>,
     ) -> Result<bool, Error> {
@@ -287,7 +287,7 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// Where the word is that names the leaf's block; `None` if that has to be looked for again.
-    fn previous_next(&self, guard: &Guard<'_, D>, leaf: &Leaf) -> Result<Option<u64>, Error> {
+    fn previous_next(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<Option<u64>, Error> {
         if leaf.low.is_lowest() {
             return Ok(Some(self.root_off));
         }
@@ -304,7 +304,7 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// The slots of the bitmap that hold records now.
-    fn copy(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control) -> Copies {
+    fn copy(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, control: Control) -> Copies {
         let pool = guard.pool();
         let mut copies = Copies { list: [Copy::default(); MAX_SLOTS + 1], len: 0 };
         for slot in slots(control.bitmap()) {
@@ -361,7 +361,7 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// Closes every value word of the bitmap, and brings the copies up to what these hold for ever.
-    fn sync(&self, guard: &Guard<'_, D>, leaf: &Leaf, control: Control, copies: &mut Copies) {
+    fn sync(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, control: Control, copies: &mut Copies) {
         let pool = guard.pool();
         for copy in copies.all_mut() {
             let Some(slot) = copy.slot else { continue };
@@ -388,7 +388,7 @@ impl<D: Domain> NbTree<D> {
 
     /// Publishes what was linked in place of the leaf, behind the word at `previous_off` and before the leaf
     /// at `next`, by a thread that has not done so yet.
-    fn publish_found(&self, guard: &Guard<'_, D>, leaf: &Leaf, previous_off: u64, next: u64) {
+    fn publish_found(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, previous_off: u64, next: u64) {
         let first = self.pmwcas.read(guard, previous_off);
         if first == leaf.block_off || first & REPLACED != 0 {
             // Not the predecessor any more.

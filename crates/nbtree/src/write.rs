@@ -21,8 +21,7 @@
 //!
 //! # Update, delete
 //!
-//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. Before it
-//! and behind it the line's count of changes, for scans. It fails
+//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. It fails
 //! if the word was closed: then the leaf is replaced, and the change goes along (`smo.rs`), or another thread has replaced it and the search begins
 //! again there (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was copied
 //! nowhere for good, so a change of it is never lost.
@@ -42,15 +41,16 @@ use pando_pmem::{Domain, Guard};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::layout::{
-    CHANGE_ONE, CHANGING_ONE, Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift,
-    classes_at, content, is_closed, key_at, pending, split_value, value_at,
+    Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
+    is_closed, key_at, pending, split_value, value_at,
 };
 use crate::record;
 use crate::separator::Probe;
 use crate::smo::Change;
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Control, Leaf};
+use crate::volatile::leaf::Control;
+use crate::volatile::node::LeafRef;
 
 /// What a write wants of the key.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +181,7 @@ impl<D: Domain> NbTree<D> {
     fn insert_into(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         control: Control,
         record: &Record<'_>,
     ) -> Result<Result<(), NotInserted>, Error> {
@@ -249,7 +249,7 @@ impl<D: Domain> NbTree<D> {
     fn update_slot(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         found: Found,
         record: &Record<'_>,
     ) -> Result<Result<(), Again>, Error> {
@@ -272,13 +272,13 @@ impl<D: Domain> NbTree<D> {
     fn change_word(
         &self,
         guard: &Guard<'_, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         found: Found,
         new: u64,
     ) -> Result<(), Again> {
         let value = guard.pool().word(leaf.block_off + value_at(found.slot));
         leaf.begin_change::<D>(found.slot);
-        let changed = Self::swap_word(guard, leaf, found, new);
+        let changed = value.compare_exchange(found.word, new).is_ok();
         if changed {
             value.flush();
             D::fence();
@@ -287,24 +287,11 @@ impl<D: Domain> NbTree<D> {
         if changed { Ok(()) } else { Err(Again) }
     }
 
-    /// Changes the value word that was found, if it is still that, in a way that scans notice (`cursor.rs`);
-    /// whether it was.
-    #[inline(always)]
-    fn swap_word(guard: &Guard<'_, D>, leaf: &Leaf, found: Found, new: u64) -> bool {
-        let pool = guard.pool();
-        let classes = pool.word(leaf.block_off + classes_at(found.slot));
-        classes.fetch_add(CHANGING_ONE | CHANGE_ONE);
-        let value = pool.word(leaf.block_off + value_at(found.slot));
-        let changed = value.compare_exchange(found.word, new).is_ok();
-        classes.fetch_add(CHANGING_ONE.wrapping_neg());
-        changed
-    }
-
     /// Changes the value word that was found to a word that names no block, or to the name of a block.
     fn exchange<'guard, 'pool>(
         &self,
         guard: &'guard Guard<'pool, D>,
-        leaf: &Leaf,
+        leaf: LeafRef<'_>,
         found: Found,
         new: Result<u64, pando_pmem::Reservation<'guard, 'pool, D>>,
     ) -> Result<(), Again> {
@@ -318,7 +305,7 @@ impl<D: Domain> NbTree<D> {
         let word = word.unwrap_or(exchange.new_name());
         let value = guard.pool().word(off);
         leaf.begin_change::<D>(found.slot);
-        let changed = Self::swap_word(guard, leaf, found, word);
+        let changed = value.compare_exchange(found.word, word).is_ok();
         if changed {
             value.flush();
             exchange.succeeded();

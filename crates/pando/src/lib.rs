@@ -34,8 +34,8 @@
 //!
 //! * Each operation on one key is linearizable, and what has returned `Ok` survives what the
 //!   pool's persistence domain survives: [`Pool::stat`] says what that is on the medium found.
-//! * A scan is a sequence of snapshots, one a leaf: its keys strictly ascend (or descend), a
-//!   record that was there throughout appears, and one that was never there does not.
+//! * A scan is no snapshot: its keys strictly ascend (or descend), and each record is one that was there at some
+//!   instant of the scan. A key that is there throughout appears, and one that never is does not ([`Scan`]).
 //! * No operation on a map waits for another thread. Opening, creating and dropping maps, and closing
 //!   the pool, wait for each other. One exception: the process's memory allocator. `get` asks it for the
 //!   value that it returns, a scan for its buffers, a thread at its first use of a pool for its own lists, and

@@ -291,9 +291,9 @@ impl Map {
         Ok(self.index().modify(key, &mut change)?)
     }
 
-    /// The records of `range` in `order`. The scan is a sequence of snapshots, one a leaf, and
-    /// not a snapshot of the whole range; it may be kept for as long as one likes. A range whose ends
-    /// lie the wrong way round is empty, and no error.
+    /// The records of `range` in `order`. Beside writers the scan is no snapshot: each record is one of some instant of
+    /// the scan ([`Scan`] says what is promised). It may be kept for any time. A range whose ends lie the wrong way
+    /// round is empty, and no error.
     ///
     /// # Errors
     ///

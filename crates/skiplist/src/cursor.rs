@@ -2,7 +2,7 @@
 //!
 //! A cursor copies a batch of records while it is pinned, and lends them when it is not. The next
 //! batch begins behind the last key that it has visited, wherever that lies by then. Each record is
-//! one of a moment of the scan, and so is the absence of any other between it and the next one: the
+//! one of an instant of the scan, and so is the absence of any other between it and the next one: the
 //! two were neighbours (see `search.rs`). Backwards, `prev` says so, which is exact while its node is
 //! linked and stays as it was when that is unlinked.
 //!

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pando::{MapOptions, Pool, PoolOptions};
 use pando_index::RangeIndex;
 use pando_index::conformance::Subject;
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_pmem::testing::{Between, between_each};
 use pando_pmem::{Adr, CreateOptions, Domain, Volatile};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{IndexKind, Settings};
@@ -13,11 +15,17 @@ use pando_sorted_array::{SortedArray, SortedArrays};
 struct Planted<D: Domain>(SortedArray<D>);
 
 fn plant<D: Domain>() -> Planted<D> {
+    plant_with_handle().0
+}
+
+/// And one more handle of the array, as another thread may have it.
+fn plant_with_handle<D: Domain>() -> (Planted<D>, SortedArray<D>) {
     let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
     let pool = pando_pmem::Pool::anonymous(&create).expect("memory");
     let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
     let settings = Settings::new(SortedArrays::SETTINGS);
-    Planted(pmwcas.find_or_create_index::<SortedArrays>("array", &settings).expect("a map"))
+    let open = || pmwcas.find_or_create_index::<SortedArrays>("array", &settings).expect("a map");
+    (Planted(open()), open())
 }
 
 impl<D: Domain> Subject for Planted<D> {
@@ -43,6 +51,20 @@ mod volatile {
 mod adr {
     use super::*;
     pando_index::conformance_suite!(plant::<Adr>);
+}
+
+/// An array of several batches, rewritten under scans.
+#[test]
+fn an_array_rewritten_under_scans() {
+    let fresh = || {
+        let (planted, handle) = plant_with_handle::<Between>();
+        let handle: Arc<dyn RangeIndex> = Arc::new(handle);
+        (planted, handle)
+    };
+    let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+        between_each(first, every, step, work);
+    };
+    full_leaves_that_are_rewritten(&fresh, interrupt, 300);
 }
 
 #[test]

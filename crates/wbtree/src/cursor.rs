@@ -1,7 +1,8 @@
 //! Scans, forwards and backwards.
 //!
 //! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state, and lends
-//! them when it is not. It goes from leaf to leaf by their sibling pointers, as the paper's scans do: forwards
+//! them when it is not. The state is what makes the copy one of records that were there: a cell is used again
+//! under a later one. The records of one leaf may be of different instants, since they may lie in two batches. It goes from leaf to leaf by their sibling pointers, as the paper's scans do: forwards
 //! by fences, backwards by the leaves' pointers to the left, and comes from the root only for the next batch.
 //!
 //! Forwards, the next leaf begins where the fence says, in whatever state it is found. Backwards, the leaf to the left has

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use pando_bwtree::Options;
+use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
 };
-use pando_pmem::testing::{Between, between};
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_pmem::testing::{Between, between, between_each};
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, anonymous, small, small_plain};
@@ -93,4 +95,24 @@ fn a_pid_that_a_search_has_read_is_not_given_out() {
             each(one, 1, &there, &[Act::Get(200), Act::Insert(205, 1)], &[&others]);
         }
     });
+}
+
+/// Full pages of the usual size, rewritten under scans.
+#[test]
+fn full_pages_rewritten_under_scans() {
+    let designs =
+        [("deltas beside their bases", Options::default()), ("deltas in blocks", Options::plain())];
+    for (name, options) in designs {
+        within_bounds(name, move || {
+            let fresh = || {
+                let planted: Planted<Between> = anonymous(options);
+                let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+                (planted, handle)
+            };
+            let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+                between_each(first, every, step, work);
+            };
+            full_leaves_that_are_rewritten(&fresh, interrupt, 300);
+        });
+    }
 }

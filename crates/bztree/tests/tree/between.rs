@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use pando_bztree::{Options, ValueMode};
+use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
 };
-use pando_pmem::testing::{Between, between};
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_pmem::testing::{Between, between, between_each};
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{anonymous, small_nodes};
@@ -97,4 +99,22 @@ fn a_neighbour_changes_while_it_is_merged() {
             }
         }
     });
+}
+
+/// Full leaves of the usual size, rewritten under scans; values are replaced in place or not.
+#[test]
+fn full_leaves_rewritten_under_scans() {
+    for value_mode in [ValueMode::Inline, ValueMode::Pointer] {
+        within_bounds("the scans", move || {
+            let fresh = || {
+                let planted = anonymous::<Between>(Options { value_mode, ..Options::default() });
+                let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+                (planted, handle)
+            };
+            let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+                between_each(first, every, step, work);
+            };
+            full_leaves_that_are_rewritten(&fresh, interrupt, 300);
+        });
+    }
 }

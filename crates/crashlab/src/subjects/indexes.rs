@@ -2,7 +2,6 @@
 //! [`crate::campaign::subjects`].
 
 use super::map::{Change, Indexed};
-use super::moments::OfMoments;
 
 /// BzTrees.
 pub struct BzTrees;
@@ -41,25 +40,6 @@ impl Indexed for NbTrees {
     ];
     // A value word that is closed is opened only by a replacement, which needs blocks.
     const REMOVES_NEED_ROOM: bool = true;
-}
-
-/// NBTrees whose leaves have room for twice the keys that there are, so that none is split.
-pub struct UnsplitNbTrees;
-
-impl Indexed for UnsplitNbTrees {
-    type Kind = pando_nbtree::NbTrees;
-
-    const SMALL: &'static [(&'static str, &'static str)] = &[("leaf_slots", "9")];
-    const CHANGES: &'static [Change] = &[Change::Consolidation];
-    const REMOVES_NEED_ROOM: bool = true;
-}
-
-impl OfMoments for UnsplitNbTrees {
-    const NAME: &'static str = "nbtree-moments";
-}
-
-impl OfMoments for BzTrees {
-    const NAME: &'static str = "bztree-moments";
 }
 
 /// Skip lists.
@@ -145,6 +125,8 @@ pub struct SortedArrays;
 impl Indexed for SortedArrays {
     type Kind = pando_sorted_array::SortedArrays;
 
+    // Each write takes a chunk for a copy of the array.
+    const POOL_BYTES: u64 = 12 << 20;
     const SMALL: &'static [(&'static str, &'static str)] = &[];
     const CHANGES: &'static [Change] = &[Change::Consolidation];
     const REMOVES_NEED_ROOM: bool = true;
@@ -159,10 +141,6 @@ impl Indexed for WbTrees {
     const SMALL: &'static [(&'static str, &'static str)] =
         &[("node_lines", "4"), ("node_versions", "8")];
     const CHANGES: &'static [Change] = Change::OF_TREES;
-}
-
-impl OfMoments for WbTrees {
-    const NAME: &'static str = "wbtree-moments";
 }
 
 /// wB+-Trees whose records are cells, without blocks.

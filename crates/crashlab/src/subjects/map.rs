@@ -38,6 +38,10 @@ pub trait Indexed: 'static {
     /// What can happen to it by one operation: each is explored by its name.
     const CHANGES: &'static [Change];
 
+    /// Size of its pool: what its scenarios write must find room, also while a thread that has stopped keeps all that
+    /// was replaced.
+    const POOL_BYTES: u64 = 3 << 20;
+
     /// Whether it promises anything after a crash, and reads in a full pool.
     const SURVIVES: bool = true;
 
@@ -68,7 +72,7 @@ pub struct Open<I: Indexed, D: Domain> {
 }
 
 /// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
-pub(super) fn key<I: Indexed>(number: usize) -> Vec<u8> {
+fn key<I: Indexed>(number: usize) -> Vec<u8> {
     let mut key = (number as u64).to_be_bytes().to_vec();
     match number % 7 {
         _ if I::FIXED => {}
@@ -119,7 +123,7 @@ impl<I: Indexed> Subject for Map<I> {
 
     const NAME: &'static str = I::NAME;
     const SURVIVES: bool = I::SURVIVES;
-    const POOL_BYTES: u64 = 3 << 20;
+    const POOL_BYTES: u64 = I::POOL_BYTES;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
         let mut settings = Settings::new(I::Kind::SETTINGS);
@@ -164,11 +168,11 @@ impl<I: Indexed> Subject for Map<I> {
 
 impl<I: Indexed, D: Domain> Open<I, D> {
     /// What it is built of.
-    pub(super) fn shape(&self) -> Audit {
+    fn shape(&self) -> Audit {
         I::Kind::audit(&self.index).expect("an index that nobody else uses")
     }
 
-    pub(super) fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
+    fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
         let fail = |error: Error| -> ! { panic!("{operation:?}: {error}") };
         // Only what writes a value may be refused: removes and reads need no room.
         let refused = |error: Error| match error {
@@ -211,11 +215,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     }
 
     /// The records from one key up to, not including, another, by number; checks their order.
-    pub(super) fn list(
-        &self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<BTreeMap<usize, State>, String> {
+    fn list(&self, range: KeyRange, order: Order) -> Result<BTreeMap<usize, State>, String> {
         let mut list = BTreeMap::new();
         let mut last = None;
         let mut cursor = self.index.scan(range, order).map_err(|error| error.to_string())?;
@@ -641,6 +641,47 @@ fn scans<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
+/// One thread scans what lies around a leaf without room, one or two others rewrite all of it, record by record: values
+/// change, records go and come back.
+fn rewrites<I: Indexed>() -> Setup<Map<I>> {
+    let ops = growth();
+    // An index without leaves to be split has them full at any time.
+    let full = I::CHANGES.iter().find(|change| **change == Change::LeafSplit);
+    let brink = full.and_then(|&split| brinks::<I>(split, &ops).last().copied());
+    let index = brink.unwrap_or(ops.len() - 1);
+    let center = match ops[index] {
+        Op::Key(number, _) | Op::Scan(number, ..) => number,
+    };
+    // What is there are even numbers.
+    let (low, high) = (center.saturating_sub(10) / 2 * 2, (center + 12).min(KEYS));
+    Setup {
+        prepare: ops[..index].to_vec(),
+        cram: Vec::new(),
+        programs: Box::new(move |random| {
+            let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
+            let rewrite = |task: u64, random: &mut Random| {
+                let backwards = random.one_in(2);
+                let one = |step: u64, number: usize, random: &mut Random| match random.below(4) {
+                    0 => vec![
+                        Op::Key(number, Operation::Remove),
+                        Op::Key(number, Operation::Insert(1_000 * task + step)),
+                    ],
+                    _ => vec![Op::Key(number, Operation::Upsert(1_000 * task + step))],
+                };
+                let mut numbers: Vec<usize> = (low..high).step_by(2).collect();
+                if backwards {
+                    numbers.reverse();
+                }
+                let steps = numbers.into_iter().enumerate();
+                steps.flat_map(|(step, number)| one(step as u64, number, random)).collect()
+            };
+            let mut programs = vec![vec![Op::Scan(low, high, order); 1 + random.below(2) as usize]];
+            programs.extend((1..=1 + random.below(2)).map(|task| rewrite(task, random)));
+            programs
+        }),
+    }
+}
+
 /// One thread splits the root, and another removes all that was there: the tree goes up and down at once,
 /// as far as it can.
 fn emptied<I: Indexed>() -> Setup<Map<I>> {
@@ -674,6 +715,7 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("same-key", 1, on_same_key),
         Scenario::new("reads", 1, reads),
         Scenario::new("scans", 1, scans),
+        Scenario::new("rewrites", 1, rewrites),
         Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
         Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
     ];

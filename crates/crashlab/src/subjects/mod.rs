@@ -6,7 +6,6 @@ pub mod blocks;
 pub mod catalog;
 pub mod indexes;
 pub mod map;
-pub mod moments;
 pub mod roots;
 pub mod words;
 

@@ -38,11 +38,11 @@ pub enum Act {
 }
 
 /// What is there.
-type Model = BTreeMap<u64, Vec<u8>>;
+pub(super) type Model = BTreeMap<u64, Vec<u8>>;
 
 /// What an act answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     /// Whether it was done.
     Done(bool),
     /// The value.
@@ -56,7 +56,7 @@ fn many(from: u64) -> [u64; 6] {
     std::array::from_fn(|step| from + 10 * step as u64)
 }
 
-fn scan(index: &dyn RangeIndex, order: Order) -> Model {
+pub(super) fn scan(index: &dyn RangeIndex, order: Order) -> Model {
     let mut found = Vec::new();
     let mut cursor = index.scan(KeyRange::all(), order).expect("a scan");
     while let Some((key, value)) = cursor.next().expect("a record") {
@@ -70,7 +70,7 @@ fn scan(index: &dyn RangeIndex, order: Order) -> Model {
     found.into_iter().collect()
 }
 
-fn on_index(index: &dyn RangeIndex, act: Act) -> Answer {
+pub(super) fn on_index(index: &dyn RangeIndex, act: Act) -> Answer {
     let key = u64::to_be_bytes;
     match act {
         Act::Insert(at, value) => {
@@ -110,7 +110,7 @@ fn on_index(index: &dyn RangeIndex, act: Act) -> Answer {
     }
 }
 
-fn on_model(model: &mut Model, act: Act) -> Answer {
+pub(super) fn on_model(model: &mut Model, act: Act) -> Answer {
     match act {
         Act::Insert(at, _) if model.contains_key(&at) => Answer::Done(false),
         Act::Insert(at, value) | Act::Upsert(at, value) => {
@@ -180,7 +180,7 @@ where
         explained |= found == (answer, model);
     }
     if let (Answer::Records(records), now) = &found {
-        // Of each key what it was at one moment; of different leaves that may be different ones.
+        // Of each key what it was at one instant; of different keys that may be different ones.
         let keys = || answers.iter().flat_map(Model::keys).chain(records.keys());
         let was = |key| answers.iter().any(|answer| answer.get(key) == records.get(key));
         let mut then = model.clone();

@@ -93,7 +93,7 @@ pub(super) fn many_open_cursors(trial: &mut Trial<'_>) {
                 last = Some(key.to_vec());
                 records += 1;
             }
-            // Its snapshot is one leaf at most; the other leaves are all there again.
+            // It has copied a batch at most; what lies behind that is all there again.
             assert!(records > 0, "{order:?}: the rest of the index was not seen");
         }
     });

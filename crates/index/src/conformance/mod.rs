@@ -57,6 +57,7 @@ mod random;
 mod ranges;
 mod reference;
 mod refusals;
+pub mod rewritten;
 mod stamped;
 
 pub use reference::Reference;

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Guard};
 
 use crate::layout::{
-    CHANGING_MASK, Content, EMPTY, MARK_AT, MAX_SLOTS, SLOTS_A_LINE, block_bytes, class_of,
-    classes_at, content, is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
+    Content, EMPTY, MARK_AT, MAX_SLOTS, SLOTS_A_LINE, block_bytes, class_of, classes_at, content,
+    is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
 };
 use crate::record;
 use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
@@ -20,7 +20,7 @@ pub(crate) struct Survey<'guard> {
     fingerprints: [u8; MAX_SLOTS],
     /// The lowest and the highest key; none if no slot is live.
     pub ends: Option<(Key<'guard>, Key<'guard>)>,
-    /// Whether a value word is closed, or a line is said to be changing.
+    /// Whether a value word is closed.
     pub is_unsettled: bool,
 }
 
@@ -73,8 +73,7 @@ impl Survey<'_> {
     }
 }
 
-/// Opens the value words of the leaf at `off` that a replacement had closed which came to nothing, and notes that nobody
-/// is changing its lines.
+/// Opens the value words of the leaf at `off` that a replacement had closed which came to nothing.
 pub(super) fn settle<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
     for slot in 0..slots {
         let value = guard.pool().word(off + value_at(slot));
@@ -83,8 +82,6 @@ pub(super) fn settle<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
             // Not written back: a recovery that finds it closed does the same.
             value.store(plain(word), Ordering::Release);
         }
-        let classes = guard.pool().word(off + classes_at(slot));
-        classes.fetch_and(!CHANGING_MASK);
     }
 }
 
@@ -103,13 +100,12 @@ pub(crate) fn survey<'guard, D: Domain>(
     let mut fingerprints = [FREE; MAX_SLOTS];
     // Values of keys of eight bytes first, step by step without a branch: most slots hold one, and which do not
     // no processor foresees.
-    let (mut bitmap, mut others, mut all_classes) = (0u64, 0u64, 0);
+    let (mut bitmap, mut others) = (0u64, 0u64);
     let (mut lowest, mut highest) = (u64::MAX, 0);
     const A_LINE: usize = SLOTS_A_LINE as usize;
     for (turn, places) in fingerprints[..slots].chunks_mut(A_LINE).enumerate() {
         let first = turn * A_LINE;
         let line = words.load_eight(classes_at(first) / 8, Ordering::Relaxed);
-        all_classes |= line[0];
         for (at, place) in places.iter_mut().enumerate() {
             let (slot, slice, word) = (first + at, line[1 + 2 * at], line[2 + 2 * at]);
             let is_value = is_plain_value(word);
@@ -123,7 +119,7 @@ pub(crate) fn survey<'guard, D: Domain>(
     }
     let eight = |slice| Key { slice, long: None };
     let mut ends = (bitmap != 0).then(|| (eight(lowest), eight(highest)));
-    let mut is_unsettled = all_classes & CHANGING_MASK != 0;
+    let mut is_unsettled = false;
     for slot in slots_of(others) {
         let (slice, word) = (at(key_at(slot)), at(value_at(slot)));
         let content = content(word);

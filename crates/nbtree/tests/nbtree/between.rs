@@ -7,9 +7,10 @@ use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, acts_upon, at_random, each, inserts, one_between, removes,
 };
-use pando_pmem::testing::{Between, between};
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_pmem::testing::{Between, between, between_each};
 
-use crate::common::{Planted, anonymous, small_nodes};
+use crate::common::{Planted, anonymous, defaults, small_nodes};
 
 /// Whether the act has so many accesses.
 fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
@@ -106,4 +107,18 @@ fn a_root_that_comes_down_meanwhile() {
 #[test]
 fn runs_of_writes_at_random() {
     at_random(&one, 3_000, LONG_BYTES);
+}
+
+/// Full leaves of the usual size, rewritten under scans.
+#[test]
+fn full_leaves_rewritten_under_scans() {
+    let fresh = || {
+        let planted = anonymous::<Between>(&defaults());
+        let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+        (planted, handle)
+    };
+    let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+        between_each(first, every, step, work);
+    };
+    full_leaves_that_are_rewritten(&fresh, interrupt, 300);
 }

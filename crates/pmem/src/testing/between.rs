@@ -5,10 +5,11 @@ use std::cell::RefCell;
 
 use crate::domain::{Domain, DomainKind};
 
-type Work = Box<dyn FnOnce()>;
+/// Says after how many more accesses it is due again, if it is.
+type Work = Box<dyn FnMut() -> Option<u64>>;
 
 thread_local! {
-    /// After how many accesses of this thread what is to be done.
+    /// After how many accesses of this thread which work is due.
     static MEANWHILE: RefCell<Option<(u64, Work)>> = const { RefCell::new(None) };
 }
 
@@ -23,14 +24,33 @@ pub fn between(
     meanwhile: impl FnOnce() + Send + 'static,
     work: impl FnOnce(),
 ) -> bool {
-    let meanwhile = move || {
-        if let Err(panic) = std::thread::spawn(meanwhile).join() {
-            std::panic::resume_unwind(panic);
-        }
+    let mut meanwhile = Some(meanwhile);
+    let once = move || {
+        meanwhile.take().map(in_another_thread);
+        None
     };
-    MEANWHILE.set(Some((access, Box::new(meanwhile))));
+    MEANWHILE.set(Some((access, Box::new(once))));
     work();
     MEANWHILE.take().is_none()
+}
+
+/// Runs `work`, and in another thread `meanwhile` before its access number `first` and before each further one behind
+/// `every` accesses, until `meanwhile` returns false or `work` has ended.
+pub fn between_each(
+    first: u64,
+    every: u64,
+    mut meanwhile: impl FnMut() -> bool + Send + 'static,
+    work: impl FnOnce(),
+) {
+    let again = move || in_another_thread(&mut meanwhile).then_some(every);
+    MEANWHILE.set(Some((first, Box::new(again))));
+    work();
+    MEANWHILE.take();
+}
+
+fn in_another_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    let done = std::thread::scope(|scope| scope.spawn(work).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn step() {
@@ -46,8 +66,10 @@ fn step() {
             None => None,
         }
     });
-    if let Ok(Some((_, work))) = due {
-        work();
+    if let Ok(Some((_, mut work))) = due
+        && let Some(accesses) = work()
+    {
+        MEANWHILE.set(Some((accesses, work)));
     }
 }
 

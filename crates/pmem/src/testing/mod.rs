@@ -4,7 +4,7 @@
 //! *Killed*: the write and all later ones of that thread do not take place, and the thread
 //! unwinds with [`Killed`]. What is in the pool then is what a `kill -9` at that instruction
 //! leaves. *Stopped*: the thread sleeps for ever, or until the test lets it go on, and the others
-//! must go on.
+//! must go on. Accesses to process memory by which threads meet count as writes for that.
 //!
 //! [`Between`] lets another thread come in before a chosen access, to reads too.
 //!
@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
 pub use crate::participant::LogicalThread;
-pub use between::{Between, between};
+pub use between::{Between, between, between_each};
 pub use paused::Paused;
 pub use random::Random;
 
@@ -103,6 +103,15 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
                 FATE.set(Fate::StopAfter(left - 1));
                 true
             }
+        }
+    }
+
+    /// A thread stops before such an access, too: what it has stored may not be durable yet. None is killed there, which
+    /// would leave the same in the pool as at its next write.
+    fn observe_process_memory() {
+        // A thread that ends may have lost its variables.
+        if FATE.try_with(Cell::get).is_ok_and(|fate| matches!(fate, Fate::StopAfter(_))) {
+            Self::admit_store(0, 0);
         }
     }
 }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, One, acts_upon, at_random, each, inserts, one_between, removes,
 };
-use pando_pmem::testing::{Between, between};
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_pmem::testing::{Between, between, between_each};
 use pando_pmwcas::maps::IndexKind;
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
 
@@ -117,4 +119,23 @@ fn the_end_of_the_list_comes_nearer() {
 #[test]
 fn runs_of_writes_at_random() {
     of_both_styles(|one| at_random(one, 700, LONG_BYTES));
+}
+
+/// Many records, rewritten under scans.
+#[test]
+fn records_rewritten_under_scans() {
+    fn scans<K: IndexKind>() {
+        let fresh = || {
+            let planted = anonymous::<Between, K>(Options::default());
+            let handle: Arc<dyn RangeIndex> =
+                Arc::new(another_handle(&planted, Options::default()));
+            (planted, handle)
+        };
+        let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+            between_each(first, every, step, work);
+        };
+        full_leaves_that_are_rewritten(&fresh, interrupt, 300);
+    }
+    within_bounds("PMwCAS", scans::<SkipLists>);
+    within_bounds("CAS", scans::<CasSkipLists>);
 }

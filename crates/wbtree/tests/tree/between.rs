@@ -3,10 +3,12 @@
 //! of one order of the two.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Between, CutShort, Paused, Random, between, written_back};
+use pando_pmem::testing::{Between, CutShort, Paused, Random, between, between_each, written_back};
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::{NodeKind, Options, WbTree};
 
@@ -212,8 +214,8 @@ fn runs_of_writes_at_random() {
     }
 }
 
-/// A scan finds each leaf as at one moment: what stays, stays; what another thread moves from one key to
-/// another is not there twice.
+/// A leaf is read under one state: what stays, stays; what another thread moves from one key to another is not there
+/// twice.
 #[test]
 fn scans_of_cells_that_are_used_again() {
     for leaf in KINDS {
@@ -245,6 +247,22 @@ fn scans_of_cells_that_are_used_again() {
                 }
             }
         }
+    }
+}
+
+/// Full leaves of the usual size, rewritten under scans.
+#[test]
+fn full_leaves_rewritten_under_scans() {
+    for leaf in KINDS {
+        let fresh = || {
+            let planted = anonymous::<Between>(Options { leaf, ..Options::default() });
+            let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+            (planted, handle)
+        };
+        let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+            between_each(first, every, step, work);
+        };
+        full_leaves_that_are_rewritten(&fresh, interrupt, 300);
     }
 }
 
