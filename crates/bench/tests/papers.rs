@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::io::Write;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use pando_bench::compare::Entrant;
 use pando_bench::papers::arrays::array::{Array, Method};
 use pando_bench::papers::arrays::slice::{Checked, Slice, Subject as _};
 use pando_bench::papers::arrays::{self, report};
-use pando_bench::papers::outcome::Outcome;
+use pando_bench::papers::outcome::{Line, Outcome};
 use pando_bench::papers::{self, EXPERIMENTS, Error, Settings, sizes};
 use pando_bench::side::Shape;
 use pando_bench::sides::{self, BuildOptions};
@@ -65,6 +67,26 @@ fn every_experiment_has_a_name_of_its_own() {
     }
 }
 
+/// Units of what takes time; all others are of counts.
+const TIMED_UNITS: [&str; 2] = ["ns", "req/s"];
+
+/// What a figure in this unit can be, on whatever machine, of however few records.
+fn plausible(unit: &str) -> RangeInclusive<f64> {
+    match unit {
+        // A ratio of two sides, of which neither is a thousand times the other.
+        "x" => 1e-3..=1e3,
+        // Also of what something costs, which can be less than nothing, or several times the whole.
+        "%" => -1e3..=1e3,
+        // From a tick of a clock to a second.
+        "ns" => 0.1..=1e9,
+        "req/s" => 1.0..=1e9,
+        // At least a key and a value of four bytes each; at most a chunk for a record.
+        "bytes a record" => 8.0..=65_536.0,
+        // Counts for an operation, or of records.
+        _ => 0.0..=1e9,
+    }
+}
+
 #[test]
 fn every_experiment_that_is_built_runs_and_shows_both_figures() {
     for experiment in EXPERIMENTS {
@@ -79,8 +101,16 @@ fn every_experiment_that_is_built_runs_and_shows_both_figures() {
             assert!(line.paper.is_some() || line.ours.is_some(), "{line:?}");
             if let Some(ours) = &line.ours {
                 assert!(ours.min <= ours.median && ours.median <= ours.max, "{line:?}");
+                let plausible = plausible(line.unit);
+                assert!(plausible.contains(&ours.min), "{}: {line:?}", experiment.name);
+                assert!(plausible.contains(&ours.max), "{}: {line:?}", experiment.name);
             }
         }
+        // What is measured in two rounds is not twice the same; what is written down is.
+        let measured = |line: &&Line| line.ours.as_ref().is_some_and(|ours| ours.min < ours.max);
+        let is_timed = outcome.lines.iter().any(|line| TIMED_UNITS.contains(&line.unit));
+        let is_measured = outcome.lines.iter().filter(measured).count() > 0;
+        assert!(is_measured || !is_timed, "{}: {:?}", experiment.name, outcome.lines);
         // Sizes of arrays and records that a paper's figure is of are larger than a test's.
         if !matches!(experiment.name, "pmwcas:fig5" | "bztree:table2" | "bwtree:options") {
             assert!(outcome.lines.iter().any(|line| line.paper.is_some()), "{}", experiment.name);
@@ -330,15 +360,35 @@ fn the_dedup_trace_is_made_of_files_and_written_as_text() {
 }
 
 #[test]
-fn the_profile_adds_up_or_says_why_not() {
-    let (succeeded, out, error) =
-        bench(&["profile", "--records", "20k", "--seconds", "0.3", "--read-percent", "50"]);
-    if succeeded {
-        for part in ["inner search", "leaf search", "PMwCAS", "copying", "allocation", "epochs"] {
-            assert!(out.contains(part), "{out}");
-        }
-    } else {
-        // No `perf`, none that may be used here, or a build without line tables.
-        assert!(error.contains("perf") || error.contains("line tables"), "{error}");
+fn the_profile_adds_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("profile.jsonl");
+    let plan =
+        ["profile", "--records", "20k", "--seconds", "0.3", "--read-percent", "50", "--json"];
+    let (succeeded, out, error) = bench(&[&plan[..], &[json.to_str().unwrap()]].concat());
+    if !succeeded {
+        // No `perf`, none that may be used here, or a build without line tables: each says what to do.
+        let known =
+            ["linux-perf", "perf failed: ", "build with `--release`", "the line tables of "];
+        assert!(known.iter().any(|known| error.contains(known)), "{error}");
+        assert!(std::env::var_os("PANDO_REQUIRE").is_none(), "there is no profile: {error}");
+        // Past the harness, which shows nothing of a test that passes.
+        writeln!(std::io::stderr(), "note: no profile was taken; {}", error.trim_end()).unwrap();
+        return;
     }
+    for part in ["inner search", "leaf search", "PMwCAS", "copying", "allocation", "epochs"] {
+        assert!(out.contains(part), "{out}");
+    }
+    let row: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let shares = row["profile"]["shares"].as_array().unwrap();
+    let sum = |field: &str| shares.iter().map(|share| share[field].as_f64().unwrap()).sum::<f64>();
+    assert!((sum("percent") - 100.0).abs() < 0.01, "{row}");
+    assert_eq!(Some(sum("samples")), row["profile"]["samples"].as_f64(), "{row}");
+    let of = |name: &str| {
+        let share = shares.iter().find(|share| share["component"] == name);
+        share.unwrap_or_else(|| panic!("no {name}: {row}"))["samples"].as_u64().unwrap()
+    };
+    // A tree that is read and written is searched.
+    assert!(of("inner_search") + of("leaf_search") > 0, "{row}");
 }

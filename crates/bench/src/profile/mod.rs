@@ -181,3 +181,26 @@ pub fn markdown(profiles: &[(&str, &Profile)]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::component::Frame;
+    use super::*;
+
+    /// What is added up is known here: a third of the samples in the tree are copies.
+    #[test]
+    fn a_profile_counts_each_sample_once() {
+        let frame =
+            |function: &str, file: &str| Frame { function: function.into(), file: file.into() };
+        let copies = || vec![frame("__memmove_avx512", "")];
+        let driver = || vec![frame("work", "crates/bench/src/profile/child.rs")];
+        let other = || vec![frame("nobody_knows", "elsewhere.rs")];
+        let chains = [copies(), driver(), other(), copies(), other(), other(), other(), driver()];
+        let profile = add_up(chains.into_iter());
+        assert_eq!((profile.samples, profile.driver_samples), (6, 2));
+        assert_eq!(profile.shares.iter().map(|share| share.samples).sum::<u64>(), 6);
+        let percent = profile.percent(Component::Copying);
+        assert!((percent - 100.0 / 3.0).abs() < 1e-9, "{percent}");
+        assert_eq!(profile.unnamed, [("nobody_knows".to_owned(), 4)]);
+    }
+}
