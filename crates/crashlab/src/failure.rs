@@ -11,6 +11,9 @@ pub enum Failure {
         /// The command that shows it again.
         replay: String,
     },
+    /// The machine lacks what the trial needs.
+    #[error("cannot run: {0}")]
+    Missing(String),
     /// The trial itself could not be run.
     #[error("{0}")]
     Trouble(String),

@@ -1,5 +1,8 @@
 //! A slice of each exploration. Longer ones are a matter of `--minutes`.
 
+#[path = "lab/project.rs"]
+mod project;
+
 use std::collections::HashSet;
 use std::process::Command;
 use std::time::Duration;

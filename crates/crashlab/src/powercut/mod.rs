@@ -55,15 +55,10 @@ pub struct Args {
     keep: bool,
 }
 
-/// Runs the verb. Where the machine cannot be had, it says so, and that is all.
+/// Runs the verb; fails where the machine cannot be had.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let machine = match Machine::get() {
-        Ok(machine) => machine,
-        Err(reason) => {
-            println!("powercut: skipped, for there is no machine: {reason}");
-            return Ok(());
-        }
-    };
+    let no_machine = |reason| Failure::Missing(format!("there is no virtual machine: {reason}"));
+    let machine = Machine::get().map_err(no_machine)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     println!("seed {seed}");
     let modes: &[Persistence] = match args.persistence {

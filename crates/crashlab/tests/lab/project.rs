@@ -1,0 +1,98 @@
+//! What the project's pages say of its files, compared with the files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pando_crashlab::mutate::planted::root;
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every source file below `folder`, in order.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Every source file of a crate, with its tests.
+fn all_sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    sources(&root().join("crates"), &mut found);
+    found
+}
+
+/// Whether a line of code, not of comment, says `unsafe`.
+fn has_unsafe(text: &str) -> bool {
+    let begins = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait"];
+    let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+    text.lines().map(code).any(|line| begins.iter().any(|begin| line.contains(begin)))
+}
+
+#[test]
+fn architecture_lists_the_files_with_unsafe_code() {
+    let crates = root().join("crates").canonicalize().expect("a folder");
+    let is_source = |path: &Path| path.components().any(|part| part.as_os_str() == "src");
+    let found: BTreeSet<String> = all_sources()
+        .into_iter()
+        .map(|path| path.canonicalize().expect("a file"))
+        .filter(|path| is_source(path.strip_prefix(&crates).expect("below it")))
+        .filter(|path| has_unsafe(&read(path)))
+        .map(|path| path.strip_prefix(&crates).expect("below it").display().to_string())
+        .collect();
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let section = page.split("\n## Where `unsafe` is\n").nth(1).expect("the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let listed: BTreeSet<String> = rows.map(str::to_owned).collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "ARCHITECTURE.md, \"Where `unsafe` is\": not in the table: {new:?}; in it without unsafe code: {gone:?}"
+    );
+}
+
+/// A test that is ignored is run by `.ci/long`, by its name, unless it is the process of another test.
+#[test]
+fn every_ignored_test_is_run_by_the_long_command() {
+    let long = read(&root().join(".ci/long"));
+    let mut seen = 0;
+    for path in all_sources() {
+        let text = read(&path);
+        for (at, _) in text.match_indices("\n#[ignore = \"") {
+            let behind = &text[at + 1..];
+            let name = behind.split("\nfn ").nth(1).and_then(|rest| rest.split('(').next());
+            let name = name.unwrap_or_else(|| panic!("{}: a test", path.display()));
+            seen += 1;
+            if !behind.starts_with("#[ignore = \"the process that ") {
+                assert!(long.contains(name), ".ci/long does not run {name} of {}", path.display());
+            }
+        }
+    }
+    assert!(seen >= 4, "only {seen} ignored tests are seen");
+}
+
+/// The page on verification names each check of `.ci/long`, and no other.
+#[test]
+fn the_page_on_verification_lists_the_long_checks() {
+    let long = read(&root().join(".ci/long"));
+    let line = long.lines().find_map(|line| line.strip_prefix("checks=("));
+    let checks: BTreeSet<&str> =
+        line.expect("the checks").trim_end_matches(')').split_whitespace().collect();
+    let page = read(&root().join("docs/verification.md"));
+    let section = page.split("\n## The long checks\n").nth(1).expect("the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<BTreeSet<&str>>(), checks);
+}
