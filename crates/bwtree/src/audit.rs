@@ -272,7 +272,7 @@ impl Walk<'_> {
 }
 
 /// Whether all that the chain says of itself lies where it may.
-fn check_chain<D: Domain>(
+pub(crate) fn check_chain<D: Domain>(
     context: Context<'_, '_, D>,
     link: Link,
     depth: usize,

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
+use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings, Unit};
 
 use crate::multi_word::MultiWord;
 use crate::options::{Options, SETTINGS, check};
 use crate::single_word::SingleWord;
 use crate::table::first_anchor;
+use crate::teardown::next_unit;
 use crate::tree::BwTree;
 
 /// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
@@ -59,8 +59,13 @@ macro_rules! kind {
                 tree.walk(visit)
             }
 
-            fn drop_map<D: Domain>(tree: &Self::Index<D>, entry: &MapEntry) -> Result<(), Error> {
-                tree.drop_map(entry)
+            fn next_unit<D: Domain>(
+                pmwcas: &Pmwcas<D>,
+                guard: &Guard<'_, D>,
+                root_off: u64,
+                _: &Settings,
+            ) -> Unit {
+                next_unit(pmwcas, guard, root_off)
             }
 
             #[inline(always)]

@@ -14,7 +14,7 @@
 //! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS.
 //! * `races.rs`: how often changes lose a race.
-//! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `drop.rs`: the end of a tree.
+//! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end of a tree.
 //!   `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
 //!
 //! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the page
@@ -25,7 +25,6 @@ mod audit;
 mod build;
 mod context;
 mod cursor;
-mod drop;
 mod gather;
 mod index;
 mod kind;
@@ -42,6 +41,7 @@ mod single_word;
 mod smo;
 mod style;
 mod table;
+mod teardown;
 mod tree;
 mod write;
 

@@ -139,14 +139,6 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    /// Takes a step towards a tree of one leaf, when no leaf has records.
-    pub(crate) fn merge_first(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
-        match self.merge_once(context, 0, &[])? {
-            Step::ParentFirst(low) => self.merge(context, 1, &low),
-            _ => Ok(()),
-        }
-    }
-
     fn merge_once(
         &self,
         context: Context<'_, '_, D>,

@@ -259,7 +259,7 @@ fn is_open_or_closed<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> boo
 }
 
 /// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
-fn stored<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<u64> {
+pub(crate) fn stored<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<u64> {
     let Node { header, shape, .. } = leaf.node;
     if leaf.records_at() > header.node_bytes
         || shape.sorted_at > header.node_bytes
@@ -278,7 +278,11 @@ fn stored<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<u64> {
 }
 
 /// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order.
-fn holds_its_records<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, storage_at: u64) -> bool {
+pub(crate) fn holds_its_records<D: Domain>(
+    context: Context<'_, '_, D>,
+    leaf: &Leaf,
+    storage_at: u64,
+) -> bool {
     let node_bytes = leaf.node.header.node_bytes;
     let lies_well = |meta: Meta| {
         let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
+use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings, Unit};
 
+use crate::node::Context;
 use crate::options::{self, Options, SETTINGS};
+use crate::teardown::next_unit;
 use crate::tree::BzTree;
 
 /// BzTrees.
@@ -46,8 +47,13 @@ impl IndexKind for BzTrees {
         tree.walk(visit)
     }
 
-    fn drop_map<D: Domain>(tree: &BzTree<D>, entry: &MapEntry) -> Result<(), Error> {
-        tree.drop_map(entry)
+    fn next_unit<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        _: &Settings,
+    ) -> Unit {
+        next_unit(Context { pmwcas, guard }, root_off)
     }
 
     #[inline(always)]

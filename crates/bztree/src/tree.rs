@@ -127,7 +127,7 @@ impl<D: Domain> BzTree<D> {
         tries: Tries,
         attempt: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        room::with_room(self.pmwcas.pool(), tries, room::nothing_to_give, attempt)
+        room::with_room(&self.pmwcas, tries, room::nothing_to_give, attempt)
     }
 
     #[inline(always)]

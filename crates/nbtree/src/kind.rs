@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use pando_index::{Error, KeyRange, Order, RangeIndex};
-use pando_pmem::catalog::MapEntry;
+use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
+use pando_pmwcas::maps::{Audit, IndexKind, Setting, Settings, Unit};
 
 use crate::audit;
-use crate::layout::{NEXT_AT, REPLACED};
 use crate::options::{Options, SETTINGS};
 
+use crate::teardown::next_unit;
 use crate::tree::NbTree;
 
 /// NBTrees.
@@ -47,37 +46,14 @@ impl IndexKind for NbTrees {
         audit::walk(tree, visit)
     }
 
-    /// Removes the records one by one, so that each block goes the way that a removed record's goes, and the last of a
-    /// leaf takes the leaf along; then the leaves without records that are still there, but for the first.
-    fn drop_map<D: Domain>(tree: &NbTree<D>, entry: &MapEntry) -> Result<(), Error> {
-        let pmwcas = &tree.pmwcas;
-        loop {
-            let mut records = tree.scan(KeyRange::all(), Order::Ascending)?;
-            while let Some((key, _)) = records.next()? {
-                tree.remove(key)?;
-            }
-            let guard = tree.pin()?;
-            let mut empty = Vec::new();
-            tree.visit_leaves(&guard, &mut |leaf| {
-                if !leaf.low.is_lowest() {
-                    empty.push(leaf);
-                }
-            });
-            for leaf in empty {
-                guard.relieve(|| tree.replace(&guard, leaf))?;
-            }
-            let first = pmwcas.read(&guard, tree.root_off);
-            // If it is not the last one, too, the map is not empty.
-            let seal = Some((first + NEXT_AT, 0, REPLACED));
-            match pmwcas.drop_map(&guard, entry, first, seal) {
-                Err(MapError::Busy) => {}
-                Err(error) => return Err(Error::storage(error)),
-                Ok(()) => {
-                    pmwcas.forget_companion(tree.root_off);
-                    return Ok(());
-                }
-            }
-        }
+    fn next_unit<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        settings: &Settings,
+    ) -> Unit {
+        let slots = Options::from(settings).leaf_slots as usize;
+        next_unit(pmwcas, guard, root_off, slots)
     }
 
     #[inline(always)]

@@ -45,6 +45,7 @@ mod record;
 mod recovery;
 mod separator;
 mod smo;
+mod teardown;
 mod tree;
 mod volatile;
 mod write;

@@ -273,9 +273,12 @@ impl Pool {
         Ok(maps)
     }
 
-    /// Removes the map `name` with all its records, and gives their space back to the pool. Opening,
-    /// creating and dropping maps wait for each other, so they wait while a large one is dropped;
-    /// operations on maps that are open do not. After a crash the map may be there with fewer records.
+    /// Removes the map `name` with all its records, and gives their space back to the pool.
+    ///
+    /// One step takes the map out of the catalog, durably; it needs no room, so it succeeds in a full pool. From then on the
+    /// name is free. Then this call frees the map's blocks, in time that grows with the map; the space becomes usable as it
+    /// goes on, and nobody waits for it. After a crash the map is there as it was, or it is gone and its blocks are freed
+    /// when the pool is opened again, by a thread that ends when it is done or the pool is closed.
     ///
     /// # Errors
     ///
@@ -304,7 +307,16 @@ impl Pool {
             return Err(Error::MapInUse { name: name.to_owned(), handles });
         }
         open_maps.remove(name);
-        self.shared.engine.drop_map(name)
+        self.shared.engine.unlist_map(name)?;
+        drop(open_maps);
+        self.free_dropped();
+        Ok(())
+    }
+
+    /// Frees what is left of dropped maps. If that stops at an error, the maps are dropped all the same, and what is left is
+    /// freed by a later call or opening.
+    fn free_dropped(&self) {
+        let _ = self.shared.engine.free_dropped();
     }
 
     /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name: for a damaged map, whose
@@ -335,7 +347,10 @@ impl Pool {
             }
             open_maps.remove(&name);
         }
-        self.shared.engine.drop_slot(slot, options)
+        self.shared.engine.unlist_slot(slot, options)?;
+        drop(open_maps);
+        self.free_dropped();
+        Ok(())
     }
 
     /// Lends every record of the map `name` that can be read to `visit`, key and value, and reports

@@ -1,11 +1,11 @@
-//! Damage to the catalog: no map disappears, and none is made in place of another.
+//! The catalog: maps that are dropped, in full pools too, and damage: no map disappears, and none is made in place of another.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use pando::{DomainChoice, Error, MapInfo, MapOptions, Pool, PoolOptions, ProblemClass};
+use pando::{DomainChoice, Error, Map, MapInfo, MapOptions, Pool, PoolOptions, ProblemClass};
 
 const CATALOG_OFF: u64 = 24_576;
 const HEADER_COPY_BITS: u64 = 320 * 8;
@@ -221,4 +221,146 @@ fn a_damaged_map_is_dropped_by_its_slot() {
     assert!(matches!(pool.drop_slot(7, &as_created), Err(Error::SlotEmpty { slot: 7 })));
     pool.drop_slot(SLOT, &MapOptions::new()).unwrap();
     assert_eq!(pool.maps().unwrap().len(), 2);
+}
+
+const KINDS: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
+
+fn of_kind(kind: &str) -> MapOptions {
+    let options = MapOptions::new().kind(kind);
+    if kind == "wbtree" { options.set("records", "variable") } else { options }
+}
+
+/// Inserts until the pool is full, from record `from` on; the first that is refused.
+fn fill(map: &Map, from: u64, bytes: usize) -> u64 {
+    let refused = |number: &u64| match map.insert(&number.to_be_bytes(), &vec![7; bytes]) {
+        Err(Error::PoolFull { .. }) => true,
+        inserted => {
+            inserted.unwrap();
+            false
+        }
+    };
+    (from..).find(refused).unwrap()
+}
+
+/// Fills a map to the brim, by inserts alone, or by overwriting and removing, too.
+fn fill_in_some_way(map: &Map, way: u64, bytes: usize) -> u64 {
+    let last = fill(map, 0, bytes);
+    for number in (0..last).step_by(17).filter(|_| way > 0) {
+        let _ = map.update(&number.to_be_bytes(), &vec![8; bytes]);
+    }
+    for number in (0..last).filter(|number| way > 1 && number % 3 > 0) {
+        let _ = map.remove(&number.to_be_bytes());
+    }
+    fill(map, last, bytes)
+}
+
+#[test]
+fn a_full_pool_drops_a_map_of_each_kind_and_has_its_room() {
+    for kind in KINDS {
+        for (way, bytes) in [(0, 8), (1, 300), (2, 300), (2, 5_000), (0, 100_000)] {
+            let place = format!("{kind}, way {way}, values of {bytes} bytes");
+            let pool = Pool::volatile(&options().max_bytes(4 << 20)).unwrap();
+            let kept = pool.map_with("kept", &of_kind(kind)).unwrap();
+            kept.insert(b"12345678", b"value of").unwrap();
+            let before = pool.check().unwrap().used_blocks;
+            let map = pool.map_with("main", &of_kind(kind)).unwrap();
+            let first = fill_in_some_way(&map, way, bytes);
+            drop(map);
+            pool.drop_map("main").expect(&place);
+            let report = pool.check().unwrap();
+            assert!(report.is_sound(), "{place}: {report:?}");
+            assert_eq!(report.used_blocks, before, "{place}");
+            assert_eq!(kept.get(b"12345678").unwrap().as_deref(), Some(&b"value of"[..]));
+            let map = pool.map_with("main", &of_kind(kind)).expect(&place);
+            let second = fill_in_some_way(&map, way, bytes);
+            assert!(second * 10 >= first * 8, "{place}: {first} records, and then {second}");
+        }
+    }
+}
+
+#[test]
+fn a_bztree_that_was_emptied_in_a_full_pool_is_dropped() {
+    let pool = Pool::volatile(&options().max_bytes(8 << 20)).unwrap();
+    let map = pool.map("main").unwrap();
+    let last = fill(&map, 0, 300);
+    for number in (0..last).step_by(17) {
+        let _ = map.update(&number.to_be_bytes(), &[8; 300]);
+    }
+    for number in (0..last).filter(|number| number % 3 > 0) {
+        map.remove(&number.to_be_bytes()).unwrap();
+    }
+    let end = fill(&map, last, 300);
+    for number in 0..end {
+        map.remove(&number.to_be_bytes()).unwrap();
+    }
+    drop(map);
+    pool.drop_map("main").unwrap();
+    let report = pool.check().unwrap();
+    assert!(report.is_sound() && report.used_blocks == 0, "{report:?}");
+}
+
+/// A closed pool whose map `main` is out of the catalog, with all its blocks, beside another map.
+fn with_a_dropped_map(path: &Path, kind: &str) {
+    let pool = Pool::create(path, &options().max_bytes(4 << 20)).unwrap();
+    pool.map("kept").unwrap().insert(b"key", b"kept").unwrap();
+    let map = pool.map_with("main", &of_kind(kind)).unwrap();
+    fill(&map, 0, 300);
+    drop(map);
+    pool.close().unwrap();
+    let opened = pando_pmem::Pool::<pando_pmem::Process>::open(path, &Default::default()).unwrap();
+    let pmwcas = pando_pmwcas::Pmwcas::open(opened, &[]).unwrap();
+    let entry = pmwcas.find_map(&pmwcas.pool().pin().unwrap(), "main").unwrap().unwrap();
+    pmwcas.unlist_map(&entry).unwrap();
+}
+
+#[test]
+fn a_map_whose_drop_was_cut_short_is_freed_after_the_next_opening() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        with_a_dropped_map(&path, kind);
+        let salvaged = Pool::open(&path, &options().salvage(true)).unwrap();
+        assert_eq!(salvaged.maps().unwrap().len(), 1, "the name is free");
+        assert!(salvaged.check().unwrap().is_sound());
+        drop(salvaged);
+        // Closing stops what the opening has begun, and the next opening goes on.
+        for _ in 0..3 {
+            Pool::open(&path, &options()).unwrap().close().unwrap();
+        }
+        let pool = Pool::open(&path, &options()).unwrap();
+        // In a pool that was full, whether it is all free yet or not.
+        let main = pool.map_with("main", &of_kind(kind)).unwrap();
+        assert!(main.is_empty().unwrap());
+        drop(main);
+        pool.drop_map("main").unwrap();
+        let report = pool.check().unwrap();
+        assert!(report.is_sound() && report.maps == 1 && report.used_blocks < 10, "{report:?}");
+        assert_eq!(pool.map("kept").unwrap().get(b"key").unwrap().unwrap(), b"kept");
+    }
+}
+
+#[test]
+fn maps_are_dropped_by_several_threads_at_once() {
+    let pool = Pool::volatile(&options().max_bytes(64 << 20)).unwrap();
+    let name = |index: usize| format!("map {index}");
+    for index in 0..10 {
+        let map = pool.map_with(&name(index), &of_kind(KINDS[index % 5])).unwrap();
+        for number in 0..2_000u64 {
+            map.insert(&number.to_be_bytes(), &[1; 200]).unwrap();
+        }
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let pool = &pool;
+            scope.spawn(move || {
+                for index in (0..9).filter(|index| index % 3 == thread) {
+                    pool.drop_map(&name(index)).unwrap();
+                    let map = pool.map_with(&name(index), &of_kind(KINDS[thread])).unwrap();
+                    map.insert(b"12345678", b"value of").unwrap();
+                }
+            });
+        }
+    });
+    let report = pool.check().unwrap();
+    assert!(report.is_sound() && report.records == 9 + 2_000, "{report:?}");
 }

@@ -7,20 +7,21 @@
 //!        zero       mark       offset of the map's header
 //!
 //! map header, one block of 704 bytes
-//! byte   0        8 ..             64           384
-//! 0      root     zero             copy 0       copy 1
+//! byte   0        8         16 ..            64           384
+//! 0      root     progress  zero             copy 0       copy 1
 //!
 //! copy   0        8        16       24       32 .. 63             64 .. 319
 //! 0      magic    kind     slot     crc|len  options, 4 words     name, up to 255 bytes, zeros
 //! ```
 //!
 //! `kind` and the options are what the index that owns the map says they are; `root` is its entry
-//! word, and the only word of the header that changes. The two copies are equal and share no line. The upper half of
+//! word; it changes, and so does `progress` while a dropped map is freed, and nothing else of the header. The two copies are equal and share no line. The upper half of
 //! word 3 is the CRC-32 of the whole copy with that half zero, and `slot` is the number of the catalog's slot: a copy is
 //! believed if both are right. A damaged copy is passed over for the other one.
 //!
-//! The mark has six of twelve bits set, so that no two flipped bits make an entry out of an empty slot, or an empty slot
-//! out of an entry. A slot that is neither empty nor leads to its header is a *damaged map*: it is listed by its number,
+//! The mark says whether the map is *live*, or *dropped*: out of the catalog, and about to be freed by the layer above. Each
+//! mark has six of twelve bits set, and the other one has the other six, so that no few flipped bits make an entry out of an
+//! empty slot, an empty slot out of an entry, or a dropped map out of a live one. A slot that is neither empty nor leads to its header is a *damaged map*: it is listed by its number,
 //! and it keeps every name that is not found from being given again, since it may be the map of that name.
 //!
 //! Slots change only together with the catalog's version (one PMwCAS of the layer above), so that two threads cannot give
@@ -41,6 +42,10 @@ pub const MAX_NAME_BYTES: usize = 255;
 pub const HEADER_BYTES: u64 = FIRST_COPY_AT + COPIES * COPY_BYTES;
 /// What stands above a header's offset in the slot of a map.
 pub const LIVE_MARK: u16 = 0b0101_1010_0101;
+/// What stands above a header's offset in the slot of a map that is dropped and not free yet.
+pub const DROPPED_MARK: u16 = 0b1010_0101_1010;
+/// Where in a header the word is that counts what is freed of a dropped map.
+pub const PROGRESS_AT: u64 = 8;
 
 const MAP_MAGIC: u64 = u64::from_le_bytes(*b"PANDOmap");
 const COPIES: u64 = 2;
@@ -48,12 +53,14 @@ const COPY_BYTES: u64 = 64 + 256;
 const FIRST_COPY_AT: u64 = 64;
 const CHECKSUM_AT: usize = 28;
 const MARK_SHIFT: u32 = 48;
+/// The bits of a slot's word that no operation under way needs for itself.
+const OWN_BITS: u64 = (1 << 61) - 1;
 
 const _: () = {
     assert!(HEADER_BYTES == 704);
     assert!(COPY_BYTES.is_multiple_of(64) && FIRST_COPY_AT.is_multiple_of(64));
     assert!(64 + MAX_NAME_BYTES as u64 <= COPY_BYTES);
-    assert!(LIVE_MARK < 1 << 12 && LIVE_MARK.count_ones() == 6);
+    assert!(LIVE_MARK.count_ones() == 6 && LIVE_MARK ^ DROPPED_MARK == 0xFFF);
 };
 
 /// A map as the catalog knows it.
@@ -101,6 +108,11 @@ impl MapEntry {
     /// Offset of the slot's word.
     pub fn slot_off(&self) -> u64 {
         slot_off(self.slot)
+    }
+
+    /// Whether the map is dropped, and about to be freed.
+    pub fn is_dropped(&self) -> bool {
+        self.header_off != 0 && marked(self.word, DROPPED_MARK).is_some()
     }
 
     /// Offset of the word from which the map's index is reached.
@@ -177,21 +189,62 @@ pub struct Remains {
 }
 
 impl<D: Domain> Pool<D> {
-    /// The catalog's slots that are not empty, each with its map, read by `read`, which knows
+    /// The catalog's slots that are neither empty nor those of dropped maps, each with its map, read by `read`, which knows
     /// how words under PMwCAS are read.
     pub fn catalog(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
+        self.entries(guard, read, &|entry| !entry.is_dropped())
+    }
+
+    /// The maps that are dropped and not free yet; costs 1,024 loads if there is none.
+    pub fn dropped_maps(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
+        self.entries(guard, read, &MapEntry::is_dropped)
+    }
+
+    /// Whether a map is dropped and not free yet; perhaps not one that is being dropped right now. Costs 1,024 loads.
+    pub fn has_dropped_maps(&self) -> bool {
+        // Acquire: with the swap that marked the map.
+        (0..CATALOG_SLOTS as u64).any(|slot| {
+            let word = self.word(slot_off(slot)).load(Ordering::Acquire);
+            marked(word & OWN_BITS, DROPPED_MARK).is_some()
+        })
+    }
+
+    fn entries(
+        &self,
+        guard: &Guard<'_, D>,
+        read: &dyn Fn(u64) -> u64,
+        is_wanted: &dyn Fn(&MapEntry) -> bool,
+    ) -> Vec<MapEntry> {
         (0..CATALOG_SLOTS as u64)
-            .filter_map(|slot| {
-                let word = read(slot_off(slot));
-                (word != 0).then(|| self.catalog_entry(guard, slot, word))
-            })
+            .filter_map(|slot| self.entry_in(guard, slot, read))
+            .filter(is_wanted)
             .collect()
     }
 
-    /// What the slot numbered `slot` stands for, whose word is `word` and not zero.
-    pub fn catalog_entry(&self, guard: &Guard<'_, D>, slot: u64, word: u64) -> MapEntry {
-        let (header_off, header) = match marked(word, LIVE_MARK).filter(|&off| self.is_header(off))
-        {
+    /// What the slot numbered `slot` stands for, if it is not empty.
+    pub fn entry_in(
+        &self,
+        guard: &Guard<'_, D>,
+        slot: u64,
+        read: &dyn Fn(u64) -> u64,
+    ) -> Option<MapEntry> {
+        loop {
+            let word = read(slot_off(slot));
+            if word == 0 {
+                return None;
+            }
+            let entry = self.catalog_entry(guard, slot, word);
+            // A map that was freed between the two looks is not damaged.
+            if entry.header.is_ok() || read(slot_off(slot)) == word {
+                return Some(entry);
+            }
+        }
+    }
+
+    /// What the word `word` of the slot numbered `slot` stands for, which is not zero.
+    fn catalog_entry(&self, guard: &Guard<'_, D>, slot: u64, word: u64) -> MapEntry {
+        let off = marked(word, LIVE_MARK).or_else(|| marked(word, DROPPED_MARK));
+        let (header_off, header) = match off.filter(|&off| self.is_header(off)) {
             Some(off) => {
                 let copy = (0..COPIES).find_map(|place| self.header_copy(guard, off, place, slot));
                 (off, copy.ok_or(Damage::Header { off }))
@@ -263,6 +316,16 @@ impl<D: Domain> Pool<D> {
             self.flush(header_off + copy_at(place), COPY_BYTES);
             D::fence();
         }
+    }
+
+    /// Makes the header of a map that is freed unreadable, durably, so that nobody takes what is left of it for a header.
+    pub fn erase_header(&self, header_off: u64) {
+        for place in 0..COPIES {
+            let magic = self.word(header_off + copy_at(place));
+            magic.store(0, Ordering::Release);
+            magic.flush();
+        }
+        D::fence();
     }
 
     /// Writes `word` into the damaged slot numbered `slot`, durably. What stands there may look like an operation under way,

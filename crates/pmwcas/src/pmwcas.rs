@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::execute::Algorithm;
 use crate::finalize::{Finalize, MAX_CALLBACKS, Waiting};
 use crate::landed::{Landed, settle_left};
+use crate::maps::KnownKind;
 use crate::recovery::Recovered;
 use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Status};
 
@@ -25,6 +26,7 @@ pub struct Pmwcas<D: Domain> {
     recovered: Recovered,
     algorithm: Algorithm,
     companions: Companions,
+    pub(crate) kinds: Vec<KnownKind<D>>,
 }
 
 /// What a participant's thread knows, and keeps to itself: on lines of its own, and on pairs of them,
@@ -67,6 +69,7 @@ impl<D: Domain> Pmwcas<D> {
             recovered: Recovered::default(),
             algorithm: Algorithm::default(),
             companions: Companions::default(),
+            kinds: Vec::new(),
         };
         pmwcas.recovered = pmwcas.recover();
         pmwcas.pool.do_left_by(settle_left);

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, Setting, Settings};
+use pando_pmwcas::maps::{Audit, IndexKind, Setting, Settings, Unit};
 
 use crate::list::SkipList;
 use crate::multi_word::MultiWord;
+use crate::node::Context;
 use crate::options::{Options, SETTINGS};
 use crate::single_word::SingleWord;
+use crate::teardown::next_unit;
 
 /// Skip lists whose links change by PMwCAS.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +55,13 @@ macro_rules! kind {
                 list.walk(visit)
             }
 
-            fn drop_map<D: Domain>(list: &Self::Index<D>, entry: &MapEntry) -> Result<(), Error> {
-                list.drop_map(entry)
+            fn next_unit<D: Domain>(
+                pmwcas: &Pmwcas<D>,
+                guard: &Guard<'_, D>,
+                root_off: u64,
+                _: &Settings,
+            ) -> Unit {
+                next_unit(Context { pmwcas, guard }, root_off)
             }
 
             #[inline(always)]

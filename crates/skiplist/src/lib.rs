@@ -18,7 +18,7 @@
 //! * `style.rs`: what changing links means; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   `single_word.rs`: by CAS.
 //! * `write.rs`: inserts, writes of values, removes. `cursor.rs`: scans both ways. `audit.rs`: what
-//!   `check` and `stat` see. `drop.rs`: the end of a list. `kind.rs`: the list as a kind of map;
+//!   `check` and `stat` see. `teardown.rs`: the end of a list. `kind.rs`: the list as a kind of map;
 //!   `options.rs`: what can be set of it.
 //!
 //! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the page
@@ -28,7 +28,6 @@
 mod audit;
 mod build;
 mod cursor;
-mod drop;
 mod height;
 mod hint;
 mod index;
@@ -43,6 +42,7 @@ mod search;
 mod single_word;
 mod state;
 mod style;
+mod teardown;
 mod write;
 
 pub use kind::{CasSkipLists, SkipLists};

@@ -79,7 +79,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         &self,
         attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        with_room(self.pmwcas().pool(), Tries::Few, nothing_to_give, || {
+        with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
                 // A remove takes no block; what an insert leaves is kept for merges in other maps.

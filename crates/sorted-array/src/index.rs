@@ -51,7 +51,7 @@ impl<D: Domain> SortedArray<D> {
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
     ) -> Result<bool, Error> {
         check_key(key)?;
-        with_room(self.pmwcas.pool(), Tries::Few, nothing_to_give, || {
+        with_room(&self.pmwcas, Tries::Few, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
                 let (old, array) = self.array(&guard);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Block, Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, MapError, ProblemClass, Setting, Settings, Stat};
+use pando_pmwcas::maps::{Audit, IndexKind, ProblemClass, Setting, Settings, Stat, Unit};
 
 use crate::array::{self, Array, HEADER_BYTES};
 use crate::index::SortedArray;
@@ -82,14 +81,16 @@ impl IndexKind for SortedArrays {
         Ok(audit)
     }
 
-    fn drop_map<D: Domain>(index: &SortedArray<D>, entry: &MapEntry) -> Result<(), Error> {
-        loop {
-            let guard = index.pin()?;
-            let array = index.pmwcas.read(&guard, index.root_off);
-            match index.pmwcas.drop_map(&guard, entry, array, None) {
-                Err(MapError::Busy) => {}
-                result => return result.map_err(Error::storage),
-            }
+    fn next_unit<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        _: &Settings,
+    ) -> Unit {
+        let off = pmwcas.read(guard, root_off);
+        match pmwcas.pool().active_block(off) {
+            Some(_) => Unit::of_block(root_off, off, 0, off),
+            None => Unit::passed_over(root_off, off),
         }
     }
 }

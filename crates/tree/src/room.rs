@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | reclaim | the epoch is raised as far as other threads allow; what nobody can see any more is free |
 //! | try | the operation begins again, under a new guard |
+//! | free dropped maps | some of what is left of them, if there is one |
 //! | give back | if it is refused again: the index merges, or makes smaller, some nodes that hold more room than they need |
 //! | reclaim, try | as above; from *give back* on again while that finds something, up to a limit |
 //! | report | the operation returns the error of its last try |
@@ -18,8 +19,11 @@
 //!
 //! Nothing here is durable. A crash leaves what the operation leaves, or what the index leaves of a merge.
 
+use std::cell::Cell;
+
 use pando_index::Error;
-use pando_pmem::{Domain, Pool};
+use pando_pmem::Domain;
+use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::MapError;
 
 /// An error that may say that the pool had no room.
@@ -68,6 +72,9 @@ impl Refusal for Box<Error> {
     }
 }
 
+/// Parts of dropped maps that one refusal frees: a few hundred KiB.
+const DROP_STEPS: u32 = 256;
+
 /// How often an operation is tried again after a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tries {
@@ -105,7 +112,7 @@ pub fn nothing_to_give() -> GivenBack {
 /// themselves, and hold no guard when they return; nor does the caller, or nothing can be reclaimed.
 #[inline(always)]
 pub fn with_room<D: Domain, R, E: Refusal>(
-    pool: &Pool<D>,
+    pmwcas: &Pmwcas<D>,
     tries: Tries,
     mut give_back: impl FnMut() -> GivenBack,
     mut attempt: impl FnMut() -> Result<R, E>,
@@ -115,7 +122,7 @@ pub fn with_room<D: Domain, R, E: Refusal>(
         match attempt() {
             Err(error) if error.is_full() => {
                 refusals += 1;
-                if !may_try_again(pool, tries, refusals, &mut give_back) {
+                if !may_try_again(pmwcas, tries, refusals, &mut give_back) {
                     return Err(error);
                 }
             }
@@ -128,7 +135,7 @@ pub fn with_room<D: Domain, R, E: Refusal>(
 #[cold]
 #[inline(never)]
 fn may_try_again<D: Domain>(
-    pool: &Pool<D>,
+    pmwcas: &Pmwcas<D>,
     tries: Tries,
     refusals: u32,
     give_back: &mut impl FnMut() -> GivenBack,
@@ -136,7 +143,17 @@ fn may_try_again<D: Domain>(
     if refusals > tries.count() {
         return false;
     }
-    let is_hopeless = refusals > 1 && give_back() == GivenBack::Nothing && tries == Tries::Few;
+    let is_freed = free_dropped(pmwcas);
+    let is_hopeless =
+        !is_freed && refusals > 1 && give_back() == GivenBack::Nothing && tries == Tries::Few;
     // An error of the reclamation is that of the pin, which the next try would meet.
-    !is_hopeless && pool.reclaim().is_ok()
+    !is_hopeless && pmwcas.pool().reclaim().is_ok()
+}
+
+/// Frees some of what is left of dropped maps; whether there was any.
+fn free_dropped<D: Domain>(pmwcas: &Pmwcas<D>) -> bool {
+    let steps = Cell::new(0);
+    let is_enough = || steps.replace(steps.get() + 1) >= DROP_STEPS;
+    // Whoever dropped the map meets the same error, or the next opening does.
+    pmwcas.pool().has_dropped_maps() && pmwcas.free_dropped(&is_enough).unwrap_or(false)
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings};
+use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings, Unit};
 
 use crate::layout::{HEADER_AT, Header, LINE_BYTES};
+use crate::node::Context;
 use crate::options::{self, Options, SETTINGS};
+use crate::teardown::next_unit;
 use crate::tree::WbTree;
 
 /// wB+-Trees.
@@ -65,8 +66,14 @@ impl IndexKind for WbTrees {
         tree.walk(visit)
     }
 
-    fn drop_map<D: Domain>(tree: &WbTree<D>, entry: &MapEntry) -> Result<(), Error> {
-        tree.drop_map(entry)
+    fn next_unit<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        settings: &Settings,
+    ) -> Unit {
+        let shape = Options::from(settings).shape();
+        next_unit(Context { pmwcas, guard, shape }, root_off)
     }
 
     #[inline(always)]

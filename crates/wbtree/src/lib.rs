@@ -45,7 +45,7 @@
 //! * `node.rs`: nodes as they are read; `claim.rs`: who may write a cell; `put.rs`: which; `commit.rs`: the one
 //!   atomic write; `durable.rs`: when it is durable; `build.rs`: nodes and blocks as they are made.
 //! * `search.rs`: how a key is found in a node. `descent.rs`: the undisturbed descent; `tree.rs`: any. `write.rs`: inserts, updates,
-//!   deletes; `smo/`: splits, merges, copies. `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see; `drop.rs`: the end of a tree. `kind.rs`:
+//!   deletes; `smo/`: splits, merges, copies. `cursor.rs`: scans. `audit.rs`: what `check` and `stat` see; `teardown.rs`: the end of a tree. `kind.rs`:
 //!   the tree as a kind of map; `options.rs`: what can be set of it.
 //! * [`baselines`]: what the paper compares its trees with.
 
@@ -56,7 +56,6 @@ mod claim;
 mod commit;
 mod cursor;
 mod descent;
-mod drop;
 mod durable;
 mod index;
 mod kind;
@@ -69,6 +68,7 @@ mod search;
 mod slots;
 mod smo;
 mod state;
+mod teardown;
 mod tree;
 mod write;
 

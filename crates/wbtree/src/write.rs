@@ -93,7 +93,7 @@ impl<D: Domain> WbTree<D> {
             });
         }
         self.check_value(value)?;
-        let written = with_room(self.pmwcas().pool(), Tries::Few, nothing_to_give, || {
+        let written = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
             let probe = Probe::new(key);
             let (guard, hint) = self.pin_at_leaf(probe)?;
             guard.frugal(|| self.try_write(self.context(&guard), probe, hint, value, intent))
@@ -162,7 +162,7 @@ impl<D: Domain> WbTree<D> {
             return Ok(false);
         }
         let probe = Probe::new(key);
-        with_room(self.pmwcas().pool(), Tries::Many, nothing_to_give, || self.try_delete(probe))
+        with_room(self.pmwcas(), Tries::Many, nothing_to_give, || self.try_delete(probe))
             .map_err(|error| *error)
     }
 

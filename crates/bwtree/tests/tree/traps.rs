@@ -373,7 +373,7 @@ fn a_dropped_tree_leaves_nothing() {
         let guard = planted.pool.pin().expect("a slot");
         let entry = planted.pmwcas.find_map(&guard, "tree").expect("a catalog").expect("the map");
         drop(guard);
-        K::drop_map(&planted.tree, &entry).expect("drops");
+        planted.pmwcas.drop_index::<K>(&entry).expect("drops");
         let mut left = 0;
         planted
             .pool

@@ -58,19 +58,6 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// One step towards a tree of one leaf, for a tree without records: merges the leaf of
-    /// `probe` with a neighbour, or its parent with one.
-    pub(crate) fn tidy_empty(
-        &self,
-        context: Context<'_, '_, D>,
-        probe: Probe<'_>,
-    ) -> Result<(), Error> {
-        let path = self.find_path(context, probe);
-        self.rebuild(context, &path, Wanted::NONE)?;
-        self.shrink(context, probe);
-        Ok(())
-    }
-
     /// The neighbour with which the leaf at the end of `path` may be merged. The left one first; it
     /// must not be closed, and must have room for `live` bytes.
     pub(super) fn partner(

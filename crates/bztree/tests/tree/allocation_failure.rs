@@ -20,7 +20,6 @@ use pando_pmem::catalog::MapEntry;
 use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Guard, Process, Reservation, block_bytes};
-use pando_pmwcas::maps::IndexKind;
 
 const MAX_BYTES: u64 = 16 << 20;
 /// How many requests are refused: one, or all from that one on.
@@ -332,8 +331,8 @@ fn every_allocation_of_dropping_a_map_fails() {
         }
     };
     let drop_other = |planted: &Planting| {
-        let (entry, tree) = find_other(planted).expect("the map");
-        Ok(BzTrees::drop_map(&tree, &entry)?)
+        let (entry, _) = find_other(planted).expect("the map");
+        Ok(planted.tree.pmwcas().drop_index::<BzTrees>(&entry)?)
     };
     fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
 }

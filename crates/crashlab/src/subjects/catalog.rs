@@ -5,15 +5,23 @@ use std::sync::Arc;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::testing::Random;
 use pando_pmem::{Domain, Guard, Pool};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::MapError;
+use pando_pmwcas::maps::{KnownKind, MapError, Settings, Unit};
+use pando_pmwcas::{Pmwcas, Policy};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 
 /// Names that there are.
 const NAMES: usize = 3;
-/// Bytes of a map's first block. Its first word, zero, is the seal that a drop sets.
-const ROOT_BYTES: u64 = 64;
+/// Blocks that a map's first block names when it is whole: more than one operation frees.
+const OWNED: u64 = 10;
+/// So many are added to a map at once.
+const ADDED: u64 = 5;
+/// A name that only recovery gives.
+const PROBE: usize = NAMES;
+/// Bytes of a map's first block: the offset of each block that it owns.
+const ROOT_BYTES: u64 = OWNED * 8;
+/// The number of the maps' kind.
+const KIND: u64 = 1;
 
 /// What is done to a name.
 #[derive(Clone, Debug)]
@@ -46,7 +54,12 @@ impl Subject for Catalog {
     const NAME: &'static str = "catalog";
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        Pmwcas::open(pool, &[]).map(Open).map_err(|error| error.to_string())
+        let kind = KnownKind { number: KIND, settings: &[], next_unit };
+        let open = Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?;
+        let open = open.with_kinds(vec![kind]);
+        let open = Open(open);
+        open.resume()?;
+        Ok(open)
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -97,6 +110,22 @@ fn scenario(name: &'static str, op: impl Fn(&mut Random) -> Op + 'static) -> Sce
     })
 }
 
+/// The blocks that a map's first block names.
+fn owned<D: Domain>(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root: u64) -> Vec<u64> {
+    let words = (0..OWNED).map(|index| pmwcas.read(guard, root + index * 8));
+    words.filter(|&block| block != 0).collect()
+}
+
+fn next_unit<D: Domain>(
+    pmwcas: &Pmwcas<D>,
+    guard: &Guard<'_, D>,
+    root_off: u64,
+    _: &Settings,
+) -> Unit {
+    let root = pmwcas.read(guard, root_off);
+    Unit { owned: owned(pmwcas, guard, root), ..Unit::of_block(root_off, root, 0, root) }
+}
+
 fn name_of(name: usize) -> String {
     format!("map {name}")
 }
@@ -112,31 +141,75 @@ impl<D: Domain> Open<D> {
 
     fn create(&self, name: usize) {
         let guard = self.pin();
-        let header = MapHeader { name: name_of(name), kind: 1, options: [name as u64; 4] };
+        let header = MapHeader { name: name_of(name), kind: KIND, options: [0; 4] };
         let root = || {
             let mut block = guard.reserve(ROOT_BYTES)?;
             (0..ROOT_BYTES).step_by(8).for_each(|at| block.write_u64(at, 0));
             block.flush(0, ROOT_BYTES);
             Ok(block)
         };
-        self.0.find_or_create_map(&guard, &header, &root).expect("room for a map");
+        let entry = self.0.find_or_create_map(&guard, &header, &root).expect("room for a map");
+        while self.add(&guard, &entry) {}
+    }
+
+    /// Goes on with maps whose drop a crash cut short. Another map takes what is free meanwhile, and keeps it.
+    fn resume(&self) -> Result<(), String> {
+        self.drop_map(PROBE);
+        if self.0.dropped_maps(&self.pin()).is_empty() {
+            return Ok(());
+        }
+        self.create(PROBE);
+        self.0.free_dropped(&|| false).map_err(|error| error.to_string())?;
+        let guard = self.pin();
+        let entry = self.find(&guard, PROBE).ok_or("a map that was just made is not there")?;
+        let root = self.0.read(&guard, entry.root_off());
+        let blocks = owned(&self.0, &guard, root);
+        let is_kept = |&block: &u64| self.0.pool().active_block(block).is_some();
+        if !is_kept(&root) || blocks.len() as u64 != OWNED || !blocks.iter().all(is_kept) {
+            return Err("freeing a dropped map has freed blocks of another one".to_owned());
+        }
+        drop(guard);
+        self.drop_map(PROBE);
+        Ok(())
+    }
+
+    /// Adds blocks to a map that is not whole and not dropped; whether it was neither.
+    fn add(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
+        let root = self.0.read(guard, entry.root_off());
+        if self.0.read(guard, entry.slot_off()) != entry.word || root == 0 {
+            return false;
+        }
+        let first = owned(&self.0, guard, root).len() as u64;
+        if first >= OWNED {
+            return false;
+        }
+        let mut operation = self.0.allocate(guard).expect("a descriptor");
+        operation.add_word(entry.slot_off(), entry.word, entry.word).expect("a word");
+        for index in first..(first + ADDED).min(OWNED) {
+            let mut block = guard.reserve(64).expect("room for a block");
+            block.write_u64(0, entry.slot);
+            block.flush(0, 64);
+            let word = root + index * 8;
+            let word = operation.reserve_entry(word, 0, Policy::FreeNewOnFailure).expect("a word");
+            operation.activate(word, block);
+        }
+        operation.execute();
+        true
     }
 
     fn drop_map(&self, name: usize) -> bool {
         loop {
-            let guard = self.pin();
-            let Some(entry) = self.find(&guard, name) else { return false };
-            let root = self.0.read(&guard, entry.root_off());
-            if root == 0 {
-                // Dropped meanwhile.
-                continue;
-            }
-            match self.0.drop_map(&guard, &entry, root, Some((root, 0, 1))) {
-                Ok(()) => return true,
-                Err(MapError::Busy) => {}
+            let Some(entry) = self.find(&self.pin(), name) else { return false };
+            match self.0.unlist_map(&entry) {
+                Ok(_) => break,
+                // By another thread; there may be a new one.
+                Err(MapError::Dropped { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
+        // Others' too.
+        self.0.free_dropped(&|| false).expect("is freed");
+        true
     }
 
     fn maps(&self) -> Vec<MapEntry> {
@@ -175,10 +248,8 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
         let guard = self.pin();
         for entry in self.maps() {
             let root = self.0.read(&guard, entry.root_off());
-            if self.0.read(&guard, root) != 0 {
-                return Err(format!("the map at {:#x} is sealed, and there", entry.header_off));
-            }
             reached.extend([entry.header_off, root]);
+            reached.extend(owned(&self.0, &guard, root));
         }
         super::compare_blocks(self.0.pool(), &reached)
     }

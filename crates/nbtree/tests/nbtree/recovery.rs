@@ -231,7 +231,7 @@ fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     let pmwcas = planted.tree.pmwcas().clone();
     let guard = planted.pool.pin().expect("a slot");
     let entry = pmwcas.find_map(&guard, "tree").expect("a catalog").expect("is there");
-    NbTrees::drop_map(&planted.tree, &entry).expect("is dropped");
+    pmwcas.drop_index::<NbTrees>(&entry).expect("is dropped");
     drop(planted.tree);
     let refused = pmwcas.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
     assert!(refused.contains("dropped meanwhile"), "{refused}");

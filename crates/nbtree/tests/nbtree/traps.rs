@@ -296,7 +296,7 @@ fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     assert_eq!(dump(&other), dump(&planted.tree));
     let guard = planted.pool.pin().expect("a slot");
     let entry = pmwcas.find_map(&guard, "tree").expect("a catalog").expect("is there");
-    NbTrees::drop_map(&other, &entry).expect("is dropped");
+    pmwcas.drop_index::<NbTrees>(&entry).expect("is dropped");
     let again = pmwcas.find_or_create_index::<NbTrees>("tree", &small_nodes()).expect("a map");
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");

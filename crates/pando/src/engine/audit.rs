@@ -184,6 +184,20 @@ impl Check {
         }
     }
 
+    /// A map is dropped, and cannot be freed here: the pool is open for salvage, or the header is damaged.
+    pub(super) fn dropped_map(&mut self, entry: &MapEntry) {
+        self.has_passed_over = true;
+        if let Err(damage) = &entry.header {
+            let slot = entry.slot;
+            let message = format!(
+                "the map that was in the catalog's slot {slot} is dropped and cannot be freed: {damage}; name its kind by \
+                 `pando drop --slot {slot} --kind KIND`"
+            );
+            self.problem(ProblemClass::Unreadable, None, message);
+        }
+        self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
+    }
+
     /// What the maps alone have shown.
     pub(super) fn of_maps_alone(self) -> CheckReport {
         CheckReport { reached_blocks: self.reached.len() as u64, ..self.report }

@@ -10,7 +10,7 @@ use pando_nbtree::NbTrees;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Volatile};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, MapError, Setting, Settings};
+use pando_pmwcas::maps::{Audit, IndexKind, KnownKind, MapError, Setting, Settings};
 use pando_skiplist::SkipLists;
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
@@ -55,8 +55,8 @@ pub(super) trait Kind<D: Domain> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error>;
 
-    /// Drops a map.
-    fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error>;
+    /// How its dropped maps are freed.
+    fn known(&self) -> KnownKind<D>;
 }
 
 /// Every kind; the first is the default. A new index is one line here (and a dependency).
@@ -143,9 +143,8 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         Ok(K::walk(&index, visit)?)
     }
 
-    fn drop_map(&self, pmwcas: &Arc<Pmwcas<D>>, entry: &MapEntry) -> Result<(), Error> {
-        let index = pmwcas.open_entry::<K>(entry).map_err(Error::of_map)?;
-        Ok(K::drop_map(&index, entry)?)
+    fn known(&self) -> KnownKind<D> {
+        KnownKind::of::<K>()
     }
 }
 

@@ -7,6 +7,7 @@
 mod audit;
 mod kinds;
 mod pooled;
+mod resumed;
 
 use std::sync::Arc;
 
@@ -33,8 +34,11 @@ pub(crate) trait Engine: Send + Sync {
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
 
-    /// Drops the map `name`, which is there and of which no index is open.
-    fn drop_map(&self, name: &str) -> Result<(), Error>;
+    /// Takes the map `name` out of the catalog, which is there and of which no index is open.
+    fn unlist_map(&self, name: &str) -> Result<(), Error>;
+
+    /// Frees what is left of maps that are out of the catalog; whether there were any. Any number of threads may call it.
+    fn free_dropped(&self) -> Result<bool, Error>;
 
     /// What the pool lies on and promises, without its figures.
     fn promise(&self) -> Promise;
@@ -64,9 +68,9 @@ pub(crate) trait Engine: Send + Sync {
     /// The name of the map in the catalog's slot `slot`; none if that is no longer known.
     fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error>;
 
-    /// Drops the map in the catalog's slot `slot`, of which no index is open; a damaged one is taken for what `options`
+    /// Takes the map in the slot `slot` out of the catalog, of which no index is open; a damaged one is taken for what `options`
     /// say. A slot that leads to no map is emptied.
-    fn drop_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error>;
+    fn unlist_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error>;
 
     /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`; a damaged one is taken for what `options`
     /// say.

@@ -15,7 +15,8 @@ use pando_pmwcas::maps::{Audit, MapError, Settings};
 use pando_pmwcas::{Pmwcas, Recovered};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
-use super::kinds::{Kind, kind_called, kind_of};
+use super::kinds::{Kind, kind_called, kind_of, kinds};
+use super::resumed::Resumed;
 use super::{Engine, audit};
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
@@ -55,7 +56,7 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
         options: &CreateOptions,
         refused: impl Fn(pando_pmem::Error) -> Error,
     ) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::create(path, options).map_err(refused))
+        Pooled::start(|| pando_pmem::Pool::<D>::create(path, options).map_err(refused), false)
     }
     in_domain!(domain, start(path, &create_options, refused))
 }
@@ -91,7 +92,10 @@ fn open_in(
             }
             other => other,
         };
-        Pooled::start(|| pando_pmem::Pool::<D>::open(path, options).map_err(refused))
+        Pooled::start(
+            || pando_pmem::Pool::<D>::open(path, options).map_err(refused),
+            options.salvage,
+        )
     }
     in_domain!(domain, start(path, &options))
 }
@@ -99,7 +103,7 @@ fn open_in(
 /// A pool on anonymous memory.
 pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     fn start<D: Domain>(options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool))
+        Pooled::start(|| pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool), false)
     }
     let domain = named(options.domain).unwrap_or(DomainKind::Volatile);
     in_domain!(domain, start(&create_options(options)))
@@ -137,6 +141,9 @@ fn create_options(options: &PoolOptions) -> CreateOptions {
 
 /// An open pool under the domain `D`.
 struct Pooled<D: Domain> {
+    // Before the pool, which it holds.
+    resumed: Option<Resumed>,
+    is_salvaged: bool,
     pmwcas: Arc<Pmwcas<D>>,
     recovery: RecoveryStat,
 }
@@ -144,15 +151,19 @@ struct Pooled<D: Domain> {
 impl<D: Domain> Pooled<D> {
     fn start(
         open: impl FnOnce() -> Result<Arc<pando_pmem::Pool<D>>, Error>,
+        is_salvaged: bool,
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
         let pool = open()?;
         let was_clean = pool.was_clean();
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).map_err(Error::of_pmwcas)?);
+        let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
+        let pmwcas = Pmwcas::open(pool, &[]).map_err(Error::of_pmwcas)?.with_kinds(known);
+        let pmwcas = Arc::new(pmwcas);
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let Recovered { rolled_forward, rolled_back, .. } = pmwcas.recovered();
         let recovery = RecoveryStat { was_clean, duration_ns, rolled_forward, rolled_back };
-        Ok(Box::new(Self { pmwcas, recovery }))
+        let resumed = if is_salvaged { None } else { Resumed::begin(&pmwcas) };
+        Ok(Box::new(Self { resumed, is_salvaged, pmwcas, recovery }))
     }
 
     fn pin(&self) -> Result<Guard<'_, D>, Error> {
@@ -193,6 +204,14 @@ impl<D: Domain> Pooled<D> {
             None => None,
         };
         self.pmwcas.with_remains(&guard, entry, told).map_err(Error::of_map)
+    }
+
+    /// Takes a map out of the catalog, whose blocks somebody frees afterwards.
+    fn unlist(&self, entry: &MapEntry) -> Result<(), Error> {
+        let header = header_of(entry)?;
+        // What could not be freed is refused.
+        settings_of(kind_of::<D>(header)?, header)?;
+        self.pmwcas.unlist_map(entry).map(drop).map_err(Error::of_map)
     }
 
     fn salvage_entry(
@@ -251,7 +270,7 @@ impl<D: Domain> Engine for Pooled<D> {
         let kind = kind_called::<D>(options.kind.as_deref())?;
         let settings = options.applied_to(Settings::new(kind.settings()))?;
         let create = || kind.create(&self.pmwcas, name, &settings);
-        with_room(self.pmwcas.pool(), Tries::Few, nothing_to_give, create).map_err(Error::of_map)
+        with_room(&self.pmwcas, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
     }
 
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
@@ -277,9 +296,13 @@ impl<D: Domain> Engine for Pooled<D> {
         Ok(self.entries()?.into_iter().map(info).collect())
     }
 
-    fn drop_map(&self, name: &str) -> Result<(), Error> {
+    fn unlist_map(&self, name: &str) -> Result<(), Error> {
         let entry = self.entry(&self.pin()?, name)?;
-        kind_of(header_of(&entry)?)?.drop_map(&self.pmwcas, &entry)
+        self.unlist(&entry)
+    }
+
+    fn free_dropped(&self) -> Result<bool, Error> {
+        self.pmwcas.free_dropped(&|| false).map_err(Error::of_map)
     }
 
     fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error> {
@@ -291,14 +314,16 @@ impl<D: Domain> Engine for Pooled<D> {
         Ok(entry.header.ok().map(|header| header.name))
     }
 
-    fn drop_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error> {
+    fn unlist_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error> {
         if let Err(MapError::NoHeader { .. }) = self.pmwcas.map_in_slot(&self.pin()?, slot) {
             self.pmwcas.clear_slot(slot);
             return Ok(());
         }
         let entry = self.entry_in_slot(slot, options)?;
+        // A kind that is not known is refused before anything is changed.
+        kind_of::<D>(header_of(&entry)?)?;
         let entry = self.pmwcas.repair_map(&entry).map_err(Error::of_map)?;
-        kind_of(header_of(&entry)?)?.drop_map(&self.pmwcas, &entry)
+        self.unlist(&entry)
     }
 
     fn promise(&self) -> Promise {
@@ -342,6 +367,12 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn check(&self) -> Result<CheckReport, Error> {
         let mut check = audit::Check::default();
+        if !self.is_salvaged {
+            self.free_dropped()?;
+        }
+        for entry in self.pmwcas.dropped_maps(&self.pin()?) {
+            check.dropped_map(&entry);
+        }
         for entry in self.entries()? {
             match &entry.header {
                 Ok(header) => {
@@ -388,6 +419,7 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
+        drop(self.resumed);
         // Maps that are still open keep the pool open; it then closes with the last of them.
         match Arc::into_inner(self.pmwcas) {
             Some(pmwcas) => pando_pmem::Pool::close(pmwcas.into_pool()).map_err(Error::of_pool),

@@ -27,9 +27,6 @@ pub enum MapError {
     /// The catalog is full.
     #[error("the pool holds {} maps, as many as it can; drop one first", layout::CATALOG_SLOTS)]
     CatalogFull,
-    /// The map was changed or dropped while it was to be dropped.
-    #[error("the map changed while it was being dropped; try again")]
-    Busy,
     /// The map was dropped since it was found.
     #[error("the map {name:?} was dropped meanwhile; look for it again")]
     Dropped {
@@ -154,11 +151,13 @@ impl<D: Domain> Pmwcas<D> {
     /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is looked for among all blocks,
     /// in time that grows with the pool; the entry then has the header that was found.
     pub fn map_in_slot(&self, guard: &Guard<'_, D>, slot: u64) -> Result<MapEntry, MapError> {
-        let off = self.pool().catalog_slot_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
-        let entry = match self.read(guard, off) {
-            0 => return Err(MapError::NoSuchSlot { slot }),
-            word => self.pool().catalog_entry(guard, slot, word),
-        };
+        self.pool().catalog_slot_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
+        let entry = self.pool().entry_in(guard, slot, &|off| self.read(guard, off));
+        let entry = entry.ok_or(MapError::NoSuchSlot { slot })?;
+        // A dropped map is nobody's, but for one that cannot be freed because its header is damaged.
+        if entry.is_dropped() && entry.header.is_ok() {
+            return Err(MapError::NoSuchSlot { slot });
+        }
         if !matches!(entry.header, Err(Damage::Slot { .. })) {
             return Ok(entry);
         }
@@ -226,7 +225,12 @@ impl<D: Domain> Pmwcas<D> {
                 return Ok(entry);
             }
             let slot = self.pool().empty_catalog_slot(&|off| self.read(guard, off));
-            let slot = slot.ok_or(MapError::CatalogFull)?;
+            let Some(slot) = slot else {
+                if self.free_dropped(&|| false)? {
+                    continue;
+                }
+                return Err(MapError::CatalogFull);
+            };
             let slot_off = layout::CATALOG_OFF + slot * 8;
             let root = make_root()?;
             let mut block = guard.reserve(HEADER_BYTES)?;
@@ -243,27 +247,5 @@ impl<D: Domain> Pmwcas<D> {
                 return Ok(MapEntry { slot, word, header_off, header: Ok(header.clone()) });
             }
         }
-    }
-
-    /// Drops an empty map: its slot, its header, and the block `root` that its entry word names.
-    /// `seal` is a word that keeps writers out, from and to what, if taking the block out of the entry
-    /// word does not.
-    pub fn drop_map(
-        &self,
-        guard: &Guard<'_, D>,
-        entry: &MapEntry,
-        root: u64,
-        seal: Option<(u64, u64, u64)>,
-    ) -> Result<(), MapError> {
-        let version_off = self.pool().catalog_version_off();
-        let version = self.read(guard, version_off);
-        let mut operation = self.allocate(guard)?;
-        operation.reserve_entry(entry.slot_off(), entry.word, Policy::FreeOldOnSuccess)?;
-        operation.reserve_entry(entry.root_off(), root, Policy::FreeOldOnSuccess)?;
-        if let Some((off, open, closed)) = seal {
-            operation.add_word(off, open, closed)?;
-        }
-        operation.add_word(version_off, version, version + 1)?;
-        if operation.execute() { Ok(()) } else { Err(MapError::Busy) }
     }
 }

@@ -7,7 +7,7 @@ use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Reservation};
 
 use super::catalog::MapError;
-use super::{Audit, BadSetting, Setting, Settings};
+use super::{Audit, BadSetting, Setting, Settings, Unit};
 use crate::pmwcas::Pmwcas;
 
 /// A kind of index that a pool can hold as a named map.
@@ -74,10 +74,16 @@ pub trait IndexKind: Sized + 'static {
         Self::walk(index, &mut |_, _| ())
     }
 
-    /// Removes all records and then the map `entry`, which is the index's, from the catalog, by
-    /// [`Pmwcas::drop_map`]. No other handle or cursor is used meanwhile, or afterwards. When it
-    /// returns, the map is gone durably; a crash before leaves it, with fewer records.
-    fn drop_map<D: Domain>(index: &Self::Index<D>, entry: &MapEntry) -> Result<(), Error>;
+    /// Which part of a dropped map goes next, given its entry word, which is not zero: the word that leads to the part, and
+    /// the blocks that are free with it. What follows from the words of the map alone, and is called until the entry word is
+    /// zero; several threads may ask at once, and go on after a crash. Believes nothing that a block says before it was
+    /// found to lie in the block, and passes over what is no part of an index.
+    fn next_unit<D: Domain>(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        settings: &Settings,
+    ) -> Unit;
 
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. An
     /// index that can does it without a virtual call.

@@ -2,29 +2,65 @@
 
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, kill_after};
-use pando_pmem::{Domain, Process};
+use pando_pmem::{Domain, Guard, Process};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::MapError;
+use pando_pmwcas::maps::{KnownKind, MapError, Settings, Unit};
 
 use super::common::{active, crash, create, folder, in_memory, open, room, stamped};
 
-const SEAL: u64 = 16;
+/// Blocks that a map's first block names, more than one operation frees.
+const OWNED: u64 = 20;
+const ROOT_BYTES: u64 = OWNED * 8;
 
 fn header(name: &str) -> MapHeader {
-    MapHeader { name: name.into(), kind: 1, options: [1, 2, 3, 4] }
+    MapHeader { name: name.into(), kind: 1, options: [0; 4] }
 }
 
 fn find_or_create<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) -> u64 {
     let guard = pmwcas.pool().pin().unwrap();
-    let make_root = || Ok(stamped(&guard, 64, 0));
-    pmwcas.find_or_create_map(&guard, &header(name), &make_root).unwrap().header_off
+    let make_root = || Ok(stamped(&guard, ROOT_BYTES, 0));
+    let entry = pmwcas.find_or_create_map(&guard, &header(name), &make_root).unwrap();
+    entry.header_off
+}
+
+/// Gives the map blocks of its own.
+fn fill<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) {
+    let guard = pmwcas.pool().pin().unwrap();
+    let entry = pmwcas.find_map(&guard, name).unwrap().unwrap();
+    let root = pmwcas.read(&guard, entry.root_off());
+    (0..OWNED).for_each(|index| stamped(&guard, 64, 1).activate(root + index * 8));
+}
+
+/// The blocks that the map's first block names.
+fn owned<D: Domain>(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root: u64) -> Vec<u64> {
+    let words = (0..OWNED).map(|index| pmwcas.read(guard, root + index * 8));
+    words.filter(|&block| block != 0).collect()
+}
+
+fn next_unit<D: Domain>(
+    pmwcas: &Pmwcas<D>,
+    guard: &Guard<'_, D>,
+    root_off: u64,
+    _: &Settings,
+) -> Unit {
+    let root = pmwcas.read(guard, root_off);
+    Unit { owned: owned(pmwcas, guard, root), ..Unit::of_block(root_off, root, 0, root) }
+}
+
+fn in_memory_with_kind() -> Pmwcas<Process> {
+    let pmwcas = std::sync::Arc::into_inner(in_memory::<Process>(1, &[])).unwrap();
+    pmwcas.with_kinds(vec![kind()])
+}
+
+fn kind<D: Domain>() -> KnownKind<D> {
+    KnownKind { number: 1, settings: &[], next_unit }
 }
 
 fn drop_it<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) -> Result<(), MapError> {
     let guard = pmwcas.pool().pin().unwrap();
-    let entry = pmwcas.find_map(&guard, name).unwrap().unwrap();
-    let root = pmwcas.read(&guard, entry.root_off());
-    pmwcas.drop_map(&guard, &entry, root, Some((root + SEAL, 0, 1)))
+    let entry = pmwcas.find_map(&guard, name)?.unwrap();
+    drop(guard);
+    pmwcas.free_map(&kind(), &pmwcas.unlist_map(&entry)?, &|| false)
 }
 
 /// Each map has its header and its root, and nothing else is allocated.
@@ -33,7 +69,9 @@ fn check<D: Domain>(pmwcas: &Pmwcas<D>, most: usize) -> Vec<String> {
     let maps = pmwcas.maps(&guard);
     let mut blocks = Vec::new();
     for map in &maps {
-        blocks.extend([map.header_off, pmwcas.read(&guard, map.root_off())]);
+        let root = pmwcas.read(&guard, map.root_off());
+        blocks.extend([map.header_off, root]);
+        blocks.extend(owned(pmwcas, &guard, root));
     }
     blocks.sort_unstable();
     drop(guard);
@@ -49,13 +87,22 @@ fn crash_everywhere(before: &[&str], work: fn(&Pmwcas<CutShort>), after: &[&str]
         let pmwcas = create::<CutShort>(&path, &[]);
         // Slabs of both sizes are there, so the room for others does not depend on the outcome.
         find_or_create(&pmwcas, "kept");
+        fill(&pmwcas, "kept");
         for name in before {
             find_or_create(&pmwcas, name);
+            fill(&pmwcas, name);
         }
         let most = room(pmwcas.pool(), 65_536);
         let finished = kill_after(writes, || work(&pmwcas)).is_some();
         crash(pmwcas);
-        let pmwcas = open::<CutShort>(&path, &[]);
+        let pmwcas = open::<CutShort>(&path, &[]).with_kinds(vec![kind()]);
+        let found: Vec<_> = pmwcas.maps(&pmwcas.pool().pin().unwrap());
+        // Half of a map that is dropped is freed, and then the rest.
+        let steps = std::cell::Cell::new(0);
+        let two = || steps.replace(steps.get() + 1) >= 2;
+        pmwcas.free_dropped(&two).unwrap();
+        pmwcas.free_dropped(&|| false).unwrap();
+        assert_eq!(pmwcas.maps(&pmwcas.pool().pin().unwrap()), found);
         let found = check(&pmwcas, most);
         let found: Vec<&str> =
             found.iter().map(String::as_str).filter(|&name| name != "kept").collect();
@@ -99,7 +146,7 @@ fn threads_that_give_one_name_get_one_map() {
 fn names_out_of_range_and_a_full_catalog_are_refused() {
     let pmwcas = in_memory::<Process>(4, &[]);
     let guard = pmwcas.pool().pin().unwrap();
-    let make_root = || Ok(stamped(&guard, 64, 0));
+    let make_root = || Ok(stamped(&guard, ROOT_BYTES, 0));
     for name in [String::new(), "x".repeat(256)] {
         let refused = pmwcas.find_or_create_map(&guard, &header(&name), &make_root).unwrap_err();
         assert!(matches!(refused, MapError::BadName { .. }), "{refused}");
@@ -115,4 +162,53 @@ fn names_out_of_range_and_a_full_catalog_are_refused() {
     assert!(matches!(drop_it(&pmwcas, "map 501"), Ok(())));
     find_or_create(&pmwcas, "more");
     assert_eq!(active(pmwcas.pool()).len(), 2046);
+}
+
+#[test]
+fn threads_that_free_one_map_free_each_block_once() {
+    for _ in 0..30 {
+        let pmwcas = in_memory_with_kind();
+        find_or_create(&pmwcas, "kept");
+        fill(&pmwcas, "kept");
+        find_or_create(&pmwcas, "dropped");
+        fill(&pmwcas, "dropped");
+        let entry = pmwcas.find_map(&pmwcas.pool().pin().unwrap(), "dropped").unwrap().unwrap();
+        pmwcas.unlist_map(&entry).unwrap();
+        let again = pmwcas.unlist_map(&entry).unwrap_err();
+        assert!(matches!(again, MapError::Dropped { .. }), "{again}");
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let pmwcas = &pmwcas;
+                scope.spawn(move || {
+                    if thread == 2 {
+                        // What is freed is taken at once, by a map that is being made.
+                        find_or_create(pmwcas, "new");
+                        fill(pmwcas, "new");
+                    } else {
+                        pmwcas.free_dropped(&|| false).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(active(pmwcas.pool()).len() as u64, 2 * (2 + OWNED));
+        assert!(!pmwcas.free_dropped(&|| false).unwrap());
+    }
+}
+
+#[test]
+fn a_full_pool_drops_a_map_and_has_its_room() {
+    let pmwcas = in_memory_with_kind();
+    find_or_create(&pmwcas, "dropped");
+    fill(&pmwcas, "dropped");
+    let guard = pmwcas.pool().pin().unwrap();
+    let all: Vec<_> = [65_536, 64]
+        .into_iter()
+        .flat_map(|bytes| std::iter::from_fn(|| guard.reserve(bytes).ok()).collect::<Vec<_>>())
+        .collect();
+    assert!(guard.reserve(64).is_err(), "the pool is full");
+    drop_it(&pmwcas, "dropped").unwrap();
+    drop(all);
+    drop(guard);
+    assert_eq!(active(pmwcas.pool()), []);
+    assert!(pmwcas.maps(&pmwcas.pool().pin().unwrap()).is_empty());
 }

@@ -231,7 +231,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
         let guard = planted.pool.pin().unwrap();
         let entry = tree.pmwcas().maps(&guard).remove(0);
         drop(guard);
-        WbTrees::drop_map(tree, &entry).unwrap();
+        tree.pmwcas().drop_index::<WbTrees>(&entry).unwrap();
         check(&planted);
     }
 }

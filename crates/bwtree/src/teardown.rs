@@ -1,0 +1,66 @@
+//! What goes next of a tree whose map is dropped: the page of the newest segment's first mapping word that has one, with the
+//! blocks of its chain and of its values; then the segment; at last the anchor. The tree is not looked at: each page has one
+//! mapping word. (How units are freed, and what a crash leaves, says `pando_pmwcas::maps`.)
+
+use std::sync::atomic::AtomicU64;
+
+use pando_pmem::{Domain, Guard};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::Unit;
+
+use crate::audit::check_chain;
+use crate::build::each_record;
+use crate::context::{Context, Pid};
+use crate::gather::Gathered;
+use crate::layout::{ANCHOR_BYTES, Link, NEXT_SEGMENT_AT, ROOT_AT, SEGMENTS_AT};
+use crate::table::{check_segment, words_of};
+
+/// The next unit of the tree whose entry word is at `root_off`.
+pub(crate) fn next_unit<D: Domain>(
+    pmwcas: &Pmwcas<D>,
+    guard: &Guard<'_, D>,
+    root_off: u64,
+) -> Unit {
+    let known_end = AtomicU64::new(0);
+    let context = Context { pmwcas, guard, known_end: &known_end };
+    let anchor = context.read(root_off);
+    if context.pool().active_block(anchor).is_none_or(|bytes| bytes < ANCHOR_BYTES) {
+        return Unit::passed_over(root_off, anchor);
+    }
+    let list = anchor + SEGMENTS_AT;
+    let newest = context.read(list);
+    if newest != 0 && check_segment(context, newest, anchor).is_err() {
+        return Unit::passed_over(list, newest);
+    }
+    let segment = if newest == 0 { anchor } else { newest };
+    // The root's word is none of those that are given to pages.
+    let root = (newest == 0).then_some(anchor + ROOT_AT);
+    for pid in words_of(segment, anchor).chain(root) {
+        let link = context.link(pid);
+        if link != Link::EMPTY && !link.is_removed() {
+            return page(context, pid, link);
+        }
+    }
+    if newest == 0 {
+        return Unit::of_block(root_off, anchor, 0, anchor);
+    }
+    let next = context.read(newest + NEXT_SEGMENT_AT);
+    Unit::of_block(list, newest, if next == newest { 0 } else { next }, newest)
+}
+
+/// The page of `pid`.
+fn page<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link) -> Unit {
+    let mut unit = Unit::passed_over(pid, link.0);
+    if check_chain(context, link, 0, &mut 0).is_err() {
+        return unit;
+    }
+    let Ok(gathered) = Gathered::new(context, link) else { return unit };
+    if gathered.level == 0 {
+        let owned = &mut unit.owned;
+        each_record(&gathered.items(false), |_, value| {
+            owned.extend(Some(value.block_off()).filter(|&off| off != 0));
+        });
+    }
+    unit.own = gathered.blocks;
+    unit
+}

@@ -1,0 +1,58 @@
+//! What goes next of a tree whose map is dropped: the first leaf, with the values that have blocks of their own, or an inner
+//! node without children. Entry word and children become zero, the first before the second. (How units are freed, and
+//! what a crash leaves, says `pando_pmwcas::maps`.)
+
+use pando_pmem::Domain;
+use pando_pmwcas::maps::Unit;
+
+use crate::audit::{holds_its_records, stored};
+use crate::layout::HEADER_BYTES;
+use crate::leaf::Leaf;
+use crate::node::{Context, Inner};
+use crate::tree::MAX_HEIGHT;
+
+/// The next unit of the tree whose entry word is at `root_off`.
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
+    let mut word = root_off;
+    for _ in 0..=MAX_HEIGHT {
+        let link = context.link(word);
+        let (off, bytes) = (link.off(), context.pool().active_block(link.off()));
+        let Some(bytes) = bytes.filter(|&bytes| bytes >= HEADER_BYTES) else {
+            return Unit::passed_over(word, link.0);
+        };
+        let node = context.node(link);
+        if node.header.node_bytes != bytes {
+            return Unit::passed_over(word, link.0);
+        }
+        let unit = Unit::of_block(word, link.0, 0, off);
+        if node.is_leaf() {
+            return Unit { owned: values(context, &Leaf::new(node)), ..unit };
+        }
+        let children = Inner { node }.children();
+        if HEADER_BYTES + children * 8 > bytes {
+            return Unit::passed_over(word, link.0);
+        }
+        let mut children = (0..children).map(|index| off + HEADER_BYTES + index * 8);
+        match children.find(|&child| context.read(child) != 0) {
+            Some(child) => word = child,
+            None => return unit,
+        }
+    }
+    // Deeper than any tree.
+    Unit::passed_over(word, context.read(word))
+}
+
+/// The blocks of a leaf's values; none of a leaf whose records leave it.
+fn values<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Vec<u64> {
+    let node_bytes = leaf.node.header.node_bytes;
+    let is_sound = stored(context, leaf)
+        .is_some_and(|stored| holds_its_records(context, leaf, node_bytes - stored));
+    if !is_sound {
+        return Vec::new();
+    }
+    let live = leaf.live_records(context);
+    live.iter()
+        .filter(|record| record.meta.is_pointer())
+        .map(|record| context.read(record.off))
+        .collect()
+}

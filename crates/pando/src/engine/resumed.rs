@@ -1,0 +1,48 @@
+//! Maps that were dropped and not free when their pool was closed or killed: a thread frees them after the pool is opened.
+//!
+//! Opening looks at the catalog, in 1,024 loads, and starts the thread only if there is such a map, so it takes no longer
+//! than before. A thread, and not steps within later calls: a program that only reads, or none of whose calls needs
+//! room, gives the space back too, and no call of it takes longer by somebody else's map. Closing the pool
+//! stops the thread between two steps; the next opening goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use pando_pmem::Domain;
+use pando_pmwcas::Pmwcas;
+
+/// The thread, which ends when this is dropped, or before.
+pub(super) struct Resumed {
+    is_enough: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Resumed {
+    /// Goes on with what is dropped, if anything is.
+    pub fn begin<D: Domain>(pmwcas: &Arc<Pmwcas<D>>) -> Option<Self> {
+        if !pmwcas.pool().has_dropped_maps() {
+            return None;
+        }
+        let is_enough = Arc::new(AtomicBool::new(false));
+        let (pmwcas, asked) = (Arc::clone(pmwcas), Arc::clone(&is_enough));
+        let free = move || {
+            // Relaxed: the flag says nothing of other memory. What could not be freed is freed by the next opening, or by
+            // who needs room.
+            let _ = pmwcas.free_dropped(&|| asked.load(Ordering::Relaxed));
+        };
+        let thread = Builder::new().name("pando-drop".to_owned()).spawn(free);
+        // Without a thread, who needs room frees them.
+        thread.ok().map(|thread| Self { is_enough, thread: Some(thread) })
+    }
+}
+
+impl Drop for Resumed {
+    fn drop(&mut self) {
+        self.is_enough.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It panics only by a bug of ours, which was told.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Dropping a map: one step takes it out of the catalog, and then its blocks are freed, without an allocation.
+//!
+//! # Protocol
+//!
+//! | step | what is written | what a crash leaves |
+//! | --- | --- | --- |
+//! | 1. the map is dropped | one PMwCAS: the mark of its slot, from *live* to *dropped*, and the catalog's version | the map, or a dropped map |
+//! | 2. its units are freed | one PMwCAS or several for each, see below | a dropped map with fewer units |
+//! | 3. the header is forgotten | zeros over the magic of both copies | a dropped map without a root |
+//! | 4. the slot is free | one PMwCAS: slot to zero, header freed, the catalog's version | a dropped map without a root, or nothing |
+//!
+//! The slot's word decides. From step 1 on the name is free and nobody finds the map; no handle of it is open. So
+//! whoever finds a dropped map may go on with it, at any time and several threads at once: the thread that dropped it,
+//! one that finds the pool full, one that begins when the pool is opened.
+//!
+//! A *unit* is what goes at once: a leaf, an inner node without children, some nodes of a list. An index only says
+//! which unit is next ([`Unit`]); it follows from the words of the map, so there is nothing to remember. One PMwCAS
+//! changes the word that names the unit and frees its blocks. If a leaf owns more blocks (values) than one operation
+//! can free, operations before that free those, in the order in which the index lists them, and count in the
+//! *progress* word of the map's header how many are free:
+//!
+//! ```text
+//! progress   59 .. 48  47 .. 6   5 .. 0
+//!            count     block     count      the count's upper and lower bits; the block that names the unit
+//! ```
+//!
+//! Each of them also expects the word that names the unit as it was, and such a word never holds a value again. So of
+//! two threads that free the same unit one fails and looks again, and a thread that slept frees nothing.
+//!
+//! A block is freed by the operation alone that takes the last word or place away which leads to it. So a map that goes
+//! on being freed after a crash never frees a block that belongs to another map by now.
+//!
+//! A damaged map ends too. What does not look like a unit is passed over: the word that leads there becomes zero, and
+//! what is behind stays allocated, which `check` reports as leaked. Each operation takes something away, so their
+//! number is bounded by the words of the map.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::catalog::{DROPPED_MARK, MapEntry, PROGRESS_AT, slot_word};
+use pando_pmem::{Domain, Guard};
+
+use super::catalog::MapError;
+use super::{IndexKind, Setting, Settings};
+use crate::descriptor::MAX_WORDS;
+use crate::finalize::Policy;
+use crate::pmwcas::Pmwcas;
+use crate::word::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT};
+
+/// Operations under one guard. What they free is used again when the guard is gone.
+const STEPS_A_GUARD: usize = 32;
+/// Bits of the progress word's count that stand below the block.
+const LOW_COUNT_BITS: u32 = 6;
+/// Most blocks that are counted: bits above the block are twelve.
+const MAX_BLOCKS: usize = 1 << (LOW_COUNT_BITS + 12);
+
+/// A word that changes as a unit goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its offset.
+    pub off: u64,
+    /// What it holds.
+    pub old: u64,
+    /// What it is to hold, which it has never held.
+    pub new: u64,
+}
+
+/// The part of a dropped map that goes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The word that leads to the unit, to be changed to zero or to what follows.
+    pub leading: Change,
+    /// Another word that has to change with it.
+    pub other: Option<Change>,
+    /// Blocks that only the unit leads to, in an order that is the same until the unit is gone, whichever of
+    /// them are free by then.
+    pub owned: Vec<u64>,
+    /// The blocks of the unit itself, at most [`MAX_OWN`](Self::MAX_OWN).
+    pub own: Vec<u64>,
+}
+
+impl Unit {
+    /// Most blocks of a unit itself: what one operation can free; one less if another word changes.
+    pub const MAX_OWN: usize = MAX_WORDS - 1;
+
+    /// The block at `block`, to which the word at `off` leads that holds `old`; the word becomes `new`.
+    pub fn of_block(off: u64, old: u64, new: u64, block: u64) -> Self {
+        Self { leading: Change { off, old, new }, other: None, owned: Vec::new(), own: vec![block] }
+    }
+
+    /// Nothing that can be freed: the word at `off`, which holds `old`, leads to no unit.
+    pub fn passed_over(off: u64, old: u64) -> Self {
+        let leading = Change { off, old, new: 0 };
+        Self { leading, other: None, owned: Vec::new(), own: Vec::new() }
+    }
+
+    fn changes(&self) -> impl Iterator<Item = Change> {
+        [Some(self.leading), self.other].into_iter().flatten()
+    }
+}
+
+/// Which unit of a map goes next, given the offset of its entry word, which is not zero.
+pub type NextUnit<D> = fn(&Pmwcas<D>, &Guard<'_, D>, u64, &Settings) -> Unit;
+
+/// A kind of index whose dropped maps can be freed.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownKind<D: Domain> {
+    /// Its number in the catalog.
+    pub number: u64,
+    /// What a user may set of it.
+    pub settings: &'static [Setting],
+    /// Which unit goes next.
+    pub next_unit: NextUnit<D>,
+}
+
+impl<D: Domain> KnownKind<D> {
+    /// The kind `K`.
+    pub fn of<K: IndexKind>() -> Self {
+        Self { number: K::NUMBER, settings: K::SETTINGS, next_unit: K::next_unit::<D> }
+    }
+}
+
+/// The progress word: so many blocks of the unit with that block are free.
+fn progress(count: usize, block: u64) -> u64 {
+    let count = count as u64;
+    let low = count & ((1 << LOW_COUNT_BITS) - 1);
+    (count >> LOW_COUNT_BITS) << HINT_SHIFT | block & BLOCK_MASK | low
+}
+
+fn progress_of(word: u64, block: u64) -> usize {
+    let low = word & ((1 << LOW_COUNT_BITS) - 1);
+    let count = (word >> HINT_SHIFT << LOW_COUNT_BITS | low) as usize;
+    if word == progress(count, block) { count } else { 0 }
+}
+
+impl<D: Domain> Pmwcas<D> {
+    /// The kinds of index whose dropped maps can be freed by whoever finds them.
+    pub fn with_kinds(mut self, kinds: Vec<KnownKind<D>>) -> Self {
+        self.kinds = kinds;
+        self
+    }
+
+    /// Takes the map `entry` out of the catalog, durably: step 1. No handle of it is open. It allocates nothing, so
+    /// it succeeds in a full pool. What it returns is the dropped map, for [`free_map`](Self::free_map).
+    pub fn unlist_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
+        let word = slot_word(DROPPED_MARK, entry.header_off);
+        loop {
+            let guard = self.pool().pin()?;
+            let version_off = self.pool().catalog_version_off();
+            let version = self.read(&guard, version_off);
+            if self.read(&guard, entry.slot_off()) != entry.word {
+                let name = entry.header.as_ref().map(|header| header.name.clone());
+                return Err(MapError::Dropped { name: name.unwrap_or_default() });
+            }
+            let mut operation = self.allocate(&guard)?;
+            operation.add_word(entry.slot_off(), entry.word, word)?;
+            operation.add_word(version_off, version, version + 1)?;
+            if operation.execute() {
+                self.forget_companion(entry.root_off());
+                return Ok(MapEntry { word, ..entry.clone() });
+            }
+        }
+    }
+
+    /// The maps that are dropped and not free yet.
+    pub fn dropped_maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
+        self.pool().dropped_maps(guard, &|off| self.read(guard, off))
+    }
+
+    /// Drops the map `entry` of the kind `K`, of which no handle is open, and frees its blocks. When it returns, the map is
+    /// gone durably; a crash leaves the map as it was, or a dropped map whose blocks are freed later.
+    pub fn drop_index<K: IndexKind>(&self, entry: &MapEntry) -> Result<(), MapError> {
+        let dropped = self.unlist_map(entry)?;
+        self.free_map(&KnownKind::of::<K>(), &dropped, &|| false)
+    }
+
+    /// Frees the dropped map `entry`, unless `is_enough` says to stop before: steps 2 to 4.
+    pub fn free_map(
+        &self,
+        kind: &KnownKind<D>,
+        entry: &MapEntry,
+        is_enough: &dyn Fn() -> bool,
+    ) -> Result<(), MapError> {
+        let header = entry.header.as_ref();
+        let options = header.map(|header| header.options).unwrap_or_default();
+        let settings = Settings::decode(kind.settings, options)?;
+        loop {
+            let guard = self.pool().pin()?;
+            // What a guard has seen in its slot stays there. Without one, another map may have taken slot and header.
+            let found = self.pool().entry_in(&guard, entry.slot, &|off| self.read(&guard, off));
+            let Some(found) = found.filter(|found| found.word == entry.word) else { return Ok(()) };
+            let is_erased = found.header.is_err() && self.read(&guard, entry.root_off()) == 0;
+            if found.header != entry.header && !is_erased {
+                return Ok(());
+            }
+            for _ in 0..STEPS_A_GUARD {
+                if is_enough() || self.is_free(&guard, entry) {
+                    return Ok(());
+                }
+                match self.read(&guard, entry.root_off()) {
+                    0 => self.forget_map(&guard, entry)?,
+                    _ => {
+                        let unit = (kind.next_unit)(self, &guard, entry.root_off(), &settings);
+                        self.free_unit(&guard, entry, &unit)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Frees what is left of dropped maps, of the kinds that are [known](Self::with_kinds), until `is_enough` says to stop.
+    /// Whether there were any. For who opens a pool, and for who finds it full.
+    pub fn free_dropped(&self, is_enough: &dyn Fn() -> bool) -> Result<bool, MapError> {
+        let dropped = {
+            let guard = self.pool().pin()?;
+            self.dropped_maps(&guard)
+        };
+        let mut found_any = false;
+        for entry in dropped {
+            let Ok(header) = &entry.header else {
+                // What is left is the header, or waits for someone who knows what the map was.
+                let guard = self.pool().pin()?;
+                if !self.is_free(&guard, &entry) && self.read(&guard, entry.root_off()) == 0 {
+                    self.forget_map(&guard, &entry)?;
+                }
+                continue;
+            };
+            if let Some(kind) = self.kinds.iter().find(|kind| kind.number == header.kind) {
+                self.free_map(kind, &entry, is_enough)?;
+                found_any = true;
+            }
+            if is_enough() {
+                break;
+            }
+        }
+        Ok(found_any)
+    }
+
+    fn is_free(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
+        self.read(guard, entry.slot_off()) != entry.word
+    }
+
+    /// Frees a unit, or some of what it owns.
+    fn free_unit(
+        &self,
+        guard: &Guard<'_, D>,
+        entry: &MapEntry,
+        unit: &Unit,
+    ) -> Result<(), MapError> {
+        let own = &unit.own[..unit.own.len().min(MAX_WORDS - unit.changes().count())];
+        let owned = &unit.owned[..unit.owned.len().min(MAX_BLOCKS - 1)];
+        let progress_off = entry.header_off + PROGRESS_AT;
+        let found = self.read(guard, progress_off);
+        let done = own.first().map_or(0, |&block| progress_of(found, block));
+        let left = owned.get(done..).unwrap_or_default();
+        let mut operation = self.allocate(guard)?;
+        if left.len() + own.len() + unit.changes().count() <= MAX_WORDS {
+            for Change { off, old, new } in unit.changes() {
+                operation.add_word(off, old, new & !CONTROL_BITS)?;
+            }
+            for &block in left.iter().chain(own) {
+                operation.own_block(named(block), Policy::FreeOldOnSuccess)?;
+            }
+        } else {
+            let Change { off, old, .. } = unit.leading;
+            let next = &left[..left.len().min(MAX_WORDS - 2)];
+            let block = own.first().copied().unwrap_or_default();
+            operation.add_word(off, old, old)?;
+            operation.add_word(progress_off, found, progress(done + next.len(), block))?;
+            for &block in next {
+                operation.own_block(named(block), Policy::FreeOldOnSuccess)?;
+            }
+        }
+        if !operation.execute() {
+            self.mend(guard, unit.changes().map(|change| (change.off, change.new)));
+            self.mend(guard, [(progress_off, 0)].into_iter());
+        }
+        Ok(())
+    }
+
+    /// Writes words anew that refer to operations that there are not, and that no operation changes.
+    fn mend(&self, guard: &Guard<'_, D>, words: impl Iterator<Item = (u64, u64)>) {
+        for (off, new) in words {
+            if self.is_damaged(guard, off) {
+                self.pool().word(off).store(new & !CONTROL_BITS, Ordering::Release);
+                self.pool().word(off).flush();
+                D::fence();
+            }
+        }
+    }
+
+    /// Frees the header and the slot: steps 3 and 4.
+    fn forget_map(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> Result<(), MapError> {
+        self.pool().erase_header(entry.header_off);
+        let version_off = self.pool().catalog_version_off();
+        let version = self.read(guard, version_off);
+        let mut operation = self.allocate(guard)?;
+        operation.reserve_entry(entry.slot_off(), entry.word, Policy::FreeOldOnSuccess)?;
+        operation.add_word(version_off, version, version + 1)?;
+        operation.execute();
+        Ok(())
+    }
+}
+
+/// The block, if an operation can name it; else none.
+fn named(block: u64) -> u64 {
+    if block <= BLOCK_MASK { block } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_of_one_unit() {
+        for (count, block) in
+            [(0, 0x1_0040), (1, 64), (63, 64), (64, 64), (MAX_BLOCKS - 1, 0xFFFF_FFFF_FFC0)]
+        {
+            let word = progress(count, block);
+            assert_eq!(word & CONTROL_BITS, 0);
+            assert_eq!(progress_of(word, block), count);
+            assert_eq!(progress_of(word, 128), 0);
+        }
+        assert_eq!(progress(0x1041, 0x1_0040), 0x0041_0000_0001_0041);
+    }
+}

@@ -1,0 +1,51 @@
+//! What goes next of a list whose map is dropped: the first nodes, with the values that have blocks of their own, as many
+//! as one operation frees; then the head. The head's successor on level 0 becomes what follows; the other levels
+//! are not looked at any more. (How units are freed, and what a crash leaves, says `pando_pmwcas::maps`.)
+
+use pando_pmem::Domain;
+use pando_pmwcas::maps::Unit;
+
+use crate::layout::{Info, MAX_HEIGHT, tail_at};
+use crate::node::{Context, Next, Node};
+
+/// The next unit of the list whose entry word is at `root_off`.
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
+    let head = Node(context.read(root_off));
+    let is_head =
+        context.pool().active_block(head.0).is_some_and(|bytes| bytes >= tail_at(MAX_HEIGHT))
+            && context.info(head) == Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
+    if !is_head {
+        return Unit::passed_over(root_off, head.0);
+    }
+    let first = context.next(head, 0);
+    if first.node() == head || first.0 == 0 {
+        return Unit::of_block(root_off, head.0, 0, head.0);
+    }
+    let mut unit = Unit::passed_over(head.next_off(0), first.0);
+    let mut next = first;
+    while next.node() != head {
+        let Some([node, value]) = node_and_value(context, next) else {
+            // What is behind cannot be found.
+            next = Next(head.0);
+            break;
+        };
+        let is_known = unit.own.contains(&node);
+        if is_known || unit.own.len() + 2 > Unit::MAX_OWN {
+            break;
+        }
+        unit.own.push(node);
+        unit.own.extend((value != 0).then_some(value));
+        next = context.next(next.node(), 0).unmarked();
+    }
+    unit.leading.new = if next.0 == first.0 { head.0 } else { next.0 };
+    unit
+}
+
+/// The node that `next` leads to, and the block of its value; zero if it has none.
+fn node_and_value<D: Domain>(context: Context<'_, '_, D>, next: Next) -> Option<[u64; 2]> {
+    let node = next.node();
+    let bytes = context.pool().active_block(node.0)?;
+    let info = context.info(node);
+    let is_sound = info.is_sound() && info.node_bytes() <= bytes;
+    is_sound.then(|| [node.0, context.state(node).block_off()])
+}
