@@ -154,7 +154,7 @@ pub struct ServeArguments {
     /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
     pub max_bytes: Option<u64>,
-    /// Threads that serve clients; at most 120 [default: one a processor]
+    /// Threads that serve clients; at most 1,024 [default: one a processor]
     #[arg(long, value_name = "N", value_parser = writers())]
     pub threads: Option<u16>,
     /// The password that clients of the Redis protocol say [default: none; then nobody from another
@@ -246,7 +246,7 @@ pub struct LoadArguments {
     /// How the file is written [default: by the file's extension; tsv for standard input]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Threads that write at once; at most 120, since a pool takes 128 threads in all
+    /// Threads that write at once; at most 1,024
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = writers())]
     pub writers: u16,
     /// What to do at a line that cannot be loaded
@@ -408,7 +408,7 @@ pub struct TourArguments {
     /// A file of one's own: .tsv and .jsonl are read as load does, of any other each line is a
     /// record [default: text that every Debian machine has]
     pub file: Option<PathBuf>,
-    /// Threads that write at once; at most 120, since a pool takes 128 threads in all
+    /// Threads that write at once; at most 1,024
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = writers())]
     pub writers: u16,
     /// How many records to make of Debian's text; not used with a file of one's own
@@ -436,7 +436,7 @@ pub struct TourWriterArguments {
 }
 
 fn writers() -> clap::builder::RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..=120)
+    clap::value_parser!(u16).range(1..=1024)
 }
 
 fn domain() -> impl TypedValueParser<Value = DomainChoice> {

@@ -163,8 +163,9 @@ fn told(error: &pando::Error) -> String {
              them into a pool that is created with a larger --max-bytes",
             BinaryBytes(*max_bytes)
         ),
-        Error::TooManyThreads { max_threads } => format!(
-            "{max_threads} threads use the pool, as many as can at once; take fewer --writers"
+        Error::TooManyThreads { threads, why } => format!(
+            "{threads} threads are inside operations of the pool at once, and its table of participants \
+             cannot grow: {why}; take fewer --writers"
         ),
         Error::TooManyMaps { max_maps } => {
             format!("the pool holds {max_maps} maps, as many as it can; drop one by `pando drop`")

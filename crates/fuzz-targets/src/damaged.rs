@@ -59,7 +59,8 @@ fn place(image: &[u8], region: u8, input: &mut Input<'_>) -> usize {
     let chunks_off = Geometry::new(4 << 20).chunks_off;
     let (from, bytes) = match region {
         0 => (0, SUPERBLOCK_BYTES as u64),
-        1 => (CONTROL_OFF, 256),
+        // With the directory of the participant table.
+        1 => (CONTROL_OFF, 320),
         2 => (PARTICIPANTS_OFF, 256),
         3 => (CATALOG_OFF, 64),
         4 => (DESCRIPTORS_OFF, 2_048),

@@ -33,10 +33,6 @@ impl Atomic {
         self.accessed().store(value, order);
     }
 
-    pub fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.accessed().swap(value, order)
-    }
-
     pub fn fetch_and(&self, mask: u64, order: Ordering) -> u64 {
         self.accessed().fetch_and(mask, order)
     }

@@ -28,7 +28,7 @@ use crate::explore;
 /// What the planted faults change.
 #[derive(Clone, Copy)]
 struct Code {
-    /// `Word::store_transient_fenced`: the announcement is followed by a full barrier. (A swap alone
+    /// `Word::compare_exchange_transient`: the announcement is followed by a full barrier. (A CAS alone
     /// is one on x86, but not in the language.)
     announcement_fenced: bool,
     /// `try_advance`: a fence stands between the epoch and the looks at the slots.
@@ -64,6 +64,10 @@ const AS_WRITTEN: Code = Code {
     glance_looks: true,
 };
 
+/// The generation of every lease.
+const GENERATION: u64 = 1;
+const EPOCH_SHIFT: u32 = 8;
+
 struct Pool {
     code: Code,
     epoch: Atomic,
@@ -92,7 +96,7 @@ impl Pool {
             code,
             epoch: Atomic::new(1),
             high: Atomic::new(claimed),
-            slots: Default::default(),
+            slots: [(); 3].map(|()| Atomic::new(GENERATION)),
             left: Default::default(),
             link: Atomic::new(1),
             operation: Atomic::new(0),
@@ -101,18 +105,19 @@ impl Pool {
         })
     }
 
-    /// `claim_slot` of the highest slot: `raise_high`.
+    /// `take_new` of the highest slot: `raise_high`.
     fn raise_high(&self, from: u64, to: u64) {
         assert_eq!(self.high.compare_exchange(from, to, AcqRel, Acquire), Ok(from));
     }
 
     fn pin(&self, slot: usize) {
-        let epoch = self.epoch.load(Relaxed);
+        let pinned = self.epoch.load(Relaxed) << EPOCH_SHIFT | GENERATION;
+        let order = if self.code.announcement_fenced { AcqRel } else { SeqCst };
+        // Nobody takes a slot here: see `slot`.
+        let found = self.slots[slot].compare_exchange(GENERATION, pinned, order, Relaxed);
+        assert_eq!(found, Ok(GENERATION));
         if self.code.announcement_fenced {
-            self.slots[slot].store(epoch, Relaxed);
             fence(SeqCst);
-        } else {
-            self.slots[slot].swap(epoch, SeqCst);
         }
     }
 
@@ -130,7 +135,7 @@ impl Pool {
     }
 
     fn unpin(&self, slot: usize) {
-        self.slots[slot].store(0, self.code.unpin);
+        self.slots[slot].store(GENERATION, self.code.unpin);
     }
 
     fn unlink_epoch(&self) -> u64 {
@@ -147,7 +152,7 @@ impl Pool {
         }
         for slot in 0..self.high.load(Acquire) {
             let pinned = self.slots[slot as usize].load(self.code.look);
-            if pinned != 0 && pinned != epoch {
+            if pinned != GENERATION && pinned >> EPOCH_SHIFT != epoch {
                 return epoch;
             }
             if self.code.does_left {

@@ -1,21 +1,39 @@
-//! The hand-over of a participant slot from thread to thread (`pando-pmem/src/participant.rs`):
-//! what a slot's holder caches in process memory (`Local`) is plain memory, and whoever claims the
-//! slot next, for a life or to take that over (`take_over_slot`), finds it as it was left.
+//! The lease of a participant slot (`pando-pmem/src/participant.rs`): one word says which thread has the slot, by its
+//! generation, and whether that thread is pinned. What belongs to the slot (`Local`) is plain memory. It is touched by
+//! pinned threads only, and each finds it as the one before has left it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
-use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use loom::thread;
 
 use crate::atomic::Atomic;
 use crate::explore;
 
-const FREE: u64 = 0;
-const CLAIMED: u64 = 1;
+const PINNED: u64 = 1 << 32;
+
+/// What the planted faults change.
+#[derive(Clone, Copy)]
+struct Code {
+    /// `Word::compare_exchange_transient`, by which a thread pins, or takes a slot.
+    pin: Ordering,
+    /// `Word::store_transient`, by which a thread unpins.
+    unpin: Ordering,
+    /// `take` leaves slots alone in which a thread is pinned.
+    asks: bool,
+    /// `take` raises the generation.
+    counts: bool,
+    /// `pin_leased` pins by a CAS, not by a store.
+    swaps: bool,
+}
+
+const AS_WRITTEN: Code =
+    Code { pin: AcqRel, unpin: Release, asks: true, counts: true, swaps: true };
 
 struct Slot {
-    state: Atomic,
+    code: Code,
+    lease: Atomic,
     local: UnsafeCell<u64>,
 }
 
@@ -25,22 +43,34 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// `claim_slot`, for one slot.
-    fn claim(&self) -> bool {
-        let found = self.state.load(Acquire);
-        found != CLAIMED && self.state.compare_exchange(found, CLAIMED, SeqCst, SeqCst).is_ok()
+    /// `pin_leased`; whether the thread with that generation is pinned, and by a guard that it had already.
+    fn pin(&self, generation: u64) -> Option<bool> {
+        let found = self.lease.load(Relaxed);
+        let pinned = generation | PINNED;
+        if found == generation {
+            if !self.code.swaps {
+                self.lease.store(pinned, Release);
+                return Some(false);
+            }
+            let swapped = self.lease.compare_exchange(generation, pinned, self.code.pin, Relaxed);
+            return swapped.is_ok().then_some(false);
+        }
+        (found == pinned).then_some(true)
     }
 
-    /// As `claim`, without the CAS.
-    fn claim_unchecked(&self) -> bool {
-        let found = self.state.load(Acquire);
-        self.state.store(CLAIMED, Release);
-        found != CLAIMED
+    /// `take`; the generation.
+    fn take(&self) -> Option<u64> {
+        let found = self.lease.load(Relaxed);
+        if self.code.asks && found & PINNED != 0 {
+            return None;
+        }
+        let next = (found & !PINNED) + u64::from(self.code.counts);
+        let swapped = self.lease.compare_exchange(found, next | PINNED, self.code.pin, Relaxed);
+        swapped.is_ok().then_some(next)
     }
 
-    /// `give_back`.
-    fn give_back(&self, order: Ordering) {
-        self.state.compare_exchange(CLAIMED, FREE, order, Relaxed).unwrap();
+    fn unpin(&self, generation: u64) {
+        self.lease.store(generation, self.code.unpin);
     }
 
     fn use_local(&self) {
@@ -49,43 +79,72 @@ impl Slot {
     }
 }
 
-fn hand_over(claim: fn(&Slot) -> bool, release: Ordering) {
-    explore(None, move || {
-        let slot = Arc::new(Slot { state: Atomic::new(FREE), local: UnsafeCell::new(0) });
-        let threads: Vec<_> = (0..2)
+/// A thread that has the slot in mind pins twice, and two others take it.
+fn lease(code: Code) {
+    explore(Some(3), move || {
+        let slot = Arc::new(Slot { code, lease: Atomic::new(0), local: UnsafeCell::new(0) });
+        let takers: Vec<_> = (0..2)
             .map(|_| {
                 let slot = slot.clone();
                 thread::spawn(move || {
-                    let claimed = claim(&slot);
-                    if claimed {
+                    let generation = slot.take();
+                    if let Some(generation) = generation {
                         slot.use_local();
-                        slot.give_back(release);
+                        slot.unpin(generation);
                     }
-                    u64::from(claimed)
+                    u64::from(generation.is_some())
                 })
             })
             .collect();
-        let claims: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert!(claims >= 1);
-        assert!(slot.claim());
+        let mut uses = 0;
+        for _ in 0..2 {
+            if let Some(is_nested) = slot.pin(0) {
+                slot.use_local();
+                uses += 1;
+                if !is_nested {
+                    slot.unpin(0);
+                }
+            }
+        }
+        uses += takers.into_iter().map(|taker| taker.join().unwrap()).sum::<u64>();
+        assert!(uses >= 1);
+        assert!(slot.take().is_some(), "all have unpinned");
         // SAFETY: as in `use_local`.
-        slot.local.with(|local| assert_eq!(unsafe { *local }, claims));
+        slot.local.with(|local| assert_eq!(unsafe { *local }, uses));
     });
 }
 
 #[test]
-fn a_slot_has_one_holder_who_finds_what_the_last_one_left() {
-    hand_over(Slot::claim, SeqCst);
+fn a_slot_has_one_pinned_thread_who_finds_what_the_last_one_left() {
+    lease(AS_WRITTEN);
 }
 
 #[test]
 #[should_panic]
-fn giving_back_must_release() {
-    hand_over(Slot::claim, Relaxed);
+fn unpinning_must_release() {
+    lease(Code { unpin: Relaxed, ..AS_WRITTEN });
 }
 
 #[test]
 #[should_panic]
-fn claiming_must_be_one_step() {
-    hand_over(Slot::claim_unchecked, SeqCst);
+fn pinning_must_acquire() {
+    lease(Code { pin: Release, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn a_slot_must_not_be_taken_while_a_thread_is_pinned() {
+    lease(Code { asks: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn a_take_must_raise_the_generation() {
+    lease(Code { counts: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn a_pin_must_be_one_step() {
+    lease(Code { swaps: false, ..AS_WRITTEN });
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pando_pmem::catalog::MAX_NAME_BYTES;
-use pando_pmem::layout::{CATALOG_SLOTS, PARTICIPANT_COUNT};
+use pando_pmem::layout::CATALOG_SLOTS;
 use pando_pmwcas::maps::{BadSetting, MapError};
 
 use crate::key::KeyError;
@@ -163,14 +163,17 @@ pub enum Error {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// As many threads use the pool as can: one that has used it counts until it ends.
+    /// So many threads are inside calls that the pool's table of participants is full, and it cannot
+    /// grow: it has its largest size (8,192), or the pool is full. Idle threads do not count.
     #[error(
-        "{max_threads} threads use the pool, as many as can at once, and one that has used it \
-         counts until it ends; let one end, or let fewer use it"
+        "{threads} threads are inside operations of the pool at once, and its table of participants \
+         cannot grow: {why}; try again, or let fewer threads use it at once"
     )]
     TooManyThreads {
-        /// How many threads can use a pool.
-        max_threads: usize,
+        /// Threads that the table has room for.
+        threads: usize,
+        /// Why the table cannot grow.
+        why: String,
     },
     /// The pool holds as many maps as it can.
     #[error("the pool holds {max_maps} maps, as many as it can; drop one first")]
@@ -369,7 +372,7 @@ impl Error {
             Pool::FileTooLarge { path, from_bytes, to_bytes, source } => {
                 Self::FileTooLarge { path, from_bytes, to_bytes, cause: source }
             }
-            Pool::NoParticipantSlot => Self::TooManyThreads { max_threads: PARTICIPANT_COUNT },
+            Pool::NoParticipantSlot { threads, why } => Self::TooManyThreads { threads, why },
             Pool::Io { path, action, source } => Self::Io { action, path, cause: source },
             Pool::BadOption { option, found, allowed } => {
                 Self::Option { option: option.to_owned(), found: found.to_string(), allowed }
@@ -492,8 +495,9 @@ mod tests {
         assert!(is_full(handed_on(full())));
         assert!(is_full(handed_on(pando_pmwcas::Error::from(full()))));
         assert!(is_full(handed_on(MapError::from(full()))));
-        let none_left = handed_on(pando_pmem::Error::NoParticipantSlot);
-        assert!(matches!(none_left, Error::TooManyThreads { max_threads: 128 }), "{none_left}");
+        let none_left =
+            handed_on(pando_pmem::Error::NoParticipantSlot { threads: 128, why: "full".into() });
+        assert!(matches!(none_left, Error::TooManyThreads { threads: 128, .. }), "{none_left}");
         let other = handed_on(std::fmt::Error);
         assert!(matches!(other, Error::Storage(_)), "{other}");
     }

@@ -11,9 +11,8 @@ use crate::{Error, TypedMap};
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
-/// A `Map` is a handle: clones share the map, and threads may use any of them, up to 128 that are alive
-/// ([`Pool`](crate::Pool) has the limits). Beyond, every call, reads too, is
-/// [`Error::TooManyThreads`].
+/// A `Map` is a handle: clones share the map, and any number of threads may use any of them. Up to 8,192 may be inside
+/// calls at once ([`Pool`](crate::Pool) has the limits); beyond, a call, reads too, is [`Error::TooManyThreads`].
 /// Keys are ordered bytewise, as unsigned bytes, a proper prefix before what extends it. What
 /// returns `Ok` is durable, as far as the pool's persistence domain goes, when it returns; what
 /// returns `Err` has changed nothing.

@@ -20,7 +20,7 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 /// | | |
 /// | --- | --- |
 /// | processes that have a pool open | 1 ([`Error::PoolBusy`]) |
-/// | threads that use it | 128 that are alive, reads counted ([`Error::TooManyThreads`]): a thread counts from its first call until it ends |
+/// | threads that use it | any number; inside calls at once, 8,192 ([`Error::TooManyThreads`]): room for 128 is there, and for more the pool gives blocks (2,176 bytes a thread) that it keeps |
 /// | maps | 1,024 ([`Error::TooManyMaps`]), with names of 1 to 255 bytes |
 /// | keys | 32 KiB, of a `bztree` ([`Map::limits`]) |
 /// | values | 1 GiB, of a `bztree` |
@@ -41,7 +41,8 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 /// * *Medium*: what the file lies on. *Domain*: see [`DomainChoice`](crate::DomainChoice).
 /// * *Incarnation*: how often the pool has been opened. What belongs to an earlier one, and was not
 ///   settled, is settled by recovery when the pool is opened.
-/// * *Participant*: a thread that uses the pool, with one of its 128 slots.
+/// * *Participant*: a thread that is inside a call, with a slot of the pool's table. Between calls another thread may take
+///   the slot.
 /// * *Epoch*: a counter of the pool. What was removed is used again when each participant that was at
 ///   work has seen three later epochs, so one that stays within a call for long holds space back.
 #[derive(Clone)]

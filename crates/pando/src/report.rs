@@ -143,13 +143,13 @@ pub struct RecoveryStat {
     pub rolled_back: u64,
 }
 
-/// Threads known to a pool.
+/// Threads that use a pool.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ParticipantStat {
-    /// Slots in the pool's table.
+    /// Slots in the pool's table, which grows when threads are inside calls in all of them.
     pub slots: u64,
-    /// Slots in use.
+    /// Slots of threads that are inside a call, or were and may be again in the same slot.
     pub in_use: u64,
     /// Epochs by which the slowest active participant lags: reclamation waits for it.
     pub slowest_lag_epochs: u64,

@@ -113,30 +113,31 @@ fn a_pool_that_is_cut_off_or_damaged_is_refused() {
     }
 }
 
+/// Each of them has used the map, and idles; a few are inside calls at once.
 #[test]
-fn a_thread_too_many_is_told_how_many_there_can_be() {
-    let map = volatile().map("main").unwrap();
-    let used = std::sync::Barrier::new(128);
+fn many_more_threads_read_and_write_than_a_table_of_participants_has_room_for_at_first() {
+    let pool = volatile();
+    let map = pool.map("main").unwrap();
+    let (used, checked) = (std::sync::Barrier::new(401), std::sync::Barrier::new(401));
     std::thread::scope(|scope| {
-        // This thread has a slot too.
-        for _ in 1..128 {
-            scope.spawn(|| {
-                map.upsert(b"key", b"value").unwrap();
+        for number in 0..400u32 {
+            let (map, used, checked) = (&map, &used, &checked);
+            scope.spawn(move || {
+                map.upsert(&number.to_be_bytes(), b"value").unwrap();
                 used.wait();
-                used.wait();
+                let other = (number + 200) % 400;
+                assert_eq!(map.get(&other.to_be_bytes()).unwrap().as_deref(), Some(&b"value"[..]));
+                map.upsert(&number.to_be_bytes(), b"again").unwrap();
+                checked.wait();
             });
         }
         used.wait();
-        let late = scope.spawn(|| map.get(b"key")).join();
-        used.wait();
-        let late = late.unwrap().unwrap_err();
-        assert!(matches!(late, Error::TooManyThreads { max_threads: 128 }), "{late}");
+        checked.wait();
     });
-    // Slots are free again.
-    std::thread::scope(|scope| {
-        let found = scope.spawn(|| map.get(b"key").unwrap()).join().unwrap();
-        assert_eq!(found.as_deref(), Some(&b"value"[..]));
-    });
+    assert_eq!(map.len().unwrap(), 400);
+    let stat = pool.stat().unwrap();
+    assert!(stat.participants.slots <= 512, "{:?}", stat.participants);
+    assert!(pool.check().unwrap().is_sound());
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! the epoch may become `e + 2` while the helper still looks. It cannot become `e + 3`. Further
 //! helpers find the operation while its owner is pinned, so they are no later than `e + 1` too.
 //!
-//! Orderings. *Pin*: the announcement is a swap and a full barrier, so it is visible before
+//! Orderings. *Pin*: the announcement is a CAS of the slot's lease (participant.rs) and a full barrier, so it is visible before
 //! any later load of this thread; it pairs with the sequentially consistent fence in
 //! [`Pool::try_advance`]: either the advancing thread sees the announcement, or the pinning
 //! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
@@ -39,12 +39,13 @@ use std::sync::atomic::{Ordering, fence};
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
-use crate::participant::{ENDED, Thrift};
+use crate::participant::{GENERATION, Local, PINNED, Thrift, announced, lag};
 use crate::pool::Pool;
+use crate::word::Word;
 
 /// How far the epoch must have risen since a block was unlinked before it is reused.
 const GRACE_EPOCHS: u64 = 3;
-/// A thread collects whenever it has retired so many blocks more.
+/// Blocks that a thread retires before it collects, at least.
 const COLLECT_EVERY: usize = 32;
 /// How many blocks one call gives back at most, so that no call bears the cost of all.
 const COLLECT_AT_MOST: usize = 64;
@@ -53,7 +54,9 @@ const COLLECT_AT_MOST: usize = 64;
 #[derive(Debug)]
 pub struct Guard<'pool, D: Domain> {
     pool: &'pool Pool<D>,
-    slot: usize,
+    /// Of the slot, in which this thread is pinned.
+    local: &'pool Local,
+    lease: Word<'pool, D>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -68,17 +71,11 @@ pub struct Participant {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Pins the calling thread; claims a participant slot at its first use of this pool.
+    /// Pins the calling thread. It has a slot of the table of participants until all its guards are dropped; then
+    /// another thread may take the slot.
     #[inline(always)]
     pub fn pin(&self) -> Result<Guard<'_, D>> {
-        let slot = self.own_slot()?;
-        let pins = &self.local(slot).pins;
-        if pins.get() == 0 {
-            let epoch = self.word(EPOCH_OFF).load(Ordering::Relaxed);
-            self.slot_epoch(slot).store_transient_fenced(epoch);
-        }
-        pins.set(pins.get() + 1);
-        Ok(Guard { pool: self, slot, not_send: PhantomData })
+        self.pin_slot()
     }
 
     /// The epoch now. It rises by one at a time, and never while someone is pinned in the one before.
@@ -109,20 +106,28 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
+    /// A thread collects whenever it has retired so many blocks more. An advance looks at every slot in use, so this
+    /// grows with the table: at most four slots for each block.
+    fn collect_every(&self) -> usize {
+        COLLECT_EVERY.max(self.participants_high() / 4)
+    }
+
     /// Raises the epoch if every pinned participant has seen the current one; the epoch then. The
     /// calling thread is pinned: it may come to words in blocks, by what others have left.
     pub(crate) fn try_advance(&self) -> u64 {
         let global = self.word(EPOCH_OFF);
         let epoch = global.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
-        for slot in 0..self.participants_high() {
-            let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
-            if pinned != 0 && pinned != epoch && self.is_claimed(slot) {
+        let current = announced(epoch);
+        for slot_off in self.used_slots() {
+            let lease = self.lease_at(slot_off).load(Ordering::Acquire);
+            let is_behind = lease & PINNED != 0 && lease & !GENERATION != current;
+            if is_behind && self.is_readied_at(slot_off) {
                 return epoch;
             }
-            let left = self.slot_left(slot).load(Ordering::Acquire);
+            let left = self.left_at(slot_off).load(Ordering::Acquire);
             if left != 0 {
-                self.do_left(slot, left);
+                self.do_left(slot_off, left);
             }
         }
         match global.compare_exchange(epoch, epoch + 1) {
@@ -139,22 +144,23 @@ impl<D: Domain> Pool<D> {
     }
 
     #[cold]
-    fn do_left(&self, slot: usize, left: u64) {
+    fn do_left(&self, slot_off: u64, left: u64) {
         if let Some(work) = self.left_work.get() {
             work(self, left);
         }
         // If the thread has left something else meanwhile, that is for the next advance.
-        let _ = self.slot_left(slot).compare_exchange(left, 0);
+        let _ = self.left_at(slot_off).compare_exchange(left, 0);
     }
 
-    /// The participants that hold a slot, and how long each has been in its epoch.
+    /// The slots in use, and how long the thread in each has been in its epoch.
     pub fn participants(&self) -> Vec<Participant> {
         let epoch = self.word(EPOCH_OFF).load(Ordering::Acquire);
-        (0..self.participants_high())
-            .map(|slot| {
-                let pinned = self.slot_epoch(slot).load(Ordering::Acquire);
-                let is_pinned = pinned != 0 && self.is_claimed(slot);
-                let pinned_for_epochs = is_pinned.then(|| epoch.saturating_sub(pinned));
+        self.used_slots()
+            .enumerate()
+            .map(|(slot, off)| {
+                let lease = self.lease_at(off).load(Ordering::Acquire);
+                let is_readied = self.is_readied_at(off);
+                let pinned_for_epochs = lag(lease, epoch).filter(|_| is_readied);
                 Participant { slot, pinned_for_epochs }
             })
             .collect()
@@ -162,6 +168,29 @@ impl<D: Domain> Pool<D> {
 }
 
 impl<'pool, D: Domain> Guard<'pool, D> {
+    /// The thread is pinned in the slot of `local` by `lease`, and was counted there.
+    #[inline(always)]
+    pub(crate) fn new(pool: &'pool Pool<D>, local: &'pool Local, lease: Word<'pool, D>) -> Self {
+        Self { pool, local, lease, not_send: PhantomData }
+    }
+
+    /// What belongs to the slot in process memory.
+    #[inline(always)]
+    pub(crate) fn local(&self) -> &'pool Local {
+        self.local
+    }
+
+    /// The word by which the thread is pinned.
+    pub(crate) fn lease(&self) -> Word<'pool, D> {
+        self.lease
+    }
+
+    /// The word that names what the thread has left to be done.
+    #[inline(always)]
+    fn left(&self) -> Word<'pool, D> {
+        self.pool.left_at(self.pool.slot_off(self.slot()))
+    }
+
     /// The pool in which the thread is pinned.
     #[inline(always)]
     pub fn pool(&self) -> &'pool Pool<D> {
@@ -171,7 +200,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// The participant slot of the thread.
     #[inline(always)]
     pub fn slot(&self) -> usize {
-        self.slot
+        self.local.slot
     }
 
     /// Whether what this thread has left is still to be done.
@@ -179,7 +208,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub fn has_left(&self) -> bool {
         // Relaxed: only this thread sets it, and while it is pinned nothing that it could reach when
         // it looked is reused.
-        self.pool.slot_left(self.slot).load(Ordering::Relaxed) != 0
+        self.left().load(Ordering::Relaxed) != 0
     }
 
     /// Leaves work to be done before any block is reused that this thread can reach now, in place of
@@ -187,17 +216,17 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// [`Pool::do_left_by`] says; zero leaves nothing.
     #[inline]
     pub fn leave(&self, left: u64) {
-        self.pool.slot_left(self.slot).store_transient(left);
+        self.left().store_transient(left);
     }
 
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
     /// been deactivated, durably, and be unreachable.
     pub fn defer_reuse(&self, off: u64) {
         self.push_limbo(off);
-        let retired = &self.pool.local(self.slot).retired;
+        let retired = &self.local.retired;
         retired.set(retired.get() + 1);
         // Large blocks begin where chunks do, and no others: a few of them are a pool full.
-        if retired.get() >= COLLECT_EVERY || off.is_multiple_of(CHUNK_BYTES) {
+        if retired.get() >= self.pool.collect_every() || off.is_multiple_of(CHUNK_BYTES) {
             retired.set(0);
             self.collect();
         }
@@ -207,7 +236,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
         D::observe_process_memory();
-        self.pool.limbo.push(self.slot, epoch, off);
+        self.pool.limbo.push(self.slot(), epoch, off);
     }
 
     /// The epoch in which what this thread has just unlinked counts as unlinked.
@@ -244,13 +273,13 @@ impl<'pool, D: Domain> Guard<'pool, D> {
                 self.0.set(self.1);
             }
         }
-        let own = &self.pool.local(self.slot).thrift;
+        let own = &self.local.thrift;
         let _restore = Restore(own, own.replace(thrift));
         work()
     }
 
     pub(crate) fn thrift(&self) -> Thrift {
-        self.pool.local(self.slot).thrift.get()
+        self.local.thrift.get()
     }
 
     /// Gives back for reuse what nobody can look at any more, whichever thread unlinked it: up to 64 blocks.
@@ -266,14 +295,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
             D::observe_process_memory();
             self.pool.reuse(self, off);
         };
-        self.pool.limbo.collect(self.slot, newest, COLLECT_AT_MOST, reuse)
-    }
-
-    /// The last guard of a thread that has given back all other slots gives this one back.
-    #[cold]
-    fn end_late(&self) {
-        self.pool.slot_epoch(self.slot).store_transient(0);
-        self.pool.slots.give_back(self.slot);
+        self.pool.limbo.collect(self.slot(), newest, COLLECT_AT_MOST, reuse)
     }
 
     /// Blocks that threads have unlinked and that still wait for their epoch.
@@ -285,13 +307,12 @@ impl<'pool, D: Domain> Guard<'pool, D> {
 impl<D: Domain> Drop for Guard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        let pins = &self.pool.local(self.slot).pins;
+        let pins = &self.local.pins;
         let held = pins.get() - 1;
         pins.set(held);
         if held == 0 {
-            self.pool.slot_epoch(self.slot).store_transient(0);
-        } else if held == ENDED {
-            self.end_late();
+            // Nobody else changes the lease of a pinned thread.
+            self.lease.store_transient(self.lease.load_own() & GENERATION);
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::layout;
-
 /// Why a pool could not be created, opened, or could not serve a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -161,12 +159,16 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
-    /// More threads use the pool at once than it has participant slots.
+    /// More threads are inside operations at once than the table of participants has slots, and it cannot grow.
     #[error(
-        "all {} participant slots of the pool are taken; let a thread end first",
-        layout::PARTICIPANT_COUNT
+        "{threads} threads are inside operations at once, and the pool's table of participants cannot grow: {why}; try again with fewer threads"
     )]
-    NoParticipantSlot,
+    NoParticipantSlot {
+        /// Slots of the table.
+        threads: usize,
+        /// Why it cannot grow.
+        why: String,
+    },
     /// A thread that ends, and has given its participant slots back, used a pool.
     #[error("the thread is ending and has given its participant slots back; use the pool earlier")]
     ThreadEnds,

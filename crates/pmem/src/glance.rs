@@ -56,7 +56,9 @@ impl<D: Domain> Pool<D> {
     /// Begins a look; refused to whom a pin is refused.
     #[inline(always)]
     pub fn glance(&self) -> Result<Glance<'_, D>> {
-        self.own_slot()?;
+        if !self.is_last_used() {
+            drop(self.pin()?);
+        }
         self.note_glance();
         let epoch = self.epoch();
         if cfg!(target_arch = "x86_64") {

@@ -8,10 +8,11 @@
 //!             +64      participants: slots ever claimed since the last recovery
 //!             +128     chunks ever used, the allocator's frontier  (alloc/chunks.rs)
 //!             +192     catalog version                             (catalog.rs)
+//!             +256     directory of the participant table: its further segments, 6 words (table.rs)
 //!             +320     chunks without room in the file             (alloc/holes.rs)
-//! 8,192      16,384    participant table, 128 slots of 128 bytes   (participant.rs)
+//! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
-//! 32,768    262,144    descriptor partitions, 128 of 2,048 bytes   (crate pando-pmwcas)
+//! 32,768    262,144    descriptor partitions of these slots, 2,048 bytes each (crate pando-pmwcas)
 //! 294,912  8*chunks    chunk table, one word a chunk               (alloc/chunks.rs)
 //! then, at a multiple of 65,536: the chunks, 65,536 bytes each
 //! ```
@@ -32,13 +33,19 @@ pub const PARTICIPANTS_HIGH_OFF: u64 = CONTROL_OFF + 64;
 pub const FRONTIER_OFF: u64 = CONTROL_OFF + 128;
 /// Offset of the catalog's version.
 pub const CATALOG_VERSION_OFF: u64 = CONTROL_OFF + 192;
+/// Offset of the directory of the participant table: a word for each segment behind the first.
+pub const SEGMENTS_OFF: u64 = CONTROL_OFF + 256;
+/// Segments that the participant table may have behind the first, each as large as all before it.
+pub const SEGMENT_COUNT: usize = 6;
 /// Offset of the number of chunks whose room was returned to the system.
 pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 
 /// Offset of the participant table.
 pub const PARTICIPANTS_OFF: u64 = 8192;
-/// Slots of the participant table: threads that use one pool at the same time.
-pub const PARTICIPANT_COUNT: usize = 128;
+/// Slots in the first segment of the participant table.
+pub const FIRST_PARTICIPANTS: usize = 128;
+/// Slots that the participant table may have: threads that are inside operations on one pool at the same time.
+pub const MAX_PARTICIPANTS: usize = FIRST_PARTICIPANTS << SEGMENT_COUNT;
 /// Bytes of a participant slot.
 pub const PARTICIPANT_BYTES: u64 = 128;
 
@@ -64,9 +71,10 @@ pub const MAX_POOL_BYTES: u64 = 1 << 44;
 
 const _: () = {
     assert!(PARTICIPANTS_OFF == CONTROL_OFF + PAGE_BYTES);
-    assert!(CATALOG_OFF == PARTICIPANTS_OFF + PARTICIPANT_COUNT as u64 * PARTICIPANT_BYTES);
+    assert!(SEGMENTS_OFF + SEGMENT_COUNT as u64 * 8 <= CONTROL_OFF + 320);
+    assert!(CATALOG_OFF == PARTICIPANTS_OFF + FIRST_PARTICIPANTS as u64 * PARTICIPANT_BYTES);
     assert!(DESCRIPTORS_OFF == CATALOG_OFF + CATALOG_SLOTS as u64 * 8);
-    assert!(CHUNK_TABLE_OFF == DESCRIPTORS_OFF + PARTICIPANT_COUNT as u64 * PARTITION_BYTES);
+    assert!(CHUNK_TABLE_OFF == DESCRIPTORS_OFF + FIRST_PARTICIPANTS as u64 * PARTITION_BYTES);
     assert!(CHUNK_TABLE_OFF.is_multiple_of(PAGE_BYTES));
 };
 

@@ -17,7 +17,7 @@
 //! hand, a guard or a reservation, it dies of a memory fault, and the pool is unharmed.
 //!
 //! The layout of the whole pool is drawn in [`layout`], that of each part on top of its own file:
-//! the superblock in [`superblock`], participants in `participant.rs`, slabs and chunks in
+//! the superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and chunks in
 //! `alloc/`, the catalog in [`catalog`].
 
 mod alloc;
@@ -35,11 +35,13 @@ pub mod layout;
 mod limbo;
 pub mod medium;
 mod participant;
+mod per_slot;
 mod pool;
 pub mod prefetch;
 pub mod rtm;
 pub mod superblock;
 mod sys;
+mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod word;
@@ -52,5 +54,6 @@ pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use glance::Glance;
 pub use medium::{Guarantee, Medium};
+pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool};
 pub use word::{Word, Words};

@@ -1,62 +1,100 @@
-//! Participants: the threads that use a pool, each with a slot of the pool's table.
+//! Participants: the threads that are inside operations on a pool, each with a slot of the pool's table (table.rs).
 //!
 //! ```text
 //! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
-//! 0     state    epoch    left     zero       log: kind, and up to four words
+//! 0     readied  lease    left     zero       log: kind, and up to four words
 //! ```
 //!
-//! * `state` is zero, or the incarnation in which the slot was last held (upper half) and how: 0 given
-//!   back, 1 a thread's, 2 being readied, or emptied, by a thread. A slot held in an earlier incarnation
-//!   is free: its thread is dead. Whoever wants a free slot claims it by CAS.
-//! * `epoch` is zero outside of an epoch (see epoch.rs). Only the slot's thread writes it.
+//! * `readied` is the incarnation in which the slot was last readied. In any other one the slot is not in use: its
+//!   threads are dead.
+//! * `lease` says which thread has the slot, and whether it is pinned.
+//!   Bits 0..46 the *generation*, bit 47 *pinned*, bits 48..63 the epoch that the thread has announced, modulo 2^16;
+//!   zero while it is not pinned.
 //! * `left` is zero, or names work that the thread has left to its next operation, and that is to be
-//!   done before the epoch is raised ([`Guard::leave`](crate::Guard::leave)). The thread writes it, and
+//!   done before the epoch is raised ([`Guard::leave`]). The thread writes it, and
 //!   whoever raises the epoch clears it. Recovery never reads it.
 //! * the log, on a line of its own, belongs to the allocator (alloc/activate.rs, alloc/exchange.rs).
 //!
-//! A slot is claimed by one CAS of `state`, to 2; then `epoch` and `left` are cleared if what they hold
-//! may be an earlier incarnation's, and `state` becomes 1. An epoch counts only in a slot that is a
-//! thread's, so one that stops in between holds nothing back. Before the first use of anything that
-//! belongs to the slot, the count of slots ever claimed (control page) is raised and durable, since
-//! recovery looks at no slot beyond.
+//! # Leases
 //!
-//! A thread claims a slot at its first use of a pool and gives it back when it ends ([`Slots`]). If a
-//! guard outlives that, in another of the thread's destructors, the slot goes back with the guard: until
-//! then what the guard shows may be looked at. A guard that is leaked keeps its slot, and its epoch.
+//! A thread takes a slot when it pins and has none, and keeps it in mind. While it is not pinned, another thread may
+//! take the slot. So an idle thread holds nothing, and there are as many slots as threads that are inside operations
+//! at once. The lease is one word, and each change of it decides alone:
 //!
-//! What a slot's thread keeps in process memory ([`Local`]) stays with the slot when it goes back: the
-//! next holder goes on with it, or else whoever finds no room takes it over
-//! ([`Pool::take_over`]).
+//! | change | from | to | who | ordering |
+//! | --- | --- | --- | --- | --- |
+//! | pin | generation | the same, pinned, epoch | the thread that has that generation, by CAS | acquire, full barrier |
+//! | unpin | generation, pinned, epoch | generation | the pinned thread, by a store | release |
+//! | take | generation | the next one, pinned, epoch | any thread, by CAS | acquire, full barrier |
+//!
+//! * A pin fails exactly if another thread has taken the slot. Then the thread takes another slot.
+//! * A nested pin finds its own generation, pinned: nobody else changes the word then, so it need not be atomic.
+//! * Only a pinned thread touches what belongs to the slot: [`Local`], the log, the partition of descriptors, `left`. All of
+//!   that stays with the slot, and the next thread goes on with it. An unpin releases it, a pin or take acquires it.
+//! * A thread that stops for ever while it is pinned keeps its slot, and holds back the epoch, until the pool is opened again.
+//! * The generation wraps at 2^47. A thread that sleeps while its slot is taken exactly so often would believe that it
+//!   has the slot: at 10 million takes a second, after 163 days of them.
+//! * The epoch is announced modulo 2^16. A pinned thread is behind the global epoch by one at most, or has loaded the
+//!   epoch long before it announced it. Whatever it announces then, the epoch rises once more at most after that.
+//!
+//! # Which slot is taken
+//!
+//! In this order: one whose thread has ended ([`Slots`] has a bit for it); one that was never used in this incarnation;
+//! any that is not pinned, from a rotating start. If all are pinned, the table grows.
+//!
+//! A slot that was never used is readied by one thread: `lease` and `left` are cleared of what the medium may hold; then
+//! `readied` is stored; then the count of slots ever claimed (control page) is raised and durable, since recovery looks
+//! at no slot beyond. Only then it is taken. A thread that stops in between holds nothing back, since a slot counts
+//! only when it is readied.
+//!
+//! # Threads that end
+//!
+//! A thread that ends marks its slots in process memory, and writes nothing to the pool. A guard may outlive that, in
+//! another of the thread's destructors; its slot stays pinned until it goes. A guard that is leaked keeps its slot, and its
+//! epoch.
 //!
 //! A child that is forked has the claims of the thread that forked, but not the pool's file: it gives
 //! nothing back, and is refused a guard. (Anonymous memory it has as its own.)
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::alloc::SlabCache;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
-use crate::layout::{
-    PARTICIPANT_BYTES, PARTICIPANT_COUNT, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF,
-};
+use crate::layout::{EPOCH_OFF, MAX_PARTICIPANTS, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
+use crate::per_slot::PerSlot;
 use crate::pool::Pool;
 use crate::sys::{Mapping, Process};
 use crate::word::Word;
 
-const CLAIMED: u64 = 1;
-const HELD_BRIEFLY: u64 = 2;
-const EPOCH_AT: u64 = 8;
+const LEASE_AT: u64 = 8;
 const LEFT_AT: u64 = 16;
 pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 
-/// In [`Local::pins`], above the count: the thread has ended and its guards have not.
-pub(crate) const ENDED: u64 = 1 << 63;
+/// Bits of a lease that are the generation.
+pub(crate) const GENERATION: u64 = PINNED - 1;
+/// The bit of a lease that says that the thread is pinned.
+pub(crate) const PINNED: u64 = 1 << 47;
+const EPOCH_SHIFT: u32 = 48;
+
+/// The part of a lease by which a thread that is pinned announces `epoch`.
+#[inline(always)]
+pub(crate) fn announced(epoch: u64) -> u64 {
+    epoch << EPOCH_SHIFT | PINNED
+}
+
+/// By how many epochs a lease lags behind `epoch`, if its thread is pinned.
+pub(crate) fn lag(lease: u64, epoch: u64) -> Option<u64> {
+    let lag = epoch.wrapping_sub(lease >> EPOCH_SHIFT) & (u64::MAX >> EPOCH_SHIFT);
+    (lease & PINNED != 0).then_some(lag)
+}
 
 /// How a thread treats the last chunks of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,344 +108,408 @@ pub(crate) enum Thrift {
     Relief,
 }
 
-/// What a participant keeps in process memory: caches, rebuilt at will. Only the thread that
-/// holds the slot touches it.
-#[derive(Debug, Default)]
+/// What belongs to a slot in process memory: caches, rebuilt at will. Only the thread that is pinned in the slot
+/// touches it.
+#[derive(Debug)]
 pub(crate) struct Local {
-    /// How many guards the thread holds, and [`ENDED`].
+    /// Which slot that is.
+    pub slot: usize,
+    /// How many guards the thread holds.
     pub pins: Cell<u64>,
     /// What the thread may take of the last chunks.
     pub thrift: Cell<Thrift>,
-    /// Blocks that the thread has retired since it collected.
+    /// Blocks that were retired by way of this slot since the last collection.
     pub retired: Cell<usize>,
     /// The slabs that the thread allocates from.
     pub slabs: SlabCache,
 }
 
-// SAFETY: a `Local` is only reached through a slot, and a slot is held by one thread at a time;
-// the slot's state word orders the hand-over (release on giving back, acquire on claiming).
+// SAFETY: a `Local` is only reached through a lease of its slot by the thread that is pinned by that lease; the
+// lease's word orders the hand-over (release on unpinning, acquire on pinning).
 unsafe impl Sync for Local {}
 
-pub(crate) type Locals = Arc<[OnceLock<Box<Local>>]>;
+/// A bit for each slot; hints, which may stand too long or be missing.
+#[derive(Debug)]
+pub(crate) struct Bits([AtomicU64; MAX_PARTICIPANTS / 64]);
+
+impl Bits {
+    fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; MAX_PARTICIPANTS / 64])
+    }
+
+    /// Relaxed, here and below: the lease orders what belongs to the slot.
+    pub fn has(&self, slot: usize) -> bool {
+        self.0[slot / 64].load(Ordering::Relaxed) & 1 << (slot % 64) != 0
+    }
+
+    pub fn set(&self, slot: usize) {
+        if !self.has(slot) {
+            self.0[slot / 64].fetch_or(1 << (slot % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn clear(&self, slot: usize) {
+        if self.has(slot) {
+            self.0[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+        }
+    }
+
+    /// The slots below `high` whose bits are set.
+    fn slots(&self, high: usize) -> impl Iterator<Item = usize> {
+        self.0[..high.div_ceil(64)].iter().enumerate().flat_map(move |(index, word)| {
+            let mut bits = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let slot = index * 64 + bits.trailing_zeros() as usize;
+                bits &= bits.checked_sub(1)?;
+                (slot < high).then_some(slot)
+            })
+        })
+    }
+}
 
 /// The slots of a pool as the end of a thread needs them. Apart from the pool: a thread that just ends
-/// holds no handle of it, so whoever closes it with the last handle does close it. The thread may then
-/// give its slot back late, in a file that is open again: it does so by a CAS of what only this
-/// incarnation writes.
+/// holds no handle of it, so whoever closes it with the last handle does close it.
 #[derive(Debug)]
 pub(crate) struct Slots<D> {
-    mapping: Mapping,
-    locals: Locals,
-    incarnation: u32,
+    /// Keeps the words of the leases mapped.
+    _mapping: Mapping,
+    locals: PerSlot<OnceLock<Box<Local>>>,
     /// The process that has opened the pool, if a child that is forked from it has no pool of its own.
     process: Option<Process>,
-    /// One bit a slot: it was given back, and what its thread kept is there. A bit may stand too long.
-    kept: [AtomicU64; PARTICIPANT_COUNT / 64],
+    /// Its thread has ended.
+    ended: Bits,
+    /// It may keep slabs to allocate from.
+    pub with_slabs: Bits,
+    /// Slots that were readied in this incarnation, or are about to be: all below.
+    readied: AtomicUsize,
+    /// Where the next search for a slot that is not pinned begins.
+    turn: AtomicUsize,
     domain: PhantomData<D>,
 }
 
 impl<D: Domain> Slots<D> {
-    pub fn new(mapping: Mapping, incarnation: u32, is_file: bool) -> Self {
+    pub fn new(mapping: Mapping, first_slots: usize, is_file: bool) -> Self {
         Self {
-            mapping,
-            locals: (0..PARTICIPANT_COUNT).map(|_| OnceLock::new()).collect(),
-            incarnation,
+            _mapping: mapping,
+            locals: PerSlot::new(first_slots),
             process: is_file.then(Process::this),
-            kept: [const { AtomicU64::new(0) }; PARTICIPANT_COUNT / 64],
+            ended: Bits::new(),
+            with_slabs: Bits::new(),
+            readied: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
             domain: PhantomData,
         }
-    }
-
-    pub fn locals(&self) -> Locals {
-        Arc::clone(&self.locals)
     }
 
     /// Whether the calling process has opened the pool.
     pub fn is_ours(&self) -> bool {
         self.process.is_none_or(Process::is_this)
     }
-
-    fn state(&self, slot: usize) -> Word<'_, D> {
-        let off = Pool::<D>::slot_off(slot) as usize;
-        // SAFETY: the table of participants lies in the mapping of every pool, which lives as long as
-        // this object; words are aligned, and only accessed atomically.
-        Word::new(unsafe { AtomicU64::from_ptr(self.mapping.base().add(off).cast()) })
-    }
-
-    fn state_word(&self, mark: u64) -> u64 {
-        u64::from(self.incarnation) << 32 | mark
-    }
-
-    /// Whether `state` is that of a slot that someone holds.
-    fn is_held(&self, state: u64) -> bool {
-        state >> 32 == u64::from(self.incarnation) && state as u32 != 0
-    }
-
-    fn kept(&self, slot: usize) -> (&AtomicU64, u64) {
-        (&self.kept[slot / 64], 1 << (slot % 64))
-    }
-
-    /// Gives a slot back whose thread has ended, and all of its guards.
-    pub fn give_back(&self, slot: usize) {
-        let local = self.locals[slot].get_or_init(Box::default);
-        local.pins.set(0);
-        local.thrift.set(Thrift::None);
-        if local.slabs.is_any_current() {
-            let (kept, bit) = self.kept(slot);
-            // Release: who sees the bit finds the slot claimed, or what is kept.
-            kept.fetch_or(bit, Ordering::Release);
-        }
-        // The success releases: the next claimer sees what this thread left in its `Local`. A failure
-        // says that the pool was closed and opened again meanwhile.
-        let _ = self.state(slot).compare_exchange(self.state_word(CLAIMED), self.state_word(0));
-    }
 }
 
 trait EndOfThread {
-    fn thread_ends(&self, slot: usize);
+    fn thread_ends(&self, lease: &Lease);
 }
 
 impl<D: Domain> EndOfThread for Slots<D> {
-    fn thread_ends(&self, slot: usize) {
+    fn thread_ends(&self, lease: &Lease) {
         // A forked child has a copy of the claim, but the slot is its parent's.
-        if !self.is_ours() {
-            return;
+        if self.is_ours() && lease.generation() == lease.generation {
+            self.ended.set(lease.slot);
         }
-        let pins = &self.locals[slot].get_or_init(Box::default).pins;
-        match pins.get() {
-            0 => self.give_back(slot),
-            held => pins.set(held | ENDED),
-        }
+    }
+}
+
+/// A slot that a thread has taken and keeps in mind; another may have taken it since.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    /// The pool's; zero names no pool, and then nothing else counts.
+    uid: u64,
+    generation: u64,
+    word: *const AtomicU64,
+    local: *const Local,
+    slot: usize,
+}
+
+impl Lease {
+    const NONE: Self =
+        Self { uid: 0, generation: 0, word: ptr::null(), local: ptr::null(), slot: 0 };
+
+    /// The generation that the slot has now; only while the pool, or its [`Slots`], is there.
+    fn generation(&self) -> u64 {
+        // SAFETY: the word lies in the mapping, which lives as long as either; it is only accessed atomically.
+        unsafe { &*self.word }.load(Ordering::Relaxed) & GENERATION
     }
 }
 
 struct Claim {
-    uid: u64,
-    slot: usize,
+    lease: Lease,
     slots: Weak<dyn EndOfThread>,
 }
 
+/// The slots that a thread keeps in mind, one for each pool.
 #[derive(Default)]
-struct Claims {
-    /// The pool used last and the slot there; nearly always the one wanted.
-    last: Cell<(u64, usize)>,
-    all: RefCell<Vec<Claim>>,
-}
+struct Claims(RefCell<Vec<Claim>>);
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        for claim in self.all.get_mut() {
+        for claim in self.0.get_mut() {
+            if LAST.get().uid == claim.lease.uid {
+                LAST.set(Lease::NONE);
+            }
             if let Some(slots) = claim.slots.upgrade() {
-                slots.thread_ends(claim.slot);
+                slots.thread_ends(&claim.lease);
             }
         }
     }
 }
 
 thread_local! {
+    /// That of the pool used last; nearly always the one wanted.
+    static LAST: Cell<Lease> = const { Cell::new(Lease::NONE) };
     static CLAIMS: Claims = Claims::default();
 }
 
 /// Lets a child that was just forked look, at its next use of a pool, whose it is.
 pub(crate) fn forget_forked() {
-    // A thread that ends uses no pool any more.
-    let _ = CLAIMS.try_with(|claims| claims.last.set((0, 0)));
+    LAST.set(Lease::NONE);
 }
 
 /// The participants that a thread is in its pools, apart from the thread: tests run several
 /// logical threads on one thread of the system, and let each find its own when it goes on.
 #[cfg(feature = "testing")]
-#[derive(Default)]
-pub struct LogicalThread(Claims);
+pub struct LogicalThread {
+    last: Cell<Lease>,
+    claims: Claims,
+}
+
+#[cfg(feature = "testing")]
+impl Default for LogicalThread {
+    fn default() -> Self {
+        Self { last: Cell::new(Lease::NONE), claims: Claims::default() }
+    }
+}
 
 #[cfg(feature = "testing")]
 impl LogicalThread {
     /// Exchanges these participants for those of the calling thread.
     pub fn swap(&self) {
-        CLAIMS.with(|claims| {
-            claims.last.swap(&self.0.last);
-            claims.all.swap(&self.0.all);
-        });
+        LAST.with(|last| last.swap(&self.last));
+        CLAIMS.with(|claims| claims.0.swap(&self.claims.0));
     }
 }
 
 impl<D: Domain> Pool<D> {
-    fn slot_off(slot: usize) -> u64 {
-        PARTICIPANTS_OFF + slot as u64 * PARTICIPANT_BYTES
+    fn slot_readied(&self, slot: usize) -> Word<'_, D> {
+        self.word(self.slot_off(slot))
     }
 
-    fn slot_state(&self, slot: usize) -> Word<'_, D> {
-        self.word(Self::slot_off(slot))
+    fn slot_lease(&self, slot: usize) -> Word<'_, D> {
+        self.word(self.slot_off(slot) + LEASE_AT)
     }
 
-    /// The epoch word of `slot`.
+    /// The word of a slot, by its offset, that names what its thread has left to be done.
     #[inline(always)]
-    pub(crate) fn slot_epoch(&self, slot: usize) -> Word<'_, D> {
-        self.word(Self::slot_off(slot) + EPOCH_AT)
+    pub(crate) fn left_at(&self, slot_off: u64) -> Word<'_, D> {
+        self.word(slot_off + LEFT_AT)
     }
 
-    /// The word of `slot` that names what its thread has left to be done.
+    /// The lease of a slot, by its offset.
     #[inline(always)]
-    pub(crate) fn slot_left(&self, slot: usize) -> Word<'_, D> {
-        self.word(Self::slot_off(slot) + LEFT_AT)
+    pub(crate) fn lease_at(&self, slot_off: u64) -> Word<'_, D> {
+        self.word(slot_off + LEASE_AT)
     }
 
     /// A word of the activation log of `slot`.
     pub(crate) fn slot_log(&self, slot: usize, index: u64) -> Word<'_, D> {
-        self.word(Self::slot_off(slot) + LOG_AT + index * 8)
+        self.word(self.slot_off(slot) + LOG_AT + index * 8)
     }
 
-    /// Whether a thread of this incarnation holds `slot`.
-    pub(crate) fn is_claimed(&self, slot: usize) -> bool {
-        self.slot_state(slot).load(Ordering::Acquire) == self.slots.state_word(CLAIMED)
+    /// Whether the slot at that offset was readied in this incarnation.
+    pub(crate) fn is_readied_at(&self, slot_off: u64) -> bool {
+        // Acquire: what an earlier incarnation has left in the lease is gone.
+        self.word(slot_off).load(Ordering::Acquire) == u64::from(self.incarnation())
     }
 
-    /// The slot of the calling thread, claimed now if need be.
+    /// Pins the calling thread, in a slot of its own.
     #[inline(always)]
-    pub(crate) fn own_slot(&self) -> Result<usize> {
-        let slot = CLAIMS.try_with(|claims| {
-            let (uid, slot) = claims.last.get();
-            if uid == self.uid() { Ok(slot) } else { self.find_or_claim(claims) }
-        });
-        // Not `unwrap_or`, which makes an error, and drops it, each time.
-        match slot {
-            Ok(slot) => slot,
-            Err(_) => Err(Error::ThreadEnds),
+    pub(crate) fn pin_slot(&self) -> Result<Guard<'_, D>> {
+        let lease = LAST.get();
+        if lease.uid == self.uid()
+            && let Some(guard) = self.pin_leased(&lease)
+        {
+            return Ok(guard);
         }
+        self.pin_anew()
     }
 
+    /// Whether the calling thread has pinned this pool last, so that it may use it.
+    #[inline(always)]
+    pub(crate) fn is_last_used(&self) -> bool {
+        LAST.get().uid == self.uid()
+    }
+
+    /// Pins by a lease of this pool, unless another thread has taken the slot.
+    #[inline(always)]
+    fn pin_leased(&self, lease: &Lease) -> Option<Guard<'_, D>> {
+        // SAFETY: the lease is one of this pool's, since no other ever has its uid. The word lies in its mapping and is
+        // only accessed atomically; the `Local` is one of its `Slots`. Both live as long as the pool.
+        let (word, local) = unsafe { (&*lease.word, &*lease.local) };
+        // Relaxed, and not observed: what this thread does not know, the CAS tells; what it knows, nobody changes.
+        let found = word.load(Ordering::Relaxed);
+        let word = Word::new(word);
+        if found == lease.generation {
+            let announced = self.announced_now();
+            word.compare_exchange_transient(found, found | announced).ok()?;
+            local.pins.set(1);
+        } else if found & GENERATION == lease.generation {
+            local.pins.set(local.pins.get() + 1);
+        } else {
+            return None;
+        }
+        Some(Guard::new(self, local, word))
+    }
+
+    #[inline(always)]
+    fn announced_now(&self) -> u64 {
+        announced(self.word(EPOCH_OFF).load(Ordering::Relaxed))
+    }
+
+    /// The thread's lease of this pool is not that of the pool used last, or it has none, or its slot was taken.
     #[cold]
-    fn find_or_claim(&self, claims: &Claims) -> Result<usize> {
+    #[inline(never)]
+    fn pin_anew(&self) -> Result<Guard<'_, D>> {
         if self.slots.process.is_some_and(Process::has_forked) {
             return Err(Error::Forked(self.path().to_path_buf()));
         }
-        let found = claims
-            .all
-            .borrow()
-            .iter()
-            .find(|claim| claim.uid == self.uid())
-            .map(|claim| claim.slot);
-        let slot = match found {
-            Some(slot) => slot,
-            None => {
-                let slot = self.claim_slot()?;
-                let mut all = claims.all.borrow_mut();
-                all.retain(|claim| claim.slots.strong_count() > 0);
-                let slots: Weak<Slots<D>> = Arc::downgrade(&self.slots);
-                all.push(Claim { uid: self.uid(), slot, slots });
-                slot
-            }
-        };
-        claims.last.set((self.uid(), slot));
-        Ok(slot)
-    }
-
-    fn claim_slot(&self) -> Result<usize> {
-        for slot in 0..PARTICIPANT_COUNT {
-            let Some(found) = self.hold_briefly(slot) else { continue };
-            if found >> 32 != u64::from(self.incarnation()) {
-                // Of a slot beyond the count, recovery has cleared nothing, and the medium may have
-                // kept anything. (What a thread of this incarnation has left is still to be done.)
-                self.slot_epoch(slot).store_transient(0);
-                self.slot_left(slot).store_transient(0);
-            }
-            let (kept, bit) = self.slots.kept(slot);
-            kept.fetch_and(!bit, Ordering::Relaxed);
-            // Release: who sees the slot claimed and then its epoch sees none of an earlier life.
-            self.slot_state(slot).store(self.slots.state_word(CLAIMED), Ordering::Release);
-            self.raise_high(slot as u64 + 1);
-            return Ok(slot);
+        let known = CLAIMS.try_with(|claims| {
+            let claims = claims.0.borrow();
+            claims.iter().map(|claim| claim.lease).find(|lease| lease.uid == self.uid())
+        });
+        let Ok(known) = known else { return Err(Error::ThreadEnds) };
+        if let Some(lease) = known
+            && let Some(guard) = self.pin_leased(&lease)
+        {
+            LAST.set(lease);
+            return Ok(guard);
         }
-        Err(Error::NoParticipantSlot)
+        let guard = self.take_any()?;
+        let lease = Lease {
+            uid: self.uid(),
+            generation: guard.lease().load_own() & GENERATION,
+            word: guard.lease().as_ptr(),
+            local: guard.local(),
+            slot: guard.slot(),
+        };
+        CLAIMS.with(|claims| {
+            let mut claims = claims.0.borrow_mut();
+            claims.retain(|claim| claim.lease.uid != self.uid() && claim.slots.strong_count() > 0);
+            let slots: Weak<Slots<D>> = Arc::downgrade(&self.slots);
+            claims.push(Claim { lease, slots });
+        });
+        LAST.set(lease);
+        Ok(guard)
     }
 
-    /// Claims `slot` if nobody holds it, and says what its state was.
-    fn hold_briefly(&self, slot: usize) -> Option<u64> {
-        let state = self.slot_state(slot);
-        let found = state.load(Ordering::Acquire);
-        let held = self.slots.state_word(HELD_BRIEFLY);
-        let claimed = !self.slots.is_held(found) && state.compare_exchange(found, held).is_ok();
-        claimed.then_some(found)
+    /// Takes a slot in which no thread is pinned.
+    fn take_any(&self) -> Result<Guard<'_, D>> {
+        loop {
+            let seen = self.participant_slots();
+            let taken =
+                self.take_ended().or_else(|| self.take_new(seen)).or_else(|| self.take_idle());
+            if let Some(guard) = taken {
+                self.slots.ended.clear(guard.slot());
+                return Ok(guard);
+            }
+            // At most once for each segment.
+            self.grow_table(seen)?;
+        }
     }
 
-    /// Takes over the slabs that threads that have ended kept, which are anyone's then. Whether there were any.
-    ///
-    /// A thread that stops for ever in between takes one slot, and what was kept there, with it.
-    pub(crate) fn take_over(&self, guard: &Guard<'_, D>) -> bool {
-        // Relaxed: a hint; the claim orders what is kept.
-        let bits = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let any = self.slots.kept.iter().any(|word| bits(word) != 0);
-        any && (0..PARTICIPANT_COUNT)
-            .filter(|&slot| {
-                let (kept, bit) = self.slots.kept(slot);
-                bits(kept) & bit != 0 && self.take_over_slot(guard, slot)
-            })
-            .count()
-            > 0
+    fn take_ended(&self) -> Option<Guard<'_, D>> {
+        self.slots.ended.slots(self.participants_high()).find_map(|slot| self.take(slot))
+    }
+
+    /// Readies a slot of the first `slots`, and takes it.
+    fn take_new(&self, slots: usize) -> Option<Guard<'_, D>> {
+        loop {
+            // Relaxed: only that each number is drawn once matters.
+            let (order, readied) = (Ordering::Relaxed, &self.slots.readied);
+            let draw = |slot| (slot < slots).then_some(slot + 1);
+            let slot = readied.fetch_update(order, order, draw).ok()?;
+            self.slot_lease(slot).store_transient(0);
+            self.left_at(self.slot_off(slot)).store_transient(0);
+            // Release: who sees the slot readied sees nothing of an earlier life.
+            self.slot_readied(slot).store(u64::from(self.incarnation()), Ordering::Release);
+            // Before anyone is pinned here: who raises the epoch looks at no slot beyond.
+            self.raise_high(slot as u64 + 1);
+            if let Some(guard) = self.take(slot) {
+                return Some(guard);
+            }
+        }
+    }
+
+    fn take_idle(&self) -> Option<Guard<'_, D>> {
+        let high = self.participants_high();
+        // Relaxed: any start will do.
+        let start = self.slots.turn.fetch_add(1, Ordering::Relaxed);
+        (0..high).find_map(|turn| self.take((start + turn) % high))
+    }
+
+    /// Takes `slot`, unless a thread is pinned there.
+    fn take(&self, slot: usize) -> Option<Guard<'_, D>> {
+        let off = self.slot_off(slot);
+        if !self.is_readied_at(off) {
+            return None;
+        }
+        let word = self.lease_at(off);
+        let found = word.load(Ordering::Relaxed);
+        if found & PINNED != 0 {
+            return None;
+        }
+        let next = found.wrapping_add(1) & GENERATION;
+        word.compare_exchange_transient(found, next | self.announced_now()).ok()?;
+        let local = self.slots.locals.get(slot).get_or_init(|| {
+            let (pins, thrift, retired) = Default::default();
+            Box::new(Local { slot, pins, thrift, retired, slabs: SlabCache::default() })
+        });
+        local.pins.set(1);
+        Some(Guard::new(self, local, word))
+    }
+
+    /// Lets go of the slabs from which threads allocated that have ended; whether there were any.
+    pub(crate) fn let_go_of_ended_slabs(&self) -> bool {
+        let slots = self.slots.with_slabs.slots(self.participants_high());
+        slots.filter(|&slot| self.slots.ended.has(slot) && self.let_go_of_slabs(slot)).count() > 0
     }
 
     #[cold]
-    fn take_over_slot(&self, guard: &Guard<'_, D>, slot: usize) -> bool {
-        if self.hold_briefly(slot).is_none() {
-            return false;
-        }
-        let (kept, bit) = self.slots.kept(slot);
-        kept.fetch_and(!bit, Ordering::Relaxed);
-        let local = self.local(slot);
-        let slabs = local.slabs.take();
-        // Release: as in `Slots::give_back`.
-        self.slot_state(slot).store(self.slots.state_word(0), Ordering::Release);
-        for (class, claim) in slabs {
-            self.retire_current(guard, claim, class);
+    fn let_go_of_slabs(&self, slot: usize) -> bool {
+        let Some(guard) = self.take(slot) else { return false };
+        self.slots.with_slabs.clear(slot);
+        for (class, claim) in guard.local().slabs.take() {
+            self.retire_current(&guard, claim, class);
         }
         true
     }
 
-    fn raise_high(&self, to: u64) {
-        let high = self.word(PARTICIPANTS_HIGH_OFF);
-        let mut found = high.load(Ordering::Acquire);
-        while found < to {
-            match high.compare_exchange(found, to) {
-                Ok(_) => break,
-                Err(other) => found = other,
-            }
-        }
-        self.secure_participants_high();
-    }
-
-    /// Makes [`participants_high`](Self::participants_high) durable, so that a recovery looks at
-    /// every slot below it. Due before the first word that is written in a participant's part of
-    /// the pool: by whoever claims the slot, and by a thread that is about to write in the part of
-    /// another, which may have stopped in between.
-    pub fn secure_participants_high(&self) {
-        self.word(PARTICIPANTS_HIGH_OFF).flush();
-        D::fence();
-    }
-
-    /// How many slots, from the first, may have been used since the last recovery.
-    pub fn participants_high(&self) -> usize {
-        let high = self.word(PARTICIPANTS_HIGH_OFF).load(Ordering::Acquire);
-        (high as usize).min(PARTICIPANT_COUNT)
-    }
-
-    /// How many slots are held by threads now.
+    /// How many threads have a slot now: those that are pinned, and those that were and may be again.
     pub fn participants_claimed(&self) -> usize {
-        (0..self.participants_high()).filter(|&slot| self.is_claimed(slot)).count()
+        let is_claimed = |&(slot, off): &(usize, u64)| {
+            let is_pinned = self.lease_at(off).load(Ordering::Acquire) & PINNED != 0;
+            self.is_readied_at(off) && (is_pinned || !self.slots.ended.has(slot))
+        };
+        self.used_slots().enumerate().filter(is_claimed).count()
     }
 
     /// Forgets the slots of earlier incarnations, once everything that they left is settled, but
-    /// not those that threads of this one hold. Only while nobody else claims a slot.
+    /// not those that threads of this one use. Only while nobody else readies a slot.
     pub fn reset_participants(&self) {
-        let mut held = 0;
-        for slot in 0..self.participants_high() {
-            if self.is_claimed(slot) {
-                held = slot as u64 + 1;
-            } else {
-                self.slot_epoch(slot).store(0, Ordering::Release);
-                self.slot_left(slot).store_transient(0);
-            }
-        }
+        self.used_slots()
+            .filter(|&off| !self.is_readied_at(off))
+            .for_each(|off| self.left_at(off).store_transient(0));
+        let readied = self.slots.readied.load(Ordering::Acquire) as u64;
         // Not flushed: a recovery that looks at more slots finds nothing in them.
-        self.word(PARTICIPANTS_HIGH_OFF).store(held, Ordering::Release);
+        self.word(PARTICIPANTS_HIGH_OFF).store(readied, Ordering::Release);
     }
 }

@@ -23,7 +23,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::layout::{
-    CHUNK_BYTES, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES, PARTICIPANT_COUNT, PARTITION_BYTES,
+    CHUNK_BYTES, FIRST_PARTICIPANTS, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES, PARTITION_BYTES,
 };
 
 /// The first eight bytes of every pool.
@@ -133,7 +133,7 @@ impl Superblock {
         block[..8].copy_from_slice(&MAGIC);
         block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         block[16..32].copy_from_slice(&self.pool_id.to_le_bytes());
-        let fixed = [self.max_bytes, CHUNK_BYTES, PARTICIPANT_COUNT as u64, PARTITION_BYTES];
+        let fixed = [self.max_bytes, CHUNK_BYTES, FIRST_PARTICIPANTS as u64, PARTITION_BYTES];
         for (index, value) in fixed.into_iter().enumerate() {
             block[32 + index * 8..40 + index * 8].copy_from_slice(&value.to_le_bytes());
         }
@@ -214,7 +214,7 @@ impl Superblock {
             });
         }
         field("bytes a chunk", 40, CHUNK_BYTES)?;
-        field("participant slots", 48, PARTICIPANT_COUNT as u64)?;
+        field("participant slots", 48, FIRST_PARTICIPANTS as u64)?;
         field("bytes a descriptor partition", 56, PARTITION_BYTES)?;
         let max_bytes = word_at(block, 32);
         if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&max_bytes)

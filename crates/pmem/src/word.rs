@@ -44,7 +44,11 @@ impl<'pool, D: Domain> Word<'pool, D> {
     }
 
     pub(crate) fn address(self) -> usize {
-        std::ptr::from_ref(self.word) as usize
+        self.as_ptr() as usize
+    }
+
+    pub(crate) fn as_ptr(self) -> *const AtomicU64 {
+        self.word
     }
 
     /// Loads the word.
@@ -78,20 +82,25 @@ impl<'pool, D: Domain> Word<'pool, D> {
         }
     }
 
-    /// Stores a word that recovery never reads (an epoch): it is not part of what durability costs.
-    /// The full barrier orders it before all later loads of this thread.
+    /// As [`compare_exchange`](Self::compare_exchange), for a word that recovery never reads (a lease): it is not part
+    /// of what durability costs. The full barrier orders a success before all later loads of this thread.
     #[inline(always)]
-    pub(crate) fn store_transient_fenced(self, value: u64) {
-        if D::admit_transient_store(self.address()) {
-            // The barrier orders it. (A relaxed exchange whose result nobody uses is, to a compiler, a
-            // store, and then `barrier_after_swap` would stand behind no swap.)
-            self.word.swap(value, Ordering::AcqRel);
-            barrier_after_swap();
+    pub(crate) fn compare_exchange_transient(self, current: u64, new: u64) -> Result<u64, u64> {
+        if !D::admit_transient_store(self.address()) {
+            return Ok(current);
         }
+        let found = self.word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
+        barrier_after_swap();
+        found
     }
 
-    /// As [`store_transient_fenced`](Self::store_transient_fenced), ordered only after all earlier
-    /// loads and stores of this thread.
+    /// Loads a word that only this thread changes now. Tests do not observe it.
+    #[inline(always)]
+    pub(crate) fn load_own(self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// Stores a word that recovery never reads, after all earlier loads and stores of this thread.
     #[inline(always)]
     pub(crate) fn store_transient(self, value: u64) {
         if D::admit_transient_store(self.address()) {

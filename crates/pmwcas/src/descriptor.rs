@@ -21,7 +21,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::layout::{DESCRIPTORS_OFF, PARTICIPANT_COUNT, PARTITION_BYTES};
+use pando_pmem::layout::{DESCRIPTORS_OFF, MAX_PARTICIPANTS, PARTITION_BYTES};
 use pando_pmem::{Domain, Guard, Pool, Reservation, Word};
 
 use crate::error::{Error, Result};
@@ -33,7 +33,6 @@ use crate::word::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT, Life, MAX_HINT, State, S
 pub const MAX_WORDS: usize = 10;
 pub(crate) const DESCRIPTOR_BYTES: u64 = 256;
 pub(crate) const DESCRIPTORS_PER_PARTITION: u64 = PARTITION_BYTES / DESCRIPTOR_BYTES;
-pub(crate) const DESCRIPTOR_COUNT: u64 = PARTICIPANT_COUNT as u64 * DESCRIPTORS_PER_PARTITION;
 pub(crate) const INFO_AT: u64 = 8;
 pub(crate) const ENTRIES_AT: u64 = 16;
 pub(crate) const ENTRY_BYTES: u64 = 24;
@@ -43,11 +42,32 @@ const FIRST_LINE_ENTRIES: usize = 2;
 const _: () = {
     assert!(ENTRIES_AT + MAX_WORDS as u64 * ENTRY_BYTES == DESCRIPTOR_BYTES);
     assert!(ENTRIES_AT + FIRST_LINE_ENTRIES as u64 * ENTRY_BYTES == 64);
-    assert!(DESCRIPTORS_PER_PARTITION == 8 && DESCRIPTOR_COUNT <= 1 << 16);
+    assert!(DESCRIPTORS_PER_PARTITION == 8);
+    // A reference has so many bits for the descriptor.
+    assert!(MAX_PARTICIPANTS as u64 * DESCRIPTORS_PER_PARTITION <= 1 << 16);
 };
 
-pub(crate) fn descriptor_off(index: u64) -> u64 {
-    DESCRIPTORS_OFF + index * DESCRIPTOR_BYTES
+/// The offset of descriptor `index`, of a slot that the pool's table has.
+#[inline(always)]
+pub(crate) fn descriptor_off<D: Domain>(pool: &Pool<D>, index: u64) -> u64 {
+    if index < pool.first_slots() as u64 * DESCRIPTORS_PER_PARTITION {
+        return DESCRIPTORS_OFF + index * DESCRIPTOR_BYTES;
+    }
+    far_descriptor_off(pool, index)
+        .expect("a descriptor that was given out, or checked to be there")
+}
+
+#[cold]
+fn far_descriptor_off<D: Domain>(pool: &Pool<D>, index: u64) -> Option<u64> {
+    let partition = pool.partition_off((index / DESCRIPTORS_PER_PARTITION) as usize)?;
+    Some(partition + index % DESCRIPTORS_PER_PARTITION * DESCRIPTOR_BYTES)
+}
+
+/// Whether there is a descriptor `index`: a damaged word may refer to any.
+#[inline(always)]
+pub(crate) fn is_descriptor<D: Domain>(pool: &Pool<D>, index: u64) -> bool {
+    index < pool.first_slots() as u64 * DESCRIPTORS_PER_PARTITION
+        || far_descriptor_off(pool, index).is_some()
 }
 
 /// One target or owned block.
@@ -161,7 +181,7 @@ impl Content {
 
 #[inline(always)]
 pub(crate) fn status_word<D: Domain>(pool: &Pool<D>, index: u64) -> Word<'_, D> {
-    pool.word(descriptor_off(index))
+    pool.word(descriptor_off(pool, index))
 }
 
 /// A word of an entry.
@@ -177,7 +197,9 @@ pub(crate) enum Field {
 
 #[inline(always)]
 fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: Field) -> Word<'_, D> {
-    pool.word(descriptor_off(index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field as u64 * 8)
+    pool.word(
+        descriptor_off(pool, index) + ENTRIES_AT + entry as u64 * ENTRY_BYTES + field as u64 * 8,
+    )
 }
 
 /// Reads a descriptor; `None` if what stands there cannot have been written.
@@ -186,7 +208,7 @@ fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: Field)
 /// are acquire, paired with the owner's release stores: who sees an entry of a later life
 /// sees that life's status too.
 pub(crate) fn content<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Content> {
-    let info = pool.word(descriptor_off(index) + INFO_AT).load(Ordering::Acquire);
+    let info = pool.word(descriptor_off(pool, index) + INFO_AT).load(Ordering::Acquire);
     let count = (info & 0xF) as usize;
     let callback = ((info >> 8) & 0xFF) as usize;
     if count > MAX_WORDS {
@@ -239,7 +261,7 @@ impl<D: Domain> Pmwcas<D> {
         callback: Option<usize>,
         state: State,
     ) {
-        let off = descriptor_off(life.index);
+        let off = descriptor_off(self.pool(), life.index);
         if entries.count > FIRST_LINE_ENTRIES {
             for (index, entry) in entries.all().iter().enumerate().skip(FIRST_LINE_ENTRIES) {
                 self.write_entry(life.index, index, entry);

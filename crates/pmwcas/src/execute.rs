@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard};
 
-use crate::descriptor::{DESCRIPTOR_COUNT, Entries, Field, MAX_WORDS, WordEntry, targets};
+use crate::descriptor::{Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets};
 use crate::direct::Direct;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
@@ -175,7 +175,7 @@ impl<D: Domain> Pmwcas<D> {
     #[inline]
     fn referred(&self, found: u64) -> Option<(Life, Status, usize)> {
         let (life, entry) = Life::of(found);
-        if life.index >= DESCRIPTOR_COUNT || entry >= MAX_WORDS {
+        if !is_descriptor(self.pool(), life.index) || entry >= MAX_WORDS {
             return None;
         }
         Some((life, self.status_of(life)?, entry))

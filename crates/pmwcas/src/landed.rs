@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool};
 
-use crate::descriptor::{DESCRIPTOR_COUNT, MAX_WORDS, WordEntry, content, status_word, targets};
+use crate::descriptor::{MAX_WORDS, WordEntry, content, is_descriptor, status_word, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{Life, State, Status};
 
@@ -125,7 +125,7 @@ impl<D: Domain> Pmwcas<D> {
 /// thread's own: `left` is a reference of the operation.
 pub(crate) fn settle_left<D: Domain>(pool: &Pool<D>, left: u64) {
     let (life, _) = Life::of(left);
-    if life.index >= DESCRIPTOR_COUNT {
+    if !is_descriptor(pool, life.index) {
         return;
     }
     let word = status_word(pool, life.index);

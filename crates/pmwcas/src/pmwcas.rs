@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::layout::PARTICIPANT_COUNT;
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard, PerSlot, Pool};
 
 use crate::companions::Companions;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
@@ -22,14 +21,14 @@ use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Statu
 pub struct Pmwcas<D: Domain> {
     pool: Arc<Pool<D>>,
     callbacks: Vec<Finalize<D>>,
-    participants: Box<[Participant]>,
+    participants: PerSlot<Participant>,
     recovered: Recovered,
     algorithm: Algorithm,
     companions: Companions,
     pub(crate) kinds: Vec<KnownKind<D>>,
 }
 
-/// What a participant's thread knows, and keeps to itself: on lines of its own, and on pairs of them,
+/// What belongs to a participant's slot, and only the thread that is pinned there touches: on lines of its own, and on pairs of them,
 /// which processors fetch together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -42,7 +41,7 @@ pub(crate) struct Participant {
     next: Cell<u64>,
 }
 
-// SAFETY: the cells of a slot are only touched by the thread that holds the slot, and the pool
+// SAFETY: the cells of a slot are only touched by the thread that is pinned in the slot, and the pool
 // orders the hand-over of a slot from thread to thread.
 unsafe impl Sync for Participant {}
 
@@ -62,10 +61,11 @@ impl<D: Domain> Pmwcas<D> {
         if !pool.begin_recovery() {
             return Err(Error::BegunBefore);
         }
+        let participants = pool.per_slot();
         let mut pmwcas = Self {
             pool,
             callbacks: callbacks.to_vec(),
-            participants: (0..PARTICIPANT_COUNT).map(|_| Participant::default()).collect(),
+            participants,
             recovered: Recovered::default(),
             algorithm: Algorithm::default(),
             companions: Companions::default(),
@@ -113,7 +113,7 @@ impl<D: Domain> Pmwcas<D> {
 
     #[inline(always)]
     pub(crate) fn participant(&self, slot: usize) -> &Participant {
-        &self.participants[slot]
+        self.participants.get(slot)
     }
 
     /// The value of the word at `off`, durable; completes operations that are in the way

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Guard};
 
 use crate::descriptor::{
-    DESCRIPTOR_COUNT, DESCRIPTORS_PER_PARTITION, Entries, Field, MAX_WORDS, WordEntry, targets,
+    DESCRIPTORS_PER_PARTITION, Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets,
 };
 use crate::pmwcas::Pmwcas;
 use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
@@ -186,7 +186,7 @@ impl<D: Domain> Pmwcas<D> {
     /// leaves its variables undefined, so this is Harris's RDCSS).
     pub(crate) fn complete_install(&self, off: u64, found: u64) {
         let (record, entry) = Life::of(found);
-        if record.index >= DESCRIPTOR_COUNT || entry >= MAX_WORDS {
+        if !is_descriptor(self.pool(), record.index) || entry >= MAX_WORDS {
             return;
         }
         let old = self.entry_word(record.index, entry, Field::Old).load(Ordering::Acquire);
@@ -196,7 +196,7 @@ impl<D: Domain> Pmwcas<D> {
         let Some(status) = self.status_of(record) else { return };
         let is_helpers = status.state == State::Helping;
         let reference = if is_helpers { named } else { record.reference(entry) };
-        if Life::of(reference).0.index >= DESCRIPTOR_COUNT {
+        if !is_descriptor(self.pool(), Life::of(reference).0.index) {
             return;
         }
         self.replace_conditional(off, found, reference, old);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_bztree::{BzTree, BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
-use pando_pmem::layout::{DESCRIPTORS_OFF, PARTICIPANT_COUNT, PARTITION_BYTES};
+use pando_pmem::layout::{DESCRIPTORS_OFF, FIRST_PARTICIPANTS, PARTITION_BYTES};
 use pando_pmem::{Domain, DomainKind};
 
 use super::{Error, bztree};
@@ -69,7 +69,7 @@ impl Domain for Watched {
             else {
                 return;
             };
-            let all_bytes = PARTICIPANT_COUNT * PARTITION_BYTES as usize;
+            let all_bytes = FIRST_PARTICIPANTS * PARTITION_BYTES as usize;
             if watch.base == 0 || at >= all_bytes || !at.is_multiple_of(DESCRIPTOR_BYTES) {
                 return;
             }

@@ -15,6 +15,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pando_pmem::layout::FIRST_PARTICIPANTS;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::{Algorithm, CONTROL_BITS};
 
@@ -103,6 +104,8 @@ pub struct Scenario<S: Subject> {
     pub preemptions: u32,
     /// The pool refuses blocks, a few or all, after fewer than so many; none if there is no number.
     pub granted: Option<u64>,
+    /// Slots with which the table of participants begins.
+    pub slots: usize,
     setup: Box<dyn FnOnce() -> Setup<S>>,
 }
 
@@ -113,12 +116,17 @@ impl<S: Subject> Scenario<S> {
         preemptions: u32,
         setup: impl FnOnce() -> Setup<S> + 'static,
     ) -> Self {
-        Self { name, preemptions, granted: None, setup: Box::new(setup) }
+        Self { name, preemptions, granted: None, slots: FIRST_PARTICIPANTS, setup: Box::new(setup) }
     }
 
     /// The same in a pool that refuses blocks, a few or all, after fewer than `granted`.
     pub fn short_of_blocks(self, granted: u64) -> Self {
         Self { granted: Some(granted), ..self }
+    }
+
+    /// The same in a pool that has two slots at first, so that threads take slots from each other, and the table grows.
+    pub fn short_of_slots(self) -> Self {
+        Self { slots: 2, ..self }
     }
 
     /// How it begins.
@@ -154,6 +162,7 @@ pub(crate) fn no_references<D: Domain>(
 /// of them would be given out again.
 pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Result<(), String> {
     let mut reached = reached.to_vec();
+    reached.extend(pool.segment_spans().iter().map(|span| span.off));
     reached.sort_unstable();
     if let Some(pair) = reached.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(format!("the block at {:#x} is reached twice", pair[0]));

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pando_pmem::layout::CATALOG_OFF;
+use pando_pmem::layout::{CATALOG_OFF, PARTICIPANT_BYTES, PARTITION_BYTES};
 use pando_pmem::{Domain, Pool};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
@@ -360,6 +360,14 @@ impl<D: Domain> Opened<Roots> for Open<D> {
     }
 
     fn audit(&self) -> Result<(), String> {
+        // A segment of the table of participants has none of the bytes that were in its chunks before.
+        for span in self.pool.segment_spans() {
+            let word = |off: &u64| self.pool.word(*off).load(Ordering::Acquire) == u64::MAX;
+            let end = span.off + 2 * (PARTICIPANT_BYTES + PARTITION_BYTES);
+            if let Some(off) = (span.off..end).step_by(8).find(word) {
+                return Err(format!("the segment at {:#x} is not blank at {off:#x}", span.off));
+            }
+        }
         let owned: Vec<u64> = (0..ROOTS).map(|root| self.owned(root)).collect();
         let owned = owned.into_iter().filter(|&off| off != 0);
         let owned: Vec<u64> = owned.chain(self.named()).collect();

@@ -17,7 +17,7 @@ use std::time::Instant;
 use pando_index::conformance::history::{Event, explains};
 use pando_pmem::Pool;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Arena, Random};
+use pando_pmem::testing::{Arena, Random, with_few_slots};
 
 use self::playback::{Playback, draw_cuts, lay_out, words_of};
 use self::without::site_of;
@@ -134,6 +134,7 @@ pub struct Lab<S: Subject, const WRITE_BACK: bool> {
     name: &'static str,
     preemptions: u32,
     granted: Option<u64>,
+    slots: usize,
     programs: Programs<S>,
     arena: Rc<Arena>,
     /// The prepared pool.
@@ -150,11 +151,12 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     pub fn new(scenario: Scenario<S>) -> Result<Self, String> {
         let arena = Rc::new(Arena::new(S::POOL_BYTES).map_err(|error| error.to_string())?);
         listen();
-        let Scenario { name, preemptions, granted, .. } = scenario;
+        let Scenario { name, preemptions, granted, slots, .. } = scenario;
         let setup = scenario.set_up();
         let prepared = attempt(|| {
             run_as(0, || {
-                let pool = Pool::<LabDomain<WRITE_BACK>>::create_in(&arena);
+                let create = || Pool::<LabDomain<WRITE_BACK>>::create_in(&arena);
+                let pool = with_few_slots(slots, create);
                 let open = S::open(pool.map_err(|error| error.to_string())?)?;
                 let perform = |op| drop(open.perform(op));
                 setup.prepare.iter().for_each(perform);
@@ -170,6 +172,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             name,
             preemptions,
             granted,
+            slots,
             programs,
             arena,
             base,
@@ -180,7 +183,8 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     }
 
     fn open(&self) -> Result<S::Open<LabDomain<WRITE_BACK>>, String> {
-        let pool = Pool::<LabDomain<WRITE_BACK>>::open_in(&self.arena);
+        let open = || Pool::<LabDomain<WRITE_BACK>>::open_in(&self.arena);
+        let pool = with_few_slots(self.slots, open);
         S::open(pool.map_err(|error| error.to_string())?)
     }
 

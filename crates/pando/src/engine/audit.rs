@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
-use pando_pmem::layout::{CHUNK_BYTES, PARTICIPANT_COUNT};
+use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Block, Domain, Pool};
 use pando_pmwcas::maps::{self, Audit, Settings, Stat};
 
@@ -45,7 +45,7 @@ pub(super) fn pool_stat<D: Domain>(
         incarnation: u64::from(pool.incarnation()),
         recovery,
         participants: ParticipantStat {
-            slots: PARTICIPANT_COUNT as u64,
+            slots: pool.participant_slots() as u64,
             in_use: pool.participants_claimed() as u64,
             slowest_lag_epochs: pool.participants().into_iter().filter_map(lag).max().unwrap_or(0),
         },
@@ -206,6 +206,7 @@ impl Check {
     /// Compares what was reached with what is given out.
     pub(super) fn finish<D: Domain>(mut self, pool: &Pool<D>) -> pando_pmem::Result<CheckReport> {
         let mut reached = std::mem::take(&mut self.reached);
+        reached.extend(pool.segment_spans());
         reached.sort_unstable();
         for pair in reached.windows(2).filter(|pair| pair[0].off == pair[1].off) {
             let message = format!("the block at {:#x} is reached twice", pair[0].off);

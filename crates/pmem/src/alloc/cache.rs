@@ -136,10 +136,6 @@ impl SlabCache {
         self.current[class].set(Claim::NONE);
     }
 
-    pub fn is_any_current(&self) -> bool {
-        (0..CLASS_COUNT).any(|class| self.current(class).is_some())
-    }
-
     /// All current slabs, by class; then there are none.
     pub fn take(&self) -> Vec<(usize, Claim)> {
         let take = |class| {
@@ -452,8 +448,8 @@ impl<D: Domain> Pool<D> {
     /// Dissolves the slabs that hold nothing and that are this thread's, those of threads that have
     /// ended, or nobody's yet.
     pub(crate) fn let_go_of_empty_slabs(&self, guard: &Guard<'_, D>) {
-        let own = &self.local(guard.slot()).slabs;
-        self.take_over(guard);
+        let own = &guard.local().slabs;
+        self.let_go_of_ended_slabs();
         for class in 0..CLASS_COUNT {
             let Some(claim) = own.current(class) else { continue };
             if !self.cache.holds(claim) {

@@ -174,6 +174,11 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn activate_span(&self, off: u64) {
         let Some((first, chunks)) = self.span_at(off) else { return };
+        self.mark_span(first, chunks);
+    }
+
+    /// Says in the chunk table that an active span of `chunks` chunks begins at chunk `first`.
+    pub(crate) fn mark_span(&self, first: u64, chunks: u64) {
         let was_active = matches!(self.chunk(first), Chunk::Head { .. });
         for index in first + 1..first + chunks {
             self.set_chunk(index, Chunk::Body);

@@ -57,16 +57,8 @@ impl<D: Domain> Pool<D> {
             });
         }
         let mut no_room = None;
-        if let Some(first) = self.claim_freed(chunks, Search::Bounded, &mut no_room) {
-            return Ok(first);
-        }
-        if self.survey(chunks)
-            && let Some(first) = self.claim_freed(chunks, Search::Bounded, &mut no_room)
-        {
-            return Ok(first);
-        }
-        let extended = self.claim_beyond_frontier(guard, chunks);
-        let Err(error) = extended else { return extended };
+        let available = self.claim_available(chunks, guard.thrift(), &mut no_room);
+        let Err(error) = available else { return available };
         // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
         // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
         // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
@@ -77,6 +69,24 @@ impl<D: Domain> Pool<D> {
         }
         let found = self.claim_freed(chunks, Search::Whole, &mut no_room);
         found.ok_or(no_room.unwrap_or(error))
+    }
+
+    /// The first three steps of a claim, also for a thread that is not pinned.
+    pub(crate) fn claim_available(
+        &self,
+        chunks: u64,
+        thrift: Thrift,
+        no_room: &mut Option<Error>,
+    ) -> Result<u64> {
+        if let Some(first) = self.claim_freed(chunks, Search::Bounded, no_room) {
+            return Ok(first);
+        }
+        if self.survey(chunks)
+            && let Some(first) = self.claim_freed(chunks, Search::Bounded, no_room)
+        {
+            return Ok(first);
+        }
+        self.claim_beyond_frontier(chunks, thrift)
     }
 
     /// Claims freed chunks below the frontier. If the file system has no room for holes among them, it says so in
@@ -157,8 +167,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    fn claim_beyond_frontier(&self, guard: &Guard<'_, D>, chunks: u64) -> Result<u64> {
-        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
+    fn claim_beyond_frontier(&self, chunks: u64, thrift: Thrift) -> Result<u64> {
+        let spare = if thrift == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
         let frontier = self.word(FRONTIER_OFF);
         loop {
             let reached = frontier.load(Ordering::Acquire).min(self.geometry().max_chunks);

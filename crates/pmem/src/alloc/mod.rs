@@ -34,7 +34,7 @@ mod used;
 
 pub use audit::{Block, Usage};
 pub(crate) use cache::{Cache, SlabCache};
-pub(crate) use chunks::is_hole_word;
+pub(crate) use chunks::{Chunk, is_hole_word};
 pub use exchange::Exchange;
 
 use crate::domain::Domain;

@@ -145,14 +145,13 @@ impl<D: Domain> Pool<D> {
 
     /// A block of `class`, from all chunks that the thread may use.
     pub(crate) fn reserve_in_kept(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
-        let own = &self.local(guard.slot()).slabs;
         loop {
             if let Some(off) = self.take_from_own(guard, class) {
                 return Ok(off);
             }
             let found = self.find_slab(guard, class).or_else(|| {
                 // Threads that have ended may have kept some.
-                self.take_over(guard).then(|| self.find_slab(guard, class)).flatten()
+                self.let_go_of_ended_slabs().then(|| self.find_slab(guard, class)).flatten()
             });
             let claim = match found {
                 Some(claim) => claim,
@@ -162,14 +161,19 @@ impl<D: Domain> Pool<D> {
                     Err(error) => self.find_slab(guard, class).ok_or(error)?,
                 },
             };
-            own.set_current(class, claim);
+            self.set_current(guard, class, claim);
         }
+    }
+
+    fn set_current(&self, guard: &Guard<'_, D>, class: usize, claim: Claim) {
+        guard.local().slabs.set_current(class, claim);
+        self.slots.with_slabs.set(guard.slot());
     }
 
     /// A block of the slab of `class` that is this thread's; if that has none, or another thread has taken it,
     /// the thread has none any more.
     fn take_from_own(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
-        let own = &self.local(guard.slot()).slabs;
+        let own = &guard.local().slabs;
         let claim = own.current(class)?;
         if self.cache.holds(claim)
             && let Some(block) = self.take_block(claim.chunk, class, own.hint(class))
@@ -189,13 +193,12 @@ impl<D: Domain> Pool<D> {
         guard: &Guard<'_, D>,
         class: usize,
     ) -> Option<(u64, u64)> {
-        let own = &self.local(guard.slot()).slabs;
         (class + 1..CLASS_COUNT).find_map(|larger| {
             loop {
                 if let Some(off) = self.take_from_own(guard, larger) {
                     return Some((off, CLASS_BYTES[larger]));
                 }
-                own.set_current(larger, self.find_slab(guard, larger)?);
+                self.set_current(guard, larger, self.find_slab(guard, larger)?);
             }
         })
     }

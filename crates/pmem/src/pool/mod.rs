@@ -16,10 +16,11 @@ use crate::alloc::Cache;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::exclusive::Exclusive;
-use crate::layout::Geometry;
+use crate::layout::{Geometry, SEGMENT_COUNT};
 use crate::limbo::Limbo;
 use crate::medium::{Guarantee, Medium};
-use crate::participant::{Local, Locals, Slots};
+use crate::participant::Slots;
+use crate::per_slot::PerSlot;
 use crate::prefetch;
 use crate::superblock;
 use crate::sys::{LockedFile, Mapping};
@@ -44,9 +45,11 @@ pub struct Pool<D: Domain> {
     /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
     left: AtomicBool,
     uid: u64,
-    /// The same as in `slots`, at hand.
-    locals: Locals,
     pub(crate) slots: Arc<Slots<D>>,
+    /// Offsets of the participant table's further segments, as far as they are known.
+    pub(crate) segments: [AtomicU64; SEGMENT_COUNT],
+    #[cfg(feature = "testing")]
+    first_slots: usize,
     pub(crate) cache: Cache,
     pub(crate) limbo: Limbo,
     /// Whether someone has looked at blocks without a pin ([`Pool::glance`]).
@@ -184,10 +187,18 @@ impl<D: Domain> Pool<D> {
         prefetch::for_read(address);
     }
 
-    /// What the holder of `slot` keeps in process memory; only the holder may ask.
+    /// Slots in the first segment of the participant table.
     #[inline(always)]
-    pub(crate) fn local(&self, slot: usize) -> &Local {
-        self.locals[slot].get_or_init(Box::default)
+    pub fn first_slots(&self) -> usize {
+        #[cfg(feature = "testing")]
+        return self.first_slots;
+        #[cfg(not(feature = "testing"))]
+        crate::layout::FIRST_PARTICIPANTS
+    }
+
+    /// For each slot of the participant table, a value in process memory.
+    pub fn per_slot<T: Default>(&self) -> PerSlot<T> {
+        PerSlot::new(self.first_slots())
     }
 
     pub(crate) fn uid(&self) -> u64 {

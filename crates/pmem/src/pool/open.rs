@@ -193,7 +193,7 @@ impl<D: Domain> Pool<D> {
             mapping.advise_huge_pages(0);
         }
         let pool = Self::assembled(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
-        pool.start_epochs();
+        pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
     }
 
@@ -294,8 +294,9 @@ impl<D: Domain> Pool<D> {
         pool.left = AtomicBool::new(true);
         pool.enter_use(block)?;
         pool.left = AtomicBool::new(false);
-        pool.start_epochs();
+        pool.word(EPOCH_OFF).store(1, Ordering::Release);
         pool.recover_frontier();
+        pool.recover_segments();
         pool.recover_activations();
         Ok(Arc::new(pool))
     }
@@ -311,7 +312,7 @@ impl<D: Domain> Pool<D> {
         mapping.advise_huge_pages(if options.huge_pages { 0 } else { small_bytes as usize });
         let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
-        pool.start_epochs();
+        pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
     }
 
@@ -331,7 +332,7 @@ impl<D: Domain> Pool<D> {
         arena.write(0, &block.encode());
         let (path, medium) = (Path::new("(arena)"), Medium::Anonymous);
         let pool = Self::assembled(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
-        pool.start_epochs();
+        pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
     }
 
@@ -355,7 +356,11 @@ impl<D: Domain> Pool<D> {
         was_clean: bool,
     ) -> Result<Self> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
-        let slots = Arc::new(Slots::new(mapping.clone(), incarnation, file.is_some()));
+        #[cfg(not(feature = "testing"))]
+        let first_slots = crate::layout::FIRST_PARTICIPANTS;
+        #[cfg(feature = "testing")]
+        let first_slots = crate::testing::first_slots();
+        let slots = Arc::new(Slots::new(mapping.clone(), first_slots, file.is_some()));
         Ok(Self {
             mapping,
             file,
@@ -370,8 +375,10 @@ impl<D: Domain> Pool<D> {
             left: AtomicBool::new(false),
             // Relaxed: only the number's being new matters.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
-            locals: slots.locals(),
             slots,
+            segments: Default::default(),
+            #[cfg(feature = "testing")]
+            first_slots,
             cache,
             limbo: Limbo::default(),
             has_glanced: AtomicBool::new(false),
@@ -410,14 +417,6 @@ impl<D: Domain> Pool<D> {
         state.store(word, Ordering::Release);
         state.flush();
         D::fence();
-    }
-
-    /// The threads of earlier incarnations are dead, and hold back no epoch any more.
-    fn start_epochs(&self) {
-        for slot in 0..self.participants_high() {
-            self.slot_epoch(slot).store(0, Ordering::Release);
-        }
-        self.word(EPOCH_OFF).store(1, Ordering::Release);
     }
 
     /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise

@@ -11,6 +11,7 @@
 //! Under any domain, [`refusal`] makes what allocation asks for run out.
 
 mod between;
+mod few_slots;
 mod paused;
 mod random;
 pub mod refusal;
@@ -25,6 +26,8 @@ pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
 pub use crate::participant::LogicalThread;
 pub use between::{Between, between, between_each};
+pub(crate) use few_slots::first_slots;
+pub use few_slots::with_few_slots;
 pub use paused::Paused;
 pub use random::Random;
 

@@ -1,10 +1,9 @@
 //! Every resource runs out once: one caller gets a clean error, and there is room again afterwards.
 
 use std::fs;
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::Arc;
 
-use pando_pmem::layout::PARTICIPANT_COUNT;
-use pando_pmem::{Error, Pool, Process, Volatile};
+use pando_pmem::{Error, Pool, Process};
 
 use crate::common::{
     Mounted, active, create, folder, free, give, holds, open, options, room, root,
@@ -156,41 +155,6 @@ fn a_file_system_that_cannot_allocate_is_not_called_full() {
     let error = Pool::<Process>::create(&path, &options(64)).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
     assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn the_slots_of_participants_run_out_and_come_back_when_a_thread_ends() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
-    let all_pinned = Barrier::new(PARTICIPANT_COUNT + 1);
-    let (first_may_end, wait_first) = mpsc::channel::<()>();
-    let (rest_may_end, wait_rest) = mpsc::channel::<()>();
-    let wait_rest = std::sync::Mutex::new(wait_rest);
-    std::thread::scope(|scope| {
-        let hold = |gate: Option<mpsc::Receiver<()>>| {
-            let (pool, all_pinned, wait_rest) = (&pool, &all_pinned, &wait_rest);
-            scope.spawn(move || {
-                let guard = pool.pin().unwrap();
-                all_pinned.wait();
-                let _ = match gate {
-                    Some(gate) => gate.recv(),
-                    None => wait_rest.lock().unwrap().recv(),
-                };
-                drop(guard);
-            })
-        };
-        let first = hold(Some(wait_first));
-        let _rest: Vec<_> = (1..PARTICIPANT_COUNT).map(|_| hold(None)).collect();
-        all_pinned.wait();
-        assert_eq!(pool.participants_claimed(), PARTICIPANT_COUNT);
-        assert!(matches!(pool.pin(), Err(Error::NoParticipantSlot)));
-        drop(first_may_end);
-        first.join().unwrap();
-        drop(pool.pin().unwrap());
-        assert_eq!(pool.participants().len(), PARTICIPANT_COUNT);
-        drop(rest_may_end);
-    });
-    let again = std::thread::scope(|scope| scope.spawn(|| pool.pin().is_ok()).join().unwrap());
-    assert!(again);
 }
 
 /// As copies are that leave out zeros: a store into a hole would find the file system full, and kill.

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use pando_pmem::testing::LogicalThread;
 use pando_pmem::{Process, layout};
 
 use crate::common::{create, folder, give, options, root};
@@ -18,15 +19,42 @@ fn golden_participant_slot() {
     let guard = pool.pin().unwrap();
     assert_eq!(word(&pool, 4096), 1, "global epoch");
     assert_eq!(word(&pool, 4096 + 64), 1, "slots ever claimed");
-    assert_eq!(word(&pool, 8192), 1 << 32 | 1, "claimed in incarnation 1");
-    assert_eq!(word(&pool, 8192 + 8), 1, "pinned in epoch 1");
+    assert_eq!(word(&pool, 8192), 1, "readied in incarnation 1");
+    assert_eq!(word(&pool, 8192 + 8), 1 << 48 | 1 << 47 | 1, "generation 1, pinned in epoch 1");
     drop(guard);
-    assert_eq!(word(&pool, 8192 + 8), 0, "not pinned");
+    assert_eq!(word(&pool, 8192 + 8), 1, "not pinned");
+    drop(pool.pin());
+    assert_eq!(word(&pool, 8192 + 8), 1, "the thread still has that generation");
     let off = give(&pool, 0, 64, 1);
     let log: Vec<u64> = [64, 72, 80].iter().map(|at| word(&pool, 8192 + at)).collect();
     assert_eq!(log, [0, off, root(0)], "the log's kind, block and word");
     std::thread::scope(|scope| scope.spawn(|| drop(pool.pin())).join().unwrap());
-    assert_eq!(word(&pool, 8192 + 128), 1 << 32, "given back in incarnation 1");
+    assert_eq!([0, 8].map(|at| word(&pool, 8192 + 128 + at)), [1, 1], "not pinned");
+    std::thread::scope(|scope| scope.spawn(|| drop(pool.pin())).join().unwrap());
+    assert_eq!(word(&pool, 8192 + 128 + 8), 2, "taken by another thread");
+}
+
+#[test]
+fn golden_segment() {
+    let folder = folder();
+    let pool = create::<Process>(&folder.path().join("pool"), 4);
+    let threads: Vec<_> = (0..129).map(|_| LogicalThread::default()).collect();
+    let pin = |thread: &LogicalThread| {
+        thread.swap();
+        let guard = pool.pin().unwrap();
+        thread.swap();
+        guard
+    };
+    let guards: Vec<_> = threads.iter().map(pin).collect();
+    let segment = pool.geometry().chunk_off(0);
+    assert_eq!(word(&pool, 4096 + 256), segment, "the directory's first word");
+    assert_eq!(word(&pool, 4096 + 264), 0, "the directory's second word");
+    assert_eq!(word(&pool, layout::CHUNK_TABLE_OFF), 3 << 24 | 5, "a span of five chunks");
+    assert_eq!([0, 8].map(|at| word(&pool, segment + at)), [1, 1 << 48 | 1 << 47 | 1]);
+    assert_eq!(pool.partition_off(128), Some(segment + 128 * 128));
+    assert_eq!(pool.partition_off(255), Some(segment + 128 * 128 + 127 * 2048));
+    assert_eq!(pool.partition_off(256), None);
+    drop(guards);
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod forks;
 mod golden_layout;
 mod holes;
 mod machine_down;
+mod participants;
 mod thread_ends;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use pando_pmem::layout::{EPOCH_OFF, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
 use pando_pmem::testing::{CutShort, Paused, never_stop, pause_after};
-use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Volatile};
+use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Process, Volatile};
 
 use crate::common::{create, folder, free, give, named, open, options, room, root};
 
@@ -151,60 +151,33 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
     assert_eq!(pool.usage().unwrap().free_chunks, 1);
 }
 
-/// Stops, when it is told to, before its next store to a pool.
-#[derive(Clone, Copy, Debug, Default)]
-struct Halting;
-
-static HALT: AtomicU8 = AtomicU8::new(RUN);
-const RUN: u8 = 0;
-const ARMED: u8 = 1;
-const HALTED: u8 = 2;
-const GO_ON: u8 = 3;
-
-impl Domain for Halting {
-    const KIND: DomainKind = DomainKind::Process;
-    const WRITE_BACK: bool = false;
-
-    unsafe fn write_back(_: *const u8) {}
-
-    fn fence() {}
-
-    fn admit_store(_: usize, _: usize) -> bool {
-        let order = Ordering::SeqCst;
-        if HALT.compare_exchange(ARMED, HALTED, order, order).is_ok() {
-            while HALT.load(order) != GO_ON {
-                std::thread::yield_now();
-            }
-        }
-        true
-    }
-}
-
-/// What a thread does when it ends is over before it ends, but not before `scope` knows of it.
+/// Its slot is another's by then, in a pool that is open again.
 #[test]
-fn closing_closes_though_a_thread_is_just_ending() {
+fn a_thread_that_ends_writes_nothing_to_its_pool() {
     let folder = folder();
     let path = folder.path().join("pool");
-    let pool = create::<Halting>(&path, 4);
+    let pool = create::<Process>(&path, 4);
+    let (may_end, wait) = channel();
+    let (tell, has_pinned) = channel();
     let ends = std::thread::spawn({
         let pool = Arc::clone(&pool);
         move || {
             drop(pool.pin().unwrap());
             drop(pool);
-            HALT.store(ARMED, Ordering::SeqCst);
+            tell.send(()).unwrap();
+            wait.recv().unwrap();
         }
     });
-    while HALT.load(Ordering::SeqCst) != HALTED {
-        std::thread::yield_now();
-    }
+    has_pinned.recv().unwrap();
     pool.close().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(Superblock::decode(&path, &bytes[..SUPERBLOCK_BYTES]).unwrap().clean);
-    // The slot is another's when the thread gives it back.
-    let pool = open::<Halting>(&path);
+    let pool = open::<Process>(&path);
     let guard = pool.pin().unwrap();
-    HALT.store(GO_ON, Ordering::SeqCst);
+    let before = std::fs::read(&path).unwrap();
+    may_end.send(()).unwrap();
     ends.join().unwrap();
+    assert!(std::fs::read(&path).unwrap() == before);
     assert_eq!(pool.participants_claimed(), 1);
     assert_eq!(pool.participants()[guard.slot()].pinned_for_epochs, Some(0));
 }
@@ -270,7 +243,8 @@ fn a_thread_that_stops_while_it_claims_a_slot_holds_nothing_back() {
     let folder = folder();
     let pool = create::<CutShort>(&folder.path().join("pool"), 4);
     let off = give(&pool, 0, 1000, 1);
-    pool.word(PARTICIPANTS_OFF + 128 + 8).store(57, Ordering::Release);
+    // Pinned in epoch 57.
+    pool.word(PARTICIPANTS_OFF + 128 + 8).store(57 << 48 | 1 << 47 | 9, Ordering::Release);
     let stops = Paused::start(1, {
         let pool = pool.clone();
         move || drop(pool.pin().unwrap())
@@ -306,6 +280,10 @@ struct HaltingAtLoad;
 
 static WORD: AtomicUsize = AtomicUsize::new(0);
 static LOADS: AtomicU8 = AtomicU8::new(RUN);
+const RUN: u8 = 0;
+const ARMED: u8 = 1;
+const HALTED: u8 = 2;
+const GO_ON: u8 = 3;
 
 thread_local! {
     /// Loads of the word that this thread makes before it stops.

@@ -98,8 +98,8 @@ struct Loop {
     connections: Arc<AtomicUsize>,
 }
 
-/// Event loops at most: a pool takes 128 threads, and there are a few more than these.
-const MAX_THREADS: usize = 120;
+/// Event loops at most.
+const MAX_THREADS: usize = 1024;
 
 /// Why the server ends.
 enum End {

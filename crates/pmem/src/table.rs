@@ -1,0 +1,291 @@
+//! The table of participants: where the slots and their descriptors lie, and how the table grows.
+//!
+//! The first segment, of 128 slots, is part of the layout. Each further one is a span of chunks, as large as all
+//! segments before it, so that the table doubles: 256, 512, ... 8,192 slots. A word of the directory (control page)
+//! holds the offset of the span, or zero.
+//!
+//! ```text
+//! byte     0                128 * slots                    2,176 * slots
+//! segment  slots, 128 each  descriptor partitions, 2,048 each
+//! ```
+//!
+//! # Growth
+//!
+//! A thread that finds all slots pinned grows the table. It has no slot, so it has no log, and needs none: the word
+//! of the directory decides.
+//!
+//! | step | other threads | a crash leaves |
+//! | --- | --- | --- |
+//! | claims a span (chunk table, in this incarnation only) | | free chunks |
+//! | writes zeros, durable, with the claims and the reach of the pool | | the same |
+//! | word of the directory: 0 to the offset, by CAS | find the segment; a second grower gives its span back | either |
+//! | word of the directory, durable | do the same before they use the segment | the segment |
+//! | marks the chunks as allocated, durable | the same | the segment; recovery marks the chunks |
+//! | slots ever claimed: beyond the segments before, durable | | the segment, with slots to recover |
+//!
+//! So a crash leaves a whole segment or none. The table never shrinks.
+//!
+//! Recovery trusts a word of the directory only if the chunks there can be those of a segment: allocated as one span of
+//! the right length, or free, or claimed by an earlier incarnation. Otherwise the table ends before that segment, and
+//! what refers to a descriptor behind it is damaged. `check` compares the directory with what is allocated.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering;
+
+use crate::alloc::{Block, Chunk};
+use crate::domain::Domain;
+use crate::error::{Error, Result};
+use crate::layout::{
+    CHUNK_BYTES, DESCRIPTORS_OFF, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF,
+    PARTITION_BYTES, SEGMENT_COUNT, SEGMENTS_OFF,
+};
+use crate::participant::Thrift;
+use crate::pool::Pool;
+#[cfg(feature = "testing")]
+use crate::testing::refusal;
+use crate::word::Word;
+
+/// Where a slot behind the first segment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The word of the directory.
+    pub segment: usize,
+    /// Slots of the segment.
+    pub slots: usize,
+    /// The slot's place among these.
+    pub index: usize,
+}
+
+/// Where `slot` lies, behind the `first` slots of the first segment; beyond the table, in its last segment.
+pub(crate) fn place(slot: usize, first: usize) -> Place {
+    let segment = ((slot / first).ilog2() as usize).min(SEGMENT_COUNT - 1);
+    let slots = first << segment;
+    Place { segment, slots, index: slot - slots }
+}
+
+fn segment_bytes(slots: usize) -> u64 {
+    slots as u64 * (PARTICIPANT_BYTES + PARTITION_BYTES)
+}
+
+impl<D: Domain> Pool<D> {
+    fn directory_word(&self, segment: usize) -> Word<'_, D> {
+        self.word(SEGMENTS_OFF + segment as u64 * 8)
+    }
+
+    /// The offset of a segment behind the first, if the table has it. The directory says so durably.
+    #[inline]
+    fn segment_off(&self, segment: usize) -> Option<u64> {
+        // Acquire: who has stored it has made the word of the directory durable.
+        match self.segments[segment].load(Ordering::Acquire) {
+            0 => self.find_segment(segment),
+            off => Some(off),
+        }
+    }
+
+    #[cold]
+    fn find_segment(&self, segment: usize) -> Option<u64> {
+        let word = self.directory_word(segment);
+        // Acquire: with the CAS of the thread that has grown the table.
+        let off = word.load(Ordering::Acquire);
+        if off == 0 || !self.may_be_segment(segment, off) {
+            return None;
+        }
+        word.flush();
+        D::fence();
+        self.mark_segment(segment, off);
+        // Release: see `segment_off`.
+        self.segments[segment].store(off, Ordering::Release);
+        Some(off)
+    }
+
+    fn chunks_of_segment(&self, segment: usize) -> u64 {
+        segment_bytes(self.first_slots() << segment).div_ceil(CHUNK_BYTES)
+    }
+
+    /// Whether the chunks at `off` can be those of a segment.
+    fn may_be_segment(&self, segment: usize, off: u64) -> bool {
+        let chunks = self.chunks_of_segment(segment);
+        let Some(first) = self.geometry().chunk_of(off) else { return false };
+        let is_there = self.geometry().chunk_off(first) == off && first + chunks <= self.frontier();
+        is_there
+            && (first..first + chunks).all(|index| match self.chunk(index) {
+                Chunk::Free | Chunk::Claimed { .. } => true,
+                Chunk::Head { chunks: found } => index == first && found == chunks,
+                Chunk::Body => index > first,
+                Chunk::Slab { .. } | Chunk::Hole | Chunk::HeldHole => false,
+            })
+    }
+
+    /// Says in the chunk table that a segment is there, durably; any thread, any number of times.
+    fn mark_segment(&self, segment: usize, off: u64) {
+        let chunks = self.chunks_of_segment(segment);
+        let Some(first) = self.geometry().chunk_of(off) else { return };
+        self.mark_span(first, chunks);
+        D::fence();
+    }
+
+    /// Finds the segments that earlier incarnations have added.
+    pub(crate) fn recover_segments(&self) {
+        (0..SEGMENT_COUNT).take_while(|&segment| self.segment_off(segment).is_some()).count();
+    }
+
+    /// The spans of the table's further segments, as the directory names them.
+    pub fn segment_spans(&self) -> Vec<Block> {
+        let span = |segment| {
+            let off = self.directory_word(segment).load(Ordering::Acquire);
+            Block { off, bytes: self.chunks_of_segment(segment) * CHUNK_BYTES }
+        };
+        (0..SEGMENT_COUNT).map(span).filter(|span| span.off != 0).collect()
+    }
+
+    fn segment_count(&self) -> usize {
+        (0..SEGMENT_COUNT).take_while(|&segment| self.segment_off(segment).is_some()).count()
+    }
+
+    /// Slots that the table has now.
+    pub fn participant_slots(&self) -> usize {
+        self.first_slots() << self.segment_count()
+    }
+
+    /// The offset of `slot`, which the table has.
+    #[inline]
+    pub(crate) fn slot_off(&self, slot: usize) -> u64 {
+        if slot < self.first_slots() {
+            return PARTICIPANTS_OFF + slot as u64 * PARTICIPANT_BYTES;
+        }
+        let place = place(slot, self.first_slots());
+        let off = self.segment_off(place.segment).expect("a slot that was given out is there");
+        off + place.index as u64 * PARTICIPANT_BYTES
+    }
+
+    /// The offset of the descriptors of `slot`, if the table has it.
+    #[inline(always)]
+    pub fn partition_off(&self, slot: usize) -> Option<u64> {
+        if slot < self.first_slots() {
+            return Some(DESCRIPTORS_OFF + slot as u64 * PARTITION_BYTES);
+        }
+        self.far_partition_off(slot)
+    }
+
+    #[cold]
+    fn far_partition_off(&self, slot: usize) -> Option<u64> {
+        let place = place(slot, self.first_slots());
+        if place.index >= place.slots {
+            return None;
+        }
+        let off = self.segment_off(place.segment)?;
+        let partitions = off + place.slots as u64 * PARTICIPANT_BYTES;
+        Some(partitions + place.index as u64 * PARTITION_BYTES)
+    }
+
+    /// The offsets of the slots that may have been used since the last recovery.
+    pub(crate) fn used_slots(&self) -> impl Iterator<Item = u64> {
+        let (first, high) = (self.first_slots(), self.participants_high());
+        let of = move |from: usize, slots: usize, off: u64| {
+            let used = high.saturating_sub(from).min(slots) as u64;
+            (0..used).map(move |index| off + index * PARTICIPANT_BYTES)
+        };
+        let more = (0..SEGMENT_COUNT)
+            .map(move |segment| first << segment)
+            .enumerate()
+            .take_while(move |&(_, slots)| slots < high)
+            .filter_map(|(segment, slots)| Some((slots, self.segment_off(segment)?)))
+            .flat_map(move |(slots, off)| of(slots, slots, off));
+        of(0, first, PARTICIPANTS_OFF).chain(more)
+    }
+
+    /// Adds a segment to a table of `seen` slots, unless another thread has done so.
+    #[cold]
+    pub(crate) fn grow_table(&self, seen: usize) -> Result<()> {
+        let segment = self.segment_count();
+        if self.first_slots() << segment > seen {
+            return Ok(());
+        }
+        let too_many =
+            |why: &dyn Display| Error::NoParticipantSlot { threads: seen, why: why.to_string() };
+        if segment == SEGMENT_COUNT {
+            return Err(too_many(&"it has its largest size"));
+        }
+        #[cfg(feature = "testing")]
+        if refusal::is_refused(refusal::Resource::Block) {
+            return Err(too_many(&"a test refuses room"));
+        }
+        let word = self.directory_word(segment);
+        let chunks = self.chunks_of_segment(segment);
+        let mut no_room = None;
+        let first = self
+            .claim_available(chunks, Thrift::Frugal, &mut no_room)
+            .map_err(|error| too_many(no_room.as_ref().unwrap_or(&error)))?;
+        let off = self.geometry().chunk_off(first);
+        let bytes = segment_bytes(seen);
+        // The chunks are claimed, so this thread alone reaches them.
+        if let Some(mut zeroed) = self.exclusive(off, bytes) {
+            zeroed.zero(0, bytes as usize);
+        }
+        self.flush(off, bytes);
+        // None of these is a hole to a recovery that finds the word of the directory.
+        (first..first + chunks).for_each(|index| self.chunk_word(index).flush());
+        self.flush_extent();
+        D::fence();
+        if word.compare_exchange(0, off).is_err() {
+            self.release_chunks(off);
+            // Another thread was faster, or the word is damaged.
+            return match self.segment_off(segment) {
+                Some(_) => Ok(()),
+                None => Err(too_many(&"its directory is damaged")),
+            };
+        }
+        self.find_segment(segment);
+        Ok(())
+    }
+
+    /// Raises the count of slots ever claimed to `to`, durably.
+    pub(crate) fn raise_high(&self, to: u64) {
+        let high = self.word(PARTICIPANTS_HIGH_OFF);
+        let mut found = high.load(Ordering::Acquire);
+        while found < to {
+            match high.compare_exchange(found, to) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        self.secure_participants_high();
+    }
+
+    /// Makes [`participants_high`](Self::participants_high) durable, so that a recovery looks at
+    /// every slot below it. Due before the first word that is written in a participant's part of
+    /// the pool: by whoever readies the slot, and by a thread that is about to write in the part of
+    /// another, which may have stopped in between.
+    pub fn secure_participants_high(&self) {
+        self.word(PARTICIPANTS_HIGH_OFF).flush();
+        D::fence();
+    }
+
+    /// How many slots, from the first, may have been used since the last recovery.
+    pub fn participants_high(&self) -> usize {
+        let high = self.word(PARTICIPANTS_HIGH_OFF).load(Ordering::Acquire) as usize;
+        // The usual case looks at no directory.
+        if high <= self.first_slots() { high } else { high.min(self.participant_slots()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_follow_each_other_without_gap() {
+        for first in [1, 2, 128] {
+            let mut next = Place { segment: 0, slots: first, index: 0 };
+            for slot in first..first << SEGMENT_COUNT {
+                assert_eq!(place(slot, first), next, "{slot} behind {first}");
+                next.index += 1;
+                if next.index == next.slots {
+                    next = Place { segment: next.segment + 1, slots: 2 * next.slots, index: 0 };
+                }
+            }
+            let beyond = place(first << SEGMENT_COUNT, first);
+            assert!(beyond.index >= beyond.slots, "{beyond:?}");
+        }
+    }
+}
