@@ -49,6 +49,8 @@ pub(crate) struct Rules {
     commands: Vec<String>,
     /// Of the commands that there are, by their place in memory, what may run.
     allowed: HashSet<usize>,
+    /// Of commands that may not run otherwise, first arguments with which they may (`+select|0`).
+    first_arguments: Vec<(usize, String)>,
     allows_all_keys: bool,
     keys: Vec<KeyPattern>,
     allows_all_channels: bool,
@@ -118,6 +120,7 @@ impl Rules {
         self.allows_rest = is_allowed;
         self.commands.clear();
         self.allowed.clear();
+        self.first_arguments.clear();
         if is_allowed {
             self.allowed.extend(listed().map(|listed| address(listed.command)));
         }
@@ -254,7 +257,8 @@ impl Rules {
     }
 
     fn add_command(&mut self, name: &[u8], is_allowed: bool) -> Result<(), String> {
-        let name = std::str::from_utf8(name).map_err(|_| UNKNOWN)?.to_ascii_lowercase();
+        let said = std::str::from_utf8(name).map_err(|_| UNKNOWN)?;
+        let name = said.to_ascii_lowercase();
         let matching: Vec<Listed> = match name.strip_prefix('@') {
             Some(category) => {
                 if !CATEGORIES.contains(&category) {
@@ -269,14 +273,19 @@ impl Rules {
                 .collect(),
         };
         if matching.is_empty() && !name.starts_with('@') {
-            // A subcommand of what has none would let the command run with a first argument only.
-            return Err(UNKNOWN.into());
+            return self.add_first_argument(said, is_allowed);
         }
         for listed in matching {
             if is_allowed {
                 self.allowed.insert(address(listed.command));
             } else {
                 self.allowed.remove(&address(listed.command));
+            }
+            let command = address(listed.command);
+            if self.first_arguments.iter().any(|(known, _)| *known == command) {
+                self.first_arguments.retain(|(known, _)| *known != command);
+                let parts = format!("+{}|", listed.name());
+                self.commands.retain(|known| !known.starts_with(&parts));
             }
         }
         // What was said of the same before, or of a part of it, says nothing any more.
@@ -287,9 +296,44 @@ impl Rules {
         Ok(())
     }
 
+    /// Takes `+command|argument`, for a command without subcommands: it may run with that first argument.
+    fn add_first_argument(&mut self, said: &str, is_allowed: bool) -> Result<(), String> {
+        let (name, argument) = said.rsplit_once('|').ok_or(UNKNOWN)?;
+        let name = name.to_ascii_lowercase();
+        let found = listed().find(|listed| listed.name() == name).filter(|_| is_allowed);
+        let Some(listed) = found else { return Err(UNKNOWN.into()) };
+        if listed.parent.is_some() {
+            return Err("Allowing first-arg of a subcommand is not supported".into());
+        }
+        if !listed.command.subcommands.is_empty() {
+            return Err(UNKNOWN.into());
+        }
+        if argument.is_empty() {
+            return Err(WRONG_SYNTAX.into());
+        }
+        let entry = (address(listed.command), argument.to_owned());
+        // What may run anyhow needs no such rule.
+        if !self.allowed.contains(&entry.0) && !self.first_arguments.contains(&entry) {
+            hold(&self.commands)?;
+            self.commands.push(format!("+{name}|{argument}"));
+            self.first_arguments.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Whether a command that may not run with any arguments may with these.
+    fn allows_first_argument(&self, command: &Command, arguments: &Arguments<'_>) -> bool {
+        let Some(first) = arguments.get(1) else { return false };
+        self.first_arguments.iter().any(|(known, argument)| {
+            *known == address(command) && argument.as_bytes().eq_ignore_ascii_case(first)
+        })
+    }
+
     /// Whether a command may run with these arguments.
     pub(super) fn check(&self, command: &Command, arguments: &Arguments<'_>) -> Result<(), Denied> {
-        if !self.allowed.contains(&address(command)) && !command.flags.has(flags::NO_AUTH) {
+        let is_allowed =
+            self.allowed.contains(&address(command)) || command.flags.has(flags::NO_AUTH);
+        if !is_allowed && !self.allows_first_argument(command, arguments) {
             return Err(Denied::Command);
         }
         if self.allows_all_keys {
@@ -453,6 +497,13 @@ mod tests {
             (&[][..], "off resetchannels -@all"),
             (&["on", "nopass", "allcommands"], "on nopass resetchannels +@all"),
             (&["%RW~a", "%W~b", "%R~c", "&x"], "off ~a %W~b %R~c resetchannels &x -@all"),
+            (
+                &["+select|0", "+SELECT|A", "+select|0"],
+                "off resetchannels -@all +select|0 +select|A",
+            ),
+            (&["+select|0", "+select"], "off resetchannels -@all +select"),
+            (&["+select", "+select|0"], "off resetchannels -@all +select"),
+            (&["+@connection", "+select|0"], "off resetchannels -@all +@connection"),
             (&["+get", "-get", "+get"], "off resetchannels -@all +get"),
             (&["+@all", "-set", "+@all"], "off resetchannels +@all"),
             (&["+get", "reset"], "off sanitize-payload resetchannels -@all"),
@@ -463,9 +514,22 @@ mod tests {
 
     #[test]
     fn wrong_rules_are_refused() {
-        for word in
-            ["foo", "+nosuch", "+@nosuch", "+get|foo", "%~a", "%X~a", "~a b", "#abc", "<no", "("]
-        {
+        for word in [
+            "foo",
+            "+nosuch",
+            "+@nosuch",
+            "-select|0",
+            "+select|",
+            "+select|0|1",
+            "+config|get|x",
+            "+config|nosuch",
+            "%~a",
+            "%X~a",
+            "~a b",
+            "#abc",
+            "<no",
+            "(",
+        ] {
             assert!(Rules::default().apply(word.as_bytes()).is_err(), "{word}");
         }
         let mut rules = Rules::of_everyone();

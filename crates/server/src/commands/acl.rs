@@ -123,7 +123,7 @@ pub(crate) fn admit(
     command: &'static Command,
     arguments: &Arguments<'_>,
 ) -> Result<()> {
-    match denied(server, session, command, arguments) {
+    match denied(server, session, command, arguments, session.multi.is_some()) {
         None => Ok(()),
         Some(Denied::Command) => Err(told(format!(
             "NOPERM this user has no permissions to run the '{}' command",
@@ -142,7 +142,7 @@ pub(crate) fn admit_queued(
     command: &'static Command,
     arguments: &Arguments<'_>,
 ) -> Result<()> {
-    let why = match denied(server, session, command, arguments) {
+    let why = match denied(server, session, command, arguments, true) {
         None => return Ok(()),
         Some(Denied::Command) => "no permission to execute the command or subcommand",
         Some(Denied::Key(_)) => "no permission to touch the specified keys",
@@ -159,15 +159,19 @@ fn denied(
     session: &Session,
     command: &'static Command,
     arguments: &Arguments<'_>,
+    is_of_transaction: bool,
 ) -> Option<Denied> {
     let denied = session.user.check(command, arguments).err()?;
-    let user = session.user.name.clone();
-    match denied {
+    let name;
+    let (reason, object) = match denied {
         Denied::Command => {
-            note_denied(server, session, "command", full_name(command).as_bytes(), user);
+            name = full_name(command);
+            ("command", name.as_bytes())
         }
-        Denied::Key(place) => note_denied(server, session, "key", arguments[place], user),
-    }
+        Denied::Key(place) => ("key", arguments[place]),
+    };
+    let user = session.user.name.clone();
+    note_denied(server, session, reason, object, user, is_of_transaction);
     Some(denied)
 }
 

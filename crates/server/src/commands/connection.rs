@@ -157,12 +157,18 @@ fn auth(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         [_, user, password] => (*user, *password),
         _ => return Err(SYNTAX),
     };
-    become_user(context, user, password)?;
+    become_user(context, arguments[0], user, password)?;
     context.reply.ok();
     Ok(())
 }
 
-fn become_user(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<()> {
+/// Makes the client another user, as it asks for by `command`, which the log has as it was sent.
+fn become_user(
+    context: &mut Context<'_, '_>,
+    command: &[u8],
+    user: &[u8],
+    password: &[u8],
+) -> Result<()> {
     match context.server.acl.authenticate(user, password) {
         Some(user) => {
             context.session.become_user(user);
@@ -170,8 +176,7 @@ fn become_user(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> R
         }
         None => {
             let name = String::from_utf8_lossy(&user[..user.len().min(128)]).into_owned();
-            let object = context.session.running.map_or("auth", |command| command.name);
-            note_denied(context.server, context.session, "auth", object.as_bytes(), name);
+            note_denied(context.server, context.session, "auth", command, name, false);
             Err(WRONG_PASSWORD)
         }
     }
@@ -184,11 +189,12 @@ pub(crate) fn note_denied(
     reason: &'static str,
     object: &[u8],
     user: String,
+    is_of_transaction: bool,
 ) {
     let entry = Entry {
         count: 1,
         reason,
-        context: if session.multi.is_some() { "multi" } else { "toplevel" },
+        context: if is_of_transaction { "multi" } else { "toplevel" },
         object: object.to_vec(),
         user,
         client: session.client.describe(server.clients.now_ms()),
@@ -240,7 +246,7 @@ fn hello(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         }
     }
     if let Some((user, password)) = credentials {
-        become_user(context, user, password)?;
+        become_user(context, arguments[0], user, password)?;
     }
     if !context.session.may_speak(context.server) {
         return Err(said(

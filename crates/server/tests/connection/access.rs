@@ -149,3 +149,32 @@ fn without_a_password_nobody_from_elsewhere_is_let_in() {
     assert_eq!(said(&mut admin, "CONFIG SET protected-mode no"), "+OK");
     assert_eq!(ask(), "+PONG\r\n+OK\r\n");
 }
+
+#[test]
+fn the_log_has_the_command_as_it_was_sent_and_says_where() {
+    let server = Server::with(&[]);
+    let (mut admin, mut client) = (server.connect(), server.connect());
+    assert_eq!(said(&mut admin, "ACL SETUSER ann on >pw +multi +exec +get +config|get ~a"), "+OK");
+    for line in
+        ["AUTH ann no", "HELLO 2 AUTH ann no", "AUTH ann pw", "CONFIG SET timeout 0", "GET b"]
+    {
+        said(&mut client, line);
+    }
+    said(&mut client, "MULTI");
+    said(&mut client, "GET a");
+    assert_eq!(said(&mut admin, "ACL SETUSER ann -get"), "+OK");
+    said(&mut client, "EXEC");
+    let log = admin.say("ACL LOG");
+    let entries = log.values().iter().map(|entry| {
+        let field = |at: usize| String::from_utf8_lossy(entry.values()[at].bytes()).into_owned();
+        [field(3), field(5), field(7)].join(" ")
+    });
+    let expected = [
+        "command multi get",
+        "key toplevel b",
+        "command toplevel config|set",
+        "auth toplevel HELLO",
+        "auth toplevel AUTH",
+    ];
+    assert_eq!(entries.collect::<Vec<_>>(), expected);
+}
