@@ -54,3 +54,19 @@ fn every_command_is_as_redis_has_it() {
     assert!(mine.len() > 60, "{} commands", mine.len());
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
+
+/// `docs/commands.md` lists what is absent by this list.
+#[test]
+fn the_list_of_rediss_commands_is_whole() {
+    let mut oracle = Oracle::start();
+    let [_, theirs] = oracle.clients();
+    let text = |value: &Value| String::from_utf8_lossy(value.bytes()).into_owned();
+    let listed = theirs.say("COMMAND LIST");
+    let mut names: Vec<_> = listed.values().iter().map(text).collect();
+    names.retain(|name| !name.contains('|'));
+    names.sort();
+    let kept = include_str!("../../src/commands/redis_7_0.txt");
+    let mut kept: Vec<_> = kept.lines().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, names);
+}
