@@ -148,6 +148,16 @@ pub struct ServeArguments {
     /// Begin a new store with the keys of a snapshot
     #[arg(long, value_name = "PATH")]
     pub restore: Option<PathBuf>,
+    /// If the pool cannot be trusted or is damaged, keep it under another name and begin a new one from the
+    /// newest snapshot, or without one from what can be read of it
+    #[arg(long, conflicts_with = "restore")]
+    pub recover: bool,
+    /// Write a snapshot every so many seconds in which something changed [default: none]
+    #[arg(long, value_name = "SECONDS")]
+    pub snapshot_every: Option<u64>,
+    /// How many snapshots are kept, the earlier ones with .1, .2 and so on behind the name [default: 1]
+    #[arg(long, value_name = "N")]
+    pub snapshots: Option<u8>,
     /// Which kind of index a new store is in; `pando kinds` tells about them
     #[arg(long, value_name = "NAME", value_parser = kind())]
     pub index: Option<String>,

@@ -154,8 +154,9 @@ fn told(error: &pando::Error) -> String {
         }
         Error::NotTrusted { path, medium } => format!(
             "{} was open when the machine went down, and its medium ({medium}) keeps no order of \
-             writes across that; restore a copy, or dump what can be read of its maps with --salvage \
-             and load that into a new pool",
+             writes across that; a server's pool: run `pando --pool {} serve --recover`; others: restore a \
+             copy, or dump what can be read of each map with --salvage and load that into a new pool",
+            path.display(),
             path.display()
         ),
         Error::PoolFull { max_bytes } => format!(

@@ -127,6 +127,8 @@ pub struct Promise {
     pub medium: String,
     /// What an operation that has returned survives, in words, on this medium.
     pub guarantee: String,
+    /// Whether that is power loss.
+    pub survives_power: bool,
 }
 
 /// What opening a pool took.

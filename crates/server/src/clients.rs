@@ -248,6 +248,17 @@ pub(crate) struct Clients {
     entries: Mutex<BTreeMap<u64, Arc<Client>>>,
     pause: AtomicU8,
     paused_until_ms: AtomicU64,
+    /// Clients whose next request waits for the end of a pause.
+    waiting: AtomicUsize,
+}
+
+/// A client that waits, until it is dropped.
+pub(crate) struct Waiting<'clients>(&'clients AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Default for Clients {
@@ -259,6 +270,7 @@ impl Default for Clients {
             entries: Mutex::default(),
             pause: AtomicU8::new(Pause::None as u8),
             paused_until_ms: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
         }
     }
 }
@@ -323,6 +335,17 @@ impl Clients {
         let until = self.elapsed_ms().saturating_add(for_ms);
         self.paused_until_ms.fetch_max(until, Relaxed);
         self.pause.fetch_max(what as u8, Relaxed);
+    }
+
+    /// A client's next request waits from now on.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Relaxed);
+        Waiting(&self.waiting)
+    }
+
+    /// How many clients wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
     }
 
     /// Ends a pause.

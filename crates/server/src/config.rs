@@ -39,14 +39,25 @@ pub(crate) struct Setting {
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub is_settable: bool,
+    /// The option of `pando serve` that alone sets it, if one does.
+    pub option: Option<&'static str>,
 }
 
 const fn at_any_time(name: &'static str, kind: Kind, default: &'static str) -> Setting {
-    Setting { name, kind, default, is_settable: true }
+    Setting { name, kind, default, is_settable: true, option: None }
+}
+
+/// A setting of Redis's that clients and tools set, and that changes nothing here: it is checked and told.
+const fn without_effect(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+    at_any_time(name, kind, default)
 }
 
 const fn at_start(name: &'static str, kind: Kind, default: &'static str) -> Setting {
-    Setting { name, kind, default, is_settable: false }
+    Setting { name, kind, default, is_settable: false, option: None }
+}
+
+const fn by_option(name: &'static str, kind: Kind, option: &'static str) -> Setting {
+    Setting { name, kind, default: "", is_settable: false, option: Some(option) }
 }
 
 const NO_LOG: Kind =
@@ -57,38 +68,63 @@ const GIB: i64 = 1 << 30;
 
 /// All settings, by name.
 pub(crate) static SETTINGS: &[Setting] = &[
-    at_start("aclfile", Kind::Text(4096), ""),
+    by_option("aclfile", Kind::Text(4096), "--acl-file"),
     at_any_time("acllog-max-len", Kind::Number(0, 1 << 20), "128"),
-    at_any_time("appendfsync", NO_LOG, "always"),
+    without_effect("active-expire-effort", Kind::Number(1, 10), "1"),
+    without_effect("activerehashing", Kind::Switch, "yes"),
+    at_any_time("appendfsync", NO_LOG, "no"),
     at_any_time("appendonly", NO_LOG, "no"),
-    at_start("bind", Kind::Text(4096), "127.0.0.1"),
+    by_option("bind", Kind::Text(4096), "--bind"),
     at_any_time("client-output-buffer-limit", NO_BUFFER_CLASSES, OUTPUT_LIMITS),
     at_any_time("client-query-buffer-limit", Kind::Bytes(1 << 20, i64::MAX), "1073741824"),
     at_start("databases", Kind::Only("the store has so many"), "16"),
     at_start("enable-debug-command", Kind::Choice(&["no", "yes", "local"]), "no"),
+    without_effect("hash-max-listpack-entries", ANY_NUMBER, "512"),
+    without_effect("hash-max-listpack-value", ANY_NUMBER, "64"),
+    without_effect("hash-max-ziplist-entries", ANY_NUMBER, "512"),
+    without_effect("hash-max-ziplist-value", ANY_NUMBER, "64"),
+    without_effect("hll-sparse-max-bytes", ANY_NUMBER, "3000"),
+    without_effect("hz", Kind::Number(1, 500), "10"),
     at_any_time("latency-monitor-threshold", Kind::Only("latency is not sampled by event"), "0"),
     at_any_time("latency-tracking", Kind::Only("latency is always counted"), "yes"),
     at_any_time("lazyfree-lazy-expire", Kind::Only(ALWAYS_LAZY), "yes"),
     at_any_time("lazyfree-lazy-user-del", Kind::Only(ALWAYS_LAZY), "yes"),
     at_any_time("lazyfree-lazy-user-flush", Kind::Only(ALWAYS_LAZY), "yes"),
+    without_effect("lfu-decay-time", ANY_NUMBER, "1"),
+    without_effect("lfu-log-factor", ANY_NUMBER, "10"),
+    without_effect("list-compress-depth", ANY_NUMBER, "0"),
+    without_effect("list-max-listpack-size", Kind::Number(i32::MIN as i64, i32::MAX as i64), "-2"),
+    without_effect("list-max-ziplist-size", Kind::Number(i32::MIN as i64, i32::MAX as i64), "-2"),
     at_any_time("maxclients", Kind::Number(1, u32::MAX as i64), "10000"),
     at_any_time("maxmemory", Kind::Bytes(0, i64::MAX), "0"),
     at_any_time("maxmemory-policy", Kind::Choice(&EvictionPolicy::NAMES), "noeviction"),
     at_any_time("maxmemory-samples", Kind::Number(1, 64), "5"),
-    at_start("port", Kind::Number(0, 65_535), "6379"),
+    at_any_time("notify-keyspace-events", Kind::Only("there is no publish and subscribe"), ""),
+    by_option("port", Kind::Number(0, 65_535), "--port"),
     at_any_time("protected-mode", Kind::Switch, "yes"),
     at_any_time("proto-max-bulk-len", Kind::Bytes(1 << 20, GIB - (1 << 20)), "536870912"),
     at_any_time("requirepass", Kind::Text(512), ""),
     at_any_time("save", NO_DUMP, ""),
+    without_effect("set-max-intset-entries", ANY_NUMBER, "512"),
     at_any_time("slowlog-log-slower-than", Kind::Number(-1, i64::MAX), "10000"),
     at_any_time("slowlog-max-len", Kind::Number(0, 1 << 20), "128"),
+    at_any_time("snapshot-every", Kind::Number(0, 366 * 86_400), "0"),
+    at_any_time("snapshots", Kind::Number(1, 99), "1"),
     at_any_time("stop-writes-on-bgsave-error", NO_DUMP, "no"),
+    without_effect("stream-node-max-bytes", ANY_NUMBER, "4096"),
+    without_effect("stream-node-max-entries", ANY_NUMBER, "100"),
     at_start("tcp-backlog", Kind::Only("the server asks for so many"), "1024"),
     at_any_time("tcp-keepalive", Kind::Number(0, i32::MAX as i64), "300"),
     at_any_time("timeout", Kind::Number(0, i32::MAX as i64), "0"),
-    at_start("tls-port", Kind::Number(0, 65_535), "0"),
-    at_start("unixsocket", Kind::Text(4096), ""),
+    by_option("tls-port", Kind::Number(0, 65_535), "--tls-port"),
+    by_option("unixsocket", Kind::Text(4096), "--unix"),
+    without_effect("zset-max-listpack-entries", ANY_NUMBER, "128"),
+    without_effect("zset-max-listpack-value", ANY_NUMBER, "64"),
+    without_effect("zset-max-ziplist-entries", ANY_NUMBER, "128"),
+    without_effect("zset-max-ziplist-value", ANY_NUMBER, "64"),
 ];
+
+const ANY_NUMBER: Kind = Kind::Number(0, i64::MAX);
 
 const ALWAYS_LAZY: &str = "what was dropped is always removed in the background";
 const OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
@@ -147,6 +183,10 @@ pub(crate) const PROTECTED_MODE: Place = place("protected-mode");
 pub(crate) const REQUIRE_PASS: Place = place("requirepass");
 /// Microseconds from which on a command is in the slow log; negative: none is.
 pub(crate) const SLOW_LOG_SLOWER_THAN: Place = place("slowlog-log-slower-than");
+/// Seconds between two snapshots that are written by the clock; 0 for none.
+pub(crate) const SNAPSHOT_EVERY: Place = place("snapshot-every");
+/// Snapshots that are kept.
+pub(crate) const SNAPSHOTS: Place = place("snapshots");
 /// Entries of the slow log.
 pub(crate) const SLOW_LOG_MAX_LEN: Place = place("slowlog-max-len");
 /// Seconds between two probes of a silent connection; 0 for none.
@@ -219,12 +259,30 @@ impl Config {
         self.texts.lock()[place.0] = parsed.text;
     }
 
-    /// Sets a setting as the server starts, whether it may change later or not.
+    /// Sets a setting as somebody who starts the server says.
     ///
     /// # Errors
     ///
-    /// There is none of that name, or it may not be this: why.
+    /// There is none of that name, another option sets it, or it may not be this: why, and what is allowed.
     pub(crate) fn begin(&self, name: &str, value: &str) -> Result<(), String> {
+        let place = find(name).ok_or_else(|| "there is no such setting".to_owned())?;
+        let Setting { kind, default, option, .. } = *place.setting();
+        if let Some(option) = option {
+            return Err(format!("{option} says what it is"));
+        }
+        if let (Kind::Only(reason), true) = (kind, value != default) {
+            return Err(format!("{reason}; it may only be '{default}'"));
+        }
+        self.set(place, parse(kind, value)?);
+        Ok(())
+    }
+
+    /// Sets what another option says, or what the pool does.
+    ///
+    /// # Errors
+    ///
+    /// It may not be this: why.
+    pub(crate) fn tell(&self, name: &str, value: &str) -> Result<(), String> {
         let place = find(name).ok_or_else(|| "there is no such setting".to_owned())?;
         self.set(place, parse(place.setting().kind, value)?);
         Ok(())
@@ -314,10 +372,22 @@ mod tests {
     fn each_default_is_what_its_setting_may_be() {
         for setting in SETTINGS {
             let parsed = parse(setting.kind, setting.default);
-            let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", setting.name));
-            assert_eq!(parsed.text, setting.default);
+            // What an option says is said at each start.
+            if setting.option.is_none() {
+                let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", setting.name));
+                assert_eq!(parsed.text, setting.default);
+            }
         }
         assert!(SETTINGS.is_sorted_by_key(|setting| setting.name));
+    }
+
+    #[test]
+    fn the_page_names_what_has_no_effect() {
+        let page = include_str!("../../../docs/server.md");
+        for name in ["hash-max-listpack-entries", "activerehashing", "hz", "zset-max-ziplist-value"]
+        {
+            assert!(find(name).is_some() && page.contains(&format!("`{name}`")), "{name}");
+        }
     }
 
     #[test]
@@ -337,6 +407,19 @@ mod tests {
         let config = Config::default();
         assert!(config.begin("maxclients", "0").is_err());
         assert!(config.begin("nosuch", "0").is_err());
+        for (name, value, why) in [
+            ("bind", "1.2.3.4", "--bind says what it is"),
+            ("port", "1", "--port says what it is"),
+            ("databases", "17", "the store has so many; it may only be '16'"),
+        ] {
+            assert_eq!(config.begin(name, value), Err(why.to_owned()));
+        }
+        for (name, value) in [("appendonly", "yes"), ("appendfsync", "always"), ("save", "1 1")] {
+            let why = config.begin(name, value).unwrap_err();
+            assert!(why.contains("it may only be"), "{name}: {why}");
+            assert!(!config.select(|one| one == name).iter().any(|(_, told)| told == value));
+        }
+        config.begin("databases", "16").unwrap();
         assert_eq!(config.number(MAX_CLIENTS), 10_000);
         config.begin("MAXCLIENTS", "7").unwrap();
         assert_eq!((config.number(MAX_CLIENTS), config.text(MAX_CLIENTS)), (7, "7".to_owned()));

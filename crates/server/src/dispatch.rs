@@ -38,8 +38,9 @@ pub(crate) fn execute(
     let tried = try_execute(server, session, arguments, reply);
     if let Err(failure) = &tried {
         reply.truncate(begin);
-        reply.error(&failure.to_string());
-        server.stats.add(Count::Errors, 1);
+        let words = failure.to_string();
+        reply.error(&words);
+        server.stats.note_error(&words);
     }
     if session.replies != Replies::On {
         reply.truncate(begin);
@@ -155,7 +156,9 @@ fn execute_gets(
                 Some(Content::Long(long)) => commands::reply_long(&transaction, reply, long)?,
                 Some(Content::Collection(..)) => {
                     failed += 1;
-                    reply.error(&WRONG_TYPE.to_string());
+                    let words = WRONG_TYPE.to_string();
+                    server.stats.note_error(&words);
+                    reply.error(&words);
                 }
                 None => reply.null(),
             }
@@ -168,12 +171,15 @@ fn execute_gets(
     if let Err(failure) = tried {
         reply.truncate(begin);
         (done, failed) = (keys.len(), keys.len());
-        keys.iter().for_each(|_| reply.error(&failure.to_string()));
+        let words = failure.to_string();
+        for _ in keys {
+            server.stats.note_error(&words);
+            reply.error(&words);
+        }
     }
     let done_at = Instant::now();
     session.done_at = Some(done_at);
     let took = done_at.duration_since(begun_at) / done.max(1) as u32;
-    server.stats.add(Count::Errors, failed as u64);
     for (index, key) in keys[..done].iter().enumerate() {
         server.stats.note_call(get, took, index < failed);
         note_if_slow(server, session, get, &[b"get", key], took);
@@ -456,7 +462,9 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         if !session.user.is_unrestricted()
             && let Err(failure) = commands::admit_queued(server, session, command, &arguments)
         {
-            reply.error(&failure.to_string());
+            let words = failure.to_string();
+            server.stats.note_error(&words);
+            reply.error(&words);
             continue;
         }
         let space = transaction.space(session.database);
@@ -469,9 +477,10 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         match ran {
             Ok(()) => {}
             Err(failure @ Failure::Said(_)) => {
-                server.stats.add(Count::Errors, 1);
+                let words = failure.to_string();
+                server.stats.note_error(&words);
                 reply.truncate(begin);
-                reply.error(&failure.to_string());
+                reply.error(&words);
             }
             // What the store refuses undoes all.
             Err(failure) => return Err(failure),

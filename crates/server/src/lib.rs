@@ -18,6 +18,7 @@ mod long_double;
 mod memcached;
 mod net;
 mod number;
+mod recover;
 mod resp;
 mod server;
 mod session;
@@ -63,6 +64,9 @@ pub struct Options {
     pub snapshot: Option<PathBuf>,
     /// A snapshot that a new store begins with.
     pub restore: Option<PathBuf>,
+    /// Whether a pool that cannot be trusted, or is damaged, is put aside under another name and a new one begun from
+    /// the newest snapshot that is whole; without one, from what can be read of the old pool.
+    pub recover: bool,
     /// Event loops, a thread each; 0 for one a processor.
     pub threads: usize,
     /// Where and how clients of the Redis protocol connect over TLS.

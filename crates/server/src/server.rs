@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use pando::Promise;
 use parking_lot::Mutex;
@@ -13,9 +14,11 @@ use tokio::sync::Notify;
 use crate::acl::Acl;
 use crate::clients::Clients;
 use crate::config::{self, Config};
+use crate::failure::Result;
 use crate::memcached;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
+use crate::store::known::Expiries;
 use crate::store::memory::{EvictionPolicy, MemoryLimit};
 use crate::store::{Store, clock};
 use crate::web_request::Alarm;
@@ -33,6 +36,48 @@ impl Server {
         let thread = std::thread::Builder::new().name(name.to_owned());
         tasks.push(thread.spawn(move || work(&server))?);
         Ok(())
+    }
+
+    /// Writes a snapshot, and says so in the log.
+    pub(crate) fn save(&self) -> Result<()> {
+        *self.saved_at.lock() = Instant::now();
+        let (begun, changes) = (Instant::now(), self.stats.figures().changes());
+        let kept = self.config.size(config::SNAPSHOTS);
+        let (path, saved) = (self.snapshot.display(), self.store.save(&self.snapshot, kept));
+        match &saved {
+            Ok(keys) => {
+                // Relaxed: a figure for INFO.
+                self.changes_at_save.store(changes, Ordering::Relaxed);
+                let took_ms = begun.elapsed().as_millis() as u64;
+                tracing::info!(%path, keys, took_ms, kept, "snapshot written");
+            }
+            Err(error) => tracing::error!(%path, %error, "no snapshot was written"),
+        }
+        saved.map(|_| ())
+    }
+
+    /// Changes since the last snapshot, or since the server started.
+    pub(crate) fn changes_since_save(&self) -> u64 {
+        let changes = self.stats.figures().changes();
+        changes.saturating_sub(self.changes_at_save.load(Ordering::Relaxed))
+    }
+
+    /// Begins a snapshot if it is time for one, and something has changed since the last.
+    pub(crate) fn save_if_due(&self) {
+        let every = Duration::from_secs(self.config.size(config::SNAPSHOT_EVERY) as u64);
+        if every.is_zero() || self.saved_at.lock().elapsed() < every {
+            return;
+        }
+        *self.saved_at.lock() = Instant::now();
+        if self.store.snapshot_state().is_writing
+            || self.changes_since_save() == 0 && self.snapshot.exists()
+        {
+            return;
+        }
+        // Errors are in the log.
+        if let Err(error) = self.begin_task("snapshot", |server| drop(server.save())) {
+            tracing::error!(%error, "no thread for the snapshot");
+        }
     }
 
     /// Waits for the threads that were begun by requests, when there are no more of those.
@@ -82,6 +127,9 @@ impl Server {
             web_request_alarm: Alarm::default(),
             stop: Notify::new(),
             snapshot: PathBuf::new(),
+            saved_at: Mutex::new(Instant::now()),
+            changes_at_save: AtomicU64::new(0),
+            expiries: Mutex::default(),
             tasks: Mutex::default(),
             started_system_ms: clock::system_ms(),
             myself: Weak::new(),
@@ -117,6 +165,12 @@ pub(crate) struct Server {
     pub tls: Option<tokio_rustls::TlsAcceptor>,
     /// Where snapshots are written.
     pub snapshot: PathBuf,
+    /// When the last snapshot began, or the last look whether one is due.
+    saved_at: Mutex<Instant>,
+    /// Changes that had been made when the last snapshot began.
+    changes_at_save: AtomicU64,
+    /// Keys that expire, as of when they were last counted.
+    pub expiries: Mutex<Option<(Instant, Expiries)>>,
     /// Threads that were begun by requests and may outlive them.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Whether a thread counts the keys for INFO.

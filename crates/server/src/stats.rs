@@ -11,7 +11,7 @@
 pub(crate) mod histogram;
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -185,6 +185,14 @@ impl Figures {
         named.filter(|(_, calls)| calls.calls + calls.rejected > 0)
     }
 
+    /// Requests that write, of any protocol, and that did not fail.
+    pub(crate) fn changes(&self) -> u64 {
+        let writes = commands::listed().map(|listed| listed.command.flags.has(flags::WRITE));
+        let failed = self.commands.iter().zip(writes).filter(|(_, is_write)| *is_write);
+        let failed: u64 = failed.map(|(calls, _)| calls.failed).sum();
+        self.latencies(Kind::Write).count().saturating_sub(failed)
+    }
+
     fn subtract(&mut self, earlier: &Self) {
         for (now, before) in self.counts.iter_mut().zip(&earlier.counts) {
             *now = now.saturating_sub(*before);
@@ -208,7 +216,12 @@ pub(crate) struct Stats {
     /// One for each loop, and one for all other threads.
     blocks: Box<[Block]>,
     before_reset: Mutex<Option<Figures>>,
+    /// Replies that were errors, by the first word of each.
+    errors: Mutex<BTreeMap<String, u64>>,
 }
+
+/// Most first words of errors that are counted apart.
+const MAX_ERROR_CODES: usize = 128;
 
 /// What one thread counts, or all that have none of their own. A line of the processor's cache, with the
 /// one that it fetches beside it, is in no two blocks.
@@ -258,7 +271,12 @@ impl Stats {
             is_shared: number == loops,
         };
         let blocks = (0..=loops).map(block).collect();
-        Self { started: Instant::now(), blocks, before_reset: Mutex::new(None) }
+        Self {
+            started: Instant::now(),
+            blocks,
+            before_reset: Mutex::new(None),
+            errors: Mutex::default(),
+        }
     }
 
     /// This thread runs loop `number` from now on, and no other thread does.
@@ -277,6 +295,25 @@ impl Stats {
     pub(crate) fn add(&self, count: Count, by: u64) {
         let block = self.here();
         add_to(&block.counts[count as usize], by, block.is_shared);
+    }
+
+    /// Counts a reply that is an error, in these words.
+    #[cold]
+    pub(crate) fn note_error(&self, words: &str) {
+        self.add(Count::Errors, 1);
+        let code = words.split(' ').next().unwrap_or_default();
+        let mut errors = self.errors.lock();
+        let is_full = errors.len() >= MAX_ERROR_CODES;
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if !is_full {
+            errors.insert(code.to_owned(), 1);
+        }
+    }
+
+    /// Replies that were errors since the last [`reset`](Self::reset), by the first word of each.
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors.lock().clone()
     }
 
     /// Counts a command that was carried out, or failed trying.
@@ -352,6 +389,7 @@ impl Stats {
     /// Begins anew for [`since_reset`](Self::since_reset).
     pub(crate) fn reset(&self) {
         *self.before_reset.lock() = Some(self.figures());
+        self.errors.lock().clear();
     }
 
     /// How many event loops there are.
@@ -465,6 +503,7 @@ mod tests {
         stats.note_call(set, Duration::from_nanos(700), false);
         assert_eq!(stats.since_reset().get(Count::Commands), 1);
         assert_eq!(stats.figures().get(Count::Commands), 2);
+        assert_eq!(stats.figures().changes(), 1, "the first one failed");
         assert_eq!(stats.figures().connected(), 1);
     }
 

@@ -10,6 +10,13 @@ use crate::failure::Failure;
 
 /// Serves clients from the pool, which is created if it is not there.
 pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failure> {
+    if pool.salvage {
+        return Err(Failure::Input(format!(
+            "serve takes no --salvage; to begin a new pool from a snapshot or from what can be read of this one, run \
+             `pando --pool {} serve --recover`",
+            pool.path_or_default()?.display()
+        )));
+    }
     log_to_standard_error(arguments.log_level, arguments.log_format);
     let mut pool_options = pool.options();
     if let Some(max_bytes) = arguments.max_bytes {
@@ -17,6 +24,9 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     }
     let at = |port: u16| arguments.bind.iter().map(move |&address| SocketAddr::new(address, port));
     let mut settings = arguments.settings.clone();
+    let number = |name: &str, value: u64| (name.to_owned(), value.to_string());
+    settings.extend(arguments.snapshot_every.map(|every| number("snapshot-every", every)));
+    settings.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));
     settings.extend(arguments.requirepass.clone().map(|value| ("requirepass".to_owned(), value)));
     let options = Options {
         pool: Some(pool.path_or_default()?),
@@ -28,6 +38,7 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
         unix: arguments.unix.clone(),
         snapshot: arguments.snapshot.clone(),
         restore: arguments.restore.clone(),
+        recover: arguments.recover,
         http: http_at(arguments).collect(),
         threads: arguments.threads.map_or(0, usize::from),
         tls: tls(arguments),

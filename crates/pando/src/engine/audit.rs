@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
 use pando_pmem::layout::CHUNK_BYTES;
-use pando_pmem::{Block, Domain, Pool};
+use pando_pmem::{Block, Domain, Guarantee, Pool};
 use pando_pmwcas::maps::{self, Audit, Settings, Stat};
 
 use crate::Error;
@@ -21,6 +21,7 @@ pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
         domain: D::KIND.name(),
         medium: pool.medium().to_string(),
         guarantee: format!("what has returned survives {}", pool.guarantee().describe()),
+        survives_power: pool.guarantee() == Guarantee::PowerLoss,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::connection::REDIS_VERSION;
 use super::{Arguments, Command, Context, flags};
@@ -10,6 +11,7 @@ use crate::failure::Result;
 use crate::server::Server;
 use crate::stats::Count;
 use crate::store::DATABASES;
+use crate::store::known::Expiries;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[Command::brief(
@@ -24,6 +26,11 @@ pub(super) static COMMANDS: &[Command] = &[Command::brief(
 /// The keys of a pool in which less is used are counted as soon as somebody asks.
 const COUNTED_AT_ONCE_BYTES: u64 = 64 << 20;
 
+/// So many keys that expire are counted as soon as somebody asks.
+const EXPIRIES_AT_ONCE: u64 = 10_000;
+/// A count of more of them holds for so long.
+const EXPIRIES_AGE: Duration = Duration::from_secs(10);
+
 /// A section: its name, whether it is told without being asked for, and what it says.
 type Section = (&'static str, bool, fn(&Context<'_, '_>, &mut String) -> Result<()>);
 
@@ -37,6 +44,7 @@ const SECTIONS: &[Section] = &[
     ("CPU", true, cpu),
     ("Commandstats", false, command_stats),
     ("Latencystats", false, latency_stats),
+    ("Errorstats", true, error_stats),
     ("Cluster", true, cluster),
     ("Keyspace", true, keyspace),
     ("Pando", true, pando),
@@ -111,7 +119,7 @@ fn clients(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     line(text, "connected_clients", server.clients.count());
     line(text, "cluster_connections", 0);
     line(text, "maxclients", server.config.text(config::MAX_CLIENTS));
-    line(text, "blocked_clients", 0);
+    line(text, "blocked_clients", server.clients.waiting());
     line(text, "tracking_clients", 0);
     Ok(())
 }
@@ -158,10 +166,11 @@ fn system_bytes() -> u64 {
 }
 
 fn persistence(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
-    // Each write is durable when its reply goes out: there is never anything to save.
-    for name in ["loading", "async_loading", "rdb_changes_since_last_save"] {
+    for name in ["loading", "async_loading"] {
         line(text, name, 0);
     }
+    // Each write is durable when its reply goes out, whatever is counted here; snapshots are copies.
+    line(text, "rdb_changes_since_last_save", context.server.changes_since_save());
     let snapshot = context.server.store.snapshot_state();
     let saved_ms = match snapshot.finished_system_ms {
         0 => context.server.started_system_ms,
@@ -254,19 +263,56 @@ fn latency_stats(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
+fn error_stats(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
+    for (code, count) in context.server.stats.errors() {
+        let _ = write!(text, "errorstat_{code}:count={count}\r\n");
+    }
+    Ok(())
+}
+
 fn cluster(_: &Context<'_, '_>, text: &mut String) -> Result<()> {
     line(text, "cluster_enabled", 0);
     Ok(())
 }
 
 fn keyspace(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
+    let expiries = expiries(context.server)?;
     for database in 0..DATABASES {
         let keys = context.transaction.count(database)?;
         if keys > 0 {
-            let _ = write!(text, "db{database}:keys={keys},expires=0,avg_ttl=0\r\n");
+            let expires = expiries.keys[usize::from(database)].min(keys);
+            let left_ms = expiries.average_ms(database);
+            let _ =
+                write!(text, "db{database}:keys={keys},expires={expires},avg_ttl={left_ms}\r\n");
         }
     }
     Ok(())
+}
+
+/// Keys that expire: all, if they are few; else as they were counted lately, in a thread of its own, and before
+/// that the first of them.
+fn expiries(server: &Server) -> Result<Expiries> {
+    let first = server.store.expiries(EXPIRIES_AT_ONCE)?;
+    if first.are_all {
+        return Ok(first);
+    }
+    let known = *server.expiries.lock();
+    let is_fresh = known.is_some_and(|(at, _)| at.elapsed() < EXPIRIES_AGE);
+    // Relaxed: who sees it late counts once more.
+    if !is_fresh && !server.is_counting.swap(true, Ordering::Relaxed) {
+        let count = |server: &Server| {
+            match server.store.expiries(u64::MAX) {
+                Ok(expiries) => *server.expiries.lock() = Some((Instant::now(), expiries)),
+                Err(error) => tracing::warn!(%error, "the keys that expire cannot be counted"),
+            }
+            server.is_counting.store(false, Ordering::Relaxed);
+        };
+        if let Err(error) = server.begin_task("count", count) {
+            server.is_counting.store(false, Ordering::Relaxed);
+            tracing::warn!(%error, "no thread to count the keys that expire");
+        }
+    }
+    Ok(known.map_or(first, |(_, expiries)| expiries))
 }
 
 /// Whether keys are to be counted first, which takes long; then that begins in a thread of its own.

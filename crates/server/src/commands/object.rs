@@ -167,9 +167,10 @@ fn frequency(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result
 }
 
 fn idle_time(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    // Asked first: to look at the key is a use of it.
+    let idle_s = context.server.store.idle_s(arguments[2]);
     if kept(context, arguments)?.is_some() {
-        // Nobody keeps it.
-        context.reply.integer(0);
+        context.reply.count(idle_s);
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use super::{Arguments, Command, Context, Keys, flags};
 use crate::failure::{Result, SYNTAX, said, told};
-use crate::server::Server;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[
@@ -42,7 +41,7 @@ pub(super) static COMMANDS: &[Command] = &[
 ];
 
 fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    context.server.store.save(&context.server.snapshot)?;
+    context.server.save()?;
     context.reply.ok();
     Ok(())
 }
@@ -56,11 +55,8 @@ fn save_in_background(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) 
     if context.server.store.snapshot_state().is_writing {
         return Err(said("ERR Background save already in progress"));
     }
-    let save = |server: &Server| match server.store.save(&server.snapshot) {
-        Ok(()) => tracing::info!(path = %server.snapshot.display(), "snapshot written"),
-        Err(error) => tracing::error!(%error, "no snapshot was written"),
-    };
-    let begun = context.server.begin_task("snapshot", save);
+    // Errors are in the log.
+    let begun = context.server.begin_task("snapshot", |server| drop(server.save()));
     begun.map_err(|error| told(format!("ERR no thread for the snapshot: {error}")))?;
     context.reply.simple("Background saving started");
     Ok(())

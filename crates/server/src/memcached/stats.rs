@@ -181,6 +181,7 @@ fn general(server: &Server, tell: &mut impl FnMut(&str, &str)) -> Result<()> {
     for (at, name) in NAMES.iter().enumerate() {
         tell(name, &counters.sum(at).to_string());
     }
+    tell("bytes", &server.store.pool().used_bytes().to_string());
     tell("curr_items", &server.store.count(super::item::DATABASE)?.to_string());
     tell("evictions", &server.stats.since_reset().get(Count::Evicted).to_string());
     Ok(())

@@ -174,6 +174,7 @@ async fn converse(
                 continue;
             }
             Progress::Paused => {
+                let _waiting = server.clients.wait();
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

@@ -31,6 +31,7 @@ use crate::Options;
 use crate::config;
 use crate::failure::Failure;
 use crate::http;
+use crate::recover::{self, Recovered, Source};
 use crate::server::Server;
 use crate::stats::Count;
 use crate::store::{Store, StoreOptions};
@@ -132,11 +133,21 @@ fn run(
 ) -> Result<End, ServeError> {
     let store_options =
         StoreOptions { pool: options.pool_options.clone(), index: options.index.clone() };
-    let store = Store::open(options.pool.as_deref(), &store_options)?;
+    let snapshot = snapshot_path(options);
+    let store = open(options, &store_options, &snapshot)?;
     if let Some(path) = restore {
         let keys = store.restore(path)?;
         tracing::info!(keys, path = %path.display(), "restored");
     }
+    let promise = store.pool().promise();
+    tracing::info!(
+        pool = %options.pool.as_deref().unwrap_or(Path::new("anonymous memory")).display(),
+        medium = promise.medium,
+        domain = promise.domain,
+        guarantee = promise.guarantee,
+        starts = store.starts(),
+        "store opened"
+    );
     let memcached = crate::memcached::State::new(options.memcached_max_item_bytes);
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = match options.threads {
@@ -144,7 +155,7 @@ fn run(
         threads => threads,
     };
     let mut server = Server::new(store, memcached, threads);
-    server.snapshot = snapshot_path(options);
+    server.snapshot = snapshot;
     server.tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
     configure(&server, options)?;
     admission::raise_descriptor_limit();
@@ -183,10 +194,51 @@ fn run(
     server.end_tasks();
     let end = served?;
     match Arc::into_inner(server) {
-        Some(server) => server.store.close()?,
+        Some(server) => {
+            server.store.close()?;
+            tracing::info!("the pool is closed");
+        }
         None => tracing::error!("a thread still uses the pool; it is not closed in order"),
     }
     Ok(end)
+}
+
+/// Opens the store. One that cannot be trusted is recovered first, if that was asked for.
+fn open(
+    options: &Options,
+    store_options: &StoreOptions,
+    snapshot: &Path,
+) -> Result<Store, ServeError> {
+    let failure = match Store::open(options.pool.as_deref(), store_options) {
+        Ok(store) => return Ok(store),
+        Err(failure) => failure,
+    };
+    let Some(pool) = options.pool.as_deref().filter(|_| recover::can_help(&failure)) else {
+        return Err(failure.into());
+    };
+    if !options.recover {
+        return Err(ServeError::Store(recover::advice(&failure, pool, snapshot)));
+    }
+    tracing::warn!(error = %failure, "the pool cannot be used; recovering");
+    let Recovered { source, keys, kept } = recover::recover(pool, snapshot, store_options)?;
+    let kept = kept.display();
+    match source {
+        Source::Snapshot(path, moment_ms) => tracing::warn!(
+            keys,
+            snapshot = %path.display(),
+            moment = %recover::date(moment_ms / 1000),
+            %kept,
+            "recovered from a snapshot: what was written after its moment is lost. The old pool is kept"
+        ),
+        Source::Salvage(problems) => tracing::warn!(
+            keys,
+            problems,
+            %kept,
+            "recovered from what could be read of the old pool, since there was no snapshot: keys may be missing, or \
+             have older values, and commands that were under way may be there in part. The old pool is kept"
+        ),
+    }
+    Ok(Store::open(Some(pool), store_options)?)
 }
 
 /// Beside the pool, unless said otherwise; in memory there is no place that would do for all.
@@ -212,22 +264,28 @@ fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     let begin = |name: &str, value: &str| {
         server.config.begin(name, value).map_err(|reason| refused(name, value, reason))
     };
+    let tell = |name: &str, value: &str| {
+        server.config.tell(name, value).map_err(|reason| refused(name, value, reason))
+    };
     let port = |addresses: &[std::net::SocketAddr]| addresses.first().map_or(0, |at| at.port());
-    begin("port", &port(&options.redis).to_string())?;
+    tell("port", &port(&options.redis).to_string())?;
     let secured = options.tls.as_ref().map_or(0, |tls| port(&tls.addresses));
-    begin("tls-port", &secured.to_string())?;
+    tell("tls-port", &secured.to_string())?;
     let bind: Vec<_> = options.redis.iter().map(|address| address.ip().to_string()).collect();
-    begin("bind", &bind.join(" "))?;
+    tell("bind", &bind.join(" "))?;
     if let Some(path) = &options.unix {
-        begin("unixsocket", &path.to_string_lossy())?;
+        tell("unixsocket", &path.to_string_lossy())?;
     }
+    // What returns is as durable as the medium makes it: `no` is Redis's word for a write that the death of the
+    // machine may take.
+    tell("appendfsync", if server.promise.survives_power { "always" } else { "no" })?;
     for (name, value) in &options.settings {
         begin(name, value)?;
     }
     server.acl.set_default_password(server.config.text(config::REQUIRE_PASS).as_bytes());
     if let Some(path) = &options.acl_file {
         let failed = |reason| ServeError::Users { path: path.display().to_string(), reason };
-        begin("aclfile", &path.to_string_lossy())?;
+        tell("aclfile", &path.to_string_lossy())?;
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
         server.acl.load(&text).map_err(failed)?;
     }
@@ -266,6 +324,11 @@ async fn accept_until_told(
     let mut hand_over_signal = signal(tokio::signal::unix::SignalKind::user_defined2())?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+    tracing::info!("ready");
+    let ending = |why: &str| {
+        tracing::info!(why, "ending: connections are closed, then the pool");
+        Ok(End::Stopped)
+    };
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -280,9 +343,9 @@ async fn accept_until_told(
                 }
             },
             _ = sweep.tick() => sweep_once(server),
-            _ = server.stop.notified() => return Ok(End::Stopped),
-            _ = terminate.recv() => return Ok(End::Stopped),
-            _ = interrupt.recv() => return Ok(End::Stopped),
+            _ = server.stop.notified() => return ending("SHUTDOWN"),
+            _ = terminate.recv() => return ending("SIGTERM"),
+            _ = interrupt.recv() => return ending("SIGINT"),
             _ = hand_over_signal.recv() => match listeners::can_hand_over() {
                 Ok(()) => return Ok(End::HandOver),
                 Err(error) => tracing::error!(%error, "the new program cannot be run; going on"),
@@ -301,6 +364,7 @@ fn sweep_once(server: &Server) {
     server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
     server.store.keep_ballast();
+    server.save_if_due();
     server.stats.add(Count::Evicted, server.store.take_evicted_keys());
     let begin = Instant::now();
     let sweep = || -> Result<(), Failure> {

@@ -28,15 +28,15 @@
 //! If a write of an intent is refused, its transaction has happened all the same, and the writes are owed:
 //! until they are made nobody gets the lock of any key (what takes none, as SCAN, may see some of them and
 //! not others). Whoever comes next holds all stripes alone, removes all
-//! ballast, and makes them ([`Store::finish_intents`]). As long as fewer than half of the standing pieces are there,
-//! writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts pieces back one by one, as
-//! chunks become free, until all are there.
+//! ballast, and makes them ([`Store::finish_intents`]). As long as fewer standing pieces are there
+//! than are enough, writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts pieces
+//! back one by one, as chunks become free, until there is a fourth more than enough.
 //!
 //! | standing pieces | writes that need memory | the sweep |
 //! | --- | --- | --- |
 //! | all | are made | has nothing to do |
-//! | half or more | are made | puts back what it can |
-//! | fewer | are refused | puts back what it can, and lets writes go on at half |
+//! | enough | are made | puts back what it can |
+//! | fewer | are refused | puts back what it can, and lets writes go on when they are enough |
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -51,8 +51,10 @@ use crate::failure::{Failure, Result};
 const SMALL_BYTES: usize = PIECE_BYTES;
 /// Bytes of a piece of the ballast that always stands: with its block's header, one chunk of the pool.
 const PIECE_BYTES: usize = 63 << 10;
-/// Pieces at least, and at most.
-const PIECES: std::ops::RangeInclusive<u64> = 2..=64;
+/// Bytes of standing ballast that are enough, at least and at most.
+const ENOUGH_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
+/// Pieces that are given up at once.
+const GIVEN_UP: usize = 8;
 /// The pieces' numbers begin here.
 const STANDING: u64 = u64::MAX - 0xFFFF;
 /// Room that was given up is there once nobody reads in it any more: tries, and how long one waits.
@@ -132,11 +134,12 @@ impl Store {
     /// meanwhile.
     pub(super) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
         let Err(error) = make() else { return Ok(()) };
-        let pieces = self.pieces();
-        self.memory.note_ballast(pieces, pieces);
+        // Until it was counted what is left, no other room is given.
+        self.memory.note_ballast(u64::MAX - 1, 0);
         tracing::warn!(%error, "room that was kept is given up for writes that are owed");
-        self.remove_all(own_keys::BALLASTS)?;
+        self.drop_ballast_of_intents()?;
         for _ in 1..TRIES {
+            self.remove_some(own_keys::BALLASTS, GIVEN_UP)?;
             if make().is_ok() {
                 return Ok(());
             }
@@ -160,14 +163,15 @@ impl Store {
         }
     }
 
-    fn remove_all(&self, prefix: &[u8]) -> Result<()> {
-        loop {
+    fn remove_some(&self, prefix: &[u8], most: usize) -> Result<()> {
+        for _ in 0..most {
             let mut scan = self.map.scan(KeyRange::prefix(prefix), Order::Ascending)?;
             let Some((key, _)) = scan.next_record()? else { return Ok(()) };
             let key = key.to_vec();
             drop(scan);
             self.map.remove(&key)?;
         }
+        Ok(())
     }
 
     /// Removes the ballast of intents, which are all over.
@@ -213,8 +217,7 @@ impl Store {
         let pieces = self.pieces();
         // Not so that the pool is full again at once.
         let room_bytes = self.pool.max_bytes().saturating_sub(self.pool.used_bytes());
-        let wanted_bytes = (pieces + missing.len() as u64) * PIECE_BYTES as u64;
-        if room_bytes >= wanted_bytes {
+        if room_bytes >= 2 * self.enough_pieces() * PIECE_BYTES as u64 {
             while let Some(&piece) = missing.last() {
                 let key = own_keys::ballast(STANDING + piece);
                 if let Err(error) = self.map.upsert(&key, &[0; PIECE_BYTES]) {
@@ -224,13 +227,19 @@ impl Store {
                 missing.pop();
             }
         }
-        self.memory.note_ballast(missing.len() as u64, pieces);
+        self.memory.note_ballast(missing.len() as u64, pieces - self.enough_pieces());
     }
 
     /// Standing pieces that there are to be.
     fn pieces(&self) -> u64 {
-        let wanted_bytes = self.pool.max_bytes() / 32;
-        (wanted_bytes / PIECE_BYTES as u64).clamp(*PIECES.start(), *PIECES.end())
+        let enough = self.enough_pieces();
+        enough + enough.div_ceil(4)
+    }
+
+    /// Standing pieces without which no other room is given.
+    fn enough_pieces(&self) -> u64 {
+        let bytes = (self.pool.max_bytes() / 64).clamp(*ENOUGH_BYTES.start(), *ENOUGH_BYTES.end());
+        bytes.div_ceil(PIECE_BYTES as u64)
     }
 }
 

@@ -1,15 +1,59 @@
 //! How many keys there are, as far as that is known without reading them.
 
+use std::sync::atomic::Ordering;
+
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
-use super::Store;
-use super::layout::head_prefix;
+use super::layout::{head_prefix, split_head_key};
 use super::stripes::{Access, STRIPES, StripeIndex};
+use super::{DATABASES, Store, own_keys};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+
+/// Keys that expire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expiries {
+    /// Of each database, how many.
+    pub keys: [u64; DATABASES as usize],
+    /// Of each database, the sum of the times that they have left, in milliseconds.
+    left_ms: [u64; DATABASES as usize],
+    /// Whether these are all.
+    pub are_all: bool,
+}
+
+impl Expiries {
+    /// What a key of a database has left on the average, in milliseconds.
+    pub(crate) fn average_ms(&self, database: u8) -> u64 {
+        let at = usize::from(database);
+        self.left_ms[at].checked_div(self.keys[at]).unwrap_or(0)
+    }
+}
 
 impl Store {
+    /// Counts the keys that expire, those that expire soonest first and no more than `most`.
+    pub(crate) fn expiries(&self, most: u64) -> Result<Expiries> {
+        let (now_ms, spaces) = (self.clock().now_ms(), self.spaces());
+        let mut expiries = Expiries { are_all: true, ..Expiries::default() };
+        let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
+        let mut seen = 0;
+        while let Some((entry, _)) = scan.next_record()? {
+            // Relaxed: who sees it late counts a little longer.
+            if seen == most || self.counts_end.load(Ordering::Relaxed) {
+                expiries.are_all = false;
+                break;
+            }
+            seen += 1;
+            let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
+            let space = split_head_key(full).ok_or(Failure::Damaged)?.0;
+            if let Some(at) = spaces.iter().position(|&used| used == space) {
+                expiries.keys[at] += 1;
+                expiries.left_ms[at] += at_ms.saturating_sub(now_ms);
+            }
+        }
+        Ok(expiries)
+    }
+
     /// Keys of all databases, those that have expired and were not removed yet among them; `None` until
     /// [`count`](Store::count) has read them.
     pub(crate) fn known_count(&self) -> Option<u64> {

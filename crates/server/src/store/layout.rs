@@ -206,6 +206,12 @@ pub(crate) fn element_key(id: CollectionId, element: Element<'_>) -> Vec<u8> {
     key
 }
 
+/// The collection of an element's key; `None` if it is no element's.
+pub(crate) fn split_collection(full: &[u8]) -> Option<CollectionId> {
+    let word = u64::from_be_bytes(*full.first_chunk()?);
+    ((word >> HASH_BITS) as u8 == ELEMENT).then_some(word & ((1 << HASH_BITS) - 1))
+}
+
 /// The name in an element's key; for a scored one, its score too.
 pub(crate) fn split_element_key(full: &[u8]) -> Option<Element<'_>> {
     let (section, rest) = full.get(8..)?.split_first()?;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use pando::{KeyRange, Order};
 
-use super::layout::{Content, HASH_BITS, Head, head_prefix, split_head_key};
+use super::layout::{Content, HASH_BITS, Head, hash_of, head_prefix, split_head_key};
 use super::stripes::{Access, stripe_of};
 use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result};
@@ -99,6 +99,14 @@ impl Memory {
         }
     }
 
+    /// The second of the store's clock in which a key of a hash's range was last used; 0 if none was since the
+    /// server started.
+    pub(super) fn used_at_s(&self, hash: u64) -> u64 {
+        let recency = self.recency.get();
+        let range = recency.map(|all| &all[(hash >> (HASH_BITS - RANGE_BITS)) as usize]);
+        range.map_or(0, |range| u64::from(range.load(Ordering::Relaxed)))
+    }
+
     /// Notes that a record was written or removed.
     #[inline]
     pub(super) fn note_write(&self, key_bytes: usize, value_bytes: Option<usize>) {
@@ -111,11 +119,11 @@ impl Memory {
         }
     }
 
-    /// Notes how much of the room for what was decided is missing, of how many pieces. Without half of them no
-    /// other room is given.
-    pub(super) fn note_ballast(&self, missing: u64, pieces: u64) {
+    /// Notes how many pieces of the room for what was decided are missing. If they are more than `spare`, no other
+    /// room is given.
+    pub(super) fn note_ballast(&self, missing: u64, spare: u64) {
         self.missing_pieces.store(missing + 1, Ordering::Relaxed);
-        self.has_ballast.store(missing <= pieces / 2, Ordering::Relaxed);
+        self.has_ballast.store(missing <= spare, Ordering::Relaxed);
     }
 
     /// Pieces of that room that are missing; all if nobody has counted.
@@ -141,14 +149,17 @@ impl Memory {
 }
 
 impl Store {
+    /// Seconds since a key was last used, or one whose hash is close to its own; since the store was opened, if
+    /// none was.
+    pub(crate) fn idle_s(&self, key: &[u8]) -> u64 {
+        let used_at_s = self.memory.used_at_s(hash_of(key)).max(self.opened_at_ms / 1000);
+        (self.clock.now_ms() / 1000).saturating_sub(used_at_s)
+    }
+
     /// Sets the limit.
     pub(crate) fn limit_memory(&self, limit: MemoryLimit) {
         let memory = &self.memory;
-        if limit.policy == EvictionPolicy::AllKeysLru {
-            memory
-                .recency
-                .get_or_init(|| (0..1 << RANGE_BITS).map(|_| AtomicU32::new(0)).collect());
-        }
+        memory.recency.get_or_init(|| (0..1 << RANGE_BITS).map(|_| AtomicU32::new(0)).collect());
         memory.policy.store(limit.policy as u8, Ordering::Relaxed);
         memory.samples.store(limit.samples, Ordering::Relaxed);
         memory.limit_bytes.store(limit.bytes, Ordering::Relaxed);

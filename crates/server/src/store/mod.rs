@@ -9,7 +9,8 @@
 //! * `counts.rs`: how many fields collections have that are changed one element at a time.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
-//! * `snapshot.rs`: copies of a moment, written while commands go on.
+//! * `snapshot.rs`: copies of a moment, written while commands go on. `salvage.rs`: what can be read of a pool that
+//!   cannot be trusted.
 //! * `known.rs`: how many keys there are.
 //! * `heads.rs`: visits to heads, copies of them, changes of when they expire.
 //! * `clock.rs`: a clock that no step moves.
@@ -36,15 +37,16 @@ pub(crate) mod clock;
 mod counts;
 mod heads;
 mod intents;
-mod known;
+pub(crate) mod known;
 pub(crate) mod layout;
 pub(crate) mod memory;
 mod pieces;
-mod snapshot;
+mod salvage;
+pub(crate) mod snapshot;
 pub(crate) mod stripes;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transaction;
 mod writes;
 
@@ -137,6 +139,8 @@ pub(crate) struct Store {
     map: Map,
     pool: Pool,
     clock: Clock,
+    /// When it was opened, by its clock.
+    opened_at_ms: u64,
     stripes: Stripes,
     /// The space of each database; changes only while all stripes are held.
     spaces: [AtomicU8; DATABASES as usize],
@@ -198,6 +202,7 @@ impl Store {
             map,
             pool,
             clock,
+            opened_at_ms: clock.now_ms(),
             stripes: Stripes::new(),
             spaces: Default::default(),
             ids: Mutex::new(Ids { next: 0, end: 0 }),

@@ -10,7 +10,9 @@
 //!   every stripe is written as it was at the moment; nothing is copied in memory; and a command that
 //!   writes may have to wait until one stripe, a 1,024th of the keys, is written.
 //! * The file is written under a temporary name, synced, and then renamed: whoever sees it under its own
-//!   name sees all of it.
+//!   name sees all of it. Before that the snapshots of earlier get the names `PATH.1`, `PATH.2` and so on, as
+//!   many as are kept. A crash between two renames leaves a gap in the numbers; so who looks for the newest one
+//!   goes by the moments in the files ([`all_at`]).
 //!
 //! # The file
 //!
@@ -72,6 +74,56 @@ pub(super) struct Snapshots {
 struct State {
     begun: u64,
     last: SnapshotState,
+}
+
+/// Most snapshots that are kept.
+pub(crate) const MAX_SNAPSHOTS: usize = 99;
+
+/// The snapshots at `path` and the earlier ones beside it, with their moments in milliseconds of the system's clock, the
+/// newest first. What has no snapshot's header is none.
+pub(crate) fn all_at(path: &Path) -> Vec<(PathBuf, u64)> {
+    let earlier = (1..MAX_SNAPSHOTS).map(|number| numbered(path, number));
+    let all = std::iter::once(path.to_owned()).chain(earlier);
+    let mut found: Vec<_> =
+        all.filter_map(|path| moment_of(&path).map(|moment| (path, moment))).collect();
+    found.sort_by_key(|(_, moment)| std::cmp::Reverse(*moment));
+    found
+}
+
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
+fn moment_of(path: &Path) -> Option<u64> {
+    let mut header = [0; HEADER_BYTES];
+    File::open(path).ok()?.read_exact(&mut header).ok()?;
+    let moment = header[16..].try_into().ok()?;
+    header.starts_with(MAGIC).then(|| u64::from_le_bytes(moment))
+}
+
+/// Puts `unfinished` in place of the snapshot at `path`, and keeps `kept` in all.
+fn rotate(unfinished: &Path, path: &Path, kept: usize) -> io::Result<()> {
+    let rename = |from: &Path, to: &Path| match std::fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    };
+    for number in (1..kept.saturating_sub(1)).rev() {
+        rename(&numbered(path, number), &numbered(path, number + 1))?;
+    }
+    if kept > 1 {
+        rename(path, &numbered(path, 1))?;
+    }
+    std::fs::rename(unfinished, path)?;
+    sync_folder_of(path)?;
+    for number in kept.max(1)..MAX_SNAPSHOTS {
+        match std::fs::remove_file(numbered(path, number)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What became of snapshots.
@@ -150,8 +202,9 @@ impl Store {
         self.snapshots.state.lock().last.clone()
     }
 
-    /// Writes a snapshot to `path`, in place of what is there. The caller must hold no stripe.
-    pub(crate) fn save(&self, path: &Path) -> Result<()> {
+    /// Writes a snapshot to `path`, and keeps `kept` in all: with 1 it takes the place of the one there. How many
+    /// keys it has. The caller must hold no stripe.
+    pub(crate) fn save(&self, path: &Path, kept: usize) -> Result<u64> {
         {
             let mut state = self.snapshots.state.lock();
             if state.last.is_writing {
@@ -159,7 +212,7 @@ impl Store {
             }
             state.last.is_writing = true;
         }
-        let saved = self.write_snapshot(path);
+        let saved = self.write_snapshot(path, kept);
         let mut state = self.snapshots.state.lock();
         state.last.is_writing = false;
         state.last.has_failed = saved.is_err();
@@ -169,7 +222,7 @@ impl Store {
         saved
     }
 
-    fn write_snapshot(&self, path: &Path) -> Result<()> {
+    fn write_snapshot(&self, path: &Path, kept: usize) -> Result<u64> {
         let failed = |error: io::Error| {
             told(format!("ERR the snapshot {} cannot be written: {error}", path.display()))
         };
@@ -201,12 +254,12 @@ impl Store {
         self.snapshots.writing.store(0, Ordering::Release);
         let writer = self.snapshots.writer.lock().take();
         let finished = written.and_then(|()| match writer {
-            Some(writer) => writer
-                .finish()
-                .and_then(|()| std::fs::rename(&unfinished, path))
-                .and_then(|()| sync_folder_of(path))
-                .map_err(failed),
-            None => Ok(()),
+            Some(writer) => {
+                let keys = writer.keys;
+                let finished = writer.finish().and_then(|()| rotate(&unfinished, path, kept));
+                finished.map(|()| keys).map_err(failed)
+            }
+            None => Ok(0),
         });
         if finished.is_err() {
             let _ = std::fs::remove_file(&unfinished);
@@ -320,8 +373,7 @@ impl Store {
             )));
         }
         let mut file = io::BufReader::new(file);
-        let restoring = own_keys::own(RESTORING);
-        self.map.upsert(&restoring, &[])?;
+        self.begin_restoring()?;
         let (mut keys, mut collection) = (0u64, None);
         let mut block = Vec::new();
         loop {
@@ -336,7 +388,7 @@ impl Store {
                     return Err(wrong(format!("{keys} keys were found, and {sum} expected")));
                 }
                 self.end_collection(&mut collection)?;
-                self.map.remove(&restoring)?;
+                self.end_restoring()?;
                 return Ok(keys);
             }
             if bytes > MAX_BLOCK_BYTES {
@@ -352,6 +404,18 @@ impl Store {
             }
             self.restore_block(&block, &mut keys, &mut collection)?;
         }
+    }
+
+    /// From here on the store is refused when it is opened, until the restoring has ended.
+    pub(super) fn begin_restoring(&self) -> Result<()> {
+        self.map.upsert(&own_keys::own(RESTORING), &[])?;
+        Ok(())
+    }
+
+    /// All is restored.
+    pub(super) fn end_restoring(&self) -> Result<()> {
+        self.map.remove(&own_keys::own(RESTORING))?;
+        Ok(())
     }
 
     fn restore_block(
@@ -371,11 +435,16 @@ impl Store {
                 FIELD_TAG | ORDERED_TAG => {
                     // Of a key that has expired since.
                     let Some(collection) = collection else { continue };
-                    self.restore_element(collection, tag, name, value)?;
+                    let element = match tag {
+                        ORDERED_TAG => Element::Ordered(name),
+                        _ => Element::Field(name),
+                    };
+                    self.restore_element(collection, element, value)?;
                 }
                 PIECE_TAG => {
                     let Some(collection) = collection else { continue };
-                    self.restore_piece(collection, name, value)?;
+                    let index = name.try_into().map_err(|_| Failure::Damaged)?;
+                    self.restore_piece(collection, u32::from_be_bytes(index), value)?;
                 }
                 _ => return Err(Failure::Damaged),
             }
@@ -385,30 +454,40 @@ impl Store {
 
     fn restore_key(&self, database: u8, key: &[u8], value: &[u8]) -> Result<Option<Restored>> {
         let head = Head::decode(value).ok_or(Failure::Damaged)?;
-        let now_ms = self.clock.now_ms();
         let by_store = |at_system_ms: u64| {
             u64::try_from(self.clock.by_store(at_system_ms as i64)).unwrap_or(0)
         };
-        let expires_at = head.expires_at.map(by_store);
-        if expires_at.is_some_and(|at_ms| at_ms <= now_ms) {
+        let head = Head { expires_at: head.expires_at.map(by_store), ..head };
+        Ok(self.restore_head(database, key, &head)?.map(|(_, collection)| collection))
+    }
+
+    /// Puts a key, unless it has expired; a collection is put when its elements are there, and returned with the
+    /// number that it had.
+    pub(super) fn restore_head(
+        &self,
+        database: u8,
+        key: &[u8],
+        head: &Head<'_>,
+    ) -> Result<Option<(u64, Restored)>> {
+        let expires_at = head.expires_at;
+        if expires_at.is_some_and(|at_ms| at_ms <= self.clock.now_ms()) {
             return Ok(None);
         }
         let memcached = head.memcached.map(|kept| Memcached { cas: self.new_cas(), ..kept });
         match head.content {
             Content::String(_) => {
-                let head = Head { expires_at, memcached, ..head };
-                self.put_restored(database, key, &head)?;
+                self.put_restored(database, key, &Head { memcached, ..*head })?;
                 Ok(None)
             }
             Content::Long(long) => {
                 let content = Content::Long(LongString { id: self.new_id()?, ..long });
                 let key = key.to_vec();
-                Ok(Some(Restored { database, key, expires_at, memcached, content }))
+                Ok(Some((long.id, Restored { database, key, expires_at, memcached, content })))
             }
-            Content::Collection(kind, ..) => {
+            Content::Collection(kind, old_id, _) => {
                 let content = Content::Collection(kind, self.new_id()?, Count::Known(0));
                 let key = key.to_vec();
-                Ok(Some(Restored { database, key, expires_at, memcached: None, content }))
+                Ok(Some((old_id, Restored { database, key, expires_at, memcached: None, content })))
             }
         }
     }
@@ -423,11 +502,10 @@ impl Store {
 
     /// Nothing leads to the element yet, so it needs no lock; a restore that is cut short leaves some that
     /// nothing ever will.
-    fn restore_element(
+    pub(super) fn restore_element(
         &self,
         restored: &mut Restored,
-        tag: u8,
-        name: &[u8],
+        element: Element<'_>,
         value: &[u8],
     ) -> Result<()> {
         let Content::Collection(kind, id, Count::Known(count)) = &mut restored.content else {
@@ -437,22 +515,23 @@ impl Store {
             self.map.upsert(&super::layout::element_key(*id, element), value)?;
             Ok(())
         };
-        if tag == ORDERED_TAG {
-            put(Element::Ordered(name), value)?;
-        } else {
-            put(Element::Field(name), value)?;
-            if *kind == Kind::SortedSet {
-                let bits = value.try_into().map_err(|_| Failure::Damaged)?;
-                put(Element::Scored(f64::from_bits(u64::from_le_bytes(bits)), name), b"")?;
-            }
+        if let (Kind::SortedSet, Element::Field(name)) = (*kind, element) {
+            let bits = value.try_into().map_err(|_| Failure::Damaged)?;
+            put(Element::Scored(f64::from_bits(u64::from_le_bytes(bits)), name), b"")?;
         }
+        put(element, value)?;
         *count += 1;
         Ok(())
     }
 
-    fn restore_piece(&self, restored: &Restored, name: &[u8], piece: &[u8]) -> Result<()> {
+    /// Puts a piece of a long string, which has no more bytes than count.
+    pub(super) fn restore_piece(
+        &self,
+        restored: &Restored,
+        index: u32,
+        piece: &[u8],
+    ) -> Result<()> {
         let Content::Long(long) = restored.content else { return Err(Failure::Damaged) };
-        let index = u32::from_be_bytes(name.try_into().map_err(|_| Failure::Damaged)?);
         if piece.len() > counted_bytes(long, index) {
             return Err(Failure::Damaged);
         }
@@ -460,7 +539,7 @@ impl Store {
         Ok(())
     }
 
-    fn end_collection(&self, collection: &mut Option<Restored>) -> Result<()> {
+    pub(super) fn end_collection(&self, collection: &mut Option<Restored>) -> Result<()> {
         let Some(Restored { database, key, expires_at, memcached, content }) = collection.take()
         else {
             return Ok(());
@@ -470,12 +549,12 @@ impl Store {
 }
 
 /// A collection whose elements are being restored, or a long string whose pieces are.
-struct Restored {
+pub(super) struct Restored {
     database: u8,
     key: Vec<u8>,
     expires_at: Option<u64>,
     memcached: Option<Memcached>,
-    content: Content<'static>,
+    pub(super) content: Content<'static>,
 }
 
 /// Tag, name and value of the first entry.
@@ -489,7 +568,13 @@ fn take_entry<'block>(block: &mut &'block [u8]) -> Option<(u8, &'block [u8], &'b
     Some((tag, name, value))
 }
 
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+/// Makes the names in the folder of `path` durable.
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
+/// The folder that `path` lies in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    folder.unwrap_or(Path::new("."))
 }

@@ -164,3 +164,101 @@ fn the_server_says_what_it_promises() {
         assert!(text.contains(&format!("# {section}\r\n")), "{section}");
     }
 }
+
+/// A section of INFO.
+fn info(client: &mut crate::common::wire::Client, section: &str) -> String {
+    String::from_utf8_lossy(client.say(&format!("INFO {section}")).bytes()).into_owned()
+}
+
+fn field(text: &str, name: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+#[test]
+fn info_counts_what_expires_what_changed_what_failed_and_who_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let snapshot = folder.path().join("snapshot");
+    let server =
+        Server::start(pando_server::Options { snapshot: Some(snapshot), ..Default::default() });
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for line in ["SET a 1 EX 1000", "SET b 1 EX 3000", "SET c 1", "INCR c", "HSET h f 1"] {
+        assert!(!client.say(line).is_error(), "{line}");
+    }
+    let keys = info(&mut client, "keyspace");
+    let keys = field(&keys, "db0");
+    let left_ms = keys.strip_prefix("keys=4,expires=2,avg_ttl=").expect("two of four expire");
+    assert!((1_900_000..=2_000_000).contains(&left_ms.parse::<u64>().expect("a number")), "{keys}");
+
+    let changes =
+        |client: &mut _| field(&info(client, "persistence"), "rdb_changes_since_last_save");
+    assert_eq!(changes(&mut client), "5");
+    assert!(client.say("INCR h").is_error());
+    assert_eq!(changes(&mut client), "5");
+    assert!(!client.say("SAVE").is_error());
+    assert_eq!(changes(&mut client), "0");
+
+    assert!(client.say("NOSUCH").is_error() && client.say("GET").is_error());
+    let errors = info(&mut client, "errorstats");
+    assert_eq!(field(&errors, "errorstat_ERR"), "count=2");
+    assert_eq!(field(&errors, "errorstat_WRONGTYPE"), "count=1");
+    assert!(!client.say("CONFIG RESETSTAT").is_error());
+    assert!(!info(&mut client, "errorstats").contains("errorstat_"));
+
+    let waiting = |client: &mut _| field(&info(client, "clients"), "blocked_clients");
+    assert_eq!(waiting(&mut client), "0");
+    assert!(!client.say("CLIENT PAUSE 60000 WRITE").is_error());
+    other.send(&words("SET a 1")).expect("it is sent");
+    let seen = (0..1000).any(|_| waiting(&mut client) == "1");
+    assert!(seen, "a client that waits is counted");
+    assert!(!client.say("CLIENT UNPAUSE").is_error());
+    assert_eq!(other.receive().expect("a reply").bytes, b"+OK\r\n");
+    assert_eq!(waiting(&mut client), "0");
+}
+
+#[test]
+fn a_key_is_idle_since_it_was_last_used() {
+    let server = Server::with(&[]);
+    let mut client = server.connect();
+    assert!(!client.say("SET a 1").is_error());
+    std::thread::sleep(Duration::from_millis(2100));
+    let idle = client.say("OBJECT IDLETIME a").number().expect("a number");
+    assert!((1..60).contains(&idle), "{idle}");
+    assert!(!client.say("GET a").is_error());
+    assert!(client.say("OBJECT IDLETIME a").number().is_some_and(|idle| idle <= 1));
+}
+
+#[test]
+fn settings_that_cannot_be_set_are_refused_at_the_start() {
+    for (name, value) in [("bind", "1.2.3.4"), ("databases", "17"), ("appendonly", "yes")] {
+        let settings = vec![(name.to_owned(), value.to_owned())];
+        let refused =
+            pando_server::serve(&pando_server::Options { settings, ..Default::default() });
+        let error = refused.expect_err("it is refused").to_string();
+        assert!(error.starts_with(&format!("{name} cannot be '{value}': ")), "{error}");
+    }
+    let server = Server::with(&[]);
+    let told = server.connect().say("CONFIG GET appendfsync");
+    assert_eq!(told.values()[1].bytes(), b"no", "nothing survives the machine on anonymous memory");
+}
+
+#[test]
+fn snapshots_are_written_by_the_clock_while_something_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let snapshot = folder.path().join("snapshot");
+    let settings = [("snapshot-every", "1"), ("snapshots", "2")];
+    let server = Server::start(pando_server::Options {
+        snapshot: Some(snapshot.clone()),
+        settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
+        ..Default::default()
+    });
+    let mut client = server.connect();
+    let earlier = folder.path().join("snapshot.1");
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !earlier.exists() {
+        assert!(!client.say("INCR a").is_error());
+        assert!(std::time::Instant::now() < deadline, "no snapshots are written");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(snapshot.exists() && !folder.path().join("snapshot.2").exists());
+}

@@ -74,14 +74,14 @@ fn write<Answer>(
     answer
 }
 
-pub(super) fn set(store: &Store, database: u8, key: &[u8], value: &[u8], expires_at: Option<u64>) {
+pub(crate) fn set(store: &Store, database: u8, key: &[u8], value: &[u8], expires_at: Option<u64>) {
     write(store, &[key], |transaction| {
         let head = Head { expires_at, ..Head::string(value) };
         transaction.put_head(transaction.space(database), key, &head).expect("puts");
     });
 }
 
-pub(super) fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
     let wanted = [Store::stripe_of_key(key)].into_iter().collect();
     let held = store.lock(wanted, Access::Shared).expect("locks");
     let transaction = store.begin(held, store.clock().now_ms());
@@ -95,7 +95,7 @@ pub(super) fn get(store: &Store, database: u8, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Puts a hash with the fields 0 to `count`.
-pub(super) fn put_hash(store: &Store, key: &[u8], count: u64) {
+pub(crate) fn put_hash(store: &Store, key: &[u8], count: u64) {
     let id = store.new_id().expect("an id");
     write(store, &[key], |transaction| {
         for field in 0..count {
@@ -108,7 +108,7 @@ pub(super) fn put_hash(store: &Store, key: &[u8], count: u64) {
 }
 
 /// The fields of a hash.
-fn fields(store: &Store, key: &[u8]) -> Option<u64> {
+pub(crate) fn fields(store: &Store, key: &[u8]) -> Option<u64> {
     let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Shared);
     let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
     let head = transaction.head(transaction.space(0), key, |head| {

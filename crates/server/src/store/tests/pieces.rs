@@ -324,7 +324,7 @@ fn a_sparse_string_takes_what_was_written_and_is_restored_from_a_snapshot() {
     assert_eq!(records(&store), before + 2 + 4 + 1 + 1);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("snapshot");
-    store.save(&path).expect("saves");
+    store.save(&path, 1).expect("saves");
     let copy = volatile();
     assert_eq!(copy.restore(&path).expect("restores"), 2);
     assert!(get(&copy, 0, b"other") == Some(vec![b'x'; 50_000]));

@@ -29,7 +29,7 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
         });
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(20));
-            let saved = store.save(&path);
+            let saved = store.save(&path, 1);
             if saved.is_err() {
                 is_over.store(true, Ordering::Relaxed);
             }
@@ -63,7 +63,7 @@ fn a_damaged_snapshot_is_refused() {
     let path = folder.path().join("snapshot");
     let store = volatile();
     set(&store, 0, b"key", b"value", None);
-    store.save(&path).expect("saves");
+    store.save(&path, 1).expect("saves");
     let sound = std::fs::read(&path).expect("reads");
     for at in 0..sound.len() {
         // The moment may be any.
@@ -85,6 +85,34 @@ fn a_damaged_snapshot_is_refused() {
     cut_short.close().expect("closes");
     let refused = Store::open(Some(&path), &options()).err().expect("it has a part of the keys");
     assert!(refused.to_string().contains("cut short"), "{refused}");
-    assert!(store.save(&folder.path().join("no/folder")).is_err());
+    assert!(store.save(&folder.path().join("no/folder"), 1).is_err());
     assert!(store.snapshot_state().has_failed);
+}
+
+#[test]
+fn earlier_snapshots_are_kept_under_numbers_as_many_as_are_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("snapshot");
+    let store = volatile();
+    let keys = |kept: usize| {
+        let number = store.count(0).expect("counts");
+        set(&store, 0, &number.to_le_bytes(), b"value", None);
+        // Moments are of a millisecond.
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(store.save(&path, kept).expect("saves"), number + 1);
+        let all = snapshot::all_at(&path);
+        assert_eq!(all[0].0, path);
+        let of = |path: &Path| volatile().restore(path).expect("restores");
+        all.iter().map(|(path, _)| of(path)).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(3), [1]);
+    assert_eq!(keys(3), [2, 1]);
+    assert_eq!(keys(3), [3, 2, 1]);
+    assert_eq!(keys(3), [4, 3, 2]);
+    // A rotation that was cut short leaves a gap.
+    std::fs::rename(&path, folder.path().join("snapshot.7")).expect("renames");
+    let newest = snapshot::all_at(&path)[0].0.clone();
+    assert_eq!(volatile().restore(&newest).expect("restores"), 4);
+    assert_eq!(keys(2), [5, 3]);
+    assert_eq!(keys(1), [6]);
 }

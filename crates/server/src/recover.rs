@@ -1,0 +1,448 @@
+//! `serve --recover`: a new pool in place of one that cannot be trusted any more, or is damaged.
+//!
+//! # Protocol
+//!
+//! The new pool is built beside the old one, from the newest snapshot that is whole; without one, from what can be
+//! read of the old pool. It takes the old one's name only when it is complete and on the medium. The old file keeps
+//! its records and gets a name of its own; to open it for salvage counts up its incarnation, and no more.
+//!
+//! | step | what is done | a crash behind it leaves, and the same command goes on |
+//! | --- | --- | --- |
+//! | 1 | removes `POOL.recovering` | the old pool: begins anew |
+//! | 2 | restores into a new pool `POOL.recovering`, closes it (which syncs it) | a part, or all of it beside the old pool: begins anew |
+//! | 3 | links the old pool also as `POOL.untrusted-DATE`, syncs the folder | both names of the old pool: begins anew, with that second name |
+//! | 4 | renames `POOL.recovering` to `POOL`, syncs the folder | the new pool: nothing is to be recovered |
+//!
+//! So there is a pool of that name at each moment, and a start without `--recover` never begins an empty one. The
+//! old pool is held open for salvage until step 4 is done, so that no other process recovers it meanwhile; one whose
+//! superblock cannot be read is not held.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use pando::{Error, Pool};
+
+use crate::failure::{Failure, Result, told};
+use crate::store::{MAP_NAME, Store, StoreOptions, clock, snapshot};
+
+/// What a store was recovered from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A snapshot, which was of this moment, in milliseconds of the system's clock.
+    Snapshot(PathBuf, u64),
+    /// What could be read of the old pool, in which so many places could not be read.
+    Salvage(u64),
+}
+
+/// What a recovery has done.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovered {
+    /// Where the keys are from.
+    pub source: Source,
+    /// How many there are.
+    pub keys: u64,
+    /// Where the old pool is.
+    pub kept: PathBuf,
+}
+
+/// Whether a store that could not be opened can be recovered.
+pub(crate) fn can_help(failure: &Failure) -> bool {
+    matches!(failure, Failure::Damaged)
+        || matches!(failure, Failure::Store(Error::NotTrusted { .. } | Error::Damaged(_)))
+}
+
+/// Why a server that could not open its store does not run, and the command that recovers it.
+pub(crate) fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
+    let newest = snapshot::all_at(snapshot).into_iter().next();
+    let source = newest.map_or_else(
+        || format!("what can be read of it, since there is no snapshot at {}", snapshot.display()),
+        |(path, moment_ms)| {
+            format!("the snapshot {} of {}", path.display(), date(moment_ms / 1000))
+        },
+    );
+    let what = match failure {
+        Failure::Store(Error::NotTrusted { medium, .. }) => format!(
+            "{} was open when the machine went down, and its medium ({medium}) keeps no order of writes across that",
+            pool.display()
+        ),
+        other => other.to_string(),
+    };
+    format!(
+        "{what}. Run `pando --pool {} serve --recover` with the options of this start: it begins a new pool with \
+         {source}, and keeps this one under another name",
+        pool.display()
+    )
+}
+
+/// Puts a new pool in place of one that cannot be opened.
+pub(crate) fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
+    let old = match Pool::open(pool, &options.pool.clone().salvage(true)) {
+        Ok(old) => Some(old),
+        Err(error @ (Error::PoolBusy { .. } | Error::PoolNotFound { .. })) => {
+            return Err(error.into());
+        }
+        Err(error) => {
+            tracing::warn!(%error, "nothing can be read of the old pool");
+            None
+        }
+    };
+    let building = with_suffix(pool, "recovering");
+    let mut options = options.clone();
+    if let Some(old) = &old {
+        options.pool = options.pool.max_bytes(old.max_bytes());
+        let kind =
+            old.maps().ok().and_then(|maps| maps.into_iter().find(|map| map.name == MAP_NAME));
+        options.index = options.index.or(kind.map(|map| map.kind));
+    }
+    let (source, keys) = build(&building, snapshot, old.as_ref(), &options)?;
+    step()?;
+    let failed = |what: &str, error: io::Error| {
+        told(format!(
+            "the recovery is not complete: cannot {what}: {error}; mend that, and run the same command again"
+        ))
+    };
+    let kept = keep(pool).map_err(|error| failed("give the old pool another name", error))?;
+    step()?;
+    std::fs::rename(&building, pool)
+        .and_then(|()| snapshot::sync_folder_of(pool))
+        .map_err(|error| failed("give the new pool its name", error))?;
+    step()?;
+    drop(old);
+    Ok(Recovered { source, keys, kept })
+}
+
+/// Builds the new pool; where its keys are from, and how many there are.
+fn build(
+    building: &Path,
+    snapshot: &Path,
+    old: Option<&Pool>,
+    options: &StoreOptions,
+) -> Result<(Source, u64)> {
+    for (path, moment_ms) in snapshot::all_at(snapshot) {
+        match build_with(building, options, |store| store.restore(&path)) {
+            Ok(keys) => return Ok((Source::Snapshot(path, moment_ms), keys)),
+            // A snapshot that is refused is damaged. Anything else would meet the next one, too.
+            Err(error @ (Failure::Said(_) | Failure::Damaged))
+                if !error.is_no_memory() && !is_stopped() =>
+            {
+                tracing::warn!(%error, path = %path.display(), "a snapshot cannot be used; trying the next older one");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(old) = old else {
+        return Err(told(format!(
+            "there is nothing to recover from: no snapshot at {} can be used, and the pool cannot be read",
+            snapshot.display()
+        )));
+    };
+    let mut problems = 0;
+    let keys = build_with(building, options, |store| {
+        let salvaged = store.restore_salvaged(old)?;
+        problems = salvaged.problems;
+        Ok(salvaged.keys)
+    })?;
+    Ok((Source::Salvage(problems), keys))
+}
+
+fn build_with(
+    building: &Path,
+    options: &StoreOptions,
+    fill: impl FnOnce(&Store) -> Result<u64>,
+) -> Result<u64> {
+    match std::fs::remove_file(building) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(told(format!("{} cannot be removed: {error}", building.display())));
+        }
+        _ => {}
+    }
+    step()?;
+    let store = Store::open(Some(building), options)?;
+    let filled = fill(&store).and_then(|keys| step().map(|()| keys));
+    let closed = store.close();
+    let keys = filled?;
+    closed?;
+    Ok(keys)
+}
+
+/// Gives the old pool a second name, under which it stays; which.
+fn keep(pool: &Path) -> io::Result<PathBuf> {
+    if let Some(kept) = kept_before(pool)? {
+        return Ok(kept);
+    }
+    let name = format!("untrusted-{}", date(clock::system_ms() / 1000).replace([' ', ':'], "-"));
+    for number in 1..1000 {
+        let again = if number == 1 { name.clone() } else { format!("{name}-{number}") };
+        let kept = with_suffix(pool, &again);
+        match std::fs::hard_link(pool, &kept) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => return linked.and_then(|()| snapshot::sync_folder_of(pool)).map(|()| kept),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The second name that a recovery which was cut short has given the pool.
+fn kept_before(pool: &Path) -> io::Result<Option<PathBuf>> {
+    let own = std::fs::metadata(pool)?;
+    let begin = with_suffix(pool, "untrusted-");
+    let Some(begin) = begin.file_name() else { return Ok(None) };
+    for entry in std::fs::read_dir(snapshot::folder_of(pool))? {
+        let entry = entry?;
+        let is_named = entry.file_name().as_encoded_bytes().starts_with(begin.as_encoded_bytes());
+        if is_named {
+            let other = entry.metadata()?;
+            if (other.dev(), other.ino()) == (own.dev(), own.ino()) {
+                return Ok(Some(entry.path()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Seconds since 1970 as a date and a time of day, by UTC: `2026-11-23 11:25:07`.
+pub(crate) fn date(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March, so that the leap day is a year's last; 400 of them have the same number of days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + next;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(not(test))]
+fn step() -> Result<()> {
+    Ok(())
+}
+
+#[cfg(not(test))]
+fn is_stopped() -> bool {
+    false
+}
+
+#[cfg(test)]
+use self::tests::{is_stopped, step};
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use pando::PoolOptions;
+    use pando_pmem::superblock::{self, BootId};
+
+    use super::*;
+    use crate::store::tests::{fields, get, put_hash, set};
+
+    thread_local! {
+        /// Steps of a recovery until it stops, as if the process had died.
+        static STEPS: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    pub(super) fn step() -> Result<()> {
+        match STEPS.get().checked_sub(1) {
+            Some(left) => {
+                STEPS.set(left);
+                Ok(())
+            }
+            None => Err(told("stopped by the test".into())),
+        }
+    }
+
+    pub(super) fn is_stopped() -> bool {
+        STEPS.get() == 0
+    }
+
+    fn options() -> StoreOptions {
+        StoreOptions { pool: PoolOptions::new().max_bytes(64 << 20), index: None }
+    }
+
+    fn text(number: u64) -> Vec<u8> {
+        format!("value {number}").into_bytes()
+    }
+
+    /// A pool as one that was open when the machine went down, with snapshots of 1 to `snapshots` hundred keys, the
+    /// newest one last, and 1,000 keys, a hash and a long string in it.
+    fn untrusted(folder: &Path, snapshots: u64) -> (PathBuf, PathBuf) {
+        let (pool, snapshot, open) =
+            (folder.join("pool"), folder.join("pool.snapshot"), folder.join("open"));
+        let store = Store::open(Some(&open), &options()).expect("a store");
+        for number in 0..1000 {
+            if number % 100 == 0 && (1..=snapshots).contains(&(number / 100)) {
+                store.save(&snapshot, 3).expect("saves");
+            }
+            let expires_at = (number % 2 == 1).then(|| store.clock().now_ms() + 1_000_000);
+            set(&store, (number % 3) as u8, &text(number), &text(number), expires_at);
+        }
+        put_hash(&store, b"hash", 700);
+        set(&store, 0, b"long", &[7; 100_000], None);
+        std::fs::copy(&open, &pool).expect("copies");
+        store.close().expect("closes");
+        let file = File::options().write(true).open(&pool).expect("opens");
+        for (index, word) in superblock::boot_words(BootId(7 << 70)).into_iter().enumerate() {
+            let at = superblock::BOOT_OFF + index as u64 * 8;
+            file.write_all_at(&word.to_le_bytes(), at).expect("writes");
+        }
+        (pool, snapshot)
+    }
+
+    /// All records of a pool that is not trusted.
+    fn records(pool: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let old =
+            Pool::open(pool, &PoolOptions::new().salvage(true)).expect("it opens for salvage");
+        let mut records = Vec::new();
+        let report =
+            old.salvage(MAP_NAME, |key, value| records.push((key.to_vec(), value.to_vec())));
+        assert!(report.expect("reads").is_sound());
+        records
+    }
+
+    fn names(folder: &Path, part: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths.filter(|path| path.to_string_lossy().contains(part)).collect()
+    }
+
+    /// The keys of a recovered pool, which are the first so many.
+    fn assert_recovered(pool: &Path, count: u64, has_hash: bool) {
+        let store = Store::open(Some(pool), &options()).expect("it opens");
+        for number in 0..1000 {
+            let found = get(&store, (number % 3) as u8, &text(number));
+            assert_eq!(found, (number < count).then(|| text(number)), "{number} of {count}");
+        }
+        assert_eq!(fields(&store, b"hash"), has_hash.then_some(700));
+        let sum: u64 = (0..3).map(|database| store.count(database).expect("counts")).sum();
+        assert_eq!(get(&store, 0, b"long"), has_hash.then(|| vec![7; 100_000]));
+        assert_eq!(sum, count + 2 * u64::from(has_hash));
+        assert!(store.pool().check().expect("checks").is_sound());
+        store.close().expect("closes");
+    }
+
+    #[test]
+    fn an_untrusted_pool_is_recovered_from_the_newest_snapshot() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pool, snapshot) = untrusted(folder.path(), 3);
+        let before = records(&pool);
+        let refused = Store::open(Some(&pool), &options()).map(drop).expect_err("it is refused");
+        assert!(can_help(&refused), "{refused}");
+        let advice = advice(&refused, &pool, &snapshot);
+        assert!(
+            advice.contains(&format!("`pando --pool {} serve --recover`", pool.display())),
+            "{advice}"
+        );
+        let recovered = recover(&pool, &snapshot, &options()).expect("recovers");
+        assert!(matches!(&recovered.source, Source::Snapshot(path, _) if *path == snapshot));
+        assert_eq!(recovered.keys, 300);
+        assert!(records(&recovered.kept) == before, "the old pool has its records");
+        assert_recovered(&pool, 300, false);
+    }
+
+    #[test]
+    fn a_damaged_snapshot_gives_way_to_the_next_older_one() {
+        for damaged in 1..=3 {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (pool, snapshot) = untrusted(folder.path(), 3);
+            let all: Vec<_> =
+                snapshot::all_at(&snapshot).into_iter().map(|(path, _)| path).collect();
+            assert_eq!(all.len(), 3);
+            for path in &all[..damaged] {
+                let mut bytes = std::fs::read(path).expect("reads");
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(path, bytes).expect("writes");
+            }
+            let recovered = recover(&pool, &snapshot, &options()).expect("recovers");
+            match all.get(damaged) {
+                Some(next) => {
+                    assert!(matches!(&recovered.source, Source::Snapshot(path, _) if path == next));
+                    assert_recovered(&pool, 300 - 100 * damaged as u64, false);
+                }
+                None => {
+                    assert_eq!(recovered.source, Source::Salvage(0));
+                    assert_recovered(&pool, 1000, true);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_snapshot_what_can_be_read_is_recovered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pool, snapshot) = untrusted(folder.path(), 0);
+        let recovered = recover(&pool, &snapshot, &options()).expect("recovers");
+        assert_eq!((recovered.source, recovered.keys), (Source::Salvage(0), 1002));
+        assert_recovered(&pool, 1000, true);
+    }
+
+    /// Stopped at each step, and again at the first step or a later one, the third try goes on.
+    #[test]
+    fn a_recovery_that_was_cut_short_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for snapshots in [0, 2] {
+            for (first, second) in (0..6).flat_map(|first| [(first, 0), (first, 5 - first)]) {
+                let folder = folder.path().join(format!("{snapshots} {first} {second}"));
+                std::fs::create_dir(&folder).expect("a folder");
+                let (pool, snapshot) = untrusted(&folder, snapshots);
+                let before = records(&pool);
+                for steps in [first, second, u64::MAX] {
+                    STEPS.set(steps);
+                    assert!(
+                        pool.is_file(),
+                        "a start without --recover must not begin an empty pool"
+                    );
+                    match Store::open(Some(&pool), &options()) {
+                        Ok(store) => {
+                            // The last step was done.
+                            store.close().expect("closes");
+                        }
+                        Err(refused) => {
+                            assert!(can_help(&refused), "{refused}");
+                            let recovered = recover(&pool, &snapshot, &options());
+                            assert_eq!(
+                                recovered.is_ok(),
+                                steps >= 5,
+                                "{first} {second}: {recovered:?}"
+                            );
+                        }
+                    }
+                }
+                let kept = names(&folder, "untrusted-");
+                assert_eq!(kept.len(), 1, "{kept:?}");
+                assert!(records(&kept[0]) == before, "the old pool has its records");
+                assert!(names(&folder, "recovering").is_empty());
+                match snapshots {
+                    0 => assert_recovered(&pool, 1000, true),
+                    _ => assert_recovered(&pool, 200, false),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn dates_are_by_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_795_433_107, "2026-11-23 11:25:07"),
+            (4_107_542_399, "2100-02-28 23:59:59"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}
