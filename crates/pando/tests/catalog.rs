@@ -350,12 +350,12 @@ fn maps_are_dropped_by_several_threads_at_once() {
         }
     }
     std::thread::scope(|scope| {
-        for thread in 0..3 {
+        for (thread, kind) in KINDS.into_iter().enumerate().take(3) {
             let pool = &pool;
             scope.spawn(move || {
                 for index in (0..9).filter(|index| index % 3 == thread) {
                     pool.drop_map(&name(index)).unwrap();
-                    let map = pool.map_with(&name(index), &of_kind(KINDS[thread])).unwrap();
+                    let map = pool.map_with(&name(index), &of_kind(kind)).unwrap();
                     map.insert(b"12345678", b"value of").unwrap();
                 }
             });

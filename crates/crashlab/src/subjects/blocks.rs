@@ -135,6 +135,11 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
                 0 => Op::Peek(WATCHED.start),
                 _ => Op::Watched(WATCHED.start + random.below(2) as usize, stamp),
             }),
+            scenario("few-slots", |stamp, random| match random.below(4) {
+                0 => Op::Peek(random.below(2) as usize),
+                _ => Op::Swap(words(1, random), stamp),
+            })
+            .short_of_slots(),
             Scenario::new("reused-under-mark", 1, || Setup {
                 prepare: vec![Op::Swap(vec![0, 1], 1)],
                 cram: Vec::new(),

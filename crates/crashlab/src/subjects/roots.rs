@@ -97,6 +97,8 @@ impl Subject for Roots {
             freed_twice("freed-twice"),
             holes("holes"),
             stale_claim("stale-claim"),
+            // More threads than slots: these are taken, and the table grows.
+            scenario("few-slots", few, 3).short_of_slots(),
         ]
     }
 

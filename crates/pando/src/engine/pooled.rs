@@ -370,6 +370,9 @@ impl<D: Domain> Engine for Pooled<D> {
         if !self.is_salvaged {
             self.free_dropped()?;
         }
+        if let Some(resumed) = &self.resumed {
+            resumed.wait();
+        }
         for entry in self.pmwcas.dropped_maps(&self.pin()?) {
             check.dropped_map(&entry);
         }

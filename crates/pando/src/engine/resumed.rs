@@ -5,8 +5,8 @@
 //! room, gives the space back too, and no call of it takes longer by somebody else's map. Closing the pool
 //! stops the thread between two steps; the next opening goes on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use pando_pmem::Domain;
@@ -15,7 +15,7 @@ use pando_pmwcas::Pmwcas;
 /// The thread, which ends when this is dropped, or before.
 pub(super) struct Resumed {
     is_enough: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Resumed {
@@ -33,16 +33,23 @@ impl Resumed {
         };
         let thread = Builder::new().name("pando-drop".to_owned()).spawn(free);
         // Without a thread, who needs room frees them.
-        thread.ok().map(|thread| Self { is_enough, thread: Some(thread) })
+        thread.ok().map(|thread| Self { is_enough, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Waits until the thread has freed what it began with. Then no block is on its way from a dropped map to the
+    /// allocator, which a check would report as leaked.
+    pub fn wait(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // It panics only by a bug of ours, which was told.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Drop for Resumed {
     fn drop(&mut self) {
         self.is_enough.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It panics only by a bug of ours, which was told.
-            let _ = thread.join();
-        }
+        self.wait();
     }
 }
