@@ -129,7 +129,7 @@ fn what_is_missing_is_said_before_anything_is_made() {
     assert!(no_file.contains("cannot open none.tsv"), "{no_file}");
     folder.fails(2, &["load", ".", "--create", "--format", "tsv"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--writers", "0"]);
-    folder.fails(2, &["load", "one.tsv", "--create", "--writers", "121"]);
+    folder.fails(2, &["load", "one.tsv", "--create", "--writers", "1025"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--kind", "oak"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--set", "leaf_bytes"]);
     folder.fails(2, &["load", "one.tsv", "--max-bytes", "1G"]);

@@ -117,12 +117,12 @@ pub fn with_room<D: Domain, R, E: Refusal>(
     mut give_back: impl FnMut() -> GivenBack,
     mut attempt: impl FnMut() -> Result<R, E>,
 ) -> Result<R, E> {
-    let mut refusals = 0;
+    let (mut refusals, mut may_be_dropped) = (0, true);
     loop {
         match attempt() {
             Err(error) if error.is_full() => {
                 refusals += 1;
-                if !may_try_again(pmwcas, tries, refusals, &mut give_back) {
+                if !may_try_again(pmwcas, tries, refusals, &mut may_be_dropped, &mut give_back) {
                     return Err(error);
                 }
             }
@@ -138,14 +138,18 @@ fn may_try_again<D: Domain>(
     pmwcas: &Pmwcas<D>,
     tries: Tries,
     refusals: u32,
+    may_be_dropped: &mut bool,
     give_back: &mut impl FnMut() -> GivenBack,
 ) -> bool {
     if refusals > tries.count() {
         return false;
     }
-    let is_freed = free_dropped(pmwcas);
-    let is_hopeless =
-        !is_freed && refusals > 1 && give_back() == GivenBack::Nothing && tries == Tries::Few;
+    // Looking for dropped maps reads the whole catalog: once, if there is none.
+    *may_be_dropped = *may_be_dropped && free_dropped(pmwcas);
+    let is_hopeless = !*may_be_dropped
+        && refusals > 1
+        && give_back() == GivenBack::Nothing
+        && tries == Tries::Few;
     // An error of the reclamation is that of the pin, which the next try would meet.
     !is_hopeless && pmwcas.pool().reclaim().is_ok()
 }

@@ -10,7 +10,7 @@ use crate::common::watchdog::within_bounds;
 use crate::common::{check, dump, plant, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::{Arena, CutShort, Lines, Paused, count_writes, written_back};
+use pando_pmem::testing::{Arena, CutShort, Lines, Paused, written_back};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -94,9 +94,14 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
             planted.tree.insert(&key(number), &key(100 + number)).expect("there is room");
         }
         // Behind what a thread's first use of the pool writes, which a get shows.
-        let its = planted.clone();
-        let first_use = std::thread::spawn(move || count_writes(|| its.tree.get(&key(1))).1);
-        let first_use = first_use.join().expect("a get");
+        let get_is_done_after = |&writes: &u64| {
+            let its = planted.clone();
+            let get = Paused::start(writes, move || its.tree.get(&key(1)).is_ok());
+            let is_done = get.is_done();
+            assert!(get.resume(), "a get");
+            is_done
+        };
+        let first_use = (0..).find(get_is_done_after).unwrap_or_default();
         let update = |writes, value: u64| {
             let its = planted.clone();
             Paused::start(first_use + writes, move || {
