@@ -311,19 +311,31 @@ impl<'op> InnerContent<'op> {
         block.write_u64(0, header.encode());
         block.write_u64(STATUS_AT, 0);
         block.write_u64(SHAPE_AT, Shape { slots: 0, sorted_at: at, record_bytes: stride }.encode());
-        for (index, child) in self.children.iter().enumerate() {
-            block.write_u64(HEADER_BYTES + index as u64 * 8, child.0);
+        if let Some(mut children) = block.range_mut(HEADER_BYTES, count * 8) {
+            for (index, child) in self.children.iter().enumerate() {
+                children.write_u64(index * 8, child.0);
+            }
         }
         if stride != 8 {
             write_slices(&mut block, children_end, prefix_bytes, self.separators.iter().copied());
         }
-        for (index, separator) in self.separators.iter().enumerate() {
-            if stride != 8 {
-                let place = at << 32 | separator.len() as u64;
-                block.write_u64(places_at + index as u64 * 8, place);
+        let keys_at = at;
+        if let Some(mut places) = block.range_mut(places_at, self.sliced_bytes() / 2) {
+            for (index, separator) in self.separators.iter().enumerate().filter(|_| stride != 8) {
+                places.write_u64(index * 8, at << 32 | separator.len() as u64);
+                at += separator.len() as u64;
             }
-            block.write(at, separator);
-            at += separator.len() as u64;
+        }
+        if let Some(mut keys) = block.range_mut(keys_at, self.key_bytes()) {
+            let mut at = 0;
+            for separator in &self.separators {
+                match separator.as_array::<8>() {
+                    // The commonest length: one word, not a loop.
+                    Some(word) => keys.write_u64(at, u64::from_le_bytes(*word)),
+                    None => keys.write(at, separator),
+                }
+                at += separator.len();
+            }
         }
         block.flush(0, bytes);
         let link = Link::new(block.off(), Hint::Inner { children: count });

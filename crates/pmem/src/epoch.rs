@@ -236,7 +236,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
         D::observe_process_memory();
-        self.pool.limbo.push(self.slot(), epoch, off);
+        self.pool.limbo.push(self.slot(), epoch, off, &self.local.spare);
     }
 
     /// The epoch in which what this thread has just unlinked counts as unlinked.
@@ -295,7 +295,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
             D::observe_process_memory();
             self.pool.reuse(self, off);
         };
-        self.pool.limbo.collect(self.slot(), newest, COLLECT_AT_MOST, reuse)
+        self.pool.limbo.collect(self.slot(), newest, COLLECT_AT_MOST, &self.local.spare, reuse)
     }
 
     /// Blocks that threads have unlinked and that still wait for their epoch.

@@ -26,41 +26,51 @@ impl<'block> Exclusive<'block> {
     #[inline]
     pub fn write(&mut self, at: usize, source: &[u8]) {
         let at = self.skipped + at;
-        let words = &self.words[at / 8..(at + source.len()).div_ceil(8)];
-        let (head, rest) = match at % 8 {
-            0 => (&[][..], source),
-            begun => source.split_at(source.len().min(8 - begun)),
-        };
-        let words = match words.split_first() {
-            Some((first, behind)) if !head.is_empty() => {
-                merge(first, at % 8, head);
-                behind
-            }
-            _ => words,
-        };
-        let (whole, tail) = rest.as_chunks::<8>();
-        for (word, bytes) in words.iter().zip(whole) {
+        if at.is_multiple_of(8) {
+            self.write_words(at / 8, source);
+        } else {
+            // The rest of the word that it begins in, then words.
+            let (head, rest) = source.split_at(source.len().min(8 - at % 8));
+            merge(&self.words[at / 8], at % 8, head);
+            self.write_words(at / 8 + 1, rest);
+        }
+    }
+
+    /// Copies `source` to the words from `first` on; of the last one, the bytes behind it stay.
+    #[inline]
+    fn write_words(&mut self, first: usize, source: &[u8]) {
+        let (whole, tail) = source.as_chunks::<8>();
+        for (word, bytes) in self.words[first..][..whole.len()].iter().zip(whole) {
             // Relaxed, here and below: whoever publishes the block does so by a later release.
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
-        if let Some(last) = words.get(whole.len()).filter(|_| !tail.is_empty()) {
-            merge(last, 0, tail);
+        if !tail.is_empty() {
+            merge(&self.words[first + whole.len()], 0, tail);
         }
     }
 
     /// Writes `value`, little-endian, to byte `at` of the range.
     #[inline]
     pub fn write_u64(&mut self, at: usize, value: u64) {
-        self.write(at, &value.to_le_bytes());
+        if (self.skipped + at).is_multiple_of(8) {
+            self.words[(self.skipped + at) / 8].store(value, Ordering::Relaxed);
+        } else {
+            self.write(at, &value.to_le_bytes());
+        }
     }
 
     /// Sets `bytes` bytes from byte `at` to zero.
     #[inline]
     pub fn zero(&mut self, at: usize, bytes: usize) {
-        const ZEROS: [u8; 64] = [0; 64];
-        for from in (0..bytes).step_by(ZEROS.len()) {
-            self.write(at + from, &ZEROS[..ZEROS.len().min(bytes - from)]);
+        const ZEROS: [u8; 8] = [0; 8];
+        let head = bytes.min((self.skipped + at).wrapping_neg() % 8);
+        let whole = (bytes - head) / 8;
+        self.write(at, &ZEROS[..head]);
+        let first = (self.skipped + at + head) / 8;
+        for word in &self.words[first..][..whole] {
+            word.store(0, Ordering::Relaxed);
         }
+        self.write(at + head + whole * 8, &ZEROS[..bytes - head - whole * 8]);
     }
 }
 

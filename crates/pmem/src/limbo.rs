@@ -31,6 +31,7 @@
 //!
 //! A block that no collection reached in its four epochs stays on its stack, and comes with those of a later epoch.
 
+use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -40,6 +41,8 @@ const EPOCHS: u64 = 8;
 const RIPE_EPOCHS: u64 = 4;
 /// Sets of stacks that threads share.
 const SHARDS: usize = 16;
+/// Nodes that a participant keeps to use again.
+const SPARE_NODES: usize = 64;
 
 /// The retired blocks of a pool.
 #[derive(Debug, Default)]
@@ -65,6 +68,34 @@ struct Node {
     next: *mut Node,
     /// Another list of nodes that came along with this one; nearly always none.
     aside: *mut Node,
+}
+
+// SAFETY: one thread at a time has a node, and only that thread follows its pointers.
+unsafe impl Send for Node {}
+
+/// A participant's nodes to use again, so that a thread that retires blocks seldom asks the process's allocator for memory.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "a node stays where it is while it goes from stack to stack")]
+pub(crate) struct SpareNodes(RefCell<Vec<Box<Node>>>);
+
+impl SpareNodes {
+    fn node(&self, off: u64) -> Box<Node> {
+        let new = Node { off, next: ptr::null_mut(), aside: ptr::null_mut() };
+        match self.0.borrow_mut().pop() {
+            Some(mut node) => {
+                *node = new;
+                node
+            }
+            None => Box::new(new),
+        }
+    }
+
+    fn keep(&self, node: Box<Node>) {
+        let mut nodes = self.0.borrow_mut();
+        if nodes.len() < SPARE_NODES {
+            nodes.push(node);
+        }
+    }
 }
 
 impl Stack {
@@ -132,8 +163,8 @@ impl Taken {
         if list.is_null() { self.others.pop() } else { Some(list) }
     }
 
-    /// The offset of the next block.
-    fn next(&mut self) -> Option<u64> {
+    /// The next block's node.
+    fn next(&mut self) -> Option<Box<Node>> {
         let list = self.take_list()?;
         // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has it.
         let node = unsafe { Box::from_raw(list) };
@@ -141,7 +172,7 @@ impl Taken {
         if !node.aside.is_null() {
             self.others.push(node.aside);
         }
-        Some(node.off)
+        Some(node)
     }
 }
 
@@ -157,9 +188,9 @@ impl Limbo {
     }
 
     /// Adds a block that was retired in `epoch`, on behalf of the participant in `slot`, which is pinned.
-    pub fn push(&self, slot: usize, epoch: u64, off: u64) {
+    pub fn push(&self, slot: usize, epoch: u64, off: u64, spare: &SpareNodes) {
         let shard = self.shard(slot);
-        let node = Box::new(Node { off, next: ptr::null_mut(), aside: ptr::null_mut() });
+        let node = spare.node(off);
         // Relaxed, here and below: the count tells whether collecting may help, and orders nothing.
         shard.waiting.fetch_add(1, Ordering::Relaxed);
         shard.by_epoch[(epoch % EPOCHS) as usize].push(node);
@@ -172,25 +203,32 @@ impl Limbo {
         slot: usize,
         newest: u64,
         most: usize,
+        spare: &SpareNodes,
         mut reuse: impl FnMut(u64),
     ) -> usize {
         let mut reused = 0;
         for shard in (0..SHARDS).map(|turn| self.shard(slot + turn)) {
+            // What is pushed now waits for the next collection.
+            if shard.waiting.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let before = reused;
             let of_epochs = (newest + EPOCHS + 1 - RIPE_EPOCHS..=newest + EPOCHS)
                 .map(|epoch| &shard.by_epoch[(epoch % EPOCHS) as usize]);
             let ripe = (reused < most).then_some(&shard.ripe);
             for stack in ripe.into_iter().chain(of_epochs) {
                 let mut taken = stack.take();
                 while reused < most
-                    && let Some(off) = taken.next()
+                    && let Some(node) = taken.next()
                 {
-                    shard.waiting.fetch_sub(1, Ordering::Relaxed);
-                    reuse(off);
+                    reuse(node.off);
+                    spare.keep(node);
                     reused += 1;
                 }
                 // Also when nothing more may be reused now: soon the stack is that of a new epoch.
                 shard.ripe.put_back(taken);
             }
+            shard.waiting.fetch_sub(reused - before, Ordering::Relaxed);
         }
         reused
     }
@@ -215,7 +253,8 @@ mod tests {
 
     fn collected(limbo: &Limbo, newest: u64, most: usize) -> Vec<u64> {
         let mut offs = Vec::new();
-        assert_eq!(limbo.collect(3, newest, most, |off| offs.push(off)), offs.len());
+        let spare = SpareNodes::default();
+        assert_eq!(limbo.collect(3, newest, most, &spare, |off| offs.push(off)), offs.len());
         offs.sort_unstable();
         offs
     }
@@ -223,12 +262,13 @@ mod tests {
     #[test]
     fn what_is_over_the_bound_is_there_for_the_next_collection() {
         let limbo = Limbo::default();
-        (0..100).for_each(|off| limbo.push(off as usize, 9, off));
+        let spare = SpareNodes::default();
+        (0..100).for_each(|off| limbo.push(off as usize, 9, off, &spare));
         assert!(collected(&limbo, 8, 1000).is_empty(), "the epoch is not ripe");
         let mut all = collected(&limbo, 9, 30);
         assert_eq!((all.len(), limbo.waiting()), (30, 70));
         // The stacks of epoch 9 are those of epoch 17 by now.
-        (100..200).for_each(|off| limbo.push(off as usize, 17, off));
+        (100..200).for_each(|off| limbo.push(off as usize, 17, off, &spare));
         all.extend(collected(&limbo, 14, 40));
         all.extend(collected(&limbo, 14, 1000));
         all.sort_unstable();
@@ -240,30 +280,21 @@ mod tests {
     /// Two that collect from one shard put two rests back.
     #[test]
     fn rests_that_are_put_back_on_each_other_stay_whole() {
-        let stack = Stack::default();
+        let (stack, spare) = (Stack::default(), SpareNodes::default());
         for lists in [[0..3, 3..4, 4..9, 9..20], [20..21, 21..22, 22..23, 23..24]] {
             for list in lists {
                 let other = Stack::default();
-                list.clone().for_each(|off| {
-                    other.push(Box::new(Node {
-                        off,
-                        next: ptr::null_mut(),
-                        aside: ptr::null_mut(),
-                    }));
-                });
+                list.clone().for_each(|off| other.push(spare.node(off)));
                 stack.put_back(other.take());
             }
             // Once more, with lists beside each other.
             let mut taken = stack.take();
-            stack.push(Box::new(Node {
-                off: taken.next().expect("a node"),
-                next: ptr::null_mut(),
-                aside: ptr::null_mut(),
-            }));
+            let first = taken.next().expect("a node");
+            stack.push(spare.node(first.off));
             stack.put_back(taken);
         }
         let mut taken = stack.take();
-        let mut offs: Vec<_> = std::iter::from_fn(|| taken.next()).collect();
+        let mut offs: Vec<_> = std::iter::from_fn(|| taken.next()).map(|node| node.off).collect();
         offs.sort_unstable();
         assert_eq!(offs, (0..24).collect::<Vec<_>>());
     }
@@ -276,10 +307,11 @@ mod tests {
             for thread in 0..4 {
                 let (limbo, sum) = (&limbo, &sum);
                 scope.spawn(move || {
+                    let spare = SpareNodes::default();
                     for off in 0..EACH {
-                        limbo.push(0, thread as u64 % 2, off);
+                        limbo.push(0, thread as u64 % 2, off, &spare);
                         if off % 16 == 0 {
-                            limbo.collect(thread, 1, 10, |off| {
+                            limbo.collect(thread, 1, 10, &spare, |off| {
                                 sum.fetch_add(off as usize, Ordering::Relaxed);
                             });
                         }
@@ -287,7 +319,8 @@ mod tests {
                 });
             }
         });
-        while limbo.collect(0, 1, 1000, |off| {
+        let spare = SpareNodes::default();
+        while limbo.collect(0, 1, 1000, &spare, |off| {
             sum.fetch_add(off as usize, Ordering::Relaxed);
         }) > 0
         {}

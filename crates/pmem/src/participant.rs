@@ -67,6 +67,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{EPOCH_OFF, MAX_PARTICIPANTS, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
+use crate::limbo::SpareNodes;
 use crate::per_slot::PerSlot;
 use crate::pool::Pool;
 use crate::sys::{Mapping, Process};
@@ -120,6 +121,8 @@ pub(crate) struct Local {
     pub thrift: Cell<Thrift>,
     /// Blocks that were retired by way of this slot since the last collection.
     pub retired: Cell<usize>,
+    /// What their nodes in limbo are made from.
+    pub spare: SpareNodes,
     /// The slabs that the thread allocates from.
     pub slabs: SlabCache,
 }
@@ -470,8 +473,8 @@ impl<D: Domain> Pool<D> {
         let next = found.wrapping_add(1) & GENERATION;
         word.compare_exchange_transient(found, next | self.announced_now()).ok()?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
-            let (pins, thrift, retired) = Default::default();
-            Box::new(Local { slot, pins, thrift, retired, slabs: SlabCache::default() })
+            let (pins, thrift, retired, spare) = Default::default();
+            Box::new(Local { slot, pins, thrift, retired, spare, slabs: SlabCache::default() })
         });
         local.pins.set(1);
         Some(Guard::new(self, local, word))

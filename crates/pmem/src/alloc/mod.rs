@@ -184,7 +184,9 @@ impl<D: Domain> Reservation<'_, '_, D> {
     /// Writes `value`, little-endian, to byte `at` of the block.
     #[inline]
     pub fn write_u64(&mut self, at: u64, value: u64) {
-        self.write(at, &value.to_le_bytes());
+        if let Some(mut range) = self.range_mut(at, 8) {
+            range.write_u64(0, value);
+        }
     }
 
     /// Sets `bytes` bytes from byte `at` to zero.
