@@ -6,6 +6,7 @@
 mod common;
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use pando_bench::compare::Entrant;
 use pando_bench::papers::arrays::array::{Array, Method};
 use pando_bench::papers::arrays::slice::{Checked, Slice, Subject as _};
 use pando_bench::papers::arrays::{self, report};
-use pando_bench::papers::outcome::Outcome;
+use pando_bench::papers::outcome::{Line, Outcome};
 use pando_bench::papers::{self, EXPERIMENTS, Error, Settings, sizes};
 use pando_bench::side::Shape;
 use pando_bench::sides::{self, BuildOptions};
@@ -66,6 +67,26 @@ fn every_experiment_has_a_name_of_its_own() {
     }
 }
 
+/// Units of what takes time; all others are of counts.
+const TIMED_UNITS: [&str; 2] = ["ns", "req/s"];
+
+/// What a figure in this unit can be, on whatever machine, of however few records.
+fn plausible(unit: &str) -> RangeInclusive<f64> {
+    match unit {
+        // A ratio of two sides, of which neither is a thousand times the other.
+        "x" => 1e-3..=1e3,
+        // Also of what something costs, which can be less than nothing, or several times the whole.
+        "%" => -1e3..=1e3,
+        // From a tick of a clock to a second.
+        "ns" => 0.1..=1e9,
+        "req/s" => 1.0..=1e9,
+        // At least a key and a value of four bytes each; at most a chunk for a record.
+        "bytes a record" => 8.0..=65_536.0,
+        // Counts for an operation, or of records.
+        _ => 0.0..=1e9,
+    }
+}
+
 #[test]
 fn every_experiment_that_is_built_runs_and_shows_both_figures() {
     for experiment in EXPERIMENTS {
@@ -80,8 +101,16 @@ fn every_experiment_that_is_built_runs_and_shows_both_figures() {
             assert!(line.paper.is_some() || line.ours.is_some(), "{line:?}");
             if let Some(ours) = &line.ours {
                 assert!(ours.min <= ours.median && ours.median <= ours.max, "{line:?}");
+                let plausible = plausible(line.unit);
+                assert!(plausible.contains(&ours.min), "{}: {line:?}", experiment.name);
+                assert!(plausible.contains(&ours.max), "{}: {line:?}", experiment.name);
             }
         }
+        // What is measured in two rounds is not twice the same; what is written down is.
+        let measured = |line: &&Line| line.ours.as_ref().is_some_and(|ours| ours.min < ours.max);
+        let is_timed = outcome.lines.iter().any(|line| TIMED_UNITS.contains(&line.unit));
+        let is_measured = outcome.lines.iter().filter(measured).count() > 0;
+        assert!(is_measured || !is_timed, "{}: {:?}", experiment.name, outcome.lines);
         // Sizes of arrays and records that a paper's figure is of are larger than a test's.
         if !matches!(experiment.name, "pmwcas:fig5" | "bztree:table2" | "bwtree:options") {
             assert!(outcome.lines.iter().any(|line| line.paper.is_some()), "{}", experiment.name);
