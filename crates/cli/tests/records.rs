@@ -139,6 +139,37 @@ fn stat_and_check_tell_about_the_pool() {
 }
 
 #[test]
+fn compact_returns_the_room_of_records_that_are_gone() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::with_records("a\t1\nb\t2\n");
+    let value = "v".repeat(30_000);
+    let records: String = (0..300).map(|key| format!("{key}\t{value}\n")).collect();
+    folder.ok_with(&["load", "-", "--map", "gone"], records.as_bytes());
+    folder.ok(&["drop", "gone"]);
+    let taken = || folder.path("pando.pool").metadata().unwrap();
+    let before = taken().blocks() * 512;
+    assert!(before > 9_000_000, "{before} bytes");
+    let json: serde_json::Value = serde_json::from_str(&folder.ok(&["compact", "--json"])).unwrap();
+    let after = taken();
+    assert_eq!(json["before_bytes"], before);
+    assert_eq!(json["after_bytes"], after.blocks() * 512);
+    assert_eq!(json["size_bytes"], after.len());
+    assert!(after.blocks() * 512 < before / 4, "{json}");
+    assert_eq!(folder.ok(&["dump"]), "a\t1\nb\t2\n");
+    assert!(folder.ok(&["check"]).starts_with("sound: 1 map, "));
+
+    // There is nothing more to return.
+    let text = folder.ok(&["compact"]);
+    let begin = "the file took ";
+    let (took, takes) = text.strip_prefix(begin).unwrap().split_once(" and takes ").unwrap();
+    assert!(takes.starts_with(&format!("{took}; its length is ")), "{text}");
+    folder.ok(&["put", "c", "3"]);
+    assert_eq!(folder.ok(&["get", "c"]), "3\n");
+    let missing = folder.fails(3, &["compact", "--pool", "missing.pool"]);
+    assert!(missing.contains("missing.pool"), "{missing}");
+}
+
+#[test]
 fn the_map_of_a_server_is_used_only_by_force() {
     let folder = Folder::with_records("a\t1\n");
     folder.write("more.tsv", "b\t2\n");

@@ -487,6 +487,30 @@ impl Pool {
         self.shared.engine.size_and_max_bytes().1
     }
 
+    /// Bytes that the pool's file takes on its file system; a pool in anonymous memory has no file, and takes its size
+    /// without what was returned. It costs a system call.
+    ///
+    /// It is less than [`size_bytes`](Self::size_bytes) by the holes that [`release_unused`](Self::release_unused)
+    /// leaves, and more than [`used_bytes`](Self::used_bytes) by the room that is kept for later writes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be measured.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("main")?;
+    /// map.insert(b"key", &vec![7; 10 << 20])?;
+    /// map.remove(b"key")?;
+    /// let before_bytes = pool.occupied_bytes()?;
+    /// while pool.release_unused(1 << 20)? > 0 {}
+    /// assert!(pool.occupied_bytes()? <= before_bytes - (10 << 20));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn occupied_bytes(&self) -> Result<u64, Error> {
+        self.shared.engine.occupied_bytes()
+    }
+
     /// Returns room that no record uses any more to the system: to the file system, or as memory. At most
     /// `max_bytes` of it, but 64 KiB at least; how many bytes it was. Zero says that nothing is left to return.
     /// Any thread may call it at any time, in steps of a MiB or so, and no other operation waits for it.

@@ -82,7 +82,7 @@ impl Server {
 
     /// Waits for the threads that were begun by requests, when there are no more of those.
     pub(crate) fn end_tasks(&self) {
-        self.store.end_counts();
+        self.store.end_long_work();
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             let _ = task.join();

@@ -62,6 +62,9 @@ pub struct Memory {
     pub used_bytes: u64,
     /// The pool's present size in bytes.
     pub pool_bytes: u64,
+    /// Bytes that the pool takes of its file system, or of memory.
+    #[serde(default)]
+    pub occupied_bytes: u64,
     /// How far the pool may grow, in bytes.
     pub max_bytes: u64,
 }

@@ -1,11 +1,17 @@
 //! What no comparison with another server shows: keys that expire as time goes by, what a server that is
-//! started again after `kill -9` has, scans while others write.
+//! started again after `kill -9` has, scans while others write, room that goes back to the file system.
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use common::mounted::Mounted;
 use common::programs::{self, Running};
 use common::random::Random;
 use common::wire::{Client, Value};
@@ -227,4 +233,113 @@ fn counters_lose_nothing() {
         }
     });
     assert_eq!(number(&mut server.connect(), "get shared"), 4 * 500 * 3);
+}
+
+/// A pool for a server, of so many MiB at most: the room that the server keeps is a share of it.
+fn small_pool(path: &Path, max_mib: u64) {
+    let pool = pando::Pool::create(path, &pando::PoolOptions::new().max_bytes(max_mib << 20));
+    pool.expect("a pool").close().expect("closes");
+}
+
+/// What a pool takes of its file system.
+fn occupied(pool: &Path) -> u64 {
+    pool.metadata().expect("a file").blocks() * 512
+}
+
+/// Sets strings of a number of bytes, and says how many were refused.
+fn fill(client: &mut Client, names: std::ops::Range<usize>, bytes: usize) -> usize {
+    let value = vec![b'x'; bytes];
+    let mut refused = 0;
+    for names in names.collect::<Vec<_>>().chunks(100) {
+        let set = |name: &usize| vec![b"SET".to_vec(), name.to_string().into(), value.clone()];
+        let requests: Vec<_> = names.iter().map(set).collect();
+        client.send_all(requests.iter().map(Vec::as_slice)).expect("sends");
+        for _ in names {
+            refused += usize::from(client.receive().expect("a reply").value.is_error());
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_file_gets_smaller_when_keys_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    small_pool(&pool, 64);
+    let server = programs::pando_on(Some(&pool));
+    let mut client = server.connect();
+    let ways: [&[&str]; 4] =
+        [&["flushall"], &["flushall async"], &["flushdb"], &["unlink long", "memory purge"]];
+    for ways in ways {
+        if ways.len() == 1 {
+            assert_eq!(fill(&mut client, 0..9000, 3000), 0);
+            (0..2000).for_each(|field| drop(client.say(&format!("hset hash {field} value"))));
+        } else {
+            let value = vec![b'y'; 30_000_000];
+            client.ask(&[b"SET".to_vec(), b"long".to_vec(), value]).expect("a reply");
+        }
+        let before = occupied(&pool);
+        assert!(before > 25_000_000, "{before} bytes");
+        for way in ways {
+            assert!(!client.say(way).is_error(), "{way}");
+        }
+        until(ways[0], || occupied(&pool) < before / 10);
+        let info = text(&mut client, "info memory");
+        let told = info.lines().find_map(|line| line.strip_prefix("pool_occupied:"));
+        let told: u64 = told.and_then(|told| told.trim().parse().ok()).expect("a figure");
+        assert!(told < before / 10, "{told}");
+    }
+}
+
+/// Writes zeros until its file system has no room left.
+fn fill_file_system(path: &Path) -> File {
+    let mut file = File::create(path).expect("a file");
+    for bytes in [1 << 20, 1 << 12] {
+        while file.write_all(&vec![1; bytes]).is_ok() {}
+    }
+    file
+}
+
+#[test]
+fn room_that_went_back_to_a_file_system_that_is_full_now_stops_no_server() {
+    let Some(mounted) = Mounted::tmpfs(24 << 20) else { return };
+    let pool = mounted.path().join("pool");
+    small_pool(&pool, 64);
+    let server = programs::pando_on(Some(&pool));
+    let mut client = server.connect();
+    assert_eq!(fill(&mut client, 0..5000, 3000), 0);
+    let before = occupied(&pool);
+    let kept = |name: &usize| name.is_multiple_of(50);
+    (0..5000).filter(|name| !kept(name)).for_each(|name| drop(client.say(&format!("del {name}"))));
+    until("room", || occupied(&pool) < before / 2);
+    let filler = fill_file_system(&mounted.path().join("filler"));
+    let mut there: BTreeSet<usize> = (0..5000).filter(kept).collect();
+    let mut refused = 0;
+    for name in 5000..7000 {
+        let reply = match name % 4 {
+            0 => client.say(&format!("hset hash{name} field value")),
+            1 => client.say(&format!("setrange {name} {} x", name * 10)),
+            _ => client.say(&format!("set {name} {}", "x".repeat(name / 2))),
+        };
+        match reply.is_error() {
+            true => refused += 1,
+            false => drop(there.insert(name)),
+        }
+    }
+    assert!(refused > 0, "the file system was not full");
+    server.kill();
+
+    let server = programs::pando_on(Some(&pool));
+    let mut client = server.connect();
+    for &name in &there {
+        let (line, bytes) = match (name, name % 4) {
+            (..5000, _) => (format!("strlen {name}"), 3000),
+            (_, 0) => (format!("hstrlen hash{name} field"), 5),
+            (_, 1) => (format!("strlen {name}"), name * 10 + 1),
+            _ => (format!("strlen {name}"), name / 2),
+        };
+        assert_eq!(number(&mut client, &line), bytes as i64, "{line}");
+    }
+    filler.set_len(0).expect("cuts");
+    until("room", || fill(&mut client, 8000..8100, 3000) == 0);
 }

@@ -64,7 +64,12 @@ impl Folder {
 
     /// Runs and expects success; what it printed.
     pub fn ok(&self, arguments: &[&str]) -> String {
-        let ran = self.run(arguments);
+        self.ok_with(arguments, b"")
+    }
+
+    /// The same with bytes on standard input.
+    pub fn ok_with(&self, arguments: &[&str], input: &[u8]) -> String {
+        let ran = self.run_with(arguments, input);
         assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.errors);
         ran.output
     }

@@ -52,6 +52,9 @@ pub(crate) trait Engine: Send + Sync {
     /// Present size in bytes, and up to which the pool may grow.
     fn size_and_max_bytes(&self) -> (u64, u64);
 
+    /// Bytes that the pool takes of its file system, or of memory.
+    fn occupied_bytes(&self) -> Result<u64, Error>;
+
     /// Returns at most so much room that is not used to the system; how many bytes.
     fn release_unused(&self, max_bytes: u64) -> Result<u64, Error>;
 

@@ -361,6 +361,10 @@ impl<D: Domain> Engine for Pooled<D> {
         (pool.size_bytes(), pool.geometry().max_bytes)
     }
 
+    fn occupied_bytes(&self) -> Result<u64, Error> {
+        self.pmwcas.pool().occupied_bytes().map_err(Error::of_pool)
+    }
+
     fn release_unused(&self, max_bytes: u64) -> Result<u64, Error> {
         self.pmwcas.pool().release_unused(max_bytes).map_err(Error::of_pool)
     }

@@ -53,8 +53,6 @@ use crate::sys::{self, LockedFile, Mapping};
 const LOCK_OFF: u64 = 1 << 62;
 /// Processes that a pool will be shared by; today one process takes them all.
 const LOCK_BYTES: u64 = 64;
-/// What a file's length on its file system is counted in, on every file system.
-const BLOCK_BYTES: u64 = 512;
 /// What fails where addresses are limited, and what helps then.
 const MAP_THE_FILE: &str = "map the file, which takes as many addresses as its max_bytes (where they are limited, see `ulimit -v`)";
 
@@ -255,7 +253,7 @@ impl<D: Domain> Pool<D> {
         // A copy may have holes where there were zeros. Room is made for all that is written to, so that
         // no store finds the file system full.
         let expected_bytes = room::expected_bytes(path, &file, &geometry, block.size_bytes)?;
-        if metadata.blocks() * BLOCK_BYTES < expected_bytes {
+        if metadata.blocks() * room::BLOCK_BYTES < expected_bytes {
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
                 .map_err(|source| room::not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
             room::restore(path, &file, &geometry, block.size_bytes)?;
@@ -437,20 +435,17 @@ impl<D: Domain> Pool<D> {
     pub fn compact(self: Arc<Self>) -> Result<Compacted> {
         let path = self.path.clone();
         let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
-        let taken_bytes = || match &pool.file {
-            Some(file) => file
-                .metadata()
-                .map(|metadata| metadata.blocks() * BLOCK_BYTES)
-                .map_err(io_error(&pool.path, "measure the file")),
-            None => Ok(0),
-        };
-        let before_bytes = taken_bytes()?;
+        let before_bytes = pool.occupied_bytes()?;
         while pool.release_unused(u64::MAX)? > 0 {}
         pool.cut()?;
         let closed = pool.mark_closed();
         pool.left.store(true, Ordering::Release);
         closed?;
-        Ok(Compacted { before_bytes, after_bytes: taken_bytes()?, size_bytes: pool.size_bytes() })
+        Ok(Compacted {
+            before_bytes,
+            after_bytes: pool.occupied_bytes()?,
+            size_bytes: pool.size_bytes(),
+        })
     }
 
     fn mark_closed(&self) -> Result<()> {

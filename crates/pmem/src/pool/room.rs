@@ -3,7 +3,7 @@
 //! room: `alloc/holes.rs` says when.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -15,6 +15,9 @@ use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES, PUNCHED_
 use crate::medium::Medium;
 use crate::superblock;
 use crate::sys;
+
+/// What a file's length on its file system is counted in, on every file system.
+pub(super) const BLOCK_BYTES: u64 = 512;
 
 impl<D: Domain> Pool<D> {
     /// Makes sure that the file reaches to `to_bytes`.
@@ -76,6 +79,17 @@ impl<D: Domain> Pool<D> {
             None => self.mapping.discard(off, bytes),
         };
         given.map_err(io_error(&self.path, "return room to the system"))
+    }
+
+    /// Bytes that the file takes on its file system; without a file, what all chunks take but the holes. It costs a
+    /// system call.
+    pub fn occupied_bytes(&self) -> Result<u64> {
+        let Some(file) = &self.file else {
+            let punched_bytes = self.word(PUNCHED_OFF).load(Ordering::Acquire) * CHUNK_BYTES;
+            return Ok(self.size_bytes().saturating_sub(punched_bytes));
+        };
+        let metadata = file.metadata().map_err(io_error(&self.path, "measure the file"))?;
+        Ok(metadata.blocks() * BLOCK_BYTES)
     }
 
     /// Cuts the file, whose pool ends at `bytes`.

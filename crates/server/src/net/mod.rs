@@ -381,6 +381,9 @@ fn sweep_once(server: &Server) {
     if let Err(error) = sweep() {
         tracing::warn!(%error, "the sweep was cut short");
     }
+    if let Err(error) = server.store.return_some_room() {
+        tracing::warn!(%error, "room that is not used cannot be returned");
+    }
 }
 
 /// Has the system ask a silent client every so many seconds whether it is there.

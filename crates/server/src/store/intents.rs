@@ -70,6 +70,13 @@ impl Store {
         self.memory.note_write(key.len(), write.map(<[u8]>::len));
         match write {
             Some(value) => self.map.upsert(key, value).map(|_| ())?,
+            None if self.memory.is_tight() => {
+                let value_bytes = self.map.read(key, <[u8]>::len)?;
+                self.map.remove(key)?;
+                if let Some(value_bytes) = value_bytes {
+                    self.memory.note_removal(key.len(), value_bytes);
+                }
+            }
             None => self.map.remove(key).map(|_| ())?,
         }
         Ok(())

@@ -39,7 +39,7 @@ impl Store {
         let mut seen = 0;
         while let Some((entry, _)) = scan.next_record()? {
             // Relaxed: who sees it late counts a little longer.
-            if seen == most || self.counts_end.load(Ordering::Relaxed) {
+            if seen == most || self.is_ending.load(Ordering::Relaxed) {
                 expiries.are_all = false;
                 break;
             }

@@ -3,11 +3,11 @@
 //! How much is in use is asked of the pool ten times a second ([`Store::measure`]), and between two
 //! measures estimated from what is written.
 //!
-//! What is evicted leaves gaps in nodes of the index, which are filled by later writes, or go when
-//! nodes are merged; so the pool's figure follows late, and who waited for it would evict far too much.
-//! Therefore what was evicted counts as free at once, and stays on account until as much was written, or
-//! the figure fell; at most a quarter of the figure. So under a policy that evicts, live data keep to the
-//! limit, and the pool may take up to a third more.
+//! What is evicted or deleted leaves gaps in nodes of the index, which are filled by later writes, or go when
+//! nodes are merged; so the pool's figure follows late, or rises at first. Who waited for it would evict far too
+//! much, or refuse writes for which there is room. Therefore what goes near the limit counts as free at once, and stays on account
+//! until as much was written, or the figure fell; at most a quarter of the figure. So live data keep to the limit,
+//! and the pool may take up to a third more.
 //!
 //! Which key was used least recently is known approximately: a table holds for each of a million ranges
 //! of hashes the second in which a key of it was last used. The victim is the least recently used of a
@@ -74,7 +74,7 @@ pub(super) struct Memory {
     measured_bytes: AtomicU64,
     /// Written since then, about.
     written_bytes: AtomicU64,
-    /// Evicted, and neither gone from the measure nor written over so far.
+    /// Evicted or deleted, and neither gone from the measure nor written over so far.
     account_bytes: AtomicU64,
     evicted_keys: AtomicU64,
     /// Pieces of the room for what was decided that are missing, plus one; 0 before anyone has counted.
@@ -117,6 +117,21 @@ impl Memory {
             let bytes = RECORD_BYTES + (key_bytes + bytes) as u64;
             self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that a record was removed whose bytes count as free from now on.
+    pub(super) fn note_removal(&self, key_bytes: usize, value_bytes: usize) {
+        let bytes = RECORD_BYTES + (key_bytes + value_bytes) as u64;
+        self.account_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether more than three quarters of the limit are in use, so that what is removed is worth to be counted.
+    #[inline]
+    pub(super) fn is_tight(&self) -> bool {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let used_bytes = self.measured_bytes.load(Ordering::Relaxed)
+            + self.written_bytes.load(Ordering::Relaxed);
+        limit_bytes > 0 && used_bytes > limit_bytes / 4 * 3
     }
 
     /// Notes how many pieces of the room for what was decided are missing. If they are more than `spare`, no other
@@ -212,17 +227,17 @@ impl Store {
             let Some(full) = victim else { return Ok(false) };
             let (space, hash, key) = split_head_key(&full).ok_or(Failure::Damaged)?;
             let held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Alone)?;
-            let bytes = self.map.read(&full, |value| match Head::decode(value) {
-                Some(Head { content: Content::Long(long), .. }) => long.bytes as usize,
-                _ => value.len(),
+            // Of a long string the sweep will remove the pieces.
+            let swept_bytes = self.map.read(&full, |value| match Head::decode(value) {
+                Some(Head { content: Content::Long(long), .. }) => long.bytes,
+                _ => 0,
             })?;
             let mut transaction = self.begin(held, self.clock.now_ms());
             // Another may have removed it since.
-            if let Some(bytes) = bytes {
+            if let Some(swept_bytes) = swept_bytes {
                 transaction.remove_head(space, key)?;
                 transaction.commit()?;
-                let freed_bytes = RECORD_BYTES + (full.len() + bytes) as u64;
-                self.memory.account_bytes.fetch_add(freed_bytes, Ordering::Relaxed);
+                self.memory.account_bytes.fetch_add(swept_bytes, Ordering::Relaxed);
                 self.memory.evicted_keys.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -9,6 +9,7 @@
 //! * `counts.rs`: how many fields collections have that are changed one element at a time.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
+//! * `room.rs`: room that no record uses goes back to the system.
 //! * `snapshot.rs`: copies of a moment, written while commands go on. `salvage.rs`: what can be read of a pool that
 //!   cannot be trusted.
 //! * `known.rs`: how many keys there are.
@@ -41,6 +42,7 @@ pub(crate) mod known;
 pub(crate) mod layout;
 pub(crate) mod memory;
 mod pieces;
+mod room;
 mod salvage;
 pub(crate) mod snapshot;
 pub(crate) mod stripes;
@@ -62,6 +64,7 @@ use self::counts::Counts;
 use self::layout::{CollectionId, HASH_BITS, SPACES, head_prefix};
 use self::memory::Memory;
 use self::pieces::Drafts;
+use self::room::Room;
 use self::snapshot::Snapshots;
 use self::stripes::{Access, Held, StripeIndex, Stripes, Wanted, hashes_of};
 pub(crate) use self::transaction::Transaction;
@@ -155,10 +158,11 @@ pub(crate) struct Store {
     is_behind: AtomicBool,
     /// The sweep has work besides what expires.
     has_garbage: AtomicBool,
-    /// Whether counts of keys are to end, since the server does.
-    counts_end: AtomicBool,
+    /// Whether the server ends, and with it what takes long in the background.
+    is_ending: AtomicBool,
     snapshots: Snapshots,
     memory: Memory,
+    room: Room,
     #[cfg(test)]
     refusals: tests::Refusals,
 }
@@ -213,9 +217,10 @@ impl Store {
             next_intent: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
             has_garbage: AtomicBool::new(true),
-            counts_end: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             snapshots: Snapshots::default(),
             memory: Memory::default(),
+            room: Room::default(),
             #[cfg(test)]
             refusals: tests::Refusals::default(),
         };
@@ -331,6 +336,7 @@ impl Store {
             kept.store(space, Ordering::Release);
         }
         self.has_garbage.store(true, Ordering::Release);
+        self.room.look_now();
     }
 
     fn spaces(&self) -> [u8; DATABASES as usize] {
@@ -343,7 +349,7 @@ impl Store {
         let mut sum = 0;
         for index in 0..stripes::STRIPES as StripeIndex {
             // Relaxed: who sees it late counts a stripe more.
-            if self.counts_end.load(Ordering::Relaxed) {
+            if self.is_ending.load(Ordering::Relaxed) {
                 return Err(said("ERR the server is being shut down"));
             }
             let held = self.stripes.lock(SmallVec::from_slice(&[index]), Access::Shared);
@@ -359,9 +365,9 @@ impl Store {
         Ok(sum)
     }
 
-    /// Counts that are being made end, without a result, and later ones do not begin.
-    pub(crate) fn end_counts(&self) {
-        self.counts_end.store(true, Ordering::Relaxed);
+    /// Counts of keys, and what else takes long in the background, end without a result; later ones do not begin.
+    pub(crate) fn end_long_work(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
     }
 
     fn count_stripe(&self, index: StripeIndex) -> Result<SmallVec<[(u8, u64); 2]>> {

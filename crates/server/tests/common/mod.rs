@@ -4,11 +4,13 @@
 //! * `programs.rs`: our server and Debian's, each a process of its own.
 //! * `packages.rs`: where Debian's programs come from.
 //! * `python.rs`: stock clients in Python.
+//! * `mounted.rs`: a file system of a small size.
 //! * `random.rs`: numbers that a seed repeats.
 //! * `oracle.rs`: the same commands to both, and what must be equal.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod mounted;
 pub mod oracle;
 pub mod packages;
 pub mod programs;

@@ -34,6 +34,39 @@ fn writes_that_need_memory_are_refused_and_others_are_not() {
     assert_eq!(client.say("add new 0 0 1\r\n1\r\n"), "STORED\r\n");
 }
 
+fn figure(server: &Running, name: &str) -> u64 {
+    let stats = server.connect().say("stats\r\n");
+    let begin = format!("STAT {name} ");
+    let found = stats.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok());
+    found.unwrap_or_else(|| panic!("no {name} in {stats}"))
+}
+
+#[test]
+fn stats_tell_how_many_bytes_are_in_use() {
+    const ITEMS: u64 = 200;
+    let server = servers::pando();
+    let mut client = server.connect();
+    client.say("set first 0 0 1\r\n1\r\n");
+    let before = figure(&server, "bytes");
+    assert!(before > 0);
+    for number in 0..ITEMS {
+        let value = "v".repeat(10_000);
+        assert_eq!(client.say(&format!("set {number} 0 0 10000\r\n{value}\r\n")), "STORED\r\n");
+    }
+    let full = figure(&server, "bytes");
+    let each = (full - before) / ITEMS;
+    assert!((10_000..20_000).contains(&each), "{each} bytes for an item of 10,000");
+    for number in 0..ITEMS {
+        assert_eq!(client.say(&format!("delete {number}\r\n")), "DELETED\r\n");
+    }
+    // Nobody else is there, so what was removed is free within a few of the sweeps.
+    let falls = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        figure(&server, "bytes") < before + (full - before) / 4
+    });
+    assert!(falls, "{before}, {full}, then {}", figure(&server, "bytes"));
+}
+
 #[test]
 fn keys_go_when_memory_is_short() {
     let server = servers::pando();
@@ -51,12 +84,7 @@ fn keys_go_when_memory_is_short() {
     for round in 1..10 {
         fill(&mut client, 1000 * round);
     }
-    let evicted = || {
-        let stats = server.connect().say("stats\r\n");
-        let line =
-            stats.lines().find_map(|line| line.strip_prefix("STAT evictions ")).map(str::to_owned);
-        line.and_then(|count| count.parse::<u32>().ok()).expect("a count")
-    };
+    let evicted = || figure(&server, "evictions");
     // The count is taken ten times a second.
     let is_seen = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));

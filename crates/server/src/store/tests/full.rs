@@ -121,3 +121,53 @@ fn a_pool_that_was_full_takes_writes_once_there_is_room() {
     let pool = PoolOptions::new().max_bytes(ROOM_BYTES);
     fill_and_empty(&Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store"));
 }
+
+/// Sets keys of `bytes` bytes from `first` on, until three in a row are refused; how many were set.
+fn fill(store: &Store, first: u32, bytes: usize) -> u32 {
+    let (mut set, mut refused) = (0, 0);
+    while refused < 3 {
+        if set % 64 == 0 || refused > 0 {
+            while store.sweep_garbage(1000).expect("sweeps") {}
+            store.measure();
+        }
+        match try_set(store, &(first + set).to_be_bytes(), bytes) {
+            true => (set, refused) = (set + 1, 0),
+            false => refused += 1,
+        }
+    }
+    set
+}
+
+/// How many new keys fit for a hundred that were deleted, one in eight, of a store in which no more fit.
+fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
+    let pool = PoolOptions::new().max_bytes(pool_bytes);
+    let store = Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store");
+    let policy = EvictionPolicy::NoEviction;
+    store.limit_memory(MemoryLimit { bytes: limit_bytes, policy, samples: 5 });
+    let keys = fill(&store, 0, bytes);
+    for number in (0..keys).step_by(8) {
+        let key = number.to_be_bytes();
+        write(&store, &[&key], |transaction| {
+            assert!(transaction.remove_head(transaction.space(0), &key).expect("removes"));
+        });
+    }
+    let new = fill(&store, keys, bytes);
+    println!("{new} of {} values of {bytes} bytes", keys.div_ceil(8));
+    new * 100 / keys.div_ceil(8)
+}
+
+/// What is deleted leaves gaps in leaves, which the pool's figure shows late, or never where it is small.
+#[test]
+fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
+    for (bytes, least) in [(100, 50), (1000, 80), (3000, 80)] {
+        let percent = refilled(4 * ROOM_BYTES, ROOM_BYTES / 2, bytes);
+        assert!(percent >= least, "{percent} % of what was deleted, of {bytes} bytes");
+    }
+}
+
+/// Values that have blocks of their own. Smaller ones stand in leaves, which a pool without any room cannot copy.
+#[test]
+fn what_is_deleted_in_a_full_pool_makes_room_for_new_keys() {
+    let percent = refilled(ROOM_BYTES, ROOM_BYTES / 16 * 15, 3000);
+    assert!(percent >= 80, "{percent} % of what was deleted");
+}
