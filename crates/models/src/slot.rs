@@ -43,6 +43,18 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl Slot {
+    /// `announce`; `is_late`: the first announcement is withdrawn.
+    fn announce(&self, found: u64, next: u64, is_late: bool) -> bool {
+        let mut withdraws = is_late;
+        while self.lease.compare_exchange(found, next, self.code.pin, Relaxed).is_ok() {
+            if !std::mem::replace(&mut withdraws, false) {
+                return true;
+            }
+            self.lease.store(found, self.code.unpin);
+        }
+        false
+    }
+
     /// `pin_leased`; whether the thread with that generation is pinned, and by a guard that it had already.
     fn pin(&self, generation: u64) -> Option<bool> {
         let found = self.lease.load(Relaxed);
@@ -52,21 +64,19 @@ impl Slot {
                 self.lease.store(pinned, Release);
                 return Some(false);
             }
-            let swapped = self.lease.compare_exchange(generation, pinned, self.code.pin, Relaxed);
-            return swapped.is_ok().then_some(false);
+            return self.announce(generation, pinned, false).then_some(false);
         }
         (found == pinned).then_some(true)
     }
 
     /// `take`; the generation.
-    fn take(&self) -> Option<u64> {
+    fn take(&self, is_late: bool) -> Option<u64> {
         let found = self.lease.load(Relaxed);
         if self.code.asks && found & PINNED != 0 {
             return None;
         }
         let next = (found & !PINNED) + u64::from(self.code.counts);
-        let swapped = self.lease.compare_exchange(found, next | PINNED, self.code.pin, Relaxed);
-        swapped.is_ok().then_some(next)
+        self.announce(found, next | PINNED, is_late).then_some(next)
     }
 
     fn unpin(&self, generation: u64) {
@@ -83,19 +93,17 @@ impl Slot {
 fn lease(code: Code) {
     explore(Some(3), move || {
         let slot = Arc::new(Slot { code, lease: Atomic::new(0), local: UnsafeCell::new(0) });
-        let takers: Vec<_> = (0..2)
-            .map(|_| {
-                let slot = slot.clone();
-                thread::spawn(move || {
-                    let generation = slot.take();
-                    if let Some(generation) = generation {
-                        slot.use_local();
-                        slot.unpin(generation);
-                    }
-                    u64::from(generation.is_some())
-                })
+        let takers = [false, true].map(|is_late| {
+            let slot = slot.clone();
+            thread::spawn(move || {
+                let generation = slot.take(is_late);
+                if let Some(generation) = generation {
+                    slot.use_local();
+                    slot.unpin(generation);
+                }
+                u64::from(generation.is_some())
             })
-            .collect();
+        });
         let mut uses = 0;
         for _ in 0..2 {
             if let Some(is_nested) = slot.pin(0) {
@@ -108,7 +116,7 @@ fn lease(code: Code) {
         }
         uses += takers.into_iter().map(|taker| taker.join().unwrap()).sum::<u64>();
         assert!(uses >= 1);
-        assert!(slot.take().is_some(), "all have unpinned");
+        assert!(slot.take(false).is_some(), "all have unpinned");
         // SAFETY: as in `use_local`.
         slot.local.with(|local| assert_eq!(unsafe { *local }, uses));
     });

@@ -312,7 +312,7 @@ impl<D: Domain> Drop for Guard<'_, D> {
         pins.set(held);
         if held == 0 {
             // Nobody else changes the lease of a pinned thread.
-            self.lease.store_transient(self.lease.load_own() & GENERATION);
+            self.lease.store_transient(self.lease.load_unobserved() & GENERATION);
         }
     }
 }

@@ -34,8 +34,11 @@
 //! * A thread that stops for ever while it is pinned keeps its slot, and holds back the epoch, until the pool is opened again.
 //! * The generation wraps at 2^47. A thread that sleeps while its slot is taken exactly so often would believe that it
 //!   has the slot: at 10 million takes a second, after 163 days of them.
-//! * The epoch is announced modulo 2^16. A pinned thread is behind the global epoch by one at most, or has loaded the
-//!   epoch long before it announced it. Whatever it announces then, the epoch rises once more at most after that.
+//! * The epoch is announced modulo 2^16. A thread may stop between its load of the epoch and its announcement, while the
+//!   epoch rises 65,535 times: then the announcement seems to be of the epoch to come, and lets the epoch rise twice. So a
+//!   thread looks at the epoch again behind its announcement. If that is far behind, it lets go of the slot, which nobody
+//!   has seen it use, and begins again. Of a thread that goes on, whoever sees the announcement knows which epoch it
+//!   means, and the epoch rises once more at most after that.
 //!
 //! # Which slot is taken
 //!
@@ -84,6 +87,10 @@ pub(crate) const GENERATION: u64 = PINNED - 1;
 /// The bit of a lease that says that the thread is pinned.
 pub(crate) const PINNED: u64 = 1 << 47;
 const EPOCH_SHIFT: u32 = 48;
+
+/// An announcement that is so many epochs late is withdrawn; one that is less late is told from that of any epoch to
+/// which the global one can rise meanwhile.
+const TOO_LATE: u64 = 1 << 15;
 
 /// The part of a lease by which a thread that is pinned announces `epoch`.
 #[inline(always)]
@@ -362,8 +369,7 @@ impl<D: Domain> Pool<D> {
         let found = word.load(Ordering::Relaxed);
         let word = Word::new(word);
         if found == lease.generation {
-            let announced = self.announced_now();
-            word.compare_exchange_transient(found, found | announced).ok()?;
+            self.announce(word, found, found)?;
             local.pins.set(1);
         } else if found & GENERATION == lease.generation {
             local.pins.set(local.pins.get() + 1);
@@ -373,9 +379,20 @@ impl<D: Domain> Pool<D> {
         Some(Guard::new(self, local, word))
     }
 
+    /// Pins the calling thread by the lease `word`, which holds `found`, in `generation`; none if another thread has
+    /// changed the lease.
     #[inline(always)]
-    fn announced_now(&self) -> u64 {
-        announced(self.word(EPOCH_OFF).load(Ordering::Relaxed))
+    fn announce(&self, word: Word<'_, D>, found: u64, generation: u64) -> Option<()> {
+        let global = self.word(EPOCH_OFF);
+        loop {
+            let epoch = global.load(Ordering::Relaxed);
+            word.compare_exchange_transient(found, generation | announced(epoch)).ok()?;
+            // Behind the full barrier: no advance that misses the announcement begins in a later epoch.
+            if global.load_unobserved().wrapping_sub(epoch) < TOO_LATE {
+                return Some(());
+            }
+            word.store_transient(found);
+        }
     }
 
     /// The thread's lease of this pool is not that of the pool used last, or it has none, or its slot was taken.
@@ -399,7 +416,7 @@ impl<D: Domain> Pool<D> {
         let guard = self.take_any()?;
         let lease = Lease {
             uid: self.uid(),
-            generation: guard.lease().load_own() & GENERATION,
+            generation: guard.lease().load_unobserved() & GENERATION,
             word: guard.lease().as_ptr(),
             local: guard.local(),
             slot: guard.slot(),
@@ -471,7 +488,7 @@ impl<D: Domain> Pool<D> {
             return None;
         }
         let next = found.wrapping_add(1) & GENERATION;
-        word.compare_exchange_transient(found, next | self.announced_now()).ok()?;
+        self.announce(word, found, next)?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
             let (pins, thrift, retired, spare) = Default::default();
             Box::new(Local { slot, pins, thrift, retired, spare, slabs: SlabCache::default() })

@@ -94,9 +94,10 @@ impl<'pool, D: Domain> Word<'pool, D> {
         found
     }
 
-    /// Loads a word that only this thread changes now. Tests do not observe it.
+    /// Loads a word, relaxed, of which this thread knows enough: only it changes the word now, or any late value will do.
+    /// Tests do not observe it.
     #[inline(always)]
-    pub(crate) fn load_own(self) -> u64 {
+    pub(crate) fn load_unobserved(self) -> u64 {
         self.word.load(Ordering::Relaxed)
     }
 

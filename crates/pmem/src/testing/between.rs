@@ -88,6 +88,11 @@ impl Domain for Between {
         true
     }
 
+    fn admit_transient_store(_address: usize) -> bool {
+        step();
+        true
+    }
+
     fn observe_load(_address: usize, _bytes: usize) {
         step();
     }

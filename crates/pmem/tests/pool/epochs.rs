@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Barrier, mpsc};
 
+use pando_pmem::testing::{Between, between};
 use pando_pmem::{Pool, Process, Volatile};
 
 use crate::common::{active, create, folder, free, give, open, options, root};
@@ -49,6 +50,60 @@ fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() 
         assert_eq!(pool.pin().unwrap().waiting(), 0);
     });
     assert_eq!(active(&pool), []);
+}
+
+/// A lease has 16 bits of the epoch. A thread stops between its look at the epoch and its announcement, while the epoch
+/// rises so often that the announcement seems to be of the epoch to come. Then it pins while another raises the epoch.
+#[test]
+fn a_pin_that_comes_late_lets_the_epoch_rise_once_more_however_late_it_is() {
+    /// Accesses of a pin before its announcement: the epoch.
+    const ANNOUNCEMENT: u64 = 1;
+    let pool = Pool::<Between>::anonymous(&options(1)).unwrap();
+    let advance = || pool.pin().unwrap().collect();
+    drop(pool.pin().unwrap());
+    for access in 0.. {
+        let (stops, wait_stops) = mpsc::channel();
+        let (goes_on, wait_goes_on) = mpsc::channel::<()>();
+        let (pins, wait_pins) = mpsc::channel();
+        let (ends, wait_ends) = mpsc::channel::<()>();
+        let risen = std::thread::scope(|scope| {
+            let (pool, ends) = (&pool, ends);
+            scope.spawn(move || {
+                drop(pool.pin().unwrap());
+                let stop = move || {
+                    stops.send(()).unwrap();
+                    let _ = wait_goes_on.recv();
+                };
+                between(ANNOUNCEMENT, stop, || {
+                    let guard = pool.pin().unwrap();
+                    let _ = pins.send(pool.epoch());
+                    let _ = wait_ends.recv();
+                    drop(guard);
+                });
+            });
+            wait_stops.recv().unwrap();
+            (0..u16::MAX).for_each(|_| advance());
+            let (pinned, wait_pinned) = mpsc::channel();
+            let meanwhile = move || {
+                drop(goes_on);
+                pinned.send(wait_pins.recv().unwrap()).unwrap();
+            };
+            between(access, meanwhile, advance);
+            (0..4).for_each(|_| advance());
+            let risen = wait_pinned.recv().ok().map(|epoch| pool.epoch() - epoch);
+            drop(ends);
+            risen
+        });
+        // An advance has fewer accesses.
+        let Some(risen) = risen else {
+            assert!(access >= 8, "{access}");
+            return;
+        };
+        assert!(
+            risen <= 1,
+            "the epoch rose by {risen} while a thread was pinned, at access {access}"
+        );
+    }
 }
 
 #[test]
