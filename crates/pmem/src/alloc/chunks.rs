@@ -179,14 +179,17 @@ impl<D: Domain> Pool<D> {
 
     /// Says in the chunk table that an active span of `chunks` chunks begins at chunk `first`.
     pub(crate) fn mark_span(&self, first: u64, chunks: u64) {
-        let was_active = matches!(self.chunk(first), Chunk::Head { .. });
         for index in first + 1..first + chunks {
             self.set_chunk(index, Chunk::Body);
         }
-        self.set_chunk(first, Chunk::Head { chunks });
-        if !was_active {
+        let head = self.chunk_word(first);
+        let active = encode(Chunk::Head { chunks }, self.incarnation());
+        let found = head.load(Ordering::Acquire);
+        // Several threads may say so of a segment of the table of participants: one of them counts it.
+        if found != active && head.compare_exchange(found, active).is_ok() {
             self.cache.used.note_activated(first, chunks * CHUNK_BYTES);
         }
+        head.flush();
     }
 
     /// Takes an active span out of durable use; in recovery, with a log that names it, also one

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{
-    CutShort, LogicalThread, Paused, count_writes, kill_after, with_few_slots,
+    Between, CutShort, LogicalThread, Paused, between, count_writes, kill_after, with_few_slots,
 };
 use pando_pmem::{Domain, Error, Guard, Pool, Volatile};
 
@@ -206,6 +206,31 @@ fn a_crash_at_any_write_of_the_growth_leaves_the_whole_segment_or_none() {
 }
 
 /// One stops at each write of the growth; others grow the table themselves.
+/// Two threads find a segment at once, and both say in the chunk table that it is there.
+#[test]
+fn a_segment_that_two_threads_mark_is_counted_once() {
+    for access in 0.. {
+        let pool = with_few_slots(1, || Pool::<Between>::anonymous(&options(1)).unwrap());
+        // What is used is counted as it comes and goes, also in the chunks that the table takes.
+        give(&pool, 0, 5 * 65_536, 1);
+        free(&pool, 0);
+        pool.reclaim().unwrap();
+        assert_eq!(pool.used_bytes(), 0);
+        let thread = LogicalThread::default();
+        let held = pin_as(&thread, &pool).unwrap();
+        let other = Arc::clone(&pool);
+        let meanwhile = move || drop(other.pin().unwrap());
+        let has_met = between(access, meanwhile, || drop(pool.pin().unwrap()));
+        drop(held);
+        let bytes: u64 = pool.segment_spans().iter().map(|span| span.bytes).sum();
+        assert!(bytes > 0);
+        assert_eq!(pool.used_bytes(), bytes, "the other thread comes before access {access}");
+        if !has_met {
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_thread_that_stops_while_the_table_grows_holds_nobody_up() {
     let grow = |pool: &Arc<Pool<CutShort>>, stop: u64| {
