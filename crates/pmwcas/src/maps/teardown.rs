@@ -207,7 +207,7 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Frees what is left of dropped maps, of the kinds that are [known](Self::with_kinds), until `is_enough` says to stop.
+    /// Frees what is left of dropped maps, of the kinds and settings that are [known](Self::with_kinds), until `is_enough` says to stop.
     /// Whether there were any. For who opens a pool, and for who finds it full.
     pub fn free_dropped(&self, is_enough: &dyn Fn() -> bool) -> Result<bool, MapError> {
         let dropped = {
@@ -224,9 +224,14 @@ impl<D: Domain> Pmwcas<D> {
                 }
                 continue;
             };
-            if let Some(kind) = self.kinds.iter().find(|kind| kind.number == header.kind) {
-                self.free_map(kind, &entry, is_enough)?;
-                found_any = true;
+            let Some(kind) = self.kinds.iter().find(|kind| kind.number == header.kind) else {
+                continue;
+            };
+            match self.free_map(kind, &entry, is_enough) {
+                Ok(()) => found_any = true,
+                // It waits for a version that knows its settings, and keeps no other map waiting.
+                Err(MapError::Setting(_)) => continue,
+                Err(error) => return Err(error),
             }
             if is_enough() {
                 break;
@@ -280,9 +285,13 @@ impl<D: Domain> Pmwcas<D> {
     /// Writes words anew that refer to operations that there are not, and that no operation changes.
     fn mend(&self, guard: &Guard<'_, D>, words: impl Iterator<Item = (u64, u64)>) {
         for (off, new) in words {
-            if self.is_damaged(guard, off) {
-                self.pool().word(off).store(new & !CONTROL_BITS, Ordering::Release);
-                self.pool().word(off).flush();
+            let word = self.pool().word(off);
+            let found = word.load(Ordering::Acquire);
+            // By a CAS: another thread may have done it, and gone on from there.
+            if self.is_damaged(guard, off)
+                && word.compare_exchange(found, new & !CONTROL_BITS).is_ok()
+            {
+                word.flush();
                 D::fence();
             }
         }

@@ -195,6 +195,25 @@ fn threads_that_free_one_map_free_each_block_once() {
     }
 }
 
+/// A newer version has dropped a map with settings that this one does not know.
+#[test]
+fn a_dropped_map_that_cannot_be_freed_keeps_no_other_one() {
+    let pmwcas = in_memory_with_kind();
+    let guard = pmwcas.pool().pin().unwrap();
+    let make_root = || Ok(stamped(&guard, ROOT_BYTES, 0));
+    let newer = MapHeader { options: [1, 0, 0, 0], ..header("newer") };
+    let entries = [newer, header("known")]
+        .map(|header| pmwcas.find_or_create_map(&guard, &header, &make_root).unwrap());
+    entries.iter().for_each(|entry| drop(pmwcas.unlist_map(entry).unwrap()));
+    drop(guard);
+    assert!(pmwcas.free_dropped(&|| false).unwrap());
+    let left = pmwcas.dropped_maps(&pmwcas.pool().pin().unwrap());
+    assert_eq!(left.iter().map(|entry| entry.slot).collect::<Vec<_>>(), [entries[0].slot]);
+    assert_eq!(active(pmwcas.pool()).len(), 2);
+    // What cannot be freed gives no room, so nobody waits for it.
+    assert!(!pmwcas.free_dropped(&|| false).unwrap());
+}
+
 #[test]
 fn a_full_pool_drops_a_map_and_has_its_room() {
     let pmwcas = in_memory_with_kind();
