@@ -79,10 +79,27 @@ pub fn plant(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<&'static str, String>
         }
         let home = if bug.file.starts_with("crates/pmem/") { "crate" } else { "pando_pmem" };
         let switch = format!("{home}::planted::on({number})");
-        let planted = bug.planted.replace("ON", &switch);
+        let planted = switched(bug.planted, &switch);
         files.insert(bug.file, text.replace(bug.sound, &planted));
     }
     Ok(files)
+}
+
+/// `text` with `switch` in place of each word `ON`; names like `CONTROL_BITS` stay.
+fn switched(text: &str, switch: &str) -> String {
+    let is_of_a_name =
+        |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (at, word) in text.match_indices("ON") {
+        let (before, behind) = (&text.as_bytes()[..at], &text.as_bytes()[at + word.len()..]);
+        if !is_of_a_name(before.last()) && !is_of_a_name(behind.first()) {
+            parts.push(&text[from..at]);
+            from = at + word.len();
+        }
+    }
+    parts.push(&text[from..]);
+    parts.join(switch)
 }
 
 const SWITCH: &str = "//! Which bug this process has.\n\
@@ -233,6 +250,12 @@ fn run(command: &mut Command, minutes: f64) -> std::io::Result<(bool, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_word_is_a_switch() {
+        let planted = switched("if ON { old } else { new & !CONTROL_BITS } && !ON", "on(1)");
+        assert_eq!(planted, "if on(1) { old } else { new & !CONTROL_BITS } && !on(1)");
+    }
 
     #[test]
     fn every_bug_finds_its_place_in_the_project() {
