@@ -37,10 +37,6 @@ impl Atomic {
         self.accessed().fetch_and(mask, order)
     }
 
-    pub fn fetch_or(&self, mask: u64, order: Ordering) -> u64 {
-        self.accessed().fetch_or(mask, order)
-    }
-
     pub fn compare_exchange(
         &self,
         current: u64,

@@ -11,7 +11,10 @@
 //! other's. If both could miss the other's write, the slab would be lost to allocation.
 //!
 //! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve it,
-//! is the same claim (`claim_slab`).
+//! is the same claim (`claim_slab`). A claim has a generation. A thread that is refused room takes the claim of an empty
+//! slab from whoever has it, by raising the generation (`take_empty_slabs`), and dissolves the slab. Who had it may be
+//! about to take a block: then the two meet at the taken bits. Or it lets go of the slab, which must not end a later
+//! claim.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -24,6 +27,7 @@ use crate::explore;
 
 const CURRENT: u64 = 1;
 const LISTED: u64 = 2;
+const GENERATION: u64 = 4;
 
 /// What the planted faults change.
 #[derive(Clone, Copy)]
@@ -40,6 +44,10 @@ struct Code {
     /// Who dissolves a slab has claimed it, and `claim_slab` looks once more what it has.
     dissolves_its_own: bool,
     looks_what_it_has: bool,
+    /// `clear_current` ends no claim but its own.
+    ends_its_own: bool,
+    /// `dissolve_slab` takes all blocks.
+    takes_all: bool,
 }
 
 const AS_WRITTEN: Code = Code {
@@ -50,7 +58,15 @@ const AS_WRITTEN: Code = Code {
     looks_again: true,
     dissolves_its_own: true,
     looks_what_it_has: true,
+    ends_its_own: true,
+    takes_all: true,
 };
+
+/// The generation of a claim.
+type Claim = u64;
+
+/// The claim with which a slab begins that is a thread's.
+const FIRST: Claim = GENERATION;
 
 /// What the chunk table says.
 const SLAB: u64 = 2;
@@ -126,43 +142,106 @@ impl Slab {
 
     fn list(&self) {
         // A failure says that another thread lists it.
-        let _ = self.state.compare_exchange(0, LISTED, AcqRel, Acquire);
+        self.change(|found| (found & (CURRENT | LISTED) == 0).then_some(found | LISTED));
     }
 
-    /// `retire_current`, after a `take_block` that found no room.
-    fn retire(&self) {
-        self.state.fetch_and(!CURRENT, AcqRel);
-        if self.code.fenced[1] {
-            fence(SeqCst);
-        }
-        if self.code.looks_again && !self.taken.load(Acquire) & 0b11 != 0 {
-            self.list();
+    /// `change`: the claim that the new state names.
+    fn change(&self, change: impl Fn(u64) -> Option<u64>) -> Option<Claim> {
+        let mut found = self.state.load(Acquire);
+        loop {
+            let new = change(found)?;
+            match self.state.compare_exchange(found, new, AcqRel, Acquire) {
+                Ok(_) => return Some(new & !(CURRENT | LISTED)),
+                Err(other) => found = other,
+            }
         }
     }
-}
 
-impl Slab {
+    /// `holds`.
+    fn holds(&self, claim: Claim) -> bool {
+        self.state.load(Acquire) & !LISTED == claim | CURRENT
+    }
+
+    /// `clear_current`.
+    fn clear(&self, claim: Claim) -> bool {
+        let is_own = |found: u64| !self.code.ends_its_own || found & !LISTED == claim | CURRENT;
+        self.change(|found| is_own(found).then_some(found & !CURRENT)).is_some()
+    }
+
     /// `claim_slab`.
-    fn claim(&self) -> bool {
-        if self.table.load(Acquire) != SLAB || self.state.fetch_or(CURRENT, AcqRel) & CURRENT != 0 {
-            return false;
+    fn claim(&self) -> Option<Claim> {
+        if self.table.load(Acquire) != SLAB {
+            return None;
         }
+        let claimed = |found| (found & CURRENT == 0).then_some((found | CURRENT) + GENERATION);
+        let claim = self.change(claimed)?;
         if !self.code.looks_what_it_has || self.table.load(Acquire) == SLAB {
-            return true;
+            return Some(claim);
         }
-        self.state.fetch_and(!CURRENT, AcqRel);
-        false
+        self.clear(claim);
+        None
+    }
+
+    /// `take_empty_slabs`.
+    fn take_if_empty(&self) {
+        if self.state.load(Acquire) & CURRENT == 0
+            || self.table.load(Acquire) != SLAB
+            || self.taken.load(Acquire) != 0
+        {
+            return;
+        }
+        let taken = |found| (found & CURRENT != 0).then_some(found + GENERATION);
+        if let Some(claim) = self.change(taken)
+            && !self.dissolve(claim)
+        {
+            self.retire(claim);
+        }
+    }
+
+    /// `take_from_own`.
+    fn take_from_own(&self, claim: Claim) -> Option<usize> {
+        let block =
+            if self.holds(claim) && self.table.load(Acquire) == SLAB { self.take() } else { None };
+        if block.is_none() {
+            self.retire(claim);
+        }
+        block
+    }
+
+    /// `retire_current`.
+    fn retire(&self, claim: Claim) {
+        let mut claim = claim;
+        loop {
+            if !self.clear(claim) {
+                return;
+            }
+            if self.code.fenced[1] {
+                fence(SeqCst);
+            }
+            let is_slab = self.table.load(Acquire) == SLAB;
+            let taken = self.taken.load(Acquire);
+            if !is_slab || !self.code.looks_again || taken == 0b11 {
+                return;
+            }
+            let again = if taken == 0 { self.claim() } else { None };
+            let Some(again) = again else { return self.list() };
+            if self.dissolve(again) {
+                return;
+            }
+            claim = again;
+        }
     }
 
     /// `dissolve_slab`; the blocks are one word here.
-    fn dissolve(&self) -> bool {
+    fn dissolve(&self, claim: Claim) -> bool {
         let found = self.taken.load(Acquire);
-        if found != 0 || self.taken.compare_exchange(found, 0b11, SeqCst, Acquire).is_err() {
+        let takes = || self.taken.compare_exchange(found, 0b11, SeqCst, Acquire).is_ok();
+        if found != 0 || self.code.takes_all && !takes() {
             return false;
         }
         self.table.store(CLAIMED, Release);
         if self.code.dissolves_its_own {
-            self.state.fetch_and(!CURRENT, AcqRel);
+            self.clear(claim);
         }
         true
     }
@@ -177,19 +256,11 @@ impl Slab {
         if self.taken.load(Acquire) != 0 {
             return self.list();
         }
-        if self.code.dissolves_its_own && !self.claim() {
-            return;
-        }
-        while !self.dissolve() {
-            self.state.fetch_and(!CURRENT, AcqRel);
-            fence(SeqCst);
-            let taken = self.taken.load(Acquire);
-            if self.table.load(Acquire) != SLAB || taken == 0b11 {
-                return;
-            }
-            if taken != 0 || !self.claim() {
-                return self.list();
-            }
+        let claim = if self.code.dissolves_its_own { self.claim() } else { Some(0) };
+        if let Some(claim) = claim
+            && !self.dissolve(claim)
+        {
+            self.retire(claim);
         }
     }
 }
@@ -197,7 +268,7 @@ impl Slab {
 /// Two threads take blocks, write them and give them back; a third claim finds all settled.
 fn hand_over(code: Code) {
     explore(None, move || {
-        let slab = Slab::new(code, 0b01, CURRENT);
+        let slab = Slab::new(code, 0b01, FIRST | CURRENT);
         let threads: Vec<_> = (0..2)
             .map(|_| {
                 let slab = slab.clone();
@@ -238,7 +309,7 @@ fn claiming_a_block_must_acquire() {
 /// One thread gives the only free block of a full slab back while its user lets go of the slab.
 fn let_go(code: Code) {
     explore(None, move || {
-        let slab = Slab::new(code, 0b11, CURRENT);
+        let slab = Slab::new(code, 0b11, FIRST | CURRENT);
         let releaser = thread::spawn({
             let slab = slab.clone();
             move || {
@@ -248,7 +319,7 @@ fn let_go(code: Code) {
         });
         let room = slab.take();
         if room.is_none() {
-            slab.retire();
+            slab.retire(FIRST);
         }
         releaser.join().unwrap();
         let state = slab.state.load(Acquire);
@@ -292,7 +363,7 @@ fn dissolve(code: Code) {
         });
         // `find_slab`, after a pop.
         slab.state.fetch_and(!LISTED, AcqRel);
-        let has_it = slab.claim();
+        let has_it = slab.claim().is_some();
         releaser.join().unwrap();
         let is_slab = slab.table.load(Acquire) == SLAB;
         if has_it {
@@ -337,4 +408,46 @@ fn an_empty_slab_is_not_lost() {
         assert!(!is_slab || slab.state.load(Acquire) & LISTED != 0, "an empty slab is lost");
         assert_eq!(slab.state.load(Acquire) & CURRENT, 0);
     });
+}
+
+/// A thread takes blocks from its slab, and another, that is refused room, takes the slab from it, or finds it again.
+fn taken_over(code: Code) {
+    explore(Some(3), move || {
+        let slab = Slab::new(code, 0, FIRST | CURRENT);
+        let refused = thread::spawn({
+            let slab = slab.clone();
+            move || {
+                slab.take_if_empty();
+                // `find_slab`.
+                let is_listed = slab.state.fetch_and(!LISTED, AcqRel) & LISTED != 0;
+                if is_listed { slab.claim() } else { None }
+            }
+        });
+        let blocks = [(); 2].map(|()| slab.take_from_own(FIRST));
+        let claim = refused.join().unwrap();
+        let is_slab = slab.table.load(Acquire) == SLAB;
+        let (state, taken) = (slab.state.load(Acquire), slab.taken.load(Acquire));
+        assert!(is_slab || blocks == [None; 2], "a block of a slab that has dissolved");
+        assert!(is_slab || state & CURRENT == 0, "a slab that has dissolved is still someone's");
+        assert!(claim.is_none_or(|claim| slab.holds(claim)), "another thread has ended the claim");
+        let is_known = state & (CURRENT | LISTED) != 0;
+        assert!(!is_slab || taken == 0b11 || is_known, "a slab with room is lost");
+    });
+}
+
+#[test]
+fn a_slab_that_is_taken_from_its_thread_is_nobodys_twice_and_not_lost() {
+    taken_over(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn who_has_lost_a_slab_must_not_end_a_later_claim() {
+    taken_over(Code { ends_its_own: false, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn who_dissolves_a_slab_takes_all_its_blocks() {
+    taken_over(Code { takes_all: false, ..AS_WRITTEN });
 }
