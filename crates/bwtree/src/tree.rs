@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_index::Error;
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Pmwcas;
+use pando_tree::checked;
 
 use crate::context::{Context, Pid};
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
@@ -16,10 +17,7 @@ use crate::prepend::Chaining;
 use crate::races::{Race, Races};
 
 /// Something that is in no sound tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the page at {off:#x} is damaged; check the pool, and copy out what can be read by salvage"
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
     pub off: u64,
 }
@@ -27,7 +25,7 @@ pub struct Damaged {
 impl From<Damaged> for Error {
     #[cold]
     fn from(damaged: Damaged) -> Self {
-        Self::storage(damaged)
+        checked::damaged(damaged.off, "it is no page or delta that could be there")
     }
 }
 

@@ -10,11 +10,11 @@ use pando_index::Error;
 use pando_pmem::{Block, Domain};
 use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
 
-use crate::build::{Extent, SLICED_BYTES};
-use crate::layout::{HEADER_BYTES, Link, MAX_KEY_BYTES};
+use crate::build::Extent;
+use crate::layout::Link;
 use crate::leaf::Leaf;
-use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
-use crate::node::{Context, Inner, Node};
+use crate::meta::Meta;
+use crate::node::{Context, Inner};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// What a walk has found, and where it has been.
@@ -101,7 +101,7 @@ fn walk<'op, D: Domain>(
         audit.problem(ProblemClass::Structure, off, "an inner node without children, or too deep");
         return;
     }
-    if !holds_its_separators(context, inner) {
+    if !inner.is_sound(context) {
         audit.problem(ProblemClass::Structure, off, "the children or separators leave the node");
         return;
     }
@@ -151,11 +151,11 @@ fn walk_leaf<D: Domain>(
     let node_bytes = leaf.node.header.node_bytes;
     audit.stat.leaves += 1;
     audit.stat.leaf_bytes += node_bytes;
-    let Some(storage_bytes) = stored(context, &leaf) else {
+    let Some(storage_bytes) = leaf.stored(context) else {
         audit.problem(ProblemClass::Count, off, "the leaf counts more than it holds");
         return;
     };
-    if !holds_its_records(context, &leaf, node_bytes - storage_bytes) {
+    if !leaf.holds_its_records(context, node_bytes - storage_bytes) {
         audit.problem(
             ProblemClass::Structure,
             off,
@@ -224,25 +224,6 @@ fn walk_leaf<D: Domain>(
     }
 }
 
-/// Whether the children of an inner node, and the separators, lie in it.
-fn holds_its_separators<D: Domain>(context: Context<'_, '_, D>, inner: Inner) -> bool {
-    let Node { header, shape, .. } = inner.node;
-    let separators = inner.children() - 1;
-    let children_end = HEADER_BYTES + inner.children() * 8;
-    if shape.is_uniform() {
-        let end = shape.sorted_at + separators * 8;
-        return shape.sorted_at.is_multiple_of(8)
-            && shape.sorted_at >= children_end
-            && end <= header.node_bytes;
-    }
-    let places_end = children_end + separators * SLICED_BYTES;
-    places_end <= header.node_bytes
-        && (0..separators).all(|index| {
-            let (at, bytes) = inner.separator_place(context, index);
-            at >= places_end && at + bytes <= header.node_bytes
-        })
-}
-
 /// Whether a leaf that is in place is not marked as replaced, closed by its last claimed slot or
 /// its gate if at all, and has dead bits only if all slots are claimed.
 fn is_open_or_closed<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> bool {
@@ -256,49 +237,4 @@ fn is_open_or_closed<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> boo
         && !is_replaced
         && !gate.is_replaced()
         && (full || (!gate.is_closed() && leaf.dead(context) == 0))
-}
-
-/// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
-pub(crate) fn stored<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Option<u64> {
-    let Node { header, shape, .. } = leaf.node;
-    if leaf.records_at() > header.node_bytes
-        || shape.sorted_at > header.node_bytes
-        || header.node_bytes > MAX_LEAF_BYTES
-        || leaf.slots() == 0
-    {
-        return None;
-    }
-    let sorted_bytes = header.node_bytes - shape.sorted_at;
-    if shape.is_uniform() && sorted_bytes != leaf.sorted() * shape.stride() {
-        return None;
-    }
-    let claimed = (0..leaf.slots()).map(|slot| leaf.slot(context, slot).padded_bytes());
-    let stored = sorted_bytes + claimed.sum::<u64>();
-    (stored <= header.node_bytes - leaf.records_at()).then_some(stored)
-}
-
-/// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order.
-pub(crate) fn holds_its_records<D: Domain>(
-    context: Context<'_, '_, D>,
-    leaf: &Leaf,
-    storage_at: u64,
-) -> bool {
-    let node_bytes = leaf.node.header.node_bytes;
-    let lies_well = |meta: Meta| {
-        let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };
-        let record_bytes = if meta.is_visible() { meta.record_bytes() } else { meta.key_bytes() };
-        meta.offset() >= storage_at
-            && meta.offset() + record_bytes <= node_bytes
-            && record_bytes >= least_bytes
-            && meta.key_bytes() <= MAX_KEY_BYTES as u64
-    };
-    let sorted = |index| leaf.sorted_meta(context, index);
-    let mut slots = (0..leaf.slots()).map(|slot| leaf.slot(context, slot));
-    storage_at.is_multiple_of(8)
-        && (0..leaf.sorted()).all(|index| sorted(index).is_visible() && lies_well(sorted(index)))
-        && slots
-            .by_ref()
-            .take_while(|&meta| meta != Meta::EMPTY)
-            .all(|meta| !meta.is_settled() || lies_well(meta))
-        && slots.all(|meta| meta.kind() == Kind::Empty)
 }

@@ -218,6 +218,10 @@ impl<'op> InnerContent<'op> {
     /// What `inner` holds now. It is what the node holds at an instant only if its status is the
     /// same before and after; installing the copy checks that.
     pub fn read<D: Domain>(context: Context<'op, '_, D>, inner: Inner) -> Self {
+        if !inner.is_sound(context) {
+            context.guard.note_damage(inner.node.off);
+            return Self { children: vec![Link(0)], separators: Vec::new() };
+        }
         let count = inner.children();
         Self {
             children: (0..count).map(|index| inner.child(context, index)).collect(),

@@ -100,6 +100,10 @@ impl Leaf {
     ///
     /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are final.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
+        if !self.is_sound(context) {
+            context.guard.note_damage(self.node.off);
+            return Vec::new();
+        }
         let mut slots = Vec::with_capacity(self.slots() as usize);
         self.read_slots(context, &mut slots);
         let mut unsorted = Vec::with_capacity(slots.len());

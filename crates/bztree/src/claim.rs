@@ -31,6 +31,7 @@
 
 use pando_pmem::Domain;
 use pando_pmwcas::Descriptor;
+use pando_tree::checked::Steps;
 
 use crate::leaf::Leaf;
 use crate::meta::{Gate, Kind, Meta};
@@ -69,7 +70,7 @@ impl Leaf {
     /// dead bits counts only then.
     pub fn secure_all_slots<D: Domain>(&self, context: Context<'_, '_, D>) {
         if D::WRITE_BACK {
-            context.pool().word(self.slot_off(self.slots() - 1)).flush();
+            context.pool().word(self.slot_off(self.slots().saturating_sub(1))).flush();
             D::fence();
         }
     }
@@ -85,6 +86,7 @@ impl Leaf {
     /// Closes the leaf: no record of it changes after that.
     pub fn close<D: Domain>(&self, context: Context<'_, '_, D>) -> Closing {
         let mut slot = 0;
+        let mut steps = Steps::of_attempts();
         while slot < self.slots() {
             let off = self.slot_off(slot);
             let meta = self.slot(context, slot);
@@ -92,11 +94,15 @@ impl Leaf {
                 Kind::Empty => {
                     if self.claim(context, slot, Meta::CLOSED) {
                         return Closing::Slot { off, meta: Meta::CLOSED };
+                    } else if self.is_stuck(context, &mut steps) {
+                        return Closing::Slot { off, meta };
                     }
                 }
                 Kind::Reserved => {
                     if swap(context, off, meta.0, meta.aborted().0) {
                         slot += 1;
+                    } else if self.is_stuck(context, &mut steps) {
+                        return Closing::Slot { off, meta };
                     }
                 }
                 // A leaf that was replaced hangs nowhere any more: nothing will come of this.
@@ -108,13 +114,26 @@ impl Leaf {
         let off = self.gate_off();
         loop {
             let gate = self.gate(context);
-            if gate.is_closed() {
+            if gate.is_closed() || self.is_stuck(context, &mut steps) {
                 return Closing::Gate { off, gate };
             }
             if swap(context, off, gate.0, gate.closed().0) {
                 return Closing::Gate { off, gate: gate.closed() };
             }
         }
+    }
+}
+
+impl Leaf {
+    /// Takes a step of those that only other threads' success, or damage, makes necessary. Whether there is none
+    /// left: then damage is noted, and nothing will come of what the caller does.
+    #[cold]
+    fn is_stuck<D: Domain>(&self, context: Context<'_, '_, D>, steps: &mut Steps) -> bool {
+        let is_stuck = steps.take(context.guard, self.node.off).is_err();
+        if is_stuck {
+            context.guard.note_damage(self.node.off);
+        }
+        is_stuck
     }
 }
 

@@ -12,12 +12,13 @@ use std::ops::{Bound, Range};
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, damaged, sound};
 
 use crate::candidate::Candidate;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Context, Probe, Side, compare_keys};
-use crate::tree::{BzTree, Damaged};
+use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 12;
@@ -144,10 +145,15 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         self.buffers.bytes.clear();
         self.buffers.places.clear();
         self.position = 0;
+        let mut steps = Steps::of_attempts();
         while self.buffers.places.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
+            let was = self.next;
             self.fill_from_leaf(tree.context(&guard))?;
+            if was == self.next {
+                steps.take(&guard, tree.root_off())?;
+            }
         }
         Ok(())
     }
@@ -173,9 +179,17 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         };
         // Else a damaged tree would be walked in circles.
         if probe.is_some() && !is_beyond {
-            return Err(Error::storage(Damaged { off: leaf.node.off }));
+            return Err(damaged(leaf.node.off, "it is led to by a range that has ended"));
         }
+        if !leaf.is_sound(context) {
+            context.guard.note_damage(leaf.node.off);
+        }
+        sound(context.guard)?;
         let stop = self.copy_leaf(context, &leaf, probe);
+        if let Err(error) = sound(context.guard) {
+            self.buffers.places.clear();
+            return Err(error);
+        }
         self.batch = self.batch.saturating_mul(2);
         self.key = key;
         let next = match (stop, self.order) {

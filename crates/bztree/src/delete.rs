@@ -28,6 +28,7 @@
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::Steps;
 use pando_tree::room::Tries;
 
 use crate::build::{USUAL_BYTES, Wanted};
@@ -59,6 +60,7 @@ impl<D: Domain> BzTree<D> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
+        let mut steps = Steps::of_attempts();
         self.with_room(Tries::Many, || {
             loop {
                 let guard = self.pin()?;
@@ -69,7 +71,7 @@ impl<D: Domain> BzTree<D> {
                         self.tidy(context, probe, &leaf);
                         return Ok(true);
                     }
-                    Ok(Attempt::Again) => {}
+                    Ok(Attempt::Again) => steps.take(&guard, leaf.node.off)?,
                     Err(Error::KeyNotFound) => return Ok(false),
                     Err(error) => return Err(error),
                 }
@@ -85,8 +87,10 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
         demand: &mut Demand,
     ) -> Result<Attempt, Error> {
+        let mut steps = Steps::of_attempts();
         loop {
             let look = leaf.look(context, probe, None);
+            steps.take(context.guard, leaf.node.off)?;
             if look.closing.is_some() {
                 context.guard.relieve(|| self.settle_closed(context, probe, demand.wanted()));
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);

@@ -2,6 +2,7 @@
 
 use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, damaged, sound};
 
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -23,10 +24,15 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let guard = self.pin()?;
         let context = self.context(&guard);
+        let mut steps = Steps::of_attempts();
         loop {
             let found = self.find_leaf(context, probe).get(context, probe);
             // A block that is gone was superseded or deleted meanwhile: look again.
-            let Err(Superseded) = found else { return Ok(found.ok().flatten().map(visit)) };
+            let Err(Superseded) = found else {
+                sound(&guard)?;
+                return Ok(found.ok().flatten().map(visit));
+            };
+            steps.take(&guard, self.root_off())?;
         }
     }
 
@@ -39,7 +45,11 @@ impl<D: Domain> BzTree<D> {
             let probe = from.as_deref().map(Probe::new);
             let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
             visit(leaf.live_records(context).len() as u64);
+            sound(&guard)?;
             match fence.high {
+                Some(high) if from.as_deref().is_some_and(|from| high <= from) => {
+                    return Err(damaged(leaf.node.off, "it is led to by a range that has ended"));
+                }
                 Some(high) => from = Some(high.to_vec()),
                 None => return Ok(()),
             }

@@ -53,7 +53,7 @@ impl IndexKind for BzTrees {
         root_off: u64,
         _: &Settings,
     ) -> Unit {
-        next_unit(Context { pmwcas, guard }, root_off)
+        next_unit(Context { pmwcas, guard, pool: guard.pool() }, root_off)
     }
 
     #[inline(always)]

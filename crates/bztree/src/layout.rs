@@ -82,15 +82,16 @@ impl Header {
     /// Checked: `None` for a word that cannot have been written.
     #[inline(always)]
     pub fn decode(word: u64) -> Option<Self> {
+        let count = (word >> 32) & 0xFFFF;
         let kind = match word >> 56 {
             1 => Kind::Leaf,
-            2 => Kind::Inner,
+            2 if count > 0 => Kind::Inner,
             _ => return None,
         };
         Some(Self {
             kind,
             prefix_bytes: (word >> 48) as usize & 0xFF,
-            count: (word >> 32) & 0xFFFF,
+            count,
             node_bytes: word & 0xFFFF_FFFF,
         })
     }

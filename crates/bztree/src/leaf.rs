@@ -272,7 +272,11 @@ impl Leaf {
             return self.pointed_value(context, meta);
         }
         let at = self.node.off + meta.offset() + meta.key_bytes();
-        Some(context.bytes(at, meta.record_bytes() - meta.key_bytes()))
+        let Some(value_bytes) = meta.record_bytes().checked_sub(meta.key_bytes()) else {
+            context.guard.note_damage(self.node.off);
+            return Some(&[]);
+        };
+        Some(context.bytes(at, value_bytes))
     }
 
     #[cold]
@@ -424,11 +428,13 @@ impl Leaf {
                 }
             }
             last = meta;
-            bottom -= meta.padded_bytes();
+            bottom = bottom.saturating_sub(meta.padded_bytes());
         });
-        if own.is_none() {
+        if self.node.shape.sorted_at > self.node.header.node_bytes {
+            context.guard.note_damage(self.node.off);
+        } else if own.is_none() {
             // Where the next record will stand.
-            context.pool().word(self.node.off + bottom - 8).prefetch_for_write();
+            context.pool().word(self.node.off + bottom.saturating_sub(8)).prefetch_for_write();
         }
         let full = next == self.slots();
         let closing = if last.is_closed() {
@@ -478,7 +484,8 @@ impl Leaf {
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
         let each = if uniform { 0 } else { SLICED_BYTES };
         let mut records = self.sorted();
-        let mut bytes = node.header.node_bytes - node.shape.sorted_at + records * each;
+        let sorted_bytes = node.header.node_bytes.saturating_sub(node.shape.sorted_at);
+        let mut bytes = sorted_bytes + records * each;
         let mut deleted = 0;
         let mut is_closed = false;
         let mut full = true;

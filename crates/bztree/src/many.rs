@@ -7,11 +7,12 @@
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::checked::sound;
 
 use crate::layout::Link;
 use crate::leaf::{Leaf, Superseded};
 use crate::node::{Context, Inner, Node, Probe, Side};
-use crate::tree::BzTree;
+use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// Descents that take turns. More would ask for more lines at a time than a core waits for.
 const GROUP: usize = 8;
@@ -39,7 +40,10 @@ impl<D: Domain> BzTree<D> {
             for (at, (leaf, probe)) in leaves.iter().zip(&probes[..keys.len()]).enumerate() {
                 let index = group * GROUP + at;
                 match Leaf::new(*leaf).get(context, *probe) {
-                    Ok(value) => visit(index, value),
+                    Ok(value) => {
+                        sound(&guard)?;
+                        visit(index, value);
+                    }
                     // A block that is gone was superseded or deleted meanwhile: look again.
                     Err(Superseded) => {
                         let found =
@@ -60,7 +64,10 @@ impl<D: Domain> BzTree<D> {
         let mut child_offs = [0; GROUP];
         let mut children = [Link(0); GROUP];
         // All leaves are equally deep below one root.
-        while !nodes[0].is_leaf() {
+        for _ in 0..MAX_HEIGHT {
+            if nodes.iter().take(probes.len()).any(Node::is_leaf) {
+                break;
+            }
             for ((off, node), &probe) in child_offs.iter_mut().zip(&nodes).zip(probes) {
                 let inner = Inner { node: *node };
                 *off = inner.child_off(inner.search(context, probe, Side::Holding));
@@ -72,6 +79,10 @@ impl<D: Domain> BzTree<D> {
             for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes) {
                 *node = context.node(child);
             }
+        }
+        // Else the tree is damaged.
+        for node in nodes.iter_mut().take(probes.len()).filter(|node| !node.is_leaf()) {
+            *node = context.too_deep(*node);
         }
         nodes
     }

@@ -75,11 +75,11 @@ impl Meta {
 
     #[inline(always)]
     fn settled(kind: Kind, offset: u64, hash: u16, key_bytes: u64, record_bytes: u64) -> Self {
-        debug_assert!(offset.is_multiple_of(8) && offset < MAX_LEAF_BYTES);
+        // Of a sound leaf the offset fits; of a damaged one it is looked at like any other (`sound.rs`).
         Self(
             (kind as u64) << KIND_SHIFT
                 | u64::from(hash >> 6) << FINGERPRINT_SHIFT
-                | (offset / 8) << PLACE_SHIFT
+                | ((offset / 8) & 0xFFFF) << PLACE_SHIFT
                 | key_bytes << KEY_SHIFT
                 | record_bytes,
         )

@@ -6,6 +6,7 @@
 
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, sound};
 use pando_tree::room::Tries;
 
 use crate::node::Probe;
@@ -24,13 +25,18 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let mut new = Vec::new();
         let mut rooms = 1;
+        let mut steps = Steps::of_attempts();
         self.with_room(Tries::Few, || {
             loop {
                 let guard = self.pin()?;
                 let context = self.context(&guard);
                 let leaf = self.find_leaf(context, probe);
                 // A block that is gone was superseded or deleted meanwhile: look again.
-                let Ok(found) = leaf.get(context, probe) else { continue };
+                let Ok(found) = leaf.get(context, probe) else {
+                    steps.take(&guard, leaf.node.off)?;
+                    continue;
+                };
+                sound(&guard)?;
                 new.clear();
                 if !change(found, &mut new) {
                     return Ok(None);
@@ -45,7 +51,9 @@ impl<D: Domain> BzTree<D> {
                 match attempt {
                     Ok(Attempt::Done(upserted)) => return Ok(Some(upserted)),
                     Ok(Attempt::Again)
-                    | Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {}
+                    | Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {
+                        steps.take(&guard, leaf.node.off)?;
+                    }
                     Err(error) => return Err(error),
                 }
             }

@@ -20,6 +20,8 @@ use crate::slices::Sliced;
 pub(crate) struct Context<'op, 'pool, D: Domain> {
     pub pmwcas: &'op Pmwcas<D>,
     pub guard: &'op Guard<'pool, D>,
+    /// The guard's. By value, since it is asked for at each step.
+    pub pool: &'pool Pool<D>,
 }
 
 impl<D: Domain> Clone for Context<'_, '_, D> {
@@ -33,7 +35,7 @@ impl<D: Domain> Copy for Context<'_, '_, D> {}
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     pub fn pool(self) -> &'op Pool<D> {
-        self.pmwcas.pool()
+        self.pool
     }
 
     #[inline(always)]
@@ -92,17 +94,30 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     pub fn node(self, link: Link) -> Node {
         let off = link.off();
-        let words = self.pool().words(off, HEADER_BYTES / 8);
+        let Some(words) = self.pool.words_within(off, HEADER_BYTES / 8) else {
+            return self.no_node(link);
+        };
         // Relaxed: the node was published by the word that led here, which was read with acquire.
-        let header = Header::decode(words.load(0, Ordering::Relaxed));
+        let header = Header::decode(words.at(0, Ordering::Relaxed));
         // A node that is reachable was written by this library; anything else is a damaged pool.
-        let header = header.unwrap_or(Header {
-            kind: Kind::Leaf,
-            prefix_bytes: 0,
-            count: 0,
-            node_bytes: HEADER_BYTES,
-        });
-        Node { off, link, header, shape: Shape::decode(words.load(2, Ordering::Relaxed)) }
+        let Some(header) = header else { return self.no_node(link) };
+        Node { off, link, header, shape: Shape::decode(words.at(2, Ordering::Relaxed)) }
+    }
+
+    /// An empty leaf for where damage has led.
+    #[inline(always)]
+    fn no_node(self, link: Link) -> Node {
+        self.guard.note_damage(link.off());
+        let header =
+            Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
+        let shape = Shape { slots: 0, sorted_at: HEADER_BYTES, record_bytes: 0 };
+        Node { off: link.off(), link, header, shape }
+    }
+
+    /// The same for an inner node so deep that the way to it leads in a circle.
+    #[cold]
+    pub fn too_deep(self, node: Node) -> Node {
+        self.no_node(node.link)
     }
 
     /// All words of a node.
@@ -186,9 +201,13 @@ pub(crate) fn search_numbers<D: Domain>(
     above: bool,
     narrowed: impl FnOnce(u64),
 ) -> u64 {
+    // Once for all keys: a look at each would make the loop longer.
+    if count > 0 && !words.reach(first + (count - 1) * stride + 1) {
+        return 0;
+    }
     // Relaxed: keys never change; whoever led here saw the node published.
     let goes_right = |index: u64| {
-        let key = words.load(first + index * stride, Ordering::Relaxed).swap_bytes();
+        let key = words.at(first + index * stride, Ordering::Relaxed).swap_bytes();
         u64::from(if above { key <= number } else { key < number })
     };
     let (mut low, mut size) = (0, count);

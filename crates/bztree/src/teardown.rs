@@ -5,7 +5,6 @@
 use pando_pmem::Domain;
 use pando_pmwcas::maps::Unit;
 
-use crate::audit::{holds_its_records, stored};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
 use crate::node::{Context, Inner};
@@ -45,8 +44,9 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 /// The blocks of a leaf's values; none of a leaf whose records leave it.
 fn values<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Vec<u64> {
     let node_bytes = leaf.node.header.node_bytes;
-    let is_sound = stored(context, leaf)
-        .is_some_and(|stored| holds_its_records(context, leaf, node_bytes - stored));
+    let stored = leaf.stored(context);
+    let is_sound =
+        stored.is_some_and(|stored| leaf.holds_its_records(context, node_bytes - stored));
     if !is_sound {
         return Vec::new();
     }

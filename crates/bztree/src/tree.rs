@@ -74,15 +74,6 @@ pub(crate) struct Fence<'op> {
     pub high: Option<&'op [u8]>,
 }
 
-/// Something that is in no sound tree.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the node at {off:#x} is damaged; check the pool, and copy out what can be read by salvage"
-)]
-pub(crate) struct Damaged {
-    pub off: u64,
-}
-
 impl<D: Domain> BzTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
@@ -97,7 +88,7 @@ impl<D: Domain> BzTree<D> {
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let room =
             build::Room { free_bytes: u64::from(options.free_bytes), wanted: build::Wanted::NONE };
-        let leaf = build::leaf(Context { pmwcas, guard }, &[], room)?;
+        let leaf = build::leaf(Context { pmwcas, guard, pool: guard.pool() }, &[], room)?;
         Ok(leaf.block)
     }
 
@@ -135,7 +126,7 @@ impl<D: Domain> BzTree<D> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard }
+        Context { pmwcas: &self.pmwcas, guard, pool: guard.pool() }
     }
 
     pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
@@ -156,14 +147,17 @@ impl<D: Domain> BzTree<D> {
     #[inline(always)]
     pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Leaf {
         let mut node = context.node(context.link(self.root_off));
-        while !node.is_leaf() {
+        for _ in 0..MAX_HEIGHT {
+            if node.is_leaf() {
+                return Leaf::new(node);
+            }
             let inner = Inner { node };
             let index = inner.search(context, probe, Side::Holding);
             let child = inner.child(context, index);
             context.prefetch(child);
             node = context.node(child);
         }
-        Leaf::new(node)
+        Leaf::new(context.too_deep(node))
     }
 
     /// The way to the leaf for `probe`.
@@ -181,7 +175,8 @@ impl<D: Domain> BzTree<D> {
             context.prefetch(link);
             node = context.node(link);
         }
-        Path { steps, height, leaf: node }
+        let leaf = if node.is_leaf() { node } else { context.too_deep(node) };
+        Path { steps, height, leaf }
     }
 
     /// The leaf on `side` of `probe` (of no probe: the first or last leaf), and its range.
@@ -193,7 +188,10 @@ impl<D: Domain> BzTree<D> {
     ) -> (Leaf, Fence<'op>) {
         let mut fence = Fence::default();
         let mut node = context.node(context.link(self.root_off));
-        while !node.is_leaf() {
+        for _ in 0..MAX_HEIGHT {
+            if node.is_leaf() {
+                return (Leaf::new(node), fence);
+            }
             let inner = Inner { node };
             let index = match (probe, side) {
                 (Some(probe), _) => inner.search(context, probe, side),
@@ -210,6 +208,6 @@ impl<D: Domain> BzTree<D> {
             context.prefetch(link);
             node = context.node(link);
         }
-        (Leaf::new(node), fence)
+        (Leaf::new(context.too_deep(node)), fence)
     }
 }

@@ -59,6 +59,7 @@
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
+use pando_tree::checked::Steps;
 use pando_tree::room::Tries;
 
 use crate::build::{self, Wanted};
@@ -178,6 +179,7 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let pointer = self.wants_block(key, value);
         let mut rooms = 1;
+        let mut steps = Steps::of_attempts();
         self.with_room(Tries::Few, || {
             loop {
                 let guard = self.pin()?;
@@ -189,7 +191,7 @@ impl<D: Domain> BzTree<D> {
                 })?;
                 match attempt {
                     Attempt::Done(upserted) => return Ok(upserted),
-                    Attempt::Again => {}
+                    Attempt::Again => steps.take(&guard, leaf.node.off)?,
                 }
             }
         })
@@ -211,8 +213,10 @@ impl<D: Domain> BzTree<D> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
+        let mut steps = Steps::of_attempts();
         loop {
             let look = leaf.look(context, probe, None);
+            steps.take(context.guard, leaf.node.off)?;
             if look.closing.is_some() {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
                 self.settle_closed(context, probe, wanted);
@@ -336,7 +340,9 @@ impl<D: Domain> BzTree<D> {
         intent: Intent<'_>,
     ) -> Result<Attempt, Error> {
         let off = leaf.slot_off(claim.slot);
+        let mut steps = Steps::of_attempts();
         loop {
+            steps.take(context.guard, leaf.node.off)?;
             if context.read(off) != claim.reserved.0 {
                 // Aborted, by a later operation on the key or by who closed the leaf.
                 return Ok(Attempt::Again);

@@ -52,6 +52,18 @@ pub enum Error {
         /// Shortest value that is taken.
         min_bytes: usize,
     },
+    /// The index cannot have written what it reads. What was asked for has not taken place, but parts of it may have
+    /// been written.
+    #[error(
+        "the block at {off:#x} is damaged: {what}; `pando check` says what else is, and `pando --salvage dump` copies \
+         out what can be read"
+    )]
+    Damaged {
+        /// Offset in the pool of the block, or of a word in it.
+        off: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
     /// The pool beneath could not serve the operation: it is full, out of descriptors or
     /// participants, or its file system refused to grow the file.
     #[error(transparent)]

@@ -38,6 +38,10 @@ pub enum Upserted {
 /// What [`modify`](RangeIndex::modify) makes of a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
+/// How often [`modify`](RangeIndex::modify) looks again, each time since another thread was faster. Only an index that
+/// is damaged, where reads find what writes do not, comes to this.
+const MODIFY_ATTEMPTS: u32 = 1 << 16;
+
 /// The longest key and value that an index takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -111,7 +115,7 @@ pub trait RangeIndex: Send + Sync {
     /// call back into the same pool.
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let mut new = Vec::new();
-        loop {
+        for _ in 0..MODIFY_ATTEMPTS {
             let found = self.get(key)?;
             new.clear();
             if !change(found.as_deref(), &mut new) {
@@ -127,6 +131,7 @@ pub trait RangeIndex: Send + Sync {
                 Err(error) => return Err(error),
             }
         }
+        Err(Error::Damaged { off: 0, what: "reads and writes of a key contradict each other" })
     }
 
     /// Visits the records of `range` in `order`, as [`Cursor`] promises.

@@ -67,7 +67,7 @@ pub(crate) fn walk<D: Domain>(
     }
     lender.flush();
     if let Some(damage) = &tree.layers.damage {
-        audit.problem(ProblemClass::Structure, damage.off, damage.to_string());
+        audit.problem(ProblemClass::Structure, damage.off, damage.what);
     } else {
         walk_layers(tree, &guard, &chain, &mut audit);
     }

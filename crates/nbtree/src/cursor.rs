@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use arrayvec::ArrayVec;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
+use pando_tree::checked::sound;
 
 use crate::layout::{Content, MAX_SLOTS, content, key_at};
 use crate::record;
@@ -106,6 +107,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             let tree = self.tree;
             let guard = tree.pin()?;
             self.fill_from_leaf(&guard)?;
+            sound(&guard)?;
         }
         Ok(())
     }

@@ -38,7 +38,9 @@ pub(crate) fn parts<'guard, D: Domain>(
     let header =
         lent(off, RECORD_HEADER_BYTES).first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     let (key_bytes, value_bytes) = record_sizes(header);
-    lent(off + RECORD_HEADER_BYTES, key_bytes + value_bytes).split_at(key_bytes as usize)
+    // None at all, if damage has led here.
+    let record = lent(off + RECORD_HEADER_BYTES, key_bytes + value_bytes);
+    record.split_at_checked(key_bytes as usize).unwrap_or_default()
 }
 
 /// Whether the record in the block at `off` has this key.

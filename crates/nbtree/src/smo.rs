@@ -48,6 +48,7 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Policy;
+use pando_tree::checked::Steps;
 
 use crate::layout::{
     Content, Image, MAX_SLOTS, NEXT_AT, RECORD_TAG, REPLACED, block_bytes, class_of, classes_at,
@@ -149,7 +150,9 @@ impl<D: Domain> NbTree<D> {
             Change::Update(..) | Change::Delete(_) => true,
         });
         let mut is_made = false;
+        let mut steps = Steps::of_attempts();
         while !leaf.is_replaced::<D>() {
+            steps.take(guard, leaf.block_off)?;
             is_made = self.try_replace(guard, leaf, control, change)?;
         }
         self.install(guard, leaf);

@@ -34,6 +34,7 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
+use pando_tree::checked::{damaged, sound};
 
 use crate::layout::{
     Content, Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes, class_of, classes_at, content,
@@ -76,11 +77,8 @@ impl<D: Domain> Clone for NbTree<D> {
     }
 }
 
-/// Something that is in no sound tree.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(
-    "the leaf at {off:#x} is damaged ({what}); check the pool, and copy out what can be read by salvage"
-)]
+/// Where the tree is damaged, and how.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Damaged {
     pub off: u64,
     pub what: &'static str,
@@ -131,7 +129,7 @@ impl<D: Domain> NbTree<D> {
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
         if let Some(damage) = &self.layers.damage {
-            return Err(Error::storage(damage.clone()));
+            return Err(damaged(damage.off, damage.what));
         }
         self.pmwcas.pool().pin().map_err(Error::storage)
     }
@@ -313,10 +311,10 @@ impl<D: Domain> NbTree<D> {
         let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
         let bitmap = leaf.control::<D>().bitmap();
         let Some(found) = self.search(&guard, leaf, bitmap, &probe, fingerprint) else {
-            return Ok(None);
+            return sound(&guard).map(|()| None);
         };
         self.make_durable(&guard, leaf, found.slot);
-        Ok(Some(self.lend(&guard, leaf, found, visit)))
+        self.lend(&guard, leaf, found, |value| sound(&guard).map(|()| Some(visit(value))))
     }
 
     /// Live records of a leaf.

@@ -38,6 +38,7 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, Guard};
+use pando_tree::checked::Steps;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::layout::{
@@ -124,8 +125,10 @@ impl<D: Domain> NbTree<D> {
         intent: Intent<'_>,
     ) -> Result<Upserted, Error> {
         let Record { probe, fingerprint, .. } = *record;
+        let mut steps = Steps::of_attempts();
         loop {
             let leaf = self.find_leaf(guard, &probe, Side::Holding, fingerprint);
+            steps.take(guard, leaf.block_off)?;
             let control = leaf.control::<D>();
             if matches!(intent, Intent::Insert)
                 && let Some(slot) = leaf.slot_to_take(fingerprint, self.slots())

@@ -123,6 +123,33 @@ pub enum Error {
     /// do.
     #[error(transparent)]
     Damaged(Source),
+    /// The map cannot have written what it reads. What was asked for has not taken place, but parts of it may have
+    /// been written: use the map no further, and copy out what can be read. Records carry no checksum, so bytes of keys
+    /// and values may be damaged without an error.
+    #[error(
+        "the map {map:?} is damaged: the block at {off:#x} {what}; `pando check` says what else is, and `pando \
+         --salvage dump --map {map}` copies out what can be read"
+    )]
+    MapDamaged {
+        /// The map's name.
+        map: String,
+        /// Offset in the pool of the block, or of a word in it.
+        off: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// A scan has found a key that does not come behind the one before: the map is damaged.
+    #[error(
+        "the map {map:?} is damaged: the key \"{}\" is out of order; `pando check` says what else is, and `pando \
+         --salvage dump --map {map}` copies out what can be read",
+        key.escape_ascii()
+    )]
+    KeysOutOfOrder {
+        /// The map's name.
+        map: String,
+        /// The key that comes too late.
+        key: Vec<u8>,
+    },
     /// The pool has grown as far as it may. Removing records still works, and makes room.
     #[error(
         "the pool is full: it may not grow beyond {max_bytes} bytes; remove records, or copy them \
@@ -388,6 +415,7 @@ impl Error {
             MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
             MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
             MapError::Damaged { .. }
+            | MapError::DamagedWord { .. }
             | MapError::Hidden { .. }
             | MapError::NoHeader { .. }
             | MapError::KindNotKnown { .. } => Self::Damaged(error.into()),
@@ -402,6 +430,17 @@ impl Error {
         match error {
             pando_pmwcas::Error::Pool(error) => Self::of_pool(error),
             other => Self::Storage(other.into()),
+        }
+    }
+
+    /// The answer of the index of the map `name`.
+    #[cold]
+    pub(crate) fn of_index(name: &str, error: pando_index::Error) -> Self {
+        match Self::from(error) {
+            Self::MapDamaged { off, what, .. } => {
+                Self::MapDamaged { map: name.to_owned(), off, what }
+            }
+            other => other,
         }
     }
 
@@ -444,6 +483,7 @@ impl From<pando_index::Error> for Error {
             Index::ValueTooShort { found_bytes, min_bytes } => {
                 Self::ValueTooShort { found_bytes, min_bytes }
             }
+            Index::Damaged { off, what } => Self::MapDamaged { map: String::new(), off, what },
             Index::Storage(source) => Self::of_source(source),
             other => Self::Storage(Box::new(other)),
         }

@@ -44,6 +44,11 @@ impl Map {
         self.shared.index.as_ref()
     }
 
+    /// The index's answer; an error of damage names the map.
+    fn told<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+        answer.map_err(|error| Error::of_index(&self.shared.name, error))
+    }
+
     /// The map's name in its pool.
     ///
     /// ```
@@ -83,7 +88,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        Ok(self.index().insert(key, value)?)
+        self.told(self.index().insert(key, value))
     }
 
     /// Replaces the value of a key that is there.
@@ -101,7 +106,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        Ok(self.index().update(key, value)?)
+        self.told(self.index().update(key, value))
     }
 
     /// Adds the record, or replaces its value if the key is there, and says which of the two.
@@ -120,7 +125,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        Ok(self.index().upsert(key, value)?)
+        self.told(self.index().upsert(key, value))
     }
 
     /// The value of `key`, copied, or `None` if the key is not there.
@@ -138,7 +143,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.index().get(key)?)
+        self.told(self.index().get(key))
     }
 
     /// The values of `keys`, copied, in their order; `None` for each that is not there. Faster than
@@ -183,7 +188,7 @@ impl Map {
         keys: &[&[u8]],
         mut visit: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<(), Error> {
-        Ok(self.index().read_many(keys, &mut visit)?)
+        self.told(self.index().read_many(keys, &mut visit))
     }
 
     /// Lends the value of `key` to `visit`, without a copy, and returns what `visit` returns, or
@@ -208,11 +213,11 @@ impl Map {
     ) -> Result<Option<Answer>, Error> {
         let mut visit = Some(visit);
         let mut answer = None;
-        self.index().read(key, &mut |value| {
+        self.told(self.index().read(key, &mut |value| {
             if let Some(visit) = visit.take() {
                 answer = Some(visit(value));
             }
-        })?;
+        }))?;
         Ok(answer)
     }
 
@@ -232,7 +237,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.index().remove(key)?)
+        self.told(self.index().remove(key))
     }
 
     /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
@@ -252,7 +257,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        Ok(self.index().compare_exchange(key, expected, new)?)
+        self.told(self.index().compare_exchange(key, expected, new))
     }
 
     /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; says which of
@@ -287,7 +292,7 @@ impl Map {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
     ) -> Result<Option<Upserted>, Error> {
-        Ok(self.index().modify(key, &mut change)?)
+        self.told(self.index().modify(key, &mut change))
     }
 
     /// The records of `range` in `order`. Beside writers the scan is no snapshot: each record is one of some instant of
@@ -314,7 +319,8 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn scan(&self, range: KeyRange, order: Order) -> Result<Scan<'_>, Error> {
-        Ok(Scan::new(self.index().scan(range, order)?))
+        let cursor = self.told(self.index().scan(range, order))?;
+        Ok(Scan::new(&self.shared.name, cursor, order))
     }
 
     /// The records whose keys begin with `prefix`, in `order`.
@@ -350,7 +356,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn len(&self) -> Result<u64, Error> {
-        Ok(self.index().len()?)
+        self.told(self.index().len())
     }
 
     /// Whether there is no record.
@@ -365,7 +371,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn is_empty(&self) -> Result<bool, Error> {
-        Ok(self.index().is_empty()?)
+        self.told(self.index().is_empty())
     }
 
     /// The same map with keys of type `K`. What type of key a map has is the program's to know:

@@ -1,6 +1,6 @@
 //! A scan in progress.
 
-use pando_index::{Cursor, Record};
+use pando_index::{Cursor, Order, Record};
 
 use crate::Error;
 
@@ -20,14 +20,20 @@ pub type OwnedRecord = (Vec<u8>, Vec<u8>);
 /// what an earlier write to another key has replaced.
 ///
 /// As an iterator it yields copies; [`next_record`](Scan::next_record) lends each record instead.
-/// After an error the scan has ended.
+/// After an error the scan has ended. Keys that do not ascend (or descend) are an error: only damage
+/// puts them out of order.
 pub struct Scan<'map> {
+    map: &'map str,
     cursor: Option<Box<dyn Cursor + 'map>>,
+    order: Order,
+    /// The key of the last record, once there is one.
+    last: Vec<u8>,
+    has_last: bool,
 }
 
 impl<'map> Scan<'map> {
-    pub(crate) fn new(cursor: Box<dyn Cursor + 'map>) -> Self {
-        Self { cursor: Some(cursor) }
+    pub(crate) fn new(map: &'map str, cursor: Box<dyn Cursor + 'map>, order: Order) -> Self {
+        Self { map, cursor: Some(cursor), order, last: Vec::new(), has_last: false }
     }
 
     /// The next record, lent until the next call, or `None` at the end of the range.
@@ -45,10 +51,22 @@ impl<'map> Scan<'map> {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
-        match &mut self.cursor {
-            Some(cursor) => Ok(cursor.next()?),
-            None => Ok(None),
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let Some((key, value)) = cursor.next().map_err(|error| Error::of_index(self.map, error))?
+        else {
+            return Ok(None);
+        };
+        let goes_on = match self.order {
+            Order::Ascending => *self.last < *key,
+            Order::Descending => *self.last > *key,
+        };
+        if self.has_last && !goes_on {
+            return Err(Error::KeysOutOfOrder { map: self.map.to_owned(), key: key.to_vec() });
         }
+        self.has_last = true;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        Ok(Some((key, value)))
     }
 }
 

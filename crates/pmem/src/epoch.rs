@@ -36,6 +36,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
+use crate::astray;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
@@ -201,6 +202,36 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     #[inline(always)]
     pub fn slot(&self) -> usize {
         self.local.slot
+    }
+
+    /// Where damage has led this thread since it was pinned, if it has: the first offset at which nothing lies
+    /// that it could have been led to. What it has read since then is not to be believed, and
+    /// nothing that follows from it to be written.
+    #[inline(always)]
+    pub fn damage(&self) -> Option<u64> {
+        if astray::is_noted() { self.damage_with_note() } else { self.local.damage() }
+    }
+
+    /// Makes the thread's note one of this guard.
+    #[cold]
+    #[inline(never)]
+    fn damage_with_note(&self) -> Option<u64> {
+        if let Some(off) = self.pool.take_astray() {
+            self.local.note_damage(off);
+        }
+        self.local.damage()
+    }
+
+    /// Notes that damage has led this thread to `off`, or that what lies there is damaged. The first note stays.
+    #[inline(always)]
+    pub fn note_damage(&self, off: u64) {
+        self.pool.note_astray(off);
+    }
+
+    /// Forgets the note: for who has believed no byte of what it has read, and followed no offset unchecked.
+    pub fn forget_damage(&self) {
+        astray::forget();
+        self.local.forget_damage();
     }
 
     /// Whether what this thread has left is still to be done.

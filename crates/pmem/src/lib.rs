@@ -23,6 +23,7 @@
 mod alloc;
 #[cfg(feature = "testing")]
 mod arena;
+mod astray;
 pub mod catalog;
 pub mod counting;
 pub mod domain;
@@ -56,4 +57,4 @@ pub use glance::Glance;
 pub use medium::{Guarantee, Medium};
 pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool};
-pub use word::{Word, Words};
+pub use word::{NOTHING_BYTES, Word, Words};

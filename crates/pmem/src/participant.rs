@@ -66,6 +66,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::alloc::SlabCache;
+use crate::astray;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
@@ -124,6 +125,8 @@ pub(crate) struct Local {
     pub slot: usize,
     /// How many guards the thread holds.
     pub pins: Cell<u64>,
+    /// Where damage has led the thread since it was pinned.
+    damage: Cell<Option<u64>>,
     /// What the thread may take of the last chunks.
     pub thrift: Cell<Thrift>,
     /// Blocks that were retired by way of this slot since the last collection.
@@ -132,6 +135,23 @@ pub(crate) struct Local {
     pub spare: SpareNodes,
     /// The slabs that the thread allocates from.
     pub slabs: SlabCache,
+}
+
+impl Local {
+    /// Keeps the first that was found: what follows may follow from it.
+    pub fn note_damage(&self, off: u64) {
+        self.damage.set(self.damage.get().or(Some(off)));
+    }
+
+    #[inline(always)]
+    pub fn damage(&self) -> Option<u64> {
+        self.damage.get()
+    }
+
+    #[inline(always)]
+    pub fn forget_damage(&self) {
+        self.damage.set(None);
+    }
 }
 
 // SAFETY: a `Local` is only reached through a lease of its slot by the thread that is pinned by that lease; the
@@ -371,6 +391,8 @@ impl<D: Domain> Pool<D> {
         if found == lease.generation {
             self.announce(word, found, found)?;
             local.pins.set(1);
+            local.forget_damage();
+            astray::forget();
         } else if found & GENERATION == lease.generation {
             local.pins.set(local.pins.get() + 1);
         } else {
@@ -414,6 +436,7 @@ impl<D: Domain> Pool<D> {
             return Ok(guard);
         }
         let guard = self.take_any()?;
+        astray::forget();
         let lease = Lease {
             uid: self.uid(),
             generation: guard.lease().load_unobserved() & GENERATION,
@@ -490,10 +513,11 @@ impl<D: Domain> Pool<D> {
         let next = found.wrapping_add(1) & GENERATION;
         self.announce(word, found, next)?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
-            let (pins, thrift, retired, spare) = Default::default();
-            Box::new(Local { slot, pins, thrift, retired, spare, slabs: SlabCache::default() })
+            let (pins, damage, thrift, retired, spare, slabs) = Default::default();
+            Box::new(Local { slot, pins, damage, thrift, retired, spare, slabs })
         });
         local.pins.set(1);
+        local.forget_damage();
         Some(Guard::new(self, local, word))
     }
 

@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
+use crate::astray;
 use crate::domain::Domain;
 use crate::prefetch;
 
@@ -160,6 +161,11 @@ impl<'pool, D: Domain> Word<'pool, D> {
     }
 }
 
+/// Bytes of [`Words::nothing`].
+pub const NOTHING_BYTES: u64 = 4096;
+static NOTHING: [AtomicU64; NOTHING_BYTES as usize / 8] =
+    [const { AtomicU64::new(0) }; NOTHING_BYTES as usize / 8];
+
 /// Neighbouring words of a pool, to be read; checked once to lie in the pool.
 #[derive(Debug)]
 pub struct Words<'pool, D> {
@@ -176,23 +182,56 @@ impl<D> Clone for Words<'_, D> {
 impl<D> Copy for Words<'_, D> {}
 
 impl<'pool, D: Domain> Words<'pool, D> {
+    #[inline(always)]
     pub(crate) fn new(words: &'pool [AtomicU64]) -> Self {
         Self { words, domain: PhantomData }
     }
 
-    /// Loads word `index`; panics beyond the end, as a slice does.
+    /// Zeros, for a node to which damage leads.
+    #[inline(always)]
+    pub fn nothing() -> Self {
+        Self::new(&NOTHING)
+    }
+
+    /// Loads word `index`. Only damage leads beyond the end: then it is zero, and the calling thread's
+    /// [`Guard::damage`](crate::Guard::damage) names where these words are.
     #[inline(always)]
     pub fn load(self, index: u64, order: Ordering) -> u64 {
+        let Some(word) = self.words.get(index as usize) else {
+            astray::note_behind(self.words);
+            return 0;
+        };
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        word.load(order)
+    }
+
+    /// Loads word `index`, which the caller knows to be there: of a node whose size is a setting, or by
+    /// [`reach`](Self::reach). Panics beyond the end, as a slice does.
+    #[inline(always)]
+    pub fn at(self, index: u64, order: Ordering) -> u64 {
         let word = &self.words[index as usize];
         D::observe_load(std::ptr::from_ref(word) as usize, 8);
         word.load(order)
     }
 
-    /// Loads the eight words from word `first` on; panics if these are not all there.
+    /// Whether there are so many words. Only damage says so of words that have fewer: it is noted.
+    #[inline(always)]
+    pub fn reach(self, count: u64) -> bool {
+        let reach = count <= self.words.len() as u64;
+        if !reach {
+            astray::note_behind(self.words);
+        }
+        reach
+    }
+
+    /// Loads the eight words from word `first` on; zeros if these are not all there, as by [`load`](Self::load).
     #[inline(always)]
     pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
-        let first = first as usize;
-        let words = &self.words[first..first + 8];
+        let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk::<8>);
+        let Some(words) = words else {
+            astray::note_behind(self.words);
+            return [0; 8];
+        };
         std::array::from_fn(|at| {
             D::observe_load(std::ptr::from_ref(&words[at]) as usize, 8);
             words[at].load(order)

@@ -35,7 +35,8 @@ pub(crate) enum Finals {
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation with `entries` in any order; whether it succeeded.
+    /// Executes the operation with `entries` in any order; whether it succeeded. It fails if damage has led the thread
+    /// astray since it was pinned.
     #[inline]
     pub(crate) fn execute(
         &self,
@@ -44,6 +45,11 @@ impl<D: Domain> Pmwcas<D> {
         entries: &Entries,
         callback: Option<usize>,
     ) -> bool {
+        // Nothing is published that follows from what damage has led to; the caller asks the guard why.
+        if guard.damage().is_some() {
+            self.give_up(guard, life, entries);
+            return false;
+        }
         let is_plain = callback.is_none() && entries.are_plain();
         if is_plain
             && !D::WRITE_BACK

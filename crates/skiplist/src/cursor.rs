@@ -16,6 +16,7 @@ use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, sound};
 
 use crate::layout::LOW_LEVELS;
 use crate::list::SkipList;
@@ -105,10 +106,16 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
         self.buffers.bytes.clear();
         self.buffers.records.clear();
         self.position = 0;
+        let mut steps = Steps::of_attempts();
         while self.buffers.records.is_empty() && !self.is_over {
             let list = self.list;
             let guard = list.pin()?;
             self.fill_once(list.context(&guard));
+            if let Err(error) = steps.take(&guard, list.root_off()) {
+                self.buffers.records.clear();
+                self.is_over = true;
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -231,11 +238,11 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// Counts some of the records from `low` on, and says from which key on the others are.
-    pub(crate) fn count_from(&self, low: Bound<Vec<u8>>) -> Result<(u64, Option<Vec<u8>>), Error> {
+    pub(crate) fn count_from(&self, low: &Bound<Vec<u8>>) -> Result<(u64, Option<Vec<u8>>), Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let head = self.head(context);
-        let mut node = self.first_from(context, &low);
+        let mut node = self.first_from(context, low);
         let mut live = 0;
         for visited in 1.. {
             if node == head {
@@ -246,10 +253,12 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             if visited == COUNTED || (S::MARKED_STAY && next.is_marked()) {
                 let mut key = Vec::new();
                 context.key(node).copy_to(&mut key);
+                sound(&guard)?;
                 return Ok((live, Some(key)));
             }
             node = next.node();
         }
+        sound(&guard)?;
         Ok((live, None))
     }
 }

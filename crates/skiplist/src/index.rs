@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::{damaged, sound};
 
 use crate::cursor::ListCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -24,9 +25,11 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         Self::check_key(key)?;
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let Some(node) = self.find_node(context, Probe::new(key)) else { return Ok(None) };
+        let node = self.find_node(context, Probe::new(key));
         // A node that is deleted was so since this operation began: then the key was absent.
-        Ok(context.value(node).map(|(_, value)| visit(value.as_bytes())))
+        let value = node.and_then(|node| context.value(node));
+        sound(&guard)?;
+        Ok(value.map(|(_, value)| visit(value.as_bytes())))
     }
 }
 
@@ -82,9 +85,12 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
         let mut records = 0;
         let mut from = Bound::Unbounded;
         loop {
-            let (live, rest) = self.count_from(from)?;
+            let (live, rest) = self.count_from(&from)?;
             records += live;
             match rest {
+                Some(key) if matches!(&from, Bound::Excluded(from) if key <= *from) => {
+                    return Err(damaged(self.root_off(), "its keys do not ascend"));
+                }
                 Some(key) => from = Bound::Excluded(key),
                 None => return Ok(records),
             }

@@ -94,6 +94,10 @@ impl<D: Domain, S> SkipList<D, S> {
         Context { pmwcas: &self.pmwcas, guard }
     }
 
+    pub(crate) fn root_off(&self) -> u64 {
+        self.root_off
+    }
+
     /// What stands before all records, and behind.
     #[inline(always)]
     pub(crate) fn head(&self, context: Context<'_, '_, D>) -> Node {

@@ -8,10 +8,12 @@ use std::cmp::Ordering as Compare;
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, sound};
 
 use crate::layout::MAX_HEIGHT;
 use crate::list::SkipList;
 use crate::node::{Context, Node, Probe};
+use crate::search::NODE_BYTES;
 use crate::style::Links;
 
 /// Searches that take turns. More would ask for more lines at a time than a core waits for.
@@ -108,12 +110,16 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                     descent.found = Some(self.find_node(context, descent.probe));
                 }
             }
+            // A search takes no more steps than there are nodes.
+            let mut steps = Steps::of_blocks(&guard, NODE_BYTES);
             while descents.iter().any(|descent| descent.found.is_none()) {
                 descents.iter_mut().for_each(|descent| descent.advance(context, head));
+                steps.take(&guard, head.0)?;
             }
             for (at, descent) in descents.iter().enumerate() {
                 let value = descent.found.flatten().and_then(|node| context.value(node));
                 let value = value.as_ref().map(|(_, value)| value.as_bytes());
+                sound(&guard)?;
                 visit(group * GROUP + at, value);
             }
         }

@@ -46,6 +46,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, MAX_VALUE, MAX_WORDS, Policy};
+use pando_tree::checked::damaged;
 
 use crate::build;
 use crate::list::SkipList;
@@ -65,15 +66,6 @@ pub(crate) const MAX_LEVELS_AT_ONCE: u32 = MAX_WORDS as u32 - 2;
 const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
 /// Levels that one operation lowers a node by: two words each, and `state`.
 const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;
-
-/// A word that no operation has left.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the word at {off:#x} is damaged: it refers to an operation that there is not; check the pool"
-)]
-struct Damaged {
-    off: u64,
-}
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {
@@ -155,6 +147,9 @@ impl Links for MultiWord {
                 return Ok(Removal::Deleted);
             }
             let levels = state.levels();
+            if levels > crate::layout::MAX_HEIGHT {
+                return Err(damaged(node.0, "it says that it is on more levels than there are"));
+            }
             let lowered = if levels > REMOVED_AT_ONCE {
                 levels.saturating_sub(LOWERED_AT_ONCE).max(REMOVED_AT_ONCE)
             } else {
@@ -208,7 +203,10 @@ impl Links for MultiWord {
             // If it is not of that state, the operation fails.
             let word = context.read(node.small_off());
             if word == MAX_VALUE && context.pmwcas.is_damaged(context.guard, node.small_off()) {
-                return Err(Error::storage(Damaged { off: node.small_off() }));
+                return Err(damaged(
+                    node.0,
+                    "a word of it refers to an operation that there is not",
+                ));
             }
             let mut operation = context.allocate()?;
             operation

@@ -190,9 +190,23 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         State(self.read(node.state_off()))
     }
 
+    /// What the node says of itself, whatever that is.
     #[inline(always)]
     pub fn info(self, node: Node) -> Info {
         Info::decode(self.fixed(node.0 + INFO_AT))
+    }
+
+    /// What the node says of itself, if a node can say so; else that of a node without key and value.
+    #[inline(always)]
+    fn sound_info(self, node: Node) -> Info {
+        let info = self.info(node);
+        if info.is_sound() { info } else { self.no_info(node) }
+    }
+
+    #[cold]
+    fn no_info(self, node: Node) -> Info {
+        self.guard.note_damage(node.0);
+        Info { height: 1, key_bytes: 0, inline_bytes: 0 }
     }
 
     #[inline(always)]
@@ -208,7 +222,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 
     #[inline(always)]
     pub fn key(self, node: Node) -> Key<'op> {
-        let info = self.info(node);
+        let info = self.sound_info(node);
         Key {
             slice: self.slice(node),
             bytes: info.key_bytes,
@@ -249,13 +263,16 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
                     Value::Small(state.small_value(word), bytes)
                 }
                 Some(Kind::Inline) => {
-                    let info = self.info(node);
+                    let info = self.sound_info(node);
                     let at = node.0 + info.inline_at();
                     Value::Bytes(self.bytes(at, u64::from(info.inline_bytes)))
                 }
                 Some(Kind::Block) => Value::Bytes(self.value_of_block(state.block_off())),
                 // In no sound pool.
-                None => Value::Bytes(&[]),
+                None => {
+                    self.guard.note_damage(node.0);
+                    Value::Bytes(&[])
+                }
             };
             return Some((state, value));
         }

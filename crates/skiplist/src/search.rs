@@ -19,11 +19,15 @@ use std::cmp::Ordering as Compare;
 
 use pando_index::Order;
 use pando_pmem::Domain;
+use pando_tree::checked::Steps;
 
 use crate::layout::{LOW_LEVELS, MAX_HEIGHT};
 use crate::list::SkipList;
 use crate::node::{Context, Next, Node, Probe};
 use crate::style::{Links, Place};
+
+/// Bytes of the smallest node.
+pub(crate) const NODE_BYTES: u64 = 64;
 
 /// What a search is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +58,14 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     /// The node of the key, if it is there; it may be deleted since.
     #[inline(always)]
     pub(crate) fn find_node(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Node> {
+        let mut steps = Steps::of_attempts();
         loop {
             let nothing = |_: Left| ();
             if let Ok(found) = self.descend(context, probe, Aim::Node, false, |_| (), nothing) {
                 return found;
+            }
+            if self.is_stuck(context, &mut steps) {
+                return None;
             }
         }
     }
@@ -70,6 +78,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         probe: Probe<'_>,
         mut met: impl FnMut(Node),
     ) -> Place {
+        let mut steps = Steps::of_attempts();
         loop {
             let mut place = Place {
                 head: self.head(context),
@@ -87,6 +96,9 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 place.found = found;
                 return place;
             }
+            if self.is_stuck(context, &mut steps) {
+                return place;
+            }
         }
     }
 
@@ -99,6 +111,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         aim: Aim,
         order: Order,
     ) -> (Node, Node) {
+        let mut steps = Steps::of_attempts();
         loop {
             let mut gap = (Node(0), Node(0));
             let note = |left: Left| {
@@ -110,27 +123,50 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             if self.descend(context, probe, aim, false, |_| (), note).is_ok() {
                 return gap;
             }
+            if self.is_stuck(context, &mut steps) {
+                return gap;
+            }
         }
     }
 
     /// The last node, or the head.
     pub(crate) fn find_end(&self, context: Context<'_, '_, D>) -> Node {
+        let mut steps = Steps::of_attempts();
+        let mut passed = Steps::of_blocks(context.guard, NODE_BYTES);
         'again: loop {
             let head = self.head(context);
             let mut node = head;
             for level in (0..MAX_HEIGHT).rev() {
                 loop {
                     let Ok(next) = self.next(context, node, level, head, false) else {
+                        if self.is_stuck(context, &mut steps) {
+                            return head;
+                        }
                         continue 'again;
                     };
                     if next.node() == head {
                         break;
                     }
                     node = next.node();
+                    if self.is_stuck(context, &mut passed) {
+                        return head;
+                    }
                 }
             }
             return node;
         }
+    }
+
+    /// Takes a step; whether there is none left, or damage was noted: then it is noted, and the caller ends with
+    /// any answer.
+    #[cold]
+    fn is_stuck(&self, context: Context<'_, '_, D>, steps: &mut Steps) -> bool {
+        let head = self.head(context).0;
+        let is_stuck = steps.take(context.guard, head).is_err();
+        if is_stuck {
+            context.guard.note_damage(head);
+        }
+        is_stuck
     }
 
     /// Goes down; tells `note` where it left each level, and `met` the node of the key, before it goes on. The node of
@@ -154,6 +190,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let mut bound = head;
         let mut found = None;
         let mut passed = 0_u8;
+        let mut rounds = None;
         loop {
             let next = self.next(context, node, level, head, only_linked)?;
             // The head is behind all. A search that took it for a node before the key, which is what its
@@ -171,7 +208,19 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                         context.pool().prefetch(node.0);
                     }
                     alike = (probe.slice ^ context.slice_on(node, level)).leading_zeros();
-                    passed = passed.saturating_add(1);
+                    passed = match passed.checked_add(1) {
+                        Some(more) => more,
+                        // From now on every 128 nodes: only a long level, or a circle, comes to this.
+                        None => {
+                            let steps = rounds.get_or_insert_with(|| {
+                                Steps::of_blocks(context.guard, 128 * NODE_BYTES)
+                            });
+                            if self.is_stuck(context, steps) {
+                                return Ok(None);
+                            }
+                            128
+                        }
+                    };
                     continue;
                 }
                 if compared.is_eq() {

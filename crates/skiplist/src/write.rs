@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, sound};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
@@ -80,11 +81,16 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
         with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
+            let mut steps = Steps::of_attempts();
             loop {
                 let guard = self.pin()?;
                 // A remove takes no block; what an insert leaves is kept for merges in other maps.
-                if let Some(done) = guard.frugal(|| attempt(self.context(&guard)))? {
-                    return Ok(done);
+                let attempted = guard.frugal(|| attempt(self.context(&guard)));
+                // What damage has led to may have led to an answer, or to an error.
+                sound(&guard)?;
+                match attempted? {
+                    Some(done) => return Ok(done),
+                    None => steps.take(&guard, self.root_off())?,
                 }
             }
         })
@@ -135,8 +141,10 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         levels: Range<usize>,
         probe: Probe<'_>,
     ) -> Result<(), Error> {
+        let mut steps = Steps::of_attempts();
         for level in levels {
             loop {
+                steps.take(context.guard, node.0)?;
                 match S::raise(self, context, &place, node, level)? {
                     Raise::Done => break,
                     Raise::Over => return Ok(()),
@@ -158,7 +166,9 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Option<Upserted>, Error> {
+        let mut steps = Steps::of_attempts();
         loop {
+            steps.take(context.guard, node.0)?;
             let state = match intent {
                 Intent::Insert | Intent::Upsert | Intent::Update => context.state(node),
                 Intent::Exchange { expected } => match context.value(node) {

@@ -1,5 +1,7 @@
 //! What all indexes share. It stands above `pando-pmwcas` and below every index.
 //!
+//! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
 //! * [`room`](mod@room): another try for an operation to which a full pool refused room.
 
+pub mod checked;
 pub mod room;

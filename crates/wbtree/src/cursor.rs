@@ -20,6 +20,7 @@ use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, sound};
 
 use crate::layout::{Cell, FIXED_BYTES};
 use crate::node::{Changed, Context, Node, Probe, Seek};
@@ -133,7 +134,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let context = tree.context(&guard);
         // The next leaf, where the last one led to it.
         let mut sibling: Sibling<'_, D> = None;
+        let mut steps = Steps::of_attempts();
         while !self.is_full() && self.next != Next::End {
+            steps.take(&guard, tree.root_off())?;
             let (leaf, state, low) = match sibling.take() {
                 Some((leaf, state)) => (leaf, state, None),
                 None => {
@@ -155,7 +158,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             };
         }
         self.batch = (self.batch * 2).min(LAST_BATCH);
-        Ok(())
+        sound(&guard)
     }
 
     /// Looks for the next leaf from the root.

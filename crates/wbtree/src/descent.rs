@@ -51,17 +51,26 @@ impl<D: Domain> WbTree<D> {
         if off & CONTROL_BITS != 0 || !glance.holds() {
             return None;
         }
+        // What the next node has to say of itself. Of the root nothing is known.
+        const UNKNOWN: u64 = u64::MAX - 1;
+        let mut expected = UNKNOWN;
         loop {
             fetch(pool, off, node_bytes);
-            let words = pool.words(off, node_bytes / 8);
-            let word = words.load(0, Ordering::Acquire);
+            let words = pool.words_within(off, node_bytes / 8)?;
+            let word = words.at(0, Ordering::Acquire);
             let state = settled(&words, word)?;
             if state.is_dead() {
                 return None;
             }
-            if Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed)) == 0 {
+            let top = Header::top_of(words.at(HEADER_AT / 8, Ordering::Relaxed));
+            if top != expected && expected != UNKNOWN {
+                return None;
+            }
+            if top == Header::LEAF_TOP {
                 return Some(off);
             }
+            // It goes down, and so comes to an end: a top has 16 bits. Below a damaged root no node is as expected.
+            expected = top.wrapping_sub(1);
             let (live, compared) =
                 (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice, u64::MAX));
             if is_variable && compared.equal & live != 0 {
@@ -78,7 +87,7 @@ impl<D: Domain> WbTree<D> {
                 compared.not_above >> fence & 1 != 0
                     && words.get(link, Ordering::Acquire).is_none_or(|next| next != 0)
             };
-            if is_beyond() || words.load(0, Ordering::Acquire) != word || !glance.holds() {
+            if is_beyond() || words.at(0, Ordering::Acquire) != word || !glance.holds() {
                 return None;
             }
         }
@@ -97,8 +106,8 @@ impl<D: Domain> WbTree<D> {
         const CELL_WORDS: u64 = Shape::cell_words_if(false);
         let off = self.descend_by::<{ CELL_WORDS as usize }>(pool, glance, probe.slice)?;
         let Shape { node_bytes, leaf: kind, .. } = *self.shape();
-        let words = pool.words(off, node_bytes / 8);
-        let word = words.load(0, Ordering::Acquire);
+        let words = pool.words_within(off, node_bytes / 8)?;
+        let word = words.at(0, Ordering::Acquire);
         let state = settled(&words, word).filter(|state| !state.is_dead())?;
         let compared =
             compare_all::<D, { CELL_WORDS as usize }>(&words, kind, probe.slice, state.live(kind));
@@ -107,8 +116,8 @@ impl<D: Domain> WbTree<D> {
             return None;
         }
         let cell = u64::from(equal.trailing_zeros());
-        let value = words.load(kind.cells_at() / 8 + cell * CELL_WORDS + 1, Ordering::Acquire);
-        (words.load(0, Ordering::Acquire) == word && glance.holds()).then_some(value)
+        let value = words.at(kind.cells_at() / 8 + cell * CELL_WORDS + 1, Ordering::Acquire);
+        (words.at(0, Ordering::Acquire) == word && glance.holds()).then_some(value)
     }
 
     /// Pins the thread, and the leaf to which the key led before that, if the pin covers it.

@@ -57,7 +57,7 @@ pub(crate) fn settled<D: Domain>(words: &Words<'_, D>, word: u64) -> Option<Stat
     }
     let state = State(word & !DIRTY);
     // Acquire: with the store behind the fence.
-    let header = words.load(HEADER_AT / 8, Ordering::Acquire);
+    let header = words.at(HEADER_AT / 8, Ordering::Acquire);
     (Header::durable_version_of(header) == state.version()).then_some(state)
 }
 
@@ -66,7 +66,7 @@ impl<D: Domain> Node<'_, D> {
     #[inline(always)]
     pub fn state(&self, context: Context<'_, '_, D>) -> State {
         // Acquire: with the swap that put it there; what its writer wrote to cells is seen.
-        let word = self.words.load(0, Ordering::Acquire);
+        let word = self.words.at(0, Ordering::Acquire);
         match settled(&self.words, word) {
             Some(state) => state,
             None => State(context.pmwcas.read(context.guard, self.off)),
@@ -77,7 +77,7 @@ impl<D: Domain> Node<'_, D> {
     #[inline(always)]
     pub fn still(&self, context: Context<'_, '_, D>, state: State) -> Result<(), Changed> {
         // Acquire: as in `state`.
-        let word = self.words.load(0, Ordering::Acquire);
+        let word = self.words.at(0, Ordering::Acquire);
         if word & !DIRTY == state.0 || self.state(context) == state { Ok(()) } else { Err(Changed) }
     }
 

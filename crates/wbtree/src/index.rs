@@ -2,6 +2,7 @@
 
 use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, damaged, sound};
 
 use crate::cursor::TreeCursor;
 use crate::layout::{FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -30,7 +31,8 @@ impl<D: Domain> WbTree<D> {
         let (guard, hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
         let found = self.lookup(context, probe, hint)?;
-        Ok(found.map(|record| with_value(context, &record, visit)))
+        let Some(record) = found else { return sound(&guard).map(|()| None) };
+        with_value(context, &record, |value| sound(&guard).map(|()| Some(visit(value))))
     }
 }
 
@@ -79,18 +81,26 @@ impl<D: Domain> RangeIndex for WbTree<D> {
     fn len(&self) -> Result<u64, Error> {
         let mut records = 0;
         let mut from = Vec::new();
+        let mut steps = Steps::of_attempts();
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
+            steps.take(&guard, self.root_off())?;
             let Some(found) = self.seek(context, Seek::Holding(Probe::new(&from)), 0)? else {
                 continue;
             };
             let Ok(fence) = found.node.fence(context, found.state) else { continue };
             records += found.state.count(found.node.kind) as u64;
+            let high = context.key(&fence);
+            sound(&guard)?;
             if fence.link == 0 {
                 return Ok(records);
             }
-            from = context.key(&fence);
+            if high <= from {
+                return Err(damaged(found.node.off, "it ends before it begins"));
+            }
+            from = high;
+            steps = Steps::of_attempts();
         }
     }
 }

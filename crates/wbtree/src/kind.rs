@@ -73,7 +73,7 @@ impl IndexKind for WbTrees {
         settings: &Settings,
     ) -> Unit {
         let shape = Options::from(settings).shape();
-        next_unit(Context { pmwcas, guard, shape }, root_off)
+        next_unit(Context { pmwcas, guard, pool: guard.pool(), shape }, root_off)
     }
 
     #[inline(always)]

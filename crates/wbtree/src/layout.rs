@@ -68,6 +68,8 @@ const DURABLE: u64 = 0xFFFF << DURABLE_SHIFT;
 const _: () = {
     assert!(DURABLE >> DURABLE_SHIFT == crate::state::MAX_VERSION);
     assert!(MAX_NODE_LINES * LINE_BYTES < 1 << DURABLE_SHIFT);
+    // A node that damage leads to has all its words.
+    assert!(MAX_NODE_LINES * LINE_BYTES <= pando_pmem::NOTHING_BYTES);
     assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
     assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT);
     assert!(HEADER_AT + 8 == LEFT_AT && LEFT_AT + 8 == SLOTS_AT);
@@ -199,6 +201,21 @@ impl Header {
     /// Whether it is the header of a node of an earlier layout.
     pub fn is_earlier(word: u64) -> bool {
         word >> 56 == EARLIER_MAGIC
+    }
+
+    /// [`top_of`](Self::top_of) a leaf.
+    pub const LEAF_TOP: u64 = MAGIC << 8;
+
+    /// Magic number and level of any word: what a descent knows before it looks at a node.
+    #[inline(always)]
+    pub fn top_of(word: u64) -> u64 {
+        word >> 48
+    }
+
+    /// The level in what [`top_of`](Self::top_of) says; `None` if that is of no node.
+    #[inline(always)]
+    pub fn level_of_top(top: u64) -> Option<u64> {
+        (top >> 8 == MAGIC).then_some(top & 0xFF)
     }
 
     /// The level of a node whose header is sound.

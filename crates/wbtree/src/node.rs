@@ -26,6 +26,8 @@ use crate::state::State;
 pub(crate) struct Context<'op, 'pool, D: Domain> {
     pub pmwcas: &'op Pmwcas<D>,
     pub guard: &'op Guard<'pool, D>,
+    /// The guard's. By value, since it is asked for at each step.
+    pub pool: &'pool Pool<D>,
     pub shape: Shape,
 }
 
@@ -36,6 +38,9 @@ impl<D: Domain> Clone for Context<'_, '_, D> {
 }
 
 impl<D: Domain> Copy for Context<'_, '_, D> {}
+
+/// An offset behind all pools, to which another can be added.
+const NOWHERE: u64 = 1 << 60;
 
 /// The state is another than the one that was looked at: look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +83,7 @@ pub(crate) struct Node<'op, D: Domain> {
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     pub fn pool(&self) -> &'pool Pool<D> {
-        self.guard.pool()
+        self.pool
     }
 
     /// The node at `off`, to which a live cell or the entry word led while the guard was held.
@@ -97,11 +102,24 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     where
         'pool: 'op,
     {
-        let pool: &'op Pool<D> = self.guard.pool();
-        let words = pool.words(off, self.shape.node_bytes / 8);
+        let pool: &'op Pool<D> = self.pool;
+        let Some(words) = pool.words_within(off, self.shape.node_bytes / 8) else {
+            return self.no_node(off);
+        };
         // Relaxed: written before the node was published, by whom the caller has acquired from.
-        let level = Header::level_of(words.load(HEADER_AT / 8, Ordering::Relaxed));
+        let top = Header::top_of(words.at(HEADER_AT / 8, Ordering::Relaxed));
+        let Some(level) = Header::level_of_top(top) else { return self.no_node(off) };
         Node { words, off, level, kind: self.shape.kind(level) }
+    }
+
+    /// A node without words, where nothing is, for where damage has led.
+    #[inline(always)]
+    fn no_node(&self, off: u64) -> Node<'op, D>
+    where
+        'pool: 'op,
+    {
+        self.guard.note_damage(off);
+        Node { words: Words::nothing(), off: NOWHERE, level: 0, kind: self.shape.leaf }
     }
 
     /// Key and value in the block at `off`.
@@ -118,8 +136,10 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         // SAFETY: the callers have found the block's offset in a cell that was live, or a fence, while
         // the guard was held, and have seen so by the state; such a block was written before it was
         // published, is not written again, and is not reused before the guard is dropped.
-        let bytes = unsafe { pool.bytes(off + BLOCK_HEADER_BYTES, key_bytes + value_bytes) };
-        bytes.split_at(key_bytes as usize)
+        let bytes =
+            unsafe { pool.bytes(off.wrapping_add(BLOCK_HEADER_BYTES), key_bytes + value_bytes) };
+        // None at all, if damage has led here.
+        bytes.split_at_checked(key_bytes as usize).unwrap_or_default()
     }
 
     /// Copies the key of a cell that was live, or a fence, into `key`.
@@ -208,12 +228,15 @@ impl<'op, D: Domain> Node<'op, D> {
         if end.is_none_or(|end| end > pool.size_bytes()) {
             return Err(Changed);
         }
-        let left = context.node(off);
-        // Relaxed: written before the node was published.
-        let header = Header::decode(left.words.load(HEADER_AT / 8, Ordering::Relaxed));
+        // Before it is entered, since the pointer is a hint. Relaxed: written before the node was published.
+        let header = Header::decode(pool.word(off + HEADER_AT).load(Ordering::Relaxed));
         let leaf = Header { level: 0, kind: shape.leaf, node_bytes: shape.node_bytes };
+        if header != Some(leaf) {
+            return Err(Changed);
+        }
+        let left = context.node(off);
         let state = left.state(context);
-        if header != Some(leaf) || u64::from(state.fence()) >= shape.cells(left.kind) {
+        if u64::from(state.fence()) >= shape.cells(left.kind) {
             return Err(Changed);
         }
         let fence = left.fence(context, state)?;
@@ -333,12 +356,21 @@ impl<'op, D: Domain> Node<'op, D> {
         }
     }
 
+    /// Notes damage if the state names cells that the node does not have.
+    #[inline]
+    pub fn check(&self, context: Context<'_, '_, D>, state: State) {
+        if state.used(self.kind) >> self.cells(context) != 0 {
+            context.guard.note_damage(self.off);
+        }
+    }
+
     /// The live cells in order, and what they hold, under one state; the fence is the last.
     pub fn contents(
         &self,
         context: Context<'_, '_, D>,
         state: State,
     ) -> Result<(Order, Vec<Cell>), Changed> {
+        self.check(context, state);
         let order = self.order(context, state)?;
         let cells = order.iter().chain([state.fence()]);
         let cells = cells.map(|cell| self.cell(context, cell)).collect();

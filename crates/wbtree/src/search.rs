@@ -64,7 +64,7 @@ pub(crate) fn cell_at<D: Domain>(
     if kind == NodeKind::SlotOnly {
         return Some(state.slot(place as u64));
     }
-    let word = words.load(SLOTS_AT / 8 + (place / CELLS_A_WORD) as u64, Ordering::Acquire);
+    let word = words.get(SLOTS_AT / 8 + (place / CELLS_A_WORD) as u64, Ordering::Acquire)?;
     (slots::version_of(word) == state.version()).then_some(cell_of(word, place % CELLS_A_WORD))
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn ones(word: u64) -> usize {
 pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
     let mut line = 0;
     while line < node_bytes {
-        pool.prefetch(off + line);
+        pool.prefetch(off.wrapping_add(line));
         line += LINE_BYTES;
     }
 }
@@ -150,6 +150,7 @@ impl<D: Domain> Node<'_, D> {
         state: State,
         probe: Probe<'_>,
     ) -> Result<Look, Changed> {
+        self.check(context, state);
         let compared = self.compare_all(context, probe.slice, state.live(self.kind));
         let found = self.that_has(context, state, probe, compared)?;
         if self.kind == NodeKind::BitmapOnly {

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
+use pando_tree::checked::{self, Steps};
 
 use crate::build;
 use crate::layout::{Cell, Shape};
@@ -49,19 +50,34 @@ impl<D: Domain> Clone for WbTree<D> {
     }
 }
 
-/// A node that is dead, and to which something live leads: its state is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the node at {off:#x} is damaged (it is dead, and still linked); check the pool, and copy out what can be read by salvage"
-)]
+/// Where the tree is damaged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
     pub off: u64,
+    pub what: &'static str,
+}
+
+impl Damaged {
+    /// A node that is dead, and to which something live leads.
+    pub fn dead(off: u64) -> Self {
+        Self { off, what: "it is marked as replaced, and still linked" }
+    }
+
+    /// A node of another level than the one that leads there says.
+    fn misplaced(off: u64) -> Self {
+        Self { off, what: "it is no node of the level that leads there" }
+    }
+
+    /// A way or a retry that does not end.
+    pub fn endless(off: u64) -> Self {
+        Self { off, what: "it leads in circles" }
+    }
 }
 
 impl From<Damaged> for Error {
     #[cold]
     fn from(damaged: Damaged) -> Self {
-        Self::storage(damaged)
+        checked::damaged(damaged.off, damaged.what)
     }
 }
 
@@ -105,7 +121,7 @@ impl<D: Domain> WbTree<D> {
         guard: &'op Guard<'pool, D>,
         options: &Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-        let context = Context { pmwcas, guard, shape: options.shape() };
+        let context = Context { pmwcas, guard, pool: guard.pool(), shape: options.shape() };
         build::node(context, 0, &[], &Cell::default(), 0)
     }
 
@@ -137,7 +153,7 @@ impl<D: Domain> WbTree<D> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard, shape: self.shape }
+        Context { pmwcas: &self.pmwcas, guard, pool: guard.pool(), shape: self.shape }
     }
 
     #[inline(always)]
@@ -159,6 +175,7 @@ impl<D: Domain> WbTree<D> {
     ) -> Result<Option<Found<'op, D>>, Damaged> {
         // The dead node that sent to the root.
         let mut dead = 0;
+        let mut steps = Steps::of_attempts();
         'root: loop {
             let (mut low, mut crossed) = (Cell::default(), None);
             let mut node = self.root(context);
@@ -166,10 +183,14 @@ impl<D: Domain> WbTree<D> {
                 return Ok(None);
             }
             loop {
+                if steps.take(context.guard, node.off).is_err() {
+                    let off = context.guard.damage().unwrap_or(node.off);
+                    return Err(Damaged::endless(off));
+                }
                 let state = node.state(context);
                 if state.is_dead() {
                     if dead == node.off {
-                        return Err(Damaged { off: node.off });
+                        return Err(Damaged::dead(node.off));
                     }
                     dead = node.off;
                     continue 'root;
@@ -180,15 +201,26 @@ impl<D: Domain> WbTree<D> {
                     Ok(Step::Next(fence)) => {
                         crossed = Some(node);
                         low = fence;
-                        node = context.node(fence.link);
+                        node = Self::entered(context, fence.link, node.level)?;
                     }
                     Ok(Step::Down(cell)) => {
                         low = cell;
-                        node = context.node(cell.link);
+                        node = Self::entered(context, cell.link, node.level - 1)?;
                     }
                 }
             }
         }
+    }
+
+    /// The node at `off`, which is of `level`.
+    #[inline(always)]
+    fn entered<'op>(
+        context: Context<'op, '_, D>,
+        off: u64,
+        level: u64,
+    ) -> Result<Node<'op, D>, Damaged> {
+        let node = context.node(off);
+        if node.level == level { Ok(node) } else { Err(Damaged::misplaced(off)) }
     }
 
     #[inline(always)]
@@ -239,9 +271,13 @@ impl<D: Domain> WbTree<D> {
                 return Ok(Found { node, state, low, crossed: None });
             }
         }
+        let mut steps = Steps::of_attempts();
         loop {
             if let Some(found) = self.seek(context, Seek::Holding(probe), 0)? {
                 return Ok(found);
+            }
+            if steps.take(context.guard, self.root_off).is_err() {
+                return Err(Damaged::endless(self.root_off));
             }
         }
     }
@@ -274,10 +310,14 @@ impl<D: Domain> WbTree<D> {
         probe: Probe<'_>,
         mut hint: Option<u64>,
     ) -> Result<Option<Cell>, Damaged> {
+        let mut steps = Steps::of_attempts();
         loop {
             let found = self.seek_leaf(context, probe, hint.take())?;
             if let Ok(found) = found.node.search(context, found.state, probe) {
                 return Ok(found.map(|(_, cell)| cell));
+            }
+            if steps.take(context.guard, found.node.off).is_err() {
+                return Err(Damaged::endless(found.node.off));
             }
         }
     }

@@ -7,6 +7,7 @@
 
 use pando_index::{Error, Upserted};
 use pando_pmem::Domain;
+use pando_tree::checked::{Steps, sound};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
@@ -116,14 +117,17 @@ impl<D: Domain> WbTree<D> {
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Written, Box<Error>> {
+        let mut steps = Steps::of_attempts();
         loop {
             let found = self.seek_leaf(context, probe, hint.take())?;
             let (leaf, state) = (found.node, found.state);
+            steps.take(context.guard, leaf.off)?;
             if let Some(left) = found.crossed {
                 self.help(context, left);
             }
             let Ok(look) = leaf.look(context, state, probe) else { continue };
             let old = look.found.map(|(_, cell)| cell);
+            sound(context.guard)?;
             match (&old, intent) {
                 (Some(_), Intent::Insert) => return Ok(Written::Exists),
                 (None, Intent::Update | Intent::Exchange { .. }) => return Ok(Written::NotFound),
@@ -169,13 +173,16 @@ impl<D: Domain> WbTree<D> {
     fn try_delete(&self, probe: Probe<'_>) -> Result<bool, Box<Error>> {
         let (guard, mut hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
+        let mut steps = Steps::of_attempts();
         loop {
             let found = self.seek_leaf(context, probe, hint.take())?;
             let (leaf, state) = (found.node, found.state);
+            steps.take(&guard, leaf.off)?;
             if let Some(left) = found.crossed {
                 self.help(context, left);
             }
             let Ok(mut look) = leaf.look(context, state, probe) else { continue };
+            sound(&guard)?;
             let Some((cell, old)) = look.found else { return Ok(false) };
             if leaf.kind != NodeKind::BitmapOnly {
                 look.order.remove(look.place);

@@ -3,6 +3,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
+use pando_tree::checked::sound;
 
 use crate::build::{self, Extent, NewNode, Wanted};
 use crate::candidate::LiveRecord;
@@ -28,9 +29,9 @@ impl<D: Domain> BzTree<D> {
         let small = u64::from(self.options().merge_bytes);
         // Each slot deletes at most one of the sorted records; in place, any number may be deleted.
         let shape = leaf.node.shape;
-        let sorted_bytes = leaf.node.header.node_bytes - shape.sorted_at;
+        let sorted_bytes = leaf.node.header.node_bytes.saturating_sub(shape.sorted_at);
         let is_large = shape.is_uniform() && sorted_bytes >= small + leaf.slots() * shape.stride();
-        if is_large && leaf.slot(context, leaf.slots() - 1) == Meta::EMPTY {
+        if is_large && leaf.slot(context, leaf.slots().saturating_sub(1)) == Meta::EMPTY {
             return;
         }
         if leaf.estimate(context).live_bytes < small {
@@ -99,9 +100,13 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         };
         let partner = partner as usize;
-        let neighbour = Leaf::new(context.node(parent.content.children[partner]));
+        let Some(&child) = parent.content.children.get(partner) else {
+            return Ok(Progress::Nothing);
+        };
+        let neighbour = Leaf::new(context.node(child));
         let other = neighbour.close(context);
         let others = neighbour.live_records(context);
+        sound(context.guard).inspect_err(|_| other.reopen(context))?;
         let all: Vec<_> = if partner < parent.child {
             others.iter().chain(records).copied().collect()
         } else {

@@ -40,6 +40,7 @@ mod split;
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::checked::sound;
 
 use self::merge::Partner;
 use crate::build::{self, Extent, Room, Wanted};
@@ -126,6 +127,7 @@ impl<D: Domain> BzTree<D> {
     ) -> Outcome {
         let options = self.options();
         let records = leaf.0.live_records(context);
+        sound(context.guard)?;
         let live = Extent::of(&records).bytes();
         // A record that needs more than the usual room gets it, but is no reason to tear the
         // others apart: when it is there, the split finds its place.

@@ -16,6 +16,9 @@ use crate::progress;
 /// The bugs, as a person reads them.
 const TEXT: &str = include_str!("planted.txt");
 
+/// What stands before the package and the test program that look for a bug that no trial sees.
+const TEST: &str = "test:";
+
 /// How much longer than it was told to a program with a bug may run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -28,7 +31,8 @@ pub struct Bug {
     pub what: &'static str,
     /// The file that it is planted into, from the root of the project.
     pub file: &'static str,
-    /// The subject that looks for it, perhaps its scenario, and its domain; all, if none is named.
+    /// The subject that looks for it, perhaps its scenario, and its domain; all, if none is named. Or the package and the
+    /// test program that do, behind [`TEST`].
     pub trial: Option<&'static str>,
     /// The text as it is.
     pub sound: &'static str,
@@ -53,6 +57,13 @@ pub fn bugs() -> Result<Vec<Bug>, String> {
     blocks
         .map(|block| parse(block).ok_or_else(|| format!("no bug is described by: {block}")))
         .collect()
+}
+
+impl Bug {
+    /// The package and the test program that look for it, if no trial does.
+    fn test(&self) -> Option<(&'static str, &'static str)> {
+        self.trial?.strip_prefix(TEST)?.split_once('/')
+    }
 }
 
 /// The root of the project, from which this program was built.
@@ -128,18 +139,29 @@ fn build(bugs: &[Bug]) -> Result<PathBuf, Failure> {
     for (file, text) in &files {
         write_if_other(&source.join(file), text.as_bytes()).map_err(trouble("plant the bugs"))?;
     }
-    let built = Command::new("cargo")
-        .args(["build", "--release", "--quiet", "-p", "pando-crashlab"])
-        .current_dir(&source)
+    cargo_succeeds(cargo("build").args(["-p", "pando-crashlab"]))?;
+    Ok(home.join("target/release/pando-crashlab"))
+}
+
+/// A call of cargo in the copy.
+fn cargo(verb: &str) -> Command {
+    let home = root().join("target/planted");
+    let mut command = Command::new("cargo");
+    command
+        .args([verb, "--release", "--quiet"])
+        .current_dir(home.join("source"))
         .env("CARGO_TARGET_DIR", home.join("target"))
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("RUSTFLAGS", "--cap-lints allow")
-        .status()
-        .map_err(trouble("run cargo"))?;
-    if !built.success() {
+        .env("RUSTFLAGS", "--cap-lints allow");
+    command
+}
+
+fn cargo_succeeds(command: &mut Command) -> Result<(), Failure> {
+    let status = command.status().map_err(|error| Failure::trouble("run cargo", error))?;
+    if !status.success() {
         return Err(Failure::Trouble("the project with its planted bugs does not build".into()));
     }
-    Ok(home.join("target/release/pando-crashlab"))
+    Ok(())
 }
 
 /// Writes a file, unless it is the same already: cargo goes by the time of the change.
@@ -186,18 +208,8 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<Stri
     let mut verdicts = Vec::new();
     for (number, bug) in wanted {
         bar.set_message(bug.name);
-        let trial = bug.trial.into_iter().flat_map(|trial| trial.split('/'));
-        let selection: Vec<&str> = ["--index", "--scenario", "--domain"]
-            .into_iter()
-            .zip(trial)
-            .flat_map(<[&str; 2]>::from)
-            .collect();
         let mut seen = None;
-        for verb in ["schedule", "explore"] {
-            let mut command = Command::new(&program);
-            command.arg(verb).args(["--seed", &seed.to_string()]);
-            command.args(["--minutes", &(minutes / 2.0).to_string()]);
-            command.args(&selection);
+        for (verb, mut command) in searches(&program, &bug, seed, minutes)? {
             command.env("PANDO_PLANTED", number.to_string());
             let (is_success, said) = run(&mut command, minutes)
                 .map_err(|error| Failure::trouble("run the program with a bug", error))?;
@@ -213,6 +225,36 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Bug, Option<Stri
     }
     bar.finish_and_clear();
     Ok(verdicts)
+}
+
+/// What looks for a bug: two verbs of the program, half of `minutes` each, or a test, which is built here.
+fn searches(
+    program: &Path,
+    bug: &Bug,
+    seed: u64,
+    minutes: f64,
+) -> Result<Vec<(&'static str, Command)>, Failure> {
+    if let Some((package, test)) = bug.test() {
+        let named = ["-p", package, "--test", test];
+        cargo_succeeds(cargo("test").arg("--no-run").args(named))?;
+        let mut command = cargo("test");
+        command.args(named);
+        return Ok(vec![(test, command)]);
+    }
+    let trial = bug.trial.into_iter().flat_map(|trial| trial.split('/'));
+    let selection: Vec<&str> = ["--index", "--scenario", "--domain"]
+        .into_iter()
+        .zip(trial)
+        .flat_map(<[&str; 2]>::from)
+        .collect();
+    let search = |verb| {
+        let mut command = Command::new(program);
+        command.arg(verb).args(["--seed", &seed.to_string()]);
+        command.args(["--minutes", &(minutes / 2.0).to_string()]);
+        command.args(&selection);
+        (verb, command)
+    };
+    Ok(["schedule", "explore"].map(search).into())
 }
 
 /// Runs the program, which is to take half of `minutes`, to its end: whether it succeeded, and what

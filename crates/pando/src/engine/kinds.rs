@@ -97,6 +97,11 @@ pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind
         .ok_or_else(|| Error::UnknownKind { name: header.name.clone(), kind: header.kind })
 }
 
+/// The answer of the index of `entry`.
+fn of_index(entry: &MapEntry, error: pando_index::Error) -> Error {
+    Error::of_index(entry.header.as_ref().map_or("", |header| &header.name), error)
+}
+
 struct Of<K>(PhantomData<K>);
 
 impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
@@ -140,7 +145,7 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error> {
         let index = pmwcas.open_entry::<K>(entry).map_err(Error::of_map)?;
-        Ok(K::walk(&index, visit)?)
+        K::walk(&index, visit).map_err(|error| of_index(entry, error))
     }
 
     fn known(&self) -> KnownKind<D> {

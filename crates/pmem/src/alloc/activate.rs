@@ -44,6 +44,7 @@ impl<D: Domain> Reservation<'_, '_, D> {
     /// If there is no word at `word_off`; then the block is free again.
     pub fn activate(mut self, word_off: u64) {
         let (pool, slot) = (self.guard.pool(), self.guard.slot());
+        assert!(pool.is_word(word_off), "offset {word_off:#x} is not that of a word");
         let word = pool.word(word_off);
         pool.write_log(slot, self.off, word_off);
         self.kept = true;

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use self::open::{Compacted, CreateOptions, OpenPool};
 use crate::alloc::Cache;
+use crate::astray;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::exclusive::Exclusive;
@@ -57,6 +58,10 @@ pub struct Pool<D: Domain> {
     /// The pool lies in memory of a test, where room for chunks is emulated.
     #[cfg(feature = "testing")]
     emulates_room: bool,
+    /// Words of the part of the pool that is there: of its size, or a little more while it grows.
+    end_words: AtomicU64,
+    /// The word of those whom damage has led out of the pool.
+    nowhere: AtomicU64,
     /// Whether someone has said that it recovers what lies in the pool.
     recovery_begun: AtomicBool,
     /// Does what threads have left to be done before the epoch is raised.
@@ -64,38 +69,87 @@ pub struct Pool<D: Domain> {
     domain: PhantomData<D>,
 }
 
+/// How many words lie before the one at `off`; more than any pool has, if there is none.
+#[inline(always)]
+fn word_index(off: u64) -> u64 {
+    off.rotate_right(3)
+}
+
 impl<D: Domain> Pool<D> {
-    /// The word at `off`, which must be a multiple of 8 within the pool.
+    /// The word at `off`, which must be a multiple of 8 in the used part of the pool.
+    ///
+    /// Only damage leads elsewhere. Then the answer is a word that holds zero and is nobody's, and the calling
+    /// thread's [`Guard::damage`](crate::Guard::damage) names the offset.
     #[inline(always)]
     pub fn word(&self, off: u64) -> Word<'_, D> {
-        let address = self.address(off, 8);
-        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
-        // SAFETY: the address is in the mapping and aligned; words are only accessed atomically,
-        // and the mapping lives as long as the pool.
-        Word::new(unsafe { AtomicU64::from_ptr(address.cast()) })
+        let index = word_index(off);
+        // Relaxed, here and below: who leads to a block beyond the former end has stored this before.
+        if index >= self.end_words.load(Ordering::Relaxed) {
+            return Word::new(self.nowhere(off));
+        }
+        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically, and the mapping
+        // lives as long as the pool.
+        Word::new(unsafe { AtomicU64::from_ptr(self.mapping.base().add(off as usize).cast()) })
     }
 
-    /// The `count` words from `off`, which must be a multiple of 8, all within the pool.
+    /// The `count` words from `off`, which must be a multiple of 8, all in the used part of the pool. Only damage
+    /// leads elsewhere: then there are zeros instead ([`Words::nothing`]), and a note, as [`word`](Self::word) says.
     #[inline(always)]
     pub fn words(&self, off: u64, count: u64) -> Words<'_, D> {
-        let address = self.address(off, count * 8);
-        assert!(off.is_multiple_of(8), "offset {off:#x} is not that of a word");
-        // SAFETY: in the mapping and aligned; words are only accessed atomically, and the mapping
-        // lives as long as the pool.
-        Words::new(unsafe { std::slice::from_raw_parts(address.cast(), count as usize) })
+        self.words_within(off, count).unwrap_or(Words::nothing())
     }
 
+    /// As [`words`](Self::words); none in the place of zeros.
     #[inline(always)]
-    fn address(&self, off: u64, bytes: u64) -> *mut u8 {
-        assert!(
-            off <= self.mapping.bytes() && bytes <= self.mapping.bytes() - off,
-            "offset {off:#x} lies outside the pool"
-        );
-        // SAFETY: just checked to lie in the mapping.
-        unsafe { self.mapping.base().add(off as usize) }
+    pub fn words_within(&self, off: u64, count: u64) -> Option<Words<'_, D>> {
+        let (index, end) = (word_index(off), self.end_words.load(Ordering::Relaxed));
+        if index > end || count > end - index {
+            self.note_astray(off);
+            return None;
+        }
+        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically, and the mapping
+        // lives as long as the pool.
+        Some(Words::new(unsafe {
+            let first = self.mapping.base().add(off as usize).cast();
+            std::slice::from_raw_parts(first, count as usize)
+        }))
     }
 
-    /// `bytes` bytes at `off`.
+    /// Where `bytes` bytes at `off` are, if they lie in the part of the pool that is there: a file ends before the
+    /// range that is mapped for it does, and a load behind its end is a signal.
+    #[inline(always)]
+    fn address(&self, off: u64, bytes: u64) -> Option<*mut u8> {
+        let end = self.end_words.load(Ordering::Relaxed) * 8;
+        if off > end || bytes > end - off {
+            return None;
+        }
+        // SAFETY: just checked to lie in the mapping.
+        Some(unsafe { self.mapping.base().add(off as usize) })
+    }
+
+    /// A word for who was led to `off` by damage.
+    #[inline(always)]
+    fn nowhere(&self, off: u64) -> &AtomicU64 {
+        self.note_astray(off);
+        // Whatever others have put there on their way to finding out.
+        self.nowhere.store(0, Ordering::Relaxed);
+        &self.nowhere
+    }
+
+    /// Notes that the calling thread has found damage at `off`.
+    #[inline(always)]
+    pub(crate) fn note_astray(&self, off: u64) {
+        astray::note(self.mapping.base(), off);
+    }
+
+    /// The note of the calling thread, if it is of this pool.
+    #[cold]
+    pub(crate) fn take_astray(&self) -> Option<u64> {
+        astray::take(self.mapping.base(), self.mapping.bytes())
+    }
+
+    /// `bytes` bytes at `off`. Only damage leads out of the used part of the pool: then there are none, as
+    /// [`word`](Self::word) says.
     ///
     /// # Safety
     /// The range lies in memory that was allocated from this pool, nobody writes into it while
@@ -103,7 +157,10 @@ impl<D: Domain> Pool<D> {
     /// since it found the block reachable).
     #[inline(always)]
     pub unsafe fn bytes(&self, off: u64, bytes: u64) -> &[u8] {
-        let address = self.address(off, bytes);
+        let Some(address) = self.address(off, bytes) else {
+            self.nowhere(off);
+            return &[];
+        };
         D::observe_load(address as usize, bytes as usize);
         // SAFETY: in the mapping; the caller vouches for the rest.
         unsafe { std::slice::from_raw_parts(address, bytes as usize) }
@@ -116,7 +173,7 @@ impl<D: Domain> Pool<D> {
         self.check_room(off);
         let skipped = off % 8;
         let count = (skipped + bytes).div_ceil(8);
-        let address = self.address(off - skipped, count * 8);
+        let address = self.address(off - skipped, count * 8)?;
         if !D::admit_exclusive_store(address as usize + skipped as usize, bytes as usize) {
             return None;
         }
@@ -128,8 +185,12 @@ impl<D: Domain> Pool<D> {
 
     /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words are
     /// of different moments, and each is whole. The range must lie in the pool, as it does in a block
-    /// that was found reachable while a [`Guard`](crate::Guard) was held.
+    /// that was found reachable while a [`Guard`](crate::Guard) was held; of one that does not there are none.
     pub fn load_bytes(&self, off: u64, bytes: u64) -> Vec<u8> {
+        if self.address(off, bytes).is_none() {
+            self.nowhere(off);
+            return Vec::new();
+        }
         let (skipped, first) = (off % 8, off / 8 * 8);
         let count = (skipped + bytes).div_ceil(8);
         let words = self.words(first, count);
@@ -172,7 +233,7 @@ impl<D: Domain> Pool<D> {
         }
         let mut at = off / LINE_BYTES * LINE_BYTES;
         while at < off + bytes {
-            let address = self.address(at, 1);
+            let Some(address) = self.address(at, 1) else { return };
             // SAFETY: `address` checked that it is mapped.
             unsafe { D::write_back(address) };
             at += LINE_BYTES;

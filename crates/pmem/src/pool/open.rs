@@ -191,6 +191,7 @@ impl<D: Domain> Pool<D> {
             mapping.advise_huge_pages(0);
         }
         let pool = Self::assembled(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
+        pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
     }
@@ -292,6 +293,7 @@ impl<D: Domain> Pool<D> {
         pool.left = AtomicBool::new(true);
         pool.enter_use(block)?;
         pool.left = AtomicBool::new(false);
+        pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         pool.recover_frontier();
         pool.recover_segments();
@@ -310,6 +312,7 @@ impl<D: Domain> Pool<D> {
         mapping.advise_huge_pages(if options.huge_pages { 0 } else { small_bytes as usize });
         let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
+        pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
     }
@@ -330,6 +333,7 @@ impl<D: Domain> Pool<D> {
         arena.write(0, &block.encode());
         let (path, medium) = (Path::new("(arena)"), Medium::Anonymous);
         let pool = Self::assembled(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
+        pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
     }
@@ -382,6 +386,9 @@ impl<D: Domain> Pool<D> {
             has_glanced: AtomicBool::new(false),
             #[cfg(feature = "testing")]
             emulates_room: path == Path::new("(arena)"),
+            // All that is mapped, until `bound`.
+            end_words: AtomicU64::new(geometry.max_bytes / 8),
+            nowhere: AtomicU64::new(0),
             recovery_begun: AtomicBool::new(false),
             left_work: OnceLock::new(),
             domain: PhantomData,
@@ -415,6 +422,12 @@ impl<D: Domain> Pool<D> {
         state.store(word, Ordering::Release);
         state.flush();
         D::fence();
+    }
+
+    /// From now on what lies behind the pool's size counts as not there.
+    fn bound(&self) {
+        // Relaxed: nobody else has the pool yet.
+        self.end_words.store(self.size_bytes() / 8, Ordering::Relaxed);
     }
 
     /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise

@@ -48,6 +48,8 @@ impl<D: Domain> Pool<D> {
                 extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
             self.sync_length()?;
+            // Before the size, and so before anything leads there. Relaxed: whoever is led there has acquired that.
+            self.end_words.fetch_max(target / 8, Ordering::Relaxed);
             // Durable before a chunk out there is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
         }

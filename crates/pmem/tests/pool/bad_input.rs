@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{CHUNK_BYTES, FRONTIER_OFF, MAX_POOL_BYTES, MIN_POOL_BYTES};
 use pando_pmem::{CreateOptions, Error, OpenPool, Pool, Process, Volatile, superblock};
@@ -284,4 +285,35 @@ fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
         assert_eq!(active(&pool).len(), 1, "{frontier:#x}");
         assert!(pool.usage().unwrap().chunks < 100);
     }
+}
+
+/// What damage leads to where no pool is reads as zero, and the guard says so until the thread pins anew.
+#[test]
+fn where_damage_leads_is_nowhere_and_noted() {
+    let pools = [(); 2].map(|()| Pool::<Volatile>::anonymous(&options(1)).unwrap());
+    let end = pools[0].size_bytes();
+    for off in [end, end - 4, u64::MAX, u64::MAX - 7, 12] {
+        let guard = pools[0].pin().unwrap();
+        // The thread has used another pool last: it is noted all the same.
+        let other = pools[1].pin().unwrap();
+        assert_eq!((guard.damage(), other.damage()), (None, None));
+        pools[0].word(off).store(7, Ordering::Relaxed);
+        assert_eq!(pools[0].word(off).load(Ordering::Relaxed), 0, "{off:#x}");
+        assert_eq!(pools[0].words(off, 8).load(3, Ordering::Relaxed), 0, "{off:#x}");
+        pools[0].word(end).load(Ordering::Relaxed);
+        assert_eq!((guard.damage(), other.damage()), (Some(off), None), "not the first note");
+        let nested = pools[0].pin().unwrap();
+        assert_eq!(nested.damage(), Some(off));
+        guard.forget_damage();
+        assert_eq!(nested.damage(), None);
+        nested.note_damage(64);
+    }
+    // Beyond what was asked for, and from where there is no count.
+    let guard = pools[0].pin().unwrap();
+    assert_eq!(guard.damage(), None);
+    assert_eq!(pools[0].words(4096, 2).load(2, Ordering::Relaxed), 0);
+    assert_eq!(guard.damage(), Some(4096));
+    drop(guard);
+    pools[0].word(end).load(Ordering::Relaxed);
+    assert_eq!(pools[0].pin().unwrap().damage(), None, "noted without a pin");
 }

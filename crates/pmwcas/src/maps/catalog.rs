@@ -4,6 +4,8 @@
 //! fails, looks again and finds the other's map. The header and the map's first block belong to
 //! the operation until it succeeds; a crash leaves either the whole map or nothing.
 
+use std::sync::atomic::Ordering;
+
 use pando_pmem::catalog::{
     Damage, HEADER_BYTES, LIVE_MARK, MAX_NAME_BYTES, MapEntry, MapHeader, slot_word,
 };
@@ -13,6 +15,11 @@ use super::BadSetting;
 use crate::error::Error;
 use crate::finalize::Policy;
 use crate::pmwcas::Pmwcas;
+use crate::word::CONTROL_BITS;
+
+/// How often a change of the catalog, or of a map that is freed, is tried before the words count as damaged. An attempt fails
+/// since another thread's has succeeded, or since damage lets it fail for ever.
+pub(super) const MAX_ATTEMPTS: u32 = 1 << 16;
 
 /// Why the catalog was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +50,15 @@ pub enum MapError {
         slot: u64,
         /// What is damaged.
         damage: Damage,
+    },
+    /// The catalog's words, or those of a map that is freed, refer to operations that there are not, or do not change.
+    #[error(
+        "the word at {off:#x} is damaged; `pando check` says what else is, and `pando --salvage dump` copies out what \
+         can be read"
+    )]
+    DamagedWord {
+        /// Its offset.
+        off: u64,
     },
     /// There is no map of that name, or the map of that name is one of those that are damaged.
     #[error(
@@ -123,6 +139,11 @@ fn damaged_slots(slots: &[u64]) -> String {
         [slot] => format!("the map in the catalog's slot {slot} is damaged"),
         _ => format!("the maps in the catalog's slots {}{more} are damaged", listed.join(", ")),
     }
+}
+
+/// The catalog's version after `version`.
+pub(super) fn next_version(version: u64) -> u64 {
+    (version + 1) & !CONTROL_BITS
 }
 
 impl<D: Domain> Pmwcas<D> {
@@ -208,6 +229,20 @@ impl<D: Domain> Pmwcas<D> {
         self.pool().rewrite_slot(slot, 0);
     }
 
+    /// The catalog's version, for a change of the catalog. No operation changes a word that refers to one that there is not, so
+    /// a version that damage has made such a word begins anew.
+    pub(super) fn catalog_version(&self, guard: &Guard<'_, D>) -> u64 {
+        let off = self.pool().catalog_version_off();
+        let word = self.pool().word(off);
+        // Relaxed: a damaged word says nothing of other memory. Loaded before the question, so that what is replaced is
+        // what was found damaged.
+        let found = word.load(Ordering::Relaxed);
+        if self.is_damaged(guard, off) {
+            let _ = word.compare_exchange(found, found & !CONTROL_BITS);
+        }
+        self.read(guard, off)
+    }
+
     /// Finds the map of `header.name`, or creates it with what `make_root` makes its first block.
     pub fn find_or_create_map<'guard, 'pool>(
         &self,
@@ -218,9 +253,9 @@ impl<D: Domain> Pmwcas<D> {
         if header.name.is_empty() || header.name.len() > MAX_NAME_BYTES {
             return Err(MapError::BadName { found: header.name.clone() });
         }
-        loop {
-            let version_off = self.pool().catalog_version_off();
-            let version = self.read(guard, version_off);
+        let version_off = self.pool().catalog_version_off();
+        for _ in 0..MAX_ATTEMPTS {
+            let version = self.catalog_version(guard);
             if let Some(entry) = self.find_map(guard, &header.name)? {
                 return Ok(entry);
             }
@@ -242,10 +277,11 @@ impl<D: Domain> Pmwcas<D> {
             let word = operation.activate_with_hint(entry, block, LIVE_MARK);
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
             operation.activate(owned, root);
-            operation.add_word(version_off, version, version + 1)?;
+            operation.add_word(version_off, version, next_version(version))?;
             if operation.execute() {
                 return Ok(MapEntry { slot, word, header_off, header: Ok(header.clone()) });
             }
         }
+        Err(MapError::DamagedWord { off: version_off })
     }
 }

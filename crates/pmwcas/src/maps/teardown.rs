@@ -39,7 +39,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::catalog::{DROPPED_MARK, MapEntry, PROGRESS_AT, slot_word};
 use pando_pmem::{Domain, Guard};
 
-use super::catalog::MapError;
+use super::catalog::{MAX_ATTEMPTS, MapError, next_version};
 use super::{IndexKind, Setting, Settings};
 use crate::descriptor::MAX_WORDS;
 use crate::finalize::Policy;
@@ -143,22 +143,23 @@ impl<D: Domain> Pmwcas<D> {
     /// it succeeds in a full pool. What it returns is the dropped map, for [`free_map`](Self::free_map).
     pub fn unlist_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
         let word = slot_word(DROPPED_MARK, entry.header_off);
-        loop {
+        let version_off = self.pool().catalog_version_off();
+        for _ in 0..MAX_ATTEMPTS {
             let guard = self.pool().pin()?;
-            let version_off = self.pool().catalog_version_off();
-            let version = self.read(&guard, version_off);
+            let version = self.catalog_version(&guard);
             if self.read(&guard, entry.slot_off()) != entry.word {
                 let name = entry.header.as_ref().map(|header| header.name.clone());
                 return Err(MapError::Dropped { name: name.unwrap_or_default() });
             }
             let mut operation = self.allocate(&guard)?;
             operation.add_word(entry.slot_off(), entry.word, word)?;
-            operation.add_word(version_off, version, version + 1)?;
+            operation.add_word(version_off, version, next_version(version))?;
             if operation.execute() {
                 self.forget_companion(entry.root_off());
                 return Ok(MapEntry { word, ..entry.clone() });
             }
         }
+        Err(MapError::DamagedWord { off: version_off })
     }
 
     /// The maps that are dropped and not free yet.
@@ -183,6 +184,7 @@ impl<D: Domain> Pmwcas<D> {
         let header = entry.header.as_ref();
         let options = header.map(|header| header.options).unwrap_or_default();
         let settings = Settings::decode(kind.settings, options)?;
+        let mut failures = 0;
         loop {
             let guard = self.pool().pin()?;
             // What a guard has seen in its slot stays there. Without one, another map may have taken slot and header.
@@ -196,12 +198,18 @@ impl<D: Domain> Pmwcas<D> {
                 if is_enough() || self.is_free(&guard, entry) {
                     return Ok(());
                 }
-                match self.read(&guard, entry.root_off()) {
+                let has_changed = match self.read(&guard, entry.root_off()) {
                     0 => self.forget_map(&guard, entry)?,
                     _ => {
                         let unit = (kind.next_unit)(self, &guard, entry.root_off(), &settings);
-                        self.free_unit(&guard, entry, &unit)?;
+                        // It has believed nothing of what it has read.
+                        guard.forget_damage();
+                        self.free_unit(&guard, entry, &unit)?
                     }
+                };
+                failures = if has_changed { 0 } else { failures + 1 };
+                if failures > MAX_ATTEMPTS {
+                    return Err(MapError::DamagedWord { off: entry.root_off() });
                 }
             }
         }
@@ -229,8 +237,8 @@ impl<D: Domain> Pmwcas<D> {
             };
             match self.free_map(kind, &entry, is_enough) {
                 Ok(()) => found_any = true,
-                // It waits for a version that knows its settings, and keeps no other map waiting.
-                Err(MapError::Setting(_)) => continue,
+                // It waits for a version that knows its settings, or is damaged, and keeps no other map waiting.
+                Err(MapError::Setting(_) | MapError::DamagedWord { .. }) => continue,
                 Err(error) => return Err(error),
             }
             if is_enough() {
@@ -244,13 +252,13 @@ impl<D: Domain> Pmwcas<D> {
         self.read(guard, entry.slot_off()) != entry.word
     }
 
-    /// Frees a unit, or some of what it owns.
+    /// Frees a unit, or some of what it owns; whether anything has changed.
     fn free_unit(
         &self,
         guard: &Guard<'_, D>,
         entry: &MapEntry,
         unit: &Unit,
-    ) -> Result<(), MapError> {
+    ) -> Result<bool, MapError> {
         let own = &unit.own[..unit.own.len().min(MAX_WORDS - unit.changes().count())];
         let owned = &unit.owned[..unit.owned.len().min(MAX_BLOCKS - 1)];
         let progress_off = entry.header_off + PROGRESS_AT;
@@ -275,11 +283,12 @@ impl<D: Domain> Pmwcas<D> {
                 operation.own_block(named(block), Policy::FreeOldOnSuccess)?;
             }
         }
-        if !operation.execute() {
+        let has_changed = operation.execute();
+        if !has_changed {
             self.mend(guard, unit.changes().map(|change| (change.off, change.new)));
             self.mend(guard, [(progress_off, 0)].into_iter());
         }
-        Ok(())
+        Ok(has_changed)
     }
 
     /// Writes words anew that refer to operations that there are not, and that no operation changes.
@@ -297,16 +306,15 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Frees the header and the slot: steps 3 and 4.
-    fn forget_map(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> Result<(), MapError> {
+    /// Frees the header and the slot: steps 3 and 4; whether this thread has.
+    fn forget_map(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> Result<bool, MapError> {
         self.pool().erase_header(entry.header_off);
         let version_off = self.pool().catalog_version_off();
-        let version = self.read(guard, version_off);
+        let version = self.catalog_version(guard);
         let mut operation = self.allocate(guard)?;
         operation.reserve_entry(entry.slot_off(), entry.word, Policy::FreeOldOnSuccess)?;
-        operation.add_word(version_off, version, version + 1)?;
-        operation.execute();
-        Ok(())
+        operation.add_word(version_off, version, next_version(version))?;
+        Ok(operation.execute())
     }
 }
 

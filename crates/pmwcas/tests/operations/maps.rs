@@ -1,5 +1,7 @@
 //! The catalog of named maps under crashes and threads.
 
+use std::sync::atomic::Ordering;
+
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Domain, Guard, Process};
@@ -162,6 +164,21 @@ fn names_out_of_range_and_a_full_catalog_are_refused() {
     assert!(matches!(drop_it(&pmwcas, "map 501"), Ok(())));
     find_or_create(&pmwcas, "more");
     assert_eq!(active(pmwcas.pool()).len(), 2046);
+}
+
+/// A version that refers to an operation that there is not would let each change fail for ever.
+#[test]
+fn a_damaged_version_of_the_catalog_hinders_no_change() {
+    let pmwcas = in_memory_with_kind();
+    for damage in [1 << 63 | 7 << 40 | 1, 1 << 62 | 0xFFFF, u64::MAX] {
+        let version = pmwcas.pool().word(pmwcas.pool().catalog_version_off());
+        version.store(damage, Ordering::Release);
+        find_or_create(&pmwcas, "a map");
+        fill(&pmwcas, "a map");
+        version.store(damage, Ordering::Release);
+        drop_it(&pmwcas, "a map").unwrap();
+        assert!(active(pmwcas.pool()).is_empty());
+    }
 }
 
 #[test]

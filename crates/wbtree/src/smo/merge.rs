@@ -14,6 +14,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::Policy;
+use pando_tree::checked::Steps;
 
 use crate::build;
 use crate::claim::NoClaim;
@@ -80,7 +81,9 @@ impl<D: Domain> WbTree<D> {
         probe: Probe<'_>,
         level: u64,
     ) -> Result<Merged, Error> {
+        let mut steps = Steps::of_attempts();
         loop {
+            steps.take(context.guard, self.root_off())?;
             let Some(found) = self.seek(context, Seek::Holding(probe), level + 1)? else {
                 return Ok(Merged::Not);
             };
@@ -136,7 +139,7 @@ impl<D: Domain> WbTree<D> {
             if let Some(off) = dead
                 && parent.node.state(context) == parent.state
             {
-                return Err(Damaged { off }.into());
+                return Err(Damaged::dead(off).into());
             }
             return Ok(Attempt::Again);
         };
@@ -212,7 +215,9 @@ impl<D: Domain> WbTree<D> {
 
     /// Makes the only child of the root the root, as often as it has only one.
     pub(crate) fn collapse(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
+        let mut steps = Steps::of_attempts();
         loop {
+            steps.take(context.guard, self.root_off())?;
             let root = self.root(context);
             if root.level == 0 {
                 return Ok(());
@@ -220,7 +225,7 @@ impl<D: Domain> WbTree<D> {
             let Some(root) = Seen::of(context, root.off) else {
                 let off = root.off;
                 if root.state(context).is_dead() && self.root(context).off == off {
-                    return Err(Damaged { off }.into());
+                    return Err(Damaged::dead(off).into());
                 }
                 continue;
             };

@@ -96,7 +96,8 @@ fn relink<D: Domain>(
     if level > 0 || right_off == 0 {
         return Ok(());
     }
-    let at = right_off + LEFT_AT;
+    // A damaged offset need not leave room for another.
+    let at = right_off.wrapping_add(LEFT_AT);
     let found = context.pmwcas.read(context.guard, at);
     if found >= pando_pmwcas::MAX_VALUE {
         // A damaged word, which would let every attempt fail for ever.

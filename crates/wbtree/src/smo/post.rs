@@ -7,6 +7,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::Policy;
+use pando_tree::checked::Steps;
 
 use crate::build;
 use crate::commit::Blocks;
@@ -21,7 +22,9 @@ impl<D: Domain> WbTree<D> {
         let Some(fence) = Self::fence_of(context, &left) else { return Ok(()) };
         let key = context.key(&fence);
         let probe = Probe::new(&key);
+        let mut steps = Steps::of_attempts();
         loop {
+            steps.take(context.guard, left.off)?;
             let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1)? else {
                 let root = self.root(context);
                 // If the left node is alive, the root that was read before is not below it.
@@ -60,7 +63,8 @@ impl<D: Domain> WbTree<D> {
 
     /// The fence of a node that is alive, and has a next one.
     fn fence_of(context: Context<'_, '_, D>, node: &Node<'_, D>) -> Option<Cell> {
-        loop {
+        let mut steps = Steps::of_attempts();
+        while steps.take(context.guard, node.off).is_ok() {
             let state = node.state(context);
             if state.is_dead() {
                 return None;
@@ -69,6 +73,7 @@ impl<D: Domain> WbTree<D> {
                 return (fence.link != 0).then_some(fence);
             }
         }
+        None
     }
 
     /// Puts a new root above `root`, which is of `level`, if that still is the root.

@@ -13,6 +13,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::Policy;
+use pando_tree::checked::damaged;
 
 use crate::build;
 use crate::claim::NoClaim;
@@ -134,6 +135,10 @@ impl<D: Domain> WbTree<D> {
             Err(NoExchange::NoRoom) => {
                 drop((copy, parent));
                 let key = context.key(&neighbour_low);
+                // Ever further to the left, so that it ends.
+                if *key >= *probe.bytes {
+                    return Err(damaged(left_off, "it begins behind the node to its right"));
+                }
                 return self.replace(context, level, Probe::new(&key), left_off);
             }
             Err(NoExchange::Changed) => return Ok(Attempt::Again),

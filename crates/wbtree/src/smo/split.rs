@@ -13,6 +13,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::Policy;
+use pando_tree::checked::sound;
 
 use crate::build;
 use crate::claim::NoClaim;
@@ -37,8 +38,12 @@ impl<D: Domain> WbTree<D> {
             Err(NoClaim::Changed) => return Ok(Attempt::Again),
             Err(NoClaim::NoRoom) => return Ok(Attempt::Not),
         };
+        sound(context.guard)?;
         let count = order.len();
         let kept = count / 2;
+        if kept == 0 {
+            return Ok(Attempt::Not);
+        }
         let (moved, fence) = (&cells[kept..count], &cells[count]);
         let right =
             build::node(context, node.level, moved, fence, node.off).map_err(Error::storage)?;
@@ -50,7 +55,7 @@ impl<D: Domain> WbTree<D> {
             // Of a leaf, the shortest that divides: of what lies above the last key that stays, and not
             // above the first that goes. Of an inner node it is the first child's own key.
             let same = below.iter().zip(first).take_while(|(left, right)| left == right).count();
-            let key = if node.level == 0 { &first[..same + 1] } else { first };
+            let key = if node.level == 0 { first.get(..same + 1).unwrap_or(first) } else { first };
             let block = build::block(context, key, &[])?;
             separator.slice = crate::layout::slice_of(key);
             separator.block = block.off();

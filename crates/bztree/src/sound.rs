@@ -1,0 +1,112 @@
+//! Whether a node that is about to be taken as a whole says of itself what a node can say: where it is copied, merged or
+//! scanned, everything that it counts and names is first found to lie in it.
+//!
+//! A get does without: what it reads is bounded access by access ([`pando_tree::checked`]).
+
+use pando_pmem::Domain;
+
+use crate::build::SLICED_BYTES;
+use crate::layout::{HEADER_BYTES, MAX_KEY_BYTES};
+use crate::leaf::Leaf;
+use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
+use crate::node::{Context, Inner, Node};
+
+impl Inner {
+    /// Whether the children, and the separators, lie in the node.
+    pub fn is_sound<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+        let Node { header, shape, .. } = self.node;
+        let separators = self.children() - 1;
+        let children_end = HEADER_BYTES + self.children() * 8;
+        if shape.is_uniform() {
+            let end = shape.sorted_at + separators * 8;
+            return shape.sorted_at.is_multiple_of(8)
+                && shape.sorted_at >= children_end
+                && end <= header.node_bytes;
+        }
+        let places_end = children_end + separators * SLICED_BYTES;
+        places_end <= header.node_bytes
+            && (0..separators).all(|index| {
+                let (at, bytes) = self.separator_place(context, index);
+                at >= places_end && at + bytes <= header.node_bytes
+            })
+    }
+}
+
+impl Leaf {
+    /// Whether the sorted records, and those of the slots that are claimed now, lie in the leaf. Others may be
+    /// claiming slots meanwhile.
+    pub fn is_sound<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+        let storage_at = self.records_at();
+        let claimed = || (0..self.slots()).map(|slot| self.slot(context, slot));
+        self.holds_its_places()
+            && self.sorted_lie_well(context, storage_at)
+            && claimed()
+                .take_while(|&meta| meta != Meta::EMPTY)
+                .all(|meta| !meta.is_settled() || self.lies_well(meta, storage_at))
+    }
+
+    /// Whether what stands before the records leaves room for them, and the sorted ones are as many as counted.
+    fn holds_its_places(&self) -> bool {
+        let Node { header, shape, .. } = self.node;
+        let sorted_bytes = header.node_bytes.checked_sub(shape.sorted_at);
+        self.records_at() <= shape.sorted_at
+            && header.node_bytes <= MAX_LEAF_BYTES
+            && self.slots() > 0
+            && shape.sorted_at.is_multiple_of(8)
+            && match sorted_bytes {
+                Some(bytes) if shape.is_uniform() => {
+                    shape.record_bytes >= 8 && bytes == self.sorted() * shape.stride()
+                }
+                sorted => sorted.is_some(),
+            }
+    }
+
+    /// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
+    pub fn stored<D: Domain>(&self, context: Context<'_, '_, D>) -> Option<u64> {
+        let Node { header, shape, .. } = self.node;
+        if !self.holds_its_places() {
+            return None;
+        }
+        let claimed = (0..self.slots()).map(|slot| self.slot(context, slot).padded_bytes());
+        let stored = header.node_bytes - shape.sorted_at + claimed.sum::<u64>();
+        (stored <= header.node_bytes - self.records_at()).then_some(stored)
+    }
+
+    /// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order. Exact while
+    /// nobody writes.
+    pub fn holds_its_records<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        storage_at: u64,
+    ) -> bool {
+        let mut slots = (0..self.slots()).map(|slot| self.slot(context, slot));
+        storage_at.is_multiple_of(8)
+            && self.sorted_lie_well(context, storage_at)
+            && slots
+                .by_ref()
+                .take_while(|&meta| meta != Meta::EMPTY)
+                .all(|meta| !meta.is_settled() || self.lies_well(meta, storage_at))
+            && slots.all(|meta| meta.kind() == Kind::Empty)
+    }
+
+    fn sorted_lie_well<D: Domain>(&self, context: Context<'_, '_, D>, storage_at: u64) -> bool {
+        let mut bytes = 0;
+        let mut lies_well = |meta: Meta| {
+            bytes += meta.padded_bytes();
+            meta.is_visible() && self.lies_well(meta, storage_at)
+        };
+        // Those that are all alike lie where the shape says.
+        let lie_well = self.node.shape.is_uniform()
+            || (0..self.sorted()).all(|index| lies_well(self.sorted_meta(context, index)));
+        lie_well && bytes <= self.node.header.node_bytes
+    }
+
+    fn lies_well(&self, meta: Meta, storage_at: u64) -> bool {
+        let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };
+        let record_bytes = if meta.is_visible() { meta.record_bytes() } else { meta.key_bytes() };
+        meta.offset() >= storage_at
+            && meta.offset() + record_bytes <= self.node.header.node_bytes
+            && record_bytes >= least_bytes
+            && meta.key_bytes() <= MAX_KEY_BYTES as u64
+    }
+}

@@ -1,0 +1,61 @@
+//! Damage to a copy of a pool.
+
+use crate::images::Image;
+
+/// Numbers that follow from the kind and the number of a case (SplitMix64).
+pub struct Choices(u64);
+
+impl Choices {
+    pub fn new(kind: &str, case: u64) -> Self {
+        let seed = kind
+            .bytes()
+            .fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        Self(seed ^ case.wrapping_mul(0xD134_2543_DE82_EF95))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub fn pick<'list, T>(&mut self, list: &'list [T]) -> &'list T {
+        &list[self.below(list.len() as u64) as usize]
+    }
+}
+
+/// A copy of the image in which one to three words are damaged: in half of the cases metadata.
+pub fn damaged(image: &Image, choices: &mut Choices) -> Vec<u8> {
+    let mut bytes = image.bytes.clone();
+    let places = if choices.below(2) == 0 { &image.metadata } else { &image.live };
+    for _ in 0..1 + choices.below(4).saturating_sub(1) {
+        let off = *choices.pick(places) as usize;
+        let word: [u8; 8] = bytes[off..off + 8].try_into().expect("eight bytes");
+        let damaged = other(u64::from_le_bytes(word), image, choices);
+        bytes[off..off + 8].copy_from_slice(&damaged.to_le_bytes());
+    }
+    bytes
+}
+
+/// What stands there instead of `word`.
+fn other(word: u64, image: &Image, choices: &mut Choices) -> u64 {
+    let low_bits = (1 << 48) - 1;
+    match choices.below(10) {
+        0..=3 => word ^ 1 << choices.below(64),
+        // What stands elsewhere.
+        4 | 5 => {
+            let off = *choices.pick(&image.metadata) as usize;
+            u64::from_le_bytes(image.bytes[off..off + 8].try_into().expect("eight bytes"))
+        }
+        // It leads elsewhere, and says the same of where it leads.
+        6 => word & !low_bits | choices.below(image.bytes.len() as u64 + 65_536),
+        7 => word & !low_bits | (*choices.pick(&image.live) & !63),
+        8 => 0,
+        _ => u64::MAX,
+    }
+}

@@ -1,0 +1,224 @@
+//! Pools damaged at random, and used as if nothing had happened.
+//!
+//! For each kind of index some small pools are built (`images.rs`). A case copies one of them, damages one to
+//! three words of the copy, half of them in metadata that is in use (`damage.rs`), opens it and does with it all
+//! that the library can do (`usage.rs`). Errors are as good as answers. A panic, a signal and an operation that does
+//! not end are failures, and so is a scan whose keys do not ascend.
+//!
+//! Cases run in a child process, so that the parent sees a signal, and a case that does not end is killed. The
+//! child says which case it begins and how it ended; if it dies, the parent starts another behind that case.
+//! Everything follows from the kind and the number of the case. A failure is repeated by
+//!
+//! ```text
+//! PANDO_CORRUPTION=bztree:17 cargo test -p pando --test corruption -- one_case --nocapture
+//! ```
+//!
+//! What no check finds is in `docs/verification.md`: records carry no checksum.
+
+mod damage;
+mod images;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use images::Image;
+
+/// Cases of each kind.
+const CASES: u64 = 2_000;
+/// Further cases of each kind, in the test that takes longer.
+const MORE_CASES: u64 = 40_000;
+/// A case takes some milliseconds. The bounds of the indexes end what goes in circles; this ends what they miss.
+const LONGEST_CASE: Duration = Duration::from_secs(60);
+/// Says to a child what it is to do: the kind, the first case, and the case before which it ends.
+const ORDER: &str = "PANDO_CORRUPTION_ORDER";
+/// Names one case to be run in this process.
+const ONE: &str = "PANDO_CORRUPTION";
+
+/// How a case ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// An error or a report named the damage.
+    Detected,
+    /// Nothing said anything: the damage hit what nobody looked at, or a record's bytes.
+    Unseen,
+    /// What must not be.
+    Failed(String),
+}
+
+/// Runs a case.
+fn run(images: &[Image], kind: &str, case: u64) -> Outcome {
+    pando_tree::checked::lower_attempts(50);
+    let mut choices = damage::Choices::new(kind, case);
+    let image = &images[choices.below(images.len() as u64) as usize];
+    let damaged = damage::damaged(image, &mut choices);
+    static PANIC: Mutex<String> = Mutex::new(String::new());
+    std::panic::set_hook(Box::new(|info| *PANIC.lock().expect("no panic here") = info.to_string()));
+    let used =
+        catch_unwind(AssertUnwindSafe(|| usage::open_and_use(image, &damaged, &mut choices)));
+    drop(std::panic::take_hook());
+    match used {
+        Ok(Ok(true)) => Outcome::Detected,
+        Ok(Ok(false)) => Outcome::Unseen,
+        Ok(Err(wrong)) => Outcome::Failed(wrong),
+        Err(_) => Outcome::Failed(PANIC.lock().expect("no panic here").replace('\n', " ")),
+    }
+}
+
+/// The child's work; without an order there is none.
+#[test]
+fn child() {
+    let Ok(order) = std::env::var(ORDER) else { return };
+    let mut parts = order.split(':');
+    let mut part = || parts.next().expect("kind, first case and end");
+    let (kind, first, end) = (part(), part(), part());
+    let images = images::build(kind);
+    for case in first.parse::<u64>().expect("a number")..end.parse().expect("a number") {
+        println!("\nbegin {case}");
+        match run(&images, kind, case) {
+            Outcome::Detected => println!("detected {case}"),
+            Outcome::Unseen => println!("unseen {case}"),
+            Outcome::Failed(what) => println!("failed {case} {what}"),
+        }
+    }
+}
+
+/// The one case that the variable names; without it there is none.
+#[test]
+fn one_case() {
+    let Ok(named) = std::env::var(ONE) else { return };
+    let (kind, case) = named.split_once(':').expect("kind:case");
+    let outcome = run(&images::build(kind), kind, case.parse().expect("a number"));
+    println!("{named}: {outcome:?}");
+    assert!(!matches!(outcome, Outcome::Failed(_)));
+}
+
+/// What the children have said.
+#[derive(Default)]
+struct Tally {
+    detected: u64,
+    unseen: u64,
+    failed: BTreeMap<u64, String>,
+}
+
+fn start_child(kind: &str, cases: &Range<u64>) -> Child {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(ORDER, format!("{kind}:{}:{}", cases.start, cases.end))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a child")
+}
+
+/// Runs a child until it is through, or has died; the first case that is left.
+fn supervise(kind: &str, cases: Range<u64>, tally: &mut Tally) -> u64 {
+    let mut child = start_child(kind, &cases);
+    let output = child.stdout.take().expect("is piped");
+    let (sender, lines) = channel();
+    let reader = std::thread::spawn(move || {
+        BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .for_each(|line| drop(sender.send(line)));
+    });
+    let mut running = None;
+    let mut next = cases.start;
+    let is_stuck = loop {
+        let line = match lines.recv_timeout(LONGEST_CASE) {
+            Ok(line) => line,
+            Err(error) => break error == RecvTimeoutError::Timeout,
+        };
+        let Some((word, rest)) = line.split_once(' ') else { continue };
+        let (number, what) = rest.split_once(' ').unwrap_or((rest, ""));
+        let Ok(case) = number.parse() else { continue };
+        match word {
+            "begin" => {
+                (running, next) = (Some(case), case + 1);
+                continue;
+            }
+            "detected" => tally.detected += 1,
+            "unseen" => tally.unseen += 1,
+            "failed" => drop(tally.failed.insert(case, what.to_owned())),
+            _ => continue,
+        }
+        running = None;
+    };
+    if is_stuck {
+        child.kill().expect("kills");
+    }
+    let status = child.wait().expect("waits");
+    reader.join().expect("reads");
+    if let Some(case) = running {
+        let how = if is_stuck { "does not end".to_owned() } else { status.to_string() };
+        tally.failed.insert(case, how);
+        return next;
+    }
+    assert!(status.success(), "the child of {kind} ended between two cases: {status}");
+    cases.end
+}
+
+/// Runs cases of a kind. Of 1,000 at least `least` are to be detected.
+fn check(kind: &str, cases: Range<u64>, least: u64) {
+    let mut tally = Tally::default();
+    let mut next = cases.start;
+    while next < cases.end {
+        next = supervise(kind, next..cases.end, &mut tally);
+    }
+    let Tally { detected, unseen, failed } = tally;
+    println!("{kind}: {detected} cases detected, {unseen} unseen");
+    for (case, what) in &failed {
+        println!("PANDO_CORRUPTION={kind}:{case}: {what}");
+    }
+    assert!(failed.is_empty(), "{kind}: {} cases failed", failed.len());
+    let least = least * (cases.end - cases.start) / 1_000;
+    assert!(detected >= least, "{kind}: only {detected} cases were detected, and not {least}");
+}
+
+/// The kinds, and of how many of 1,000 cases the damage is named at least.
+const KINDS: [(&str, u64); 5] =
+    [("bztree", 450), ("nbtree", 390), ("wbtree", 490), ("skiplist", 650), ("bwtree", 460)];
+
+fn check_some(kind: &str) {
+    let (_, least) = KINDS.iter().find(|(name, _)| *name == kind).expect("a kind");
+    check(kind, 0..CASES, *least);
+}
+
+#[test]
+fn a_damaged_bztree_is_refused_or_used_without_harm() {
+    check_some("bztree");
+}
+
+#[test]
+fn a_damaged_nbtree_is_refused_or_used_without_harm() {
+    check_some("nbtree");
+}
+
+#[test]
+fn a_damaged_wbtree_is_refused_or_used_without_harm() {
+    check_some("wbtree");
+}
+
+#[test]
+fn a_damaged_skiplist_is_refused_or_used_without_harm() {
+    check_some("skiplist");
+}
+
+#[test]
+fn a_damaged_bwtree_is_refused_or_used_without_harm() {
+    check_some("bwtree");
+}
+
+#[test]
+#[ignore = "takes minutes; `.ci/long damage` runs it"]
+fn many_damaged_pools_are_refused_or_used_without_harm() {
+    for (kind, least) in KINDS {
+        check(kind, CASES..CASES + MORE_CASES, least);
+    }
+}
