@@ -14,6 +14,7 @@ use crate::progress;
 use crate::subjects::Subject;
 use crate::subjects::blocks::Blocks;
 use crate::subjects::catalog::Catalog;
+use crate::subjects::dropped::Dropped;
 use crate::subjects::indexes::{
     BitmapOnlyWbTrees, BwTrees, BzTrees, CasBwTrees, FixedWbTrees, NbTrees, PlainBwTrees,
     SkipLists, SlotOnlyWbTrees, SortedArrays, WbTrees,
@@ -117,6 +118,11 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<PlainBwTrees>>(&mut list);
     add::<Map<CasBwTrees>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
+    add::<Dropped<BzTrees>>(&mut list);
+    add::<Dropped<NbTrees>>(&mut list);
+    add::<Dropped<WbTrees>>(&mut list);
+    add::<Dropped<SkipLists>>(&mut list);
+    add::<Dropped<BwTrees>>(&mut list);
     list
 }
 

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod catalog;
+pub mod dropped;
 pub mod indexes;
 pub mod map;
 pub mod roots;

@@ -11,6 +11,7 @@ use pando_pmem::{Domain, Pool};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 use pando_pmem::testing::Random;
+use pando_pmem::testing::refusal::{Resource, refuse};
 
 /// Roots of each thread.
 const OWN: usize = 3;
@@ -46,6 +47,10 @@ pub enum Op {
     Reserve(u64),
     /// Room that is not used goes back to the system.
     Release,
+    /// As a give, on a file system that is full once: it refuses room for holes.
+    GiveWithoutRoom(usize, u64, u64),
+    /// As a release, on a file system that has no holes.
+    ReleaseWithoutHoles,
     /// A block of this size that each of [`NAMES`] names.
     Name(u64),
     /// The block is freed by this one of its names: of all threads that try, one succeeds.
@@ -95,7 +100,8 @@ impl Subject for Roots {
             scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
             relay("relay"),
             freed_twice("freed-twice"),
-            holes("holes"),
+            holes("holes", &[Op::Release]),
+            holes("refused-holes", &[Op::Release, Op::Release, Op::ReleaseWithoutHoles]),
             stale_claim("stale-claim"),
             // More threads than slots: these are taken, and the table grows.
             scenario("few-slots", few, 3).short_of_slots(),
@@ -104,11 +110,13 @@ impl Subject for Roots {
 
     fn changes(op: &Op) -> Option<usize> {
         match op {
-            Op::Give(root, ..) | Op::Take(root) | Op::HandOver(root, ..) | Op::Fetch(root) => {
-                Some(*root)
-            }
+            Op::Give(root, ..)
+            | Op::GiveWithoutRoom(root, ..)
+            | Op::Take(root)
+            | Op::HandOver(root, ..)
+            | Op::Fetch(root) => Some(*root),
             Op::Name(_) | Op::FreeByName(_) => Some(NAMED),
-            Op::Reserve(_) | Op::Release => None,
+            Op::Reserve(_) | Op::Release | Op::ReleaseWithoutHoles => None,
         }
     }
 
@@ -122,8 +130,14 @@ impl Subject for Roots {
             (Op::FreeByName(_), Some(Done(freed))) if state.is_some() != *freed => None,
             (Op::FreeByName(_), _) => Some(None),
             (Op::Name(_), _) => Some(Some(NAMED_STAMP)),
-            (Op::Reserve(_) | Op::Release, _) | (_, Some(Done(false))) => Some(*state),
-            (Op::Give(_, _, stamp) | Op::HandOver(_, _, stamp), _) => Some(Some(*stamp)),
+            (Op::Reserve(_) | Op::Release | Op::ReleaseWithoutHoles, _)
+            | (_, Some(Done(false))) => Some(*state),
+            (
+                Op::Give(_, _, stamp)
+                | Op::GiveWithoutRoom(_, _, stamp)
+                | Op::HandOver(_, _, stamp),
+                _,
+            ) => Some(Some(*stamp)),
             (Op::Take(_) | Op::Fetch(_), Some(_)) if state.is_none() => None,
             (Op::Take(_) | Op::Fetch(_), _) => Some(None),
         }
@@ -177,24 +191,28 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
     })
 }
 
-/// Chunks lose their room while others claim them, and get it back. (A store into a chunk that has none panics.)
-fn holes(name: &'static str) -> Scenario<Roots> {
+/// Chunks lose their room by `releases` while others claim them, and get it back. (A store into a chunk that has none
+/// panics.) If one of the releases is refused, so are some claims.
+fn holes(name: &'static str, releases: &'static [Op]) -> Scenario<Roots> {
+    let is_full = releases.iter().any(|op| matches!(op, Op::ReleaseWithoutHoles));
     Scenario::new(name, 1, move || Setup {
         prepare: (0..2)
             .flat_map(|root| [Op::Give(root, 140_000, 1), Op::Take(root)])
             .chain([Op::Give(2, 300_000, 1), Op::Take(2), Op::Release, Op::Give(3, 60_000, 1)])
             .collect(),
         cram: Vec::new(),
-        programs: Box::new(|random| {
+        programs: Box::new(move |random| {
             let program = |task: usize, random: &mut Random| {
                 let steps = 2 + random.below(2);
                 let step = |step: u64| {
                     let root = task * OWN + random.below(OWN as u64) as usize;
                     let bytes = *random.pick(&[20_000, 60_000, 140_000]);
+                    let stamp = 100 * (task as u64 + 1) + step;
                     match random.below(6) {
-                        0 | 1 => Op::Release,
+                        0 | 1 => random.pick(releases).clone(),
                         2 => Op::Take(root),
-                        _ => Op::Give(root, bytes, 100 * (task as u64 + 1) + step),
+                        3 if is_full => Op::GiveWithoutRoom(root, bytes, stamp),
+                        _ => Op::Give(root, bytes, stamp),
                     }
                 };
                 (0..steps).map(step).collect()
@@ -317,6 +335,10 @@ impl<D: Domain> Opened<Roots> for Open<D> {
             Op::Give(root, bytes, stamp) => {
                 (root, self.owned(root) == 0 && self.give(root, bytes, stamp))
             }
+            Op::GiveWithoutRoom(root, bytes, stamp) => {
+                let give = || self.owned(root) == 0 && self.give(root, bytes, stamp);
+                (root, refuse(Resource::FileRoom, 0, 1, give).0)
+            }
             Op::Take(root) => (root, self.owned(root) != 0 && self.take(root)),
             Op::HandOver(root, bytes, stamp) => {
                 let done = self.owned(root) == 0 && self.give(root, bytes, stamp);
@@ -334,6 +356,10 @@ impl<D: Domain> Opened<Roots> for Open<D> {
                 (0, guard.reserve(bytes).is_ok())
             }
             Op::Release => (0, self.pool.release_unused(128 << 10).is_ok()),
+            Op::ReleaseWithoutHoles => {
+                let release = || self.pool.release_unused(128 << 10).is_ok();
+                (0, refuse(Resource::Hole, 0, u64::MAX, release).0)
+            }
             Op::Name(bytes) => (NAMED, self.name(bytes)),
             Op::FreeByName(name) => (NAMED, self.free_by_name(name)),
         };
@@ -362,6 +388,7 @@ impl<D: Domain> Opened<Roots> for Open<D> {
     }
 
     fn audit(&self) -> Result<(), String> {
+        self.pool.check_holes()?;
         // A segment of the table of participants has none of the bytes that were in its chunks before.
         for span in self.pool.segment_spans() {
             let word = |off: &u64| self.pool.word(*off).load(Ordering::Acquire) == u64::MAX;

@@ -15,6 +15,8 @@ use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES, PUNCHED_
 use crate::medium::Medium;
 use crate::superblock;
 use crate::sys;
+#[cfg(feature = "testing")]
+use crate::testing::refusal;
 
 /// What a file's length on its file system is counted in, on every file system.
 pub(super) const BLOCK_BYTES: u64 = 512;
@@ -59,6 +61,14 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn make_room(&self, first: u64, chunks: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if self.emulates_room {
+            if refusal::is_refused(refusal::Resource::FileRoom) {
+                // Some of it is made before the file system is full.
+                self.emulate_room(first, chunks / 2, true);
+                let (from, to) =
+                    (self.geometry.chunk_off(first), self.geometry.chunk_off(first + chunks));
+                let source = std::io::ErrorKind::StorageFull.into();
+                return Err(not_allocated(&self.path, from, to, source));
+            }
             self.emulate_room(first, chunks, true);
         }
         let Some(file) = &self.file else { return Ok(()) };
@@ -72,8 +82,11 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn give_room_back(&self, first: u64, chunks: u64) -> Result<bool> {
         #[cfg(feature = "testing")]
         if self.emulates_room {
-            self.emulate_room(first, chunks, false);
-            return Ok(true);
+            let has_holes = !refusal::is_refused(refusal::Resource::Hole);
+            if has_holes {
+                self.emulate_room(first, chunks, false);
+            }
+            return Ok(has_holes);
         }
         let (off, bytes) = (self.geometry.chunk_off(first), chunks * CHUNK_BYTES);
         let given = match &self.file {
@@ -131,6 +144,30 @@ impl<D: Domain> Pool<D> {
             self.word(off).flush();
         }
         D::fence();
+    }
+
+    /// In memory of a test, while nobody uses the pool: checks that each chunk has room that is no hole, and that no
+    /// more are counted as punched than have no room.
+    #[cfg(feature = "testing")]
+    pub fn check_holes(&self) -> std::result::Result<(), String> {
+        let mut without_room = 0;
+        for chunk in 0..self.frontier() {
+            let lacks_room = |off| self.word(off).load(Ordering::Acquire) != 0;
+            if self.room_word_off(chunk).is_some_and(lacks_room) {
+                if !is_hole_word(self.chunk_word(chunk).load(Ordering::Acquire)) {
+                    return Err(format!("chunk {chunk} has no room, and is no hole"));
+                }
+                without_room += 1;
+            }
+        }
+        // A claim that was cut short, and a hole that has room, take it below zero.
+        let counted = self.word(PUNCHED_OFF).load(Ordering::Acquire) as i64;
+        if counted > without_room {
+            return Err(format!(
+                "{counted} chunks are counted as punched, {without_room} have no room"
+            ));
+        }
+        Ok(())
     }
 
     /// Panics where a store into a file on a full file system would be a SIGBUS.

@@ -10,6 +10,8 @@ pub enum Resource {
     Block,
     /// Room in the pool's file, one request a part of it: refused as by a full file system.
     FileRoom,
+    /// A hole in the pool's file: refused as by a file system that has none.
+    Hole,
 }
 
 /// Which requests of a thread are refused.

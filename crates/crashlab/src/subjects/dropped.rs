@@ -1,0 +1,222 @@
+//! Maps of real kinds are dropped, and freed by several threads at once, while another map takes what is freed.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use pando_index::RangeIndex;
+use pando_pmem::catalog::MapEntry;
+use pando_pmem::testing::Random;
+use pando_pmem::{Domain, Pool};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{IndexKind, KnownKind, MapError, Settings};
+
+use super::map::Indexed;
+use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
+
+/// Records of a map, in several nodes.
+const RECORDS: u64 = 20;
+/// The map that is dropped.
+const MAP: &str = "map";
+/// The one beside it.
+const OTHER: &str = "other";
+/// One that only recovery makes.
+const PROBE: &str = "probe";
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// The map is made, with its records; nobody else does anything.
+    Create,
+    /// The map is dropped, if it is there, and freed.
+    Drop,
+    /// What is left of dropped maps is freed.
+    Free,
+    /// A record of the other map is written.
+    Write(u64),
+}
+
+/// Whether the map was there, or is there now.
+#[derive(Clone, Debug)]
+pub struct There(bool);
+
+/// A map of a kind, to be dropped.
+pub struct Dropped<I>(PhantomData<I>);
+
+/// The maps of an open pool.
+pub struct Open<I: Indexed, D: Domain> {
+    pmwcas: Arc<Pmwcas<D>>,
+    other: IndexOf<I, D>,
+}
+
+type IndexOf<I, D> = <<I as Indexed>::Kind as IndexKind>::Index<D>;
+
+impl<I: Indexed> Subject for Dropped<I> {
+    type Op = Op;
+    type Answer = There;
+    /// Whether the map is there.
+    type State = bool;
+    type Open<D: Domain> = Open<I, D>;
+
+    /// Beside the other scenarios of the kind.
+    const NAME: &'static str = I::NAME;
+    const POOL_BYTES: u64 = I::POOL_BYTES;
+
+    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
+        let pmwcas = Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?;
+        let pmwcas = Arc::new(pmwcas.with_kinds(vec![KnownKind::of::<I::Kind>()]));
+        let other = index::<I, D>(&pmwcas, OTHER)?;
+        let open = Open { pmwcas, other };
+        open.resume()?;
+        Ok(open)
+    }
+
+    fn scenarios() -> Vec<Scenario<Self>> {
+        let others = |random: &mut Random| match random.below(3) {
+            0 => vec![Op::Drop],
+            1 => vec![Op::Free],
+            _ => (0..2 + random.below(4)).map(|number| Op::Write(100 + number)).collect(),
+        };
+        vec![Scenario::new("dropped", 1, move || Setup {
+            prepare: vec![Op::Create],
+            cram: Vec::new(),
+            programs: Box::new(move |random| {
+                let mut programs = vec![vec![Op::Drop]];
+                programs.extend((0..random.below(3)).map(|_| others(random)));
+                programs
+            }),
+        })]
+    }
+
+    fn changes(op: &Op) -> Option<usize> {
+        matches!(op, Op::Create | Op::Drop).then_some(0)
+    }
+
+    fn blank() -> bool {
+        false
+    }
+
+    fn after(state: &bool, op: &Op, answer: Option<&There>) -> Option<bool> {
+        let (allowed, next) = match op {
+            Op::Create => (true, true),
+            Op::Drop => (*state, false),
+            Op::Free | Op::Write(_) => return Some(*state),
+        };
+        answer.is_none_or(|There(there)| *there == allowed).then_some(next)
+    }
+}
+
+fn index<I: Indexed, D: Domain>(
+    pmwcas: &Arc<Pmwcas<D>>,
+    name: &str,
+) -> Result<IndexOf<I, D>, String> {
+    let mut settings = Settings::new(I::Kind::SETTINGS);
+    for (name, value) in I::SMALL {
+        settings.set(name, value).map_err(|error| error.to_string())?;
+    }
+    let index = pmwcas.find_or_create_index::<I::Kind>(name, &settings);
+    index.map_err(|error| error.to_string())
+}
+
+/// One in three is long, and has a block of its own.
+fn write<I: Indexed>(index: &impl RangeIndex, number: u64) {
+    let words = if number.is_multiple_of(3) && !I::FIXED { 25 } else { 1 };
+    let value = number.to_le_bytes().repeat(words);
+    index.upsert(&number.to_be_bytes(), &value).expect("room for a record");
+}
+
+impl<I: Indexed, D: Domain> Open<I, D> {
+    fn find(&self, name: &str) -> Option<MapEntry> {
+        let guard = self.pmwcas.pool().pin().expect("a participant slot");
+        self.pmwcas.find_map(&guard, name).expect("nothing is damaged")
+    }
+
+    fn create(&self, name: &str) -> Result<(), String> {
+        let index = index::<I, D>(&self.pmwcas, name)?;
+        (0..RECORDS).for_each(|number| write::<I>(&index, number));
+        Ok(())
+    }
+
+    fn drop_map(&self, name: &str) -> bool {
+        let Some(entry) = self.find(name) else { return false };
+        let dropped = self.pmwcas.unlist_map(&entry);
+        let is_mine = !matches!(dropped, Err(MapError::Dropped { .. }));
+        if is_mine {
+            dropped.expect("is dropped");
+        }
+        self.pmwcas.free_dropped(&|| false).expect("is freed");
+        is_mine
+    }
+
+    /// Goes on with a map whose drop a crash cut short, while another map takes what is free.
+    fn resume(&self) -> Result<(), String> {
+        self.drop_map(PROBE);
+        let guard = self.pmwcas.pool().pin().map_err(|error| error.to_string())?;
+        let dropped = self.pmwcas.dropped_maps(&guard);
+        drop(guard);
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        self.create(PROBE)?;
+        self.pmwcas.free_dropped(&|| false).map_err(|error| error.to_string())?;
+        let probe = self.find(PROBE).ok_or("a map that was just made is not there")?;
+        self.blocks_of(&probe)?;
+        self.drop_map(PROBE);
+        Ok(())
+    }
+
+    /// The blocks of a map in which nothing is wrong.
+    fn blocks_of(&self, entry: &MapEntry) -> Result<Vec<u64>, String> {
+        let index = self.pmwcas.open_entry::<I::Kind>(entry).map_err(|error| error.to_string())?;
+        let audit = I::Kind::audit(&index).map_err(|error| error.to_string())?;
+        if let Some(problem) = audit.problems.first() {
+            return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
+        }
+        let name = entry.header.as_ref().map(|header| header.name.as_str());
+        if name != Ok(OTHER) && audit.stat.records != RECORDS {
+            return Err(format!("{name:?} has {} of {RECORDS} records", audit.stat.records));
+        }
+        let blocks = audit.blocks.iter().map(|block| block.off);
+        Ok(blocks.chain([entry.header_off]).collect())
+    }
+}
+
+impl<I: Indexed, D: Domain> Opened<Dropped<I>> for Open<I, D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<Dropped<I>>> {
+        let there = match *op {
+            Op::Create => {
+                self.create(MAP).expect("room for a map");
+                true
+            }
+            Op::Drop => self.drop_map(MAP),
+            Op::Free => {
+                self.pmwcas.free_dropped(&|| false).expect("is freed");
+                return Vec::new();
+            }
+            Op::Write(number) => {
+                write::<I>(&self.other, number);
+                return Vec::new();
+            }
+        };
+        vec![(0, op.clone(), There(there))]
+    }
+
+    fn observe(&self) -> Result<Observed<Dropped<I>>, String> {
+        Ok(self.find(MAP).map(|_| (0, true)).into_iter().collect())
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        let guard = self.pmwcas.pool().pin().map_err(|error| error.to_string())?;
+        let maps = self.pmwcas.maps(&guard);
+        drop(guard);
+        let mut reached = Vec::new();
+        for entry in maps {
+            reached.extend(self.blocks_of(&entry)?);
+        }
+        compare_blocks(self.pmwcas.pool(), &reached)
+    }
+
+    fn exercise(&self) -> Result<(), String> {
+        self.create(PROBE)?;
+        if self.drop_map(PROBE) { Ok(()) } else { Err("a map that was made is not there".into()) }
+    }
+}
