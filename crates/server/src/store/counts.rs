@@ -281,7 +281,7 @@ impl Transaction<'_> {
         let store = self.store();
         #[cfg(test)]
         store.refusals.step()?;
-        let is_there = store.map.remove(&element_key(id, element))?;
+        let is_there = store.remove(&element_key(id, element))?;
         if is_there {
             store.counts.set(id, count - 1);
             self.touch(space, key);

@@ -70,16 +70,23 @@ impl Store {
         self.memory.note_write(key.len(), write.map(<[u8]>::len));
         match write {
             Some(value) => self.map.upsert(key, value).map(|_| ())?,
-            None if self.memory.is_tight() => {
-                let value_bytes = self.map.read(key, <[u8]>::len)?;
-                self.map.remove(key)?;
-                if let Some(value_bytes) = value_bytes {
-                    self.memory.note_removal(key.len(), value_bytes);
-                }
-            }
-            None => self.map.remove(key).map(|_| ())?,
+            None => self.remove(key).map(|_| ())?,
         }
         Ok(())
+    }
+
+    /// Removes a record; whether it was there.
+    #[inline]
+    pub(super) fn remove(&self, key: &[u8]) -> Result<bool> {
+        if !self.memory.is_tight() {
+            return Ok(self.map.remove(key)?);
+        }
+        let value_bytes = self.map.read(key, <[u8]>::len)?;
+        let is_there = self.map.remove(key)?;
+        if let Some(value_bytes) = value_bytes {
+            self.memory.note_removal(key.len(), value_bytes);
+        }
+        Ok(is_there)
     }
 
     /// Makes several writes durable as one, whose keys the caller holds alone; after an error none has

@@ -1,7 +1,7 @@
 //! A limit on memory, and what goes when it is reached.
 //!
 //! How much is in use is asked of the pool ten times a second ([`Store::measure`]), and between two
-//! measures estimated from what is written.
+//! measures estimated from what is written; not where the limit is too far to be reached meanwhile.
 //!
 //! What is evicted or deleted leaves gaps in nodes of the index, which are filled by later writes, or go when
 //! nodes are merged; so the pool's figure follows late, or rises at first. Who waited for it would evict far too
@@ -9,10 +9,11 @@
 //! until as much was written, or the figure fell; at most a quarter of the figure. So live data keep to the limit,
 //! and the pool may take up to a third more.
 //!
-//! Which key was used least recently is known approximately: a table holds for each of a million ranges
-//! of hashes the second in which a key of it was last used. The victim is the least recently used of a
-//! few ranges picked at random. The table is of the process: after a restart all keys are alike at
-//! first.
+//! Which key was used least recently is known approximately: a table holds for each range of hashes the second
+//! in which a key of it was last used. The victim is the least recently used of a few ranges picked at random.
+//! The table is of the process: after a restart all keys are alike at first. There are a million ranges once the
+//! policy asks for them. Before that the table only tells OBJECT IDLETIME, and has 65,536 ranges: each
+//! read and write of a key touches it, and one of 256 KiB stays in the processor's cache where one of 4 MiB does not.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -24,7 +25,11 @@ use super::stripes::{Access, stripe_of};
 use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result};
 
-const RANGE_BITS: u32 = 20;
+/// Ranges of hashes whose use is noted, in bits: for a policy that asks for it, and for OBJECT IDLETIME alone.
+const FINE_BITS: u32 = 20;
+const COARSE_BITS: u32 = 16;
+/// More than is written between two measures.
+const FAR_BYTES: u64 = 1 << 30;
 /// What a record takes besides its key and value, about.
 const RECORD_BYTES: u64 = 24;
 /// Keys evicted for one command at most.
@@ -81,8 +86,30 @@ pub(super) struct Memory {
     missing_pieces: AtomicU64,
     /// Whether enough of that room is kept.
     has_ballast: AtomicBool,
-    /// The second in which a key of each range was last used.
-    recency: OnceLock<Box<[AtomicU32]>>,
+    /// The second in which a key of each range was last used: in the fine table, once there is one.
+    fine: OnceLock<Recency>,
+    coarse: OnceLock<Recency>,
+}
+
+/// The second in which a key of each of some ranges of hashes was last used.
+#[derive(Debug)]
+struct Recency {
+    /// How far a hash is shifted to be the number of its range.
+    shift: u32,
+    seconds: Box<[AtomicU32]>,
+}
+
+impl Recency {
+    fn new(bits: u32, second: impl Fn(u64) -> u32) -> Self {
+        let shift = HASH_BITS - bits;
+        let seconds = (0..1 << bits).map(|range| AtomicU32::new(second(range << shift)));
+        Self { shift, seconds: seconds.collect() }
+    }
+
+    #[inline]
+    fn of(&self, hash: u64) -> &AtomicU32 {
+        &self.seconds[(hash >> self.shift) as usize]
+    }
 }
 
 // All of these are figures by themselves: relaxed, all.
@@ -90,8 +117,8 @@ impl Memory {
     /// Notes that a key was used.
     #[inline]
     pub(super) fn note_use(&self, hash: u64, now_ms: u64) {
-        if let Some(recency) = self.recency.get() {
-            let range = &recency[(hash >> (HASH_BITS - RANGE_BITS)) as usize];
+        if let Some(recency) = self.recency() {
+            let range = recency.of(hash);
             let second = (now_ms / 1000) as u32;
             if range.load(Ordering::Relaxed) != second {
                 range.store(second, Ordering::Relaxed);
@@ -102,18 +129,20 @@ impl Memory {
     /// The second of the store's clock in which a key of a hash's range was last used; 0 if none was since the
     /// server started.
     pub(super) fn used_at_s(&self, hash: u64) -> u64 {
-        let recency = self.recency.get();
-        let range = recency.map(|all| &all[(hash >> (HASH_BITS - RANGE_BITS)) as usize]);
-        range.map_or(0, |range| u64::from(range.load(Ordering::Relaxed)))
+        self.recency().map_or(0, |recency| u64::from(recency.of(hash).load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    fn recency(&self) -> Option<&Recency> {
+        self.fine.get().or_else(|| self.coarse.get())
     }
 
     /// Notes that a record was written or removed.
     #[inline]
     pub(super) fn note_write(&self, key_bytes: usize, value_bytes: Option<usize>) {
-        if self.limit_bytes.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        if let Some(bytes) = value_bytes {
+        if let Some(bytes) = value_bytes
+            && self.is_near()
+        {
             let bytes = RECORD_BYTES + (key_bytes + bytes) as u64;
             self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -125,13 +154,21 @@ impl Memory {
         self.account_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether more than three quarters of the limit are in use, so that what is removed is worth to be counted.
+    /// Whether the limit may be reached before the next measure. Far from it nothing is counted: all threads would
+    /// count in one place, and wait for each other's caches.
+    #[inline]
+    fn is_near(&self) -> bool {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let measured_bytes = self.measured_bytes.load(Ordering::Relaxed);
+        limit_bytes > 0 && limit_bytes.saturating_sub(measured_bytes) < FAR_BYTES
+    }
+
+    /// Whether the limit is near, and more than three quarters of it are in use: then what is removed is counted.
     #[inline]
     pub(super) fn is_tight(&self) -> bool {
-        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let used_bytes = self.measured_bytes.load(Ordering::Relaxed)
             + self.written_bytes.load(Ordering::Relaxed);
-        limit_bytes > 0 && used_bytes > limit_bytes / 4 * 3
+        self.is_near() && used_bytes > self.limit_bytes.load(Ordering::Relaxed) / 4 * 3
     }
 
     /// Notes how many pieces of the room for what was decided are missing. If they are more than `spare`, no other
@@ -174,7 +211,11 @@ impl Store {
     /// Sets the limit.
     pub(crate) fn limit_memory(&self, limit: MemoryLimit) {
         let memory = &self.memory;
-        memory.recency.get_or_init(|| (0..1 << RANGE_BITS).map(|_| AtomicU32::new(0)).collect());
+        let coarse = memory.coarse.get_or_init(|| Recency::new(COARSE_BITS, |_| 0));
+        if limit.policy == EvictionPolicy::AllKeysLru {
+            let known = |hash| coarse.of(hash).load(Ordering::Relaxed);
+            memory.fine.get_or_init(|| Recency::new(FINE_BITS, known));
+        }
         memory.policy.store(limit.policy as u8, Ordering::Relaxed);
         memory.samples.store(limit.samples, Ordering::Relaxed);
         memory.limit_bytes.store(limit.bytes, Ordering::Relaxed);
@@ -247,12 +288,12 @@ impl Store {
 
     /// A head whose range was used least recently of a few.
     fn least_recent(&self) -> Result<Option<Vec<u8>>> {
-        let Some(recency) = self.memory.recency.get() else { return Ok(None) };
+        let Some(recency) = self.memory.recency() else { return Ok(None) };
         let mut oldest: Option<(u32, Vec<u8>)> = None;
         for _ in 0..self.memory.samples.load(Ordering::Relaxed) {
             let Some(full) = self.random_head()? else { break };
             let (_, hash, _) = split_head_key(&full).ok_or(Failure::Damaged)?;
-            let used = recency[(hash >> (HASH_BITS - RANGE_BITS)) as usize].load(Ordering::Relaxed);
+            let used = recency.of(hash).load(Ordering::Relaxed);
             if oldest.as_ref().is_none_or(|(second, _)| used < *second) {
                 oldest = Some((used, full));
             }
