@@ -1,7 +1,7 @@
 //! New nodes: sorted, exactly as large as their content and free space want, written into a
 //! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
 
-use pando_pmem::{Domain, Exclusive, Reservation};
+use pando_pmem::{Domain, Exclusive, Reservation, block_bytes};
 
 use crate::candidate::LiveRecord;
 use crate::layout::{
@@ -79,7 +79,7 @@ impl Room {
     }
 
     /// Bytes to ask for beside `sorted` records.
-    fn bytes(self, sorted: u64) -> u64 {
+    pub fn bytes(self, sorted: u64) -> u64 {
         let free = self.least_bytes();
         free + dead_bytes(sorted, free / 8)
     }
@@ -119,7 +119,9 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
     let node_bytes = block.bytes();
     debug_assert!(node_bytes <= MAX_LEAF_BYTES);
     let sorted_at = node_bytes - storage_bytes;
-    let slots = room.slots(count, storage_bytes, sorted_at - metadata_end);
+    // But not what a full pool adds, for want of a block of the right class (`smo/sweep.rs`).
+    let added = node_bytes - block_bytes(wanted).min(node_bytes);
+    let slots = room.slots(count, storage_bytes, sorted_at - metadata_end - added);
     let shape = Shape { slots, sorted_at, record_bytes: extent.uniform_bytes };
     let keys = || records.iter().map(|record| record.key(context));
     let prefix_bytes = match (shape.is_uniform(), records.first(), records.last()) {

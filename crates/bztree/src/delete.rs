@@ -36,6 +36,7 @@ use crate::claim::abort;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Context, Probe};
+use crate::smo::Tidied;
 use crate::tree::BzTree;
 use crate::write::{Attempt, Claim, Intent, more_rooms};
 
@@ -61,22 +62,26 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
         let mut steps = Steps::of_attempts();
-        self.with_room(Tries::Many, || {
+        let deleted = self.with_room(Tries::Many, || {
             loop {
                 let guard = self.pin()?;
                 let context = self.context(&guard);
                 let leaf = self.find_leaf(context, probe);
                 match self.delete_in_leaf(context, leaf, probe, &mut demand) {
                     Ok(Attempt::Done(_)) => {
-                        self.tidy(context, probe, &leaf);
-                        return Ok(true);
+                        self.sweep().stir();
+                        return Ok(Some(self.tidy(context, probe, &leaf)));
                     }
                     Ok(Attempt::Again) => steps.take(&guard, leaf.node.off)?,
-                    Err(Error::KeyNotFound) => return Ok(false),
+                    Err(Error::KeyNotFound) => return Ok(None),
                     Err(error) => return Err(error),
                 }
             }
-        })
+        })?;
+        if deleted == Some(Tidied::Later) {
+            self.tidy_with_room(probe);
+        }
+        Ok(deleted.is_some())
     }
 
     #[inline]

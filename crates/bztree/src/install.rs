@@ -30,15 +30,21 @@ pub(crate) struct Parent<'op> {
     pub child: usize,
 }
 
-/// The outcome of one attempt at a modification.
+/// How an attempt at a modification ended that the pool had room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a caller that takes a race or a replacement for a merge comes back for ever"]
 pub(crate) enum Progress {
-    /// The tree changed, by this thread or another.
-    Changed,
-    /// Nothing was to be done.
+    /// Two nodes became one, or the root's only child became the root.
+    Merged,
+    /// A node was replaced by one or two with the same records.
+    Replaced,
+    /// Another thread has changed the tree: look again.
+    Raced,
+    /// There was nothing to do.
     Nothing,
 }
 
+/// An error says that the pool had no room; the tree is as it was.
 pub(crate) type Outcome = Result<Progress, Error>;
 
 /// The tree changed under the path.
@@ -132,17 +138,15 @@ impl<D: Domain> BzTree<D> {
         operation.activate_with_hint(entry, node.block, node.link.hint_bits());
     }
 
-    /// Executes the operation, if it was put together.
+    /// Executes the operation, if it was put together; `progress` is what its success is.
     pub(crate) fn run(
         operation: Descriptor<'_, '_, D>,
         prepared: Result<(), Unprepared>,
+        progress: Progress,
     ) -> Outcome {
         match prepared {
-            Ok(()) => {
-                let changed = operation.execute();
-                Ok(if changed { Progress::Changed } else { Progress::Nothing })
-            }
-            Err(Unprepared::Gone) => Ok(Progress::Nothing),
+            Ok(()) if operation.execute() => Ok(progress),
+            Ok(()) | Err(Unprepared::Gone) => Ok(Progress::Raced),
             Err(Unprepared::Failed(error)) => Err(Error::storage(error)),
         }
     }

@@ -79,6 +79,8 @@ pub(crate) struct Estimate {
     /// Bytes that a copy of the live records would take, if all were of the mean length.
     pub live_bytes: u64,
     pub is_closed: bool,
+    /// Deletions, of whatever.
+    pub deleted: u64,
 }
 
 impl Leaf {
@@ -479,6 +481,32 @@ impl Leaf {
         slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
     }
 
+    /// Whether all records of the leaf may have been deleted, of which `estimate` counts those twice that were
+    /// updated: as many were deleted as the leaf was made of, and behind each that was added is a deletion
+    /// that may be of its key.
+    #[inline]
+    pub fn may_be_empty<D: Domain>(&self, context: Context<'_, '_, D>, estimate: Estimate) -> bool {
+        estimate.deleted >= self.sorted().max(1) && self.all_added_may_be_deleted(context)
+    }
+
+    #[cold]
+    fn all_added_may_be_deleted<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+        let mut slots = Vec::with_capacity(self.slots() as usize);
+        self.read_slots(context, &mut slots);
+        if slots.len() as u64 == self.slots() && self.dead(context) > 0 {
+            // What was deleted in place has no slot that says so.
+            return self.live_records(context).is_empty();
+        }
+        // From the last on: most likely that one is there.
+        let later = |slot: usize| slots.iter().skip(slot + 1);
+        slots.iter().enumerate().rev().filter(|(_, added)| added.is_visible()).all(
+            |(slot, added)| {
+                let is_its_end = |end: &Meta| end.kind() == Kind::Deleted && end.may_match(added.0);
+                later(slot).any(is_its_end)
+            },
+        )
+    }
+
     /// What the leaf holds, without a look at its keys: what was updated counts twice.
     pub fn estimate<D: Domain>(&self, context: Context<'_, '_, D>) -> Estimate {
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
@@ -510,6 +538,6 @@ impl Leaf {
             deleted += self.dead(context);
         }
         let gone = (bytes * deleted).checked_div(records).unwrap_or(0);
-        Estimate { live_bytes: bytes.saturating_sub(gone), is_closed }
+        Estimate { live_bytes: bytes.saturating_sub(gone), is_closed, deleted }
     }
 }

@@ -23,21 +23,23 @@ use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::leaf::Leaf;
 use crate::node::{Context, Inner, Node, Probe, Side};
 use crate::options::Options;
+use crate::smo::Sweep;
 
 /// Levels of inner nodes that a path holds: with two children a node, more than any pool can.
 pub(crate) const MAX_HEIGHT: usize = 48;
 
-/// A BzTree in a pool. All of its state is in the pool; any number of handles may be open.
+/// A BzTree in a pool. All that counts of its state is in the pool; any number of handles may be open.
 #[derive(Debug)]
 pub struct BzTree<D: Domain> {
     pmwcas: Arc<Pmwcas<D>>,
     root_off: u64,
     options: Options,
+    sweep: Arc<Sweep>,
 }
 
 impl<D: Domain> Clone for BzTree<D> {
     fn clone(&self) -> Self {
-        Self { pmwcas: self.pmwcas.clone(), root_off: self.root_off, options: self.options }
+        Self { pmwcas: self.pmwcas.clone(), sweep: self.sweep.clone(), ..*self }
     }
 }
 
@@ -77,7 +79,7 @@ pub(crate) struct Fence<'op> {
 impl<D: Domain> BzTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        Self { pmwcas, root_off, options }
+        Self { pmwcas, root_off, options, sweep: Arc::new(Sweep::new()) }
     }
 
     /// The empty leaf with which a tree begins, for the entry word of a new map.
@@ -102,6 +104,10 @@ impl<D: Domain> BzTree<D> {
         &self.pmwcas
     }
 
+    pub(crate) fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
     pub(crate) fn root_off(&self) -> u64 {
         self.root_off
     }
@@ -118,7 +124,7 @@ impl<D: Domain> BzTree<D> {
         tries: Tries,
         attempt: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        room::with_room(&self.pmwcas, tries, room::nothing_to_give, attempt)
+        room::with_room(&self.pmwcas, tries, || self.give_back(), attempt)
     }
 
     #[inline(always)]

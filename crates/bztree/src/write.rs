@@ -235,6 +235,7 @@ impl<D: Domain> BzTree<D> {
             }
             if !leaf.has_room(&look, needed) {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
+                let _left = self.leave_for_merges(context);
                 self.restructure(context, probe, wanted)?;
                 *rooms = more_rooms(*rooms, needed);
                 return Ok(Attempt::Again);
@@ -253,6 +254,7 @@ impl<D: Domain> BzTree<D> {
             };
             if pointer {
                 // Before the claim: what a full pool refuses is to leave no slot behind.
+                let _left = self.leave_for_merges(context);
                 let block = Some(build::value(context, value).map_err(Error::storage)?);
                 if !leaf.claim(context, claim.slot, claim.reserved) {
                     continue;
@@ -512,7 +514,9 @@ impl<D: Domain> BzTree<D> {
         {
             return Err(Error::ValueMismatch);
         }
+        let left = self.leave_for_merges(context);
         let block = build::value(context, value).map_err(Error::storage)?;
+        drop(left);
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             if !Self::require_unchanged(context, leaf, look, old.index, &mut operation)? {

@@ -88,7 +88,7 @@ pub enum Tries {
 impl Tries {
     fn count(self) -> u32 {
         match self {
-            Self::Few => 4,
+            Self::Few => 12,
             Self::Many => 64,
         }
     }

@@ -1,18 +1,24 @@
 //! Merges: of a leaf or an inner node with a neighbour, and of the root with its only child.
+//!
+//! A merge needs room for two copies, of the leaf and of its parent, before it gives back three blocks. Both are asked for
+//! before anything is closed. If there is none for the parent, the parent is split first. If there is no room, nothing changes, and the caller is told so ([`Tidied::Later`]): a
+//! remove tries again when it has let go of its guard and blocks are reused, and then leaves it to a sweep
+//! (`sweep.rs`). A merge that other threads have kept from its end is treated alike.
 
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::checked::sound;
+use pando_tree::room::{Tries, nothing_to_give, with_room};
 
-use crate::build::{self, Extent, NewNode, Wanted};
+use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::claim::Closing;
 use crate::install::{Anchor, Outcome, Parent, Progress, Unprepared};
 use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
-use crate::node::{Context, Inner, Probe};
+use crate::node::{Context, Inner, Node, Probe};
 use crate::tree::{BzTree, Path, Step};
 
 /// A neighbour to be merged with: its index in the parent, and what both would take as one.
@@ -21,42 +27,172 @@ pub(super) struct Partner {
     pub(super) merged_bytes: u64,
 }
 
+/// What became of the room that a delete has left in its leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what found no room is to be done when there is some"]
+pub(crate) enum Tidied {
+    /// There is nothing more to give back.
+    Done,
+    /// The pool had no room for the copies, or other threads were always faster.
+    Later,
+}
+
+/// How much two leaves may hold to become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// As much as leaves shall hold, and the usual room for changes.
+    Usual,
+    /// As much as the larger one's block: in a full pool there may be no larger one, and two blocks for one is
+    /// what counts.
+    Tight,
+}
+
+/// Room for changes in a leaf that is built for want of room: slots for a few deletes.
+pub(super) const TIGHT_BYTES: u64 = 32;
+
+/// How often a merge is begun again when other threads change the tree: each time is another's success.
+const MOST_RACES: usize = 8;
+
 impl<D: Domain> BzTree<D> {
-    /// After a delete: gives back what the leaf no longer needs, if it is worth a copy. Whatever
-    /// fails here is no failure of the delete.
+    /// After a delete: gives back what the leaf no longer needs, if it is worth a copy.
     #[inline]
-    pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>, leaf: &Leaf) {
+    pub(crate) fn tidy(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+        leaf: &Leaf,
+    ) -> Tidied {
         let small = u64::from(self.options().merge_bytes);
         // Each slot deletes at most one of the sorted records; in place, any number may be deleted.
         let shape = leaf.node.shape;
         let sorted_bytes = leaf.node.header.node_bytes.saturating_sub(shape.sorted_at);
         let is_large = shape.is_uniform() && sorted_bytes >= small + leaf.slots() * shape.stride();
         if is_large && leaf.slot(context, leaf.slots().saturating_sub(1)) == Meta::EMPTY {
-            return;
+            return Tidied::Done;
         }
-        if leaf.estimate(context).live_bytes < small {
-            context.guard.relieve(|| self.tidy_leaf(context, probe));
+        let estimate = leaf.estimate(context);
+        if estimate.live_bytes >= small && !leaf.may_be_empty(context, estimate) {
+            return Tidied::Done;
+        }
+        context
+            .guard
+            .relieve(|| match self.merge_leaf(context, probe, Fit::Usual) {
+                Ok(Progress::Merged) => self.shrink(context, probe),
+                other => other,
+            })
+            .into()
+    }
+
+    /// As [`tidy`](Self::tidy), when it found no room, after reclamations. What finds none again is left to a sweep. The
+    /// caller holds no guard.
+    #[cold]
+    pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
+        let tidied = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
+            let guard = self.pin()?;
+            guard.relieve(|| self.tidy_again(self.context(&guard), probe))
+        });
+        if Tidied::from(tidied) == Tidied::Later {
+            self.sweep().owe();
         }
     }
 
+    /// As [`tidy`](Self::tidy), for a leaf whose merge, or the merge of a node above it, found no room before.
     #[cold]
-    fn tidy_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
-        let path = self.find_path(context, probe);
-        let leaf = Leaf::new(path.leaf);
-        let Estimate { live_bytes, is_closed } = leaf.estimate(context);
-        if is_closed || live_bytes >= u64::from(self.options().merge_bytes) {
-            return;
+    pub(super) fn tidy_again(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
+        // A leaf without a neighbour under its parent has one when the parent was merged.
+        let above = self.shrink(context, probe)?;
+        let merged = self.merge_leaf(context, probe, Fit::Usual)?;
+        if merged == Progress::Merged {
+            let _ = self.shrink(context, probe)?;
         }
-        let Some(Partner { merged_bytes, .. }) = self.partner(context, &path, live_bytes) else {
-            return;
+        Ok(if merged == Progress::Nothing { above } else { merged })
+    }
+
+    /// Merges the leaf of `probe` and what is above it, however large it is, with a neighbour that it fits tightly.
+    pub(super) fn merge_tightly(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
+        let merged = self.merge_leaf(context, probe, Fit::Tight)?;
+        if merged == Progress::Merged {
+            let _ = self.shrink(context, probe)?;
+        }
+        Ok(merged)
+    }
+
+    /// Merges the leaf of `probe` with a neighbour, if it has one that fits; in the usual way only if it is small.
+    #[cold]
+    fn merge_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>, fit: Fit) -> Outcome {
+        let mut path = self.find_path(context, probe);
+        let leaf = Leaf::new(path.leaf);
+        let small = u64::from(self.options().merge_bytes);
+        let Estimate { mut live_bytes, is_closed, .. } = leaf.estimate(context);
+        if is_closed {
+            // Who has closed it replaces it.
+            return Ok(Progress::Nothing);
+        }
+        if live_bytes >= small {
+            // What was updated counts twice there.
+            live_bytes = Extent::of(&leaf.live_records(context)).bytes();
+        }
+        if fit == Fit::Usual && live_bytes >= small && live_bytes > 0 {
+            return Ok(Progress::Nothing);
+        }
+        let partner = self.partner(context, &path, live_bytes, fit);
+        let Some(Partner { index, merged_bytes }) = partner else {
+            return Ok(Progress::Nothing);
         };
         // Before anything is closed: a leaf that was closed for nothing has lost a slot.
-        if context.guard.reserve(merged_bytes).is_err() {
-            return;
+        if let Err(error) = self.reserve_merge(context, &path, merged_bytes) {
+            let parent = path.above_leaf(1).map(|step| InnerContent::read(context, step.inner));
+            if !parent.is_some_and(|parent| self.is_too_large(context, &parent)) {
+                return Err(error);
+            }
+            return match self.split_inner(context, &path, path.height - 1)? {
+                // Under a smaller parent; half as large at most, so that this ends.
+                Progress::Replaced => self.merge_leaf(context, probe, fit),
+                other => Ok(other),
+            };
         }
-        if matches!(self.rebuild(context, &path, Wanted::NONE), Ok(Progress::Changed)) {
-            self.shrink(context, probe);
+        let closing = leaf.close(context);
+        let records = leaf.live_records(context);
+        sound(context.guard).inspect_err(|_| closing.reopen(context))?;
+        let mut merged = self.merge_leaves(context, &path, closing, &records, index, fit);
+        for _ in 0..MOST_RACES {
+            if !matches!(merged, Ok(Progress::Raced)) {
+                break;
+            }
+            path = self.find_path(context, probe);
+            if path.leaf.link != leaf.node.link {
+                // Another has replaced it: that one is looked at anew.
+                return Ok(Progress::Raced);
+            }
+            let live_bytes = Extent::of(&records).bytes();
+            let Some(Partner { index, .. }) = self.partner(context, &path, live_bytes, fit) else {
+                break;
+            };
+            merged = self.merge_leaves(context, &path, closing, &records, index, fit);
         }
+        if !matches!(merged, Ok(Progress::Merged)) {
+            closing.reopen(context);
+        }
+        merged
+    }
+
+    /// Asks for the blocks of a merge at the end of `path`, and gives them back: the copy of both leaves and
+    /// that of the parent. An error if the pool has not both.
+    fn reserve_merge(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        merged_bytes: u64,
+    ) -> Result<(), Error> {
+        let reserve = |bytes| context.guard.reserve(bytes).map_err(Error::storage);
+        let _merged = reserve(merged_bytes)?;
+        let _parent = match path.above_leaf(1) {
+            // The merged leaf becomes the root.
+            Some(parent) if path.height == 1 && parent.inner.children() == 2 => None,
+            Some(parent) => Some(reserve(InnerContent::read(context, parent.inner).bytes())?),
+            None => None,
+        };
+        Ok(())
     }
 
     /// The neighbour with which the leaf at the end of `path` may be merged. The left one first; it
@@ -66,25 +202,41 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         live: u64,
+        fit: Fit,
     ) -> Option<Partner> {
         let parent = path.above_leaf(1)?;
-        let options = self.options();
         let partner = |index: u64| {
             let node = context.node(parent.inner.child(context, index));
             if !node.is_leaf() {
                 return None;
             }
-            let neighbour = Leaf::new(node).estimate(context);
-            let both = neighbour.live_bytes + live;
-            let merged_bytes = HEADER_BYTES + both + u64::from(options.free_bytes);
+            let neighbour = Leaf::new(node);
+            let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &node]);
+            let other = neighbour.estimate(context);
+            let merged_bytes = HEADER_BYTES + other.live_bytes + live + free_bytes;
             // An empty leaf can always go, whatever its neighbour is in the middle of.
-            let fits = merged_bytes <= u64::from(options.leaf_bytes) && !neighbour.is_closed;
+            let fits = merged_bytes <= most_bytes && !other.is_closed;
             (live == 0 || fits).then_some(Partner { index, merged_bytes })
         };
         parent.child.checked_sub(1).and_then(partner).or_else(|| {
             let right = parent.child + 1;
             if right < parent.inner.children() { partner(right) } else { None }
         })
+    }
+
+    /// The most bytes that a merged leaf may need, and those of its room for changes.
+    fn limits(&self, fit: Fit, leaves: [&Node; 2]) -> (u64, u64) {
+        let options = self.options();
+        match fit {
+            Fit::Usual => (u64::from(options.leaf_bytes), u64::from(options.free_bytes)),
+            Fit::Tight => {
+                let [leaf, other] = leaves.map(|leaf| leaf.header.node_bytes);
+                // Less what says which records were deleted in place. No larger than a leaf becomes by writes: there
+                // may be no blocks for the halves.
+                let most_bytes = u64::from(options.leaf_bytes) + u64::from(options.free_bytes);
+                ((leaf.max(other) - 16).min(most_bytes), TIGHT_BYTES)
+            }
+        }
     }
 
     /// Merges the closed leaf at the end of `path` with the neighbour at index `partner`.
@@ -95,9 +247,10 @@ impl<D: Domain> BzTree<D> {
         closing: Closing,
         records: &[LiveRecord],
         partner: u64,
+        fit: Fit,
     ) -> Outcome {
         let Ok(Some(mut parent)) = self.parent(context, path, path.height, path.leaf.link) else {
-            return Ok(Progress::Nothing);
+            return Ok(Progress::Raced);
         };
         let partner = partner as usize;
         let Some(&child) = parent.content.children.get(partner) else {
@@ -112,31 +265,27 @@ impl<D: Domain> BzTree<D> {
         } else {
             records.iter().chain(&others).copied().collect()
         };
-        // It may have grown until it was closed; then it is left to the next that comes by.
-        let free = u64::from(self.options().free_bytes);
-        let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free;
-        if !records.is_empty() && bytes > u64::from(self.options().leaf_bytes) {
-            other.reopen(context);
-            return Ok(Progress::Nothing);
-        }
-        let merged = build::leaf(context, &all, self.room(Wanted::NONE))
-            .inspect_err(|_| other.reopen(context))
-            .map_err(Error::storage)?;
-        let left = parent.child.min(partner);
-        parent.content.merge_children(left, merged.link);
-        self.install_merge(
-            context,
-            path,
-            path.height,
-            parent,
-            merged,
-            [path.leaf.link, neighbour.node.link],
-            |operation| {
+        let merged = (|| {
+            // It may have grown until it was closed; then it is left to the next that comes by.
+            let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &neighbour.node]);
+            let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free_bytes;
+            if !records.is_empty() && bytes > most_bytes {
+                return Ok(Progress::Nothing);
+            }
+            let room = Room { free_bytes, wanted: Wanted::NONE };
+            let merged = build::leaf(context, &all, room).map_err(Error::storage)?;
+            let left = parent.child.min(partner);
+            parent.content.merge_children(left, merged.link);
+            let old = [path.leaf.link, neighbour.node.link];
+            self.install_merge(context, path, path.height, parent, merged, old, |operation| {
                 closing.seal(operation)?;
                 other.seal(operation)
-            },
-        )
-        .inspect_err(|_| other.reopen(context))
+            })
+        })();
+        if !matches!(merged, Ok(Progress::Merged)) {
+            other.reopen(context);
+        }
+        merged
     }
 
     /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the
@@ -175,21 +324,23 @@ impl<D: Domain> BzTree<D> {
             operation.own_block(old[1].0, Policy::FreeOldOnSuccess)?;
             Ok(())
         })();
-        Self::run(operation, prepared)
+        Self::run(operation, prepared, Progress::Merged)
     }
 
-    /// Merges inner nodes on the way to `probe` that have become small, from below.
-    fn shrink(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
-        for above in 1.. {
+    /// Merges inner nodes on the way to `probe` that have become small, from below; whether any was.
+    fn shrink(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
+        let (mut above, mut races, mut progress) = (1, 0, Progress::Nothing);
+        loop {
             let path = self.find_path(context, probe);
             if above > path.height {
-                return;
+                return Ok(progress);
             }
-            let level = path.height - above;
-            match self.shrink_inner(context, &path, level) {
-                Ok(Progress::Changed) => {}
-                // Lack of room to build the merged node, or a race: it stays as it is.
-                Ok(Progress::Nothing) | Err(_) => return,
+            match self.shrink_inner(context, &path, path.height - above)? {
+                // What is below may have a neighbour now.
+                Progress::Merged => (above, progress) = (1, Progress::Merged),
+                Progress::Raced if races == MOST_RACES => return Ok(Progress::Raced),
+                Progress::Raced => races += 1,
+                Progress::Replaced | Progress::Nothing => above += 1,
             }
         }
     }
@@ -198,7 +349,7 @@ impl<D: Domain> BzTree<D> {
         let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
         let subject = Self::read_parent(context, step);
         if subject.status.is_frozen() {
-            return Ok(Progress::Nothing);
+            return Ok(Progress::Raced);
         }
         let lone = subject.content.children.len() == 1;
         if level == 0 {
@@ -213,7 +364,7 @@ impl<D: Domain> BzTree<D> {
         }
         let link = step.inner.node.link;
         let Ok(Some(mut parent)) = self.parent(context, path, level, link) else {
-            return Ok(Progress::Nothing);
+            return Ok(Progress::Raced);
         };
         let count = parent.content.children.len();
         let neighbours = [parent.child.checked_sub(1), Some(parent.child + 1)];
@@ -260,6 +411,15 @@ impl<D: Domain> BzTree<D> {
             operation.own_block(link.0, Policy::FreeOldOnSuccess)?;
             Ok(())
         })();
-        Self::run(operation, prepared)
+        Self::run(operation, prepared, Progress::Merged)
+    }
+}
+
+impl From<Outcome> for Tidied {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Ok(Progress::Merged | Progress::Replaced | Progress::Nothing) => Self::Done,
+            Ok(Progress::Raced) | Err(_) => Self::Later,
+        }
     }
 }

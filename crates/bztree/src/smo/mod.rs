@@ -33,16 +33,19 @@
 //! starts again from the root; a parent that is too large is split before its child.
 //!
 //! What begins a modification, and a leaf's replacement by one leaf, are here; splits in [`split`];
-//! merges, and the root's collapse, in [`merge`].
+//! merges, and the root's collapse, in [`merge`]; what is made up for in a full pool, in [`sweep`](mod@sweep).
 
 mod merge;
 mod split;
+mod sweep;
 
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::sound;
 
-use self::merge::Partner;
+pub(crate) use self::merge::Tidied;
+use self::merge::{Fit, Partner};
+pub(crate) use self::sweep::Sweep;
 use crate::build::{self, Extent, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::claim::Closing;
@@ -76,8 +79,16 @@ impl<D: Domain> BzTree<D> {
             let copies = if self.is_to_split(live) { 2 } else { 1 };
             // What was updated counts twice in the estimate.
             let bytes = (least + live / copies).min(path.leaf.header.node_bytes).max(least);
-            let blocks = (0..copies).map(|_| context.guard.reserve(bytes).map_err(Error::storage));
-            drop(blocks.collect::<Result<Vec<_>, Error>>()?);
+            let reserve = |copies: u64, bytes| {
+                let blocks =
+                    (0..copies).map(|_| context.guard.reserve(bytes).map_err(Error::storage));
+                blocks.collect::<Result<Vec<_>, Error>>().map(drop)
+            };
+            // Two smaller ones may do.
+            reserve(copies, bytes).or_else(|error| match copies {
+                1 if self.may_be_halved(live, wanted) => reserve(2, least + live / 2),
+                _ => Err(error),
+            })?;
         }
         self.rebuild(context, &path, wanted).map(|_| ())
     }
@@ -136,12 +147,23 @@ impl<D: Domain> BzTree<D> {
         }
         if (live == 0 || live < u64::from(options.merge_bytes))
             && wanted.records == 0
-            && let Some(Partner { index, .. }) = self.partner(context, path, live)
-            && self.merge_leaves(context, path, leaf.1, &records, index)? == Progress::Changed
+            && let Some(Partner { index, .. }) = self.partner(context, path, live, Fit::Usual)
+            && self.merge_leaves(context, path, leaf.1, &records, index, Fit::Usual)?
+                == Progress::Merged
         {
-            return Ok(Progress::Changed);
+            return Ok(Progress::Merged);
         }
-        self.consolidate(context, path, leaf.1, &records, wanted)
+        let replaced = self.consolidate(context, path, leaf.1, &records, self.room(wanted));
+        if replaced.is_err() && self.may_be_halved(live, wanted) && records.len() >= 2 {
+            return self.split_leaf(context, path, leaf.1, &records, wanted);
+        }
+        replaced
+    }
+
+    /// Whether a leaf for whose copy a full pool has no block is split, since smaller ones may be there. Not for a delete, which
+    /// finds another way.
+    fn may_be_halved(&self, live: u64, wanted: Wanted) -> bool {
+        wanted.records > 0 && live >= u64::from(self.options().merge_bytes)
     }
 
     /// Whether a leaf with so many bytes of live records is split.
@@ -160,12 +182,12 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         closing: Closing,
         records: &[LiveRecord],
-        wanted: Wanted,
+        room: Room,
     ) -> Outcome {
         let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
-            return Ok(Progress::Nothing);
+            return Ok(Progress::Raced);
         };
-        let copy = build::leaf(context, records, self.room(wanted)).map_err(Error::storage)?;
+        let copy = build::leaf(context, records, room).map_err(Error::storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             closing.seal(&mut operation)?;
@@ -173,7 +195,7 @@ impl<D: Domain> BzTree<D> {
             Self::give(&mut operation, entry, copy);
             Ok(())
         })();
-        Self::run(operation, prepared)
+        Self::run(operation, prepared, Progress::Replaced)
     }
 }
 
@@ -233,7 +255,7 @@ mod tests {
         assert_ne!(leaf.node.off, neighbour.node.off);
         let path = tree.find_path(context, small);
         let live = leaf.estimate(context).live_bytes;
-        assert!(tree.partner(context, &path, live).is_some(), "it could be merged");
+        assert!(tree.partner(context, &path, live, Fit::Usual).is_some(), "it could be merged");
         let slots = |leaf: &Leaf| -> Vec<Meta> {
             (0..leaf.slots()).map(|slot| leaf.slot(context, slot)).collect()
         };

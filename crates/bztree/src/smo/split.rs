@@ -32,10 +32,11 @@ impl<D: Domain> BzTree<D> {
         let separator = separator_between(last.key(context), first.key(context));
         let parent = match self.parent(context, path, path.height, path.leaf.link) {
             Ok(parent) => parent,
-            Err(Gone) => return Ok(Progress::Nothing),
+            Err(Gone) => return Ok(Progress::Raced),
         };
         if let Some(parent) = &parent
-            && self.is_full(&parent.content, separator)
+            && (self.is_full(&parent.content, separator)
+                || self.is_too_large(context, &parent.content))
         {
             return self.split_inner(context, path, path.height - 1);
         }
@@ -53,16 +54,37 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
+    /// Whether a full pool has no block for a copy of an inner node, but may have some for its halves. (Not of a node whose
+    /// halves would be merged again.)
+    pub(super) fn is_too_large(
+        &self,
+        context: Context<'_, '_, D>,
+        content: &InnerContent<'_>,
+    ) -> bool {
+        let bytes = content.bytes();
+        self.sweep().was_full()
+            && bytes >= u64::from(self.options().inner_bytes) / 2
+            && context.guard.reserve(bytes).is_err()
+    }
+
     /// Splits the inner node at `level` of `path`, or first its parent if that is full.
-    fn split_inner(&self, context: Context<'_, '_, D>, path: &Path, level: usize) -> Outcome {
+    pub(super) fn split_inner(
+        &self,
+        context: Context<'_, '_, D>,
+        path: &Path,
+        level: usize,
+    ) -> Outcome {
         let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
         let subject = Self::read_parent(context, step);
-        if subject.status.is_frozen() || subject.content.children.len() < 2 {
+        if subject.status.is_frozen() {
+            return Ok(Progress::Raced);
+        }
+        if subject.content.children.len() < 2 {
             return Ok(Progress::Nothing);
         }
         let parent = match self.parent(context, path, level, step.inner.node.link) {
             Ok(parent) => parent,
-            Err(Gone) => return Ok(Progress::Nothing),
+            Err(Gone) => return Ok(Progress::Raced),
         };
         let (left, between, right) = subject.content.split();
         if let Some(parent) = &parent
@@ -139,7 +161,7 @@ impl<D: Domain> BzTree<D> {
             Self::give(&mut operation, owned, right);
             Ok(())
         })();
-        Self::run(operation, prepared)
+        Self::run(operation, prepared, Progress::Replaced)
     }
 }
 

@@ -5,7 +5,7 @@
 //! * `crash.rs`, `incarnations.rs`, `kill.rs`: what is left by a process that dies.
 //! * `between.rs`: what others do between two accesses of an operation.
 //! * `paused.rs`, `stopped.rs`: threads that stop for a while, or for ever.
-//! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`: no room.
+//! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`, `full_pool.rs`: no room.
 //! * `soak.rs`: many threads, many records.
 //! * `common/`: trees and scenarios for all of them.
 //!
@@ -18,6 +18,7 @@ mod between;
 mod conformance;
 mod crash;
 mod exhaustion;
+mod full_pool;
 mod in_place;
 mod incarnations;
 mod kill;

@@ -18,6 +18,7 @@ impl Indexed for BzTrees {
         ("inline_bytes", "64"),
     ];
     const CHANGES: &'static [Change] = Change::OF_TREES;
+    const MERGES_LATER: bool = true;
 }
 
 /// NBTrees.

@@ -1,0 +1,289 @@
+//! Room that leaves hold for nothing, given back when the pool is full.
+//!
+//! A leaf holds more than it needs for three reasons. A merge may have found no room for its copies, since a
+//! thread that had stopped held back the blocks of earlier merges. Deletes leave a leaf that is not small enough for a
+//! merge as large as it was. And a new leaf has room for records to come. None of that is worth a write while
+//! there is room; when there is none, a write that is refused (`pando_tree::room`) sweeps some leaves:
+//!
+//! | leaf | what is done: the first of these for which there is room |
+//! | --- | --- |
+//! | small, or under a parent with one child | it is merged (`merge.rs`), and so are the nodes above it that have become small |
+//! | whose records fit into one block with those of a neighbour, that of the larger one | both are merged, with little free room |
+//! | for which there is a block that is smaller by an eighth or more | it is copied to that, with little free room |
+//! | closed, or any other | nothing: who has closed it replaces it |
+//!
+//! A merge may find no room because leaves stand in the only blocks that are large enough for a parent. So a merge that
+//! finds none does not keep the sweep from the copy, which gives such a block back. And a leaf that was changed is
+//! looked at again, when what it has left is free: the merged leaf may stand in a block that is too large for it.
+//!
+//! Each is a modification of its own, by the PMwCAS that `mod.rs` describes; a crash leaves the tree before
+//! it or behind it. No word in the pool says that a leaf is to be swept: the leaf itself does, so it is found after
+//! a crash, too.
+//!
+//! # Which leaves
+//!
+//! The leaves of a tree share the numbers from 0 to 2^64 as its inner nodes divide them: of the range of a node each
+//! child has an equal part. A sweep goes on at the number where the last one ended, so it needs no key, and the next
+//! one comes to other leaves. It stops when it has changed [`ENOUGH`] leaves, or has looked at [`MOST_LEAVES`] of them.
+//!
+//! A handle *owes* a round if the tree may have a leaf whose merge found no room: one that has met such a leaf, and
+//! a new one, since it cannot know. Then a sweep that finds nothing goes on until it has been at every leaf once.
+//! A sweep ends when [`MOST_REFUSED`] leaves found no room; the round stays owed.
+//!
+//! # What a write leaves
+//!
+//! A split takes more blocks than it gives back; a merge gives back more, but takes two before. If writes took the last
+//! blocks, nothing could be merged any more. So as soon as a handle has found the pool full, each write that asks for
+//! blocks reserves those of a merge first, as far as there are any, and drops them when it has its own. A new leaf that
+//! stands in a block of a larger class, for want of its own, has no more slots than in its own (`build.rs`): otherwise
+//! its records would grow with the block, and no copy could give that back.
+//!
+//! The largest block of a modification is the copy of a parent. If a full pool has none, the parent is split first, and
+//! smaller blocks do (`split.rs`). So is a leaf that is not small, if there is no block for its copy with a write's record.
+//!
+//! # What a refusal costs
+//!
+//! When sweeps have been round all leaves and have found nothing, they rest until a record is deleted or a leaf waits for its
+//! merge: a pool that stays full refuses writes without a look at leaves.
+//!
+//! Sweeps of several threads go over each other's leaves at worst. All of that is in process memory; losing it costs a
+//! round.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pando_index::Error;
+use pando_pmem::{Domain, Reservation, block_bytes};
+use pando_tree::checked::sound;
+use pando_tree::room::GivenBack;
+
+use super::merge::TIGHT_BYTES;
+use crate::build::{Extent, Room, Wanted};
+use crate::install::{Outcome, Progress};
+use crate::layout::HEADER_BYTES;
+use crate::leaf::Leaf;
+use crate::node::{Context, Inner, Probe};
+use crate::tree::{BzTree, MAX_HEIGHT};
+
+/// Leaves that one sweep changes at most.
+const ENOUGH: usize = 32;
+/// Leaves that one sweep looks at, if no round is owed.
+const MOST_LEAVES: usize = 256;
+/// A leaf is copied if that gives back so great a part of it: one of so many.
+const LEAST_PART: u64 = 8;
+/// A merge asks for a leaf and a parent.
+const BLOCKS_OF_A_MERGE: usize = 2;
+/// Leaves for whose copies there is no room, after which a sweep ends.
+const MOST_REFUSED: usize = 16;
+
+/// Where the sweeps of a handle have come to.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    /// The number at which the next one begins.
+    at: AtomicU64,
+    /// Whether some leaf may wait for its merge.
+    owes: AtomicBool,
+    /// Whether a write of the handle was ever refused, and not only once.
+    was_full: AtomicBool,
+    /// Numbers that sweeps have passed since a leaf was changed; the most if that was a round.
+    passed: AtomicU64,
+}
+
+impl Sweep {
+    pub(crate) fn new() -> Self {
+        Self {
+            at: AtomicU64::new(0),
+            owes: AtomicBool::new(true),
+            was_full: AtomicBool::new(false),
+            passed: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the handle has found the pool full.
+    pub(crate) fn was_full(&self) -> bool {
+        // Relaxed: see `owe`.
+        self.was_full.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a record was deleted.
+    #[inline]
+    pub(crate) fn stir(&self) {
+        // Relaxed: see `owe`. Written seldom, since all threads read it.
+        if self.passed.load(Ordering::Relaxed) == u64::MAX {
+            self.passed.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a leaf waits for its merge.
+    pub(crate) fn owe(&self) {
+        // Relaxed, as all here: it orders nothing; who misses it refuses a write that might have been carried out.
+        self.owes.store(true, Ordering::Relaxed);
+        self.passed.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A leaf that a sweep has come to.
+struct Visited<'op> {
+    leaf: Leaf,
+    /// The first key that the leaf may hold; none of the first leaf.
+    low: Option<&'op [u8]>,
+    /// Whether it has no neighbour under its parent.
+    is_alone: bool,
+    /// The end of its numbers; zero of the last leaf.
+    end: u64,
+}
+
+impl<D: Domain> BzTree<D> {
+    /// What a write must leave of a full pool, reserved: blocks for the next merge, as far as there are any.
+    #[inline]
+    pub(crate) fn leave_for_merges<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+    ) -> Vec<Reservation<'op, 'pool, D>> {
+        if self.sweep().was_full() { self.reserve_for_merges(context) } else { Vec::new() }
+    }
+
+    #[cold]
+    fn reserve_for_merges<'op, 'pool>(
+        &self,
+        context: Context<'op, 'pool, D>,
+    ) -> Vec<Reservation<'op, 'pool, D>> {
+        let reserve = |_| context.guard.reserve(u64::from(self.options().inner_bytes)).ok();
+        context.guard.relieve(|| (0..BLOCKS_OF_A_MERGE).map_while(reserve).collect())
+    }
+
+    /// Gives back some of the room that leaves hold for nothing. The caller holds no guard.
+    #[cold]
+    pub(crate) fn give_back(&self) -> GivenBack {
+        self.sweep().was_full.store(true, Ordering::Relaxed);
+        let before = self.sweep().passed.load(Ordering::Relaxed);
+        if before == u64::MAX {
+            return GivenBack::Nothing;
+        }
+        let owed = self.sweep().owes.swap(false, Ordering::Relaxed);
+        let (mut changed, mut looked_at, mut refused, mut passed) = (0, 0, 0, 0_u128);
+        while passed < 1 << 64 {
+            let is_enough =
+                changed >= ENOUGH || (looked_at >= MOST_LEAVES && (!owed || changed > 0));
+            if is_enough || refused == MOST_REFUSED {
+                break;
+            }
+            let at = self.sweep().at.load(Ordering::Relaxed);
+            let Ok((mut outcome, end)) = self.visit(at) else { break };
+            if outcome.is_err() && self.pmwcas().pool().reclaim().is_ok() {
+                // What the leaf before has given back is free when this thread has let go of it.
+                let Ok((again, _)) = self.visit(at) else { break };
+                outcome = again;
+            }
+            match outcome {
+                Ok(Progress::Merged | Progress::Replaced) => {
+                    changed += 1;
+                    looked_at += 1;
+                    // The new leaf may stand in a block that is too large for it, and fit into what it leaves.
+                    if self.pmwcas().pool().reclaim().is_err() {
+                        break;
+                    }
+                    continue;
+                }
+                Ok(Progress::Raced | Progress::Nothing) => {}
+                Err(_) => refused += 1,
+            }
+            self.sweep().at.store(end, Ordering::Relaxed);
+            looked_at += 1;
+            passed += u128::from(end.wrapping_sub(at).wrapping_sub(1)) + 1;
+        }
+        if refused > 0 || (owed && passed < 1 << 64) {
+            self.sweep().owes.store(true, Ordering::Relaxed);
+        }
+        let passed = if changed > 0 { 0 } else { u128::from(before) + passed };
+        self.sweep().passed.store(passed.min(u128::from(u64::MAX)) as u64, Ordering::Relaxed);
+        // Elsewhere there may be more to find.
+        let is_cut_short = refused == MOST_REFUSED;
+        if changed > 0 || is_cut_short { GivenBack::Some } else { GivenBack::Nothing }
+    }
+
+    /// Does what is due for the leaf at number `at`; the end of its numbers.
+    fn visit(&self, at: u64) -> Result<(Outcome, u64), Error> {
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let visited = self.leaf_at(context, at);
+        let outcome = guard.relieve(|| self.slim(context, &visited));
+        Ok((outcome, visited.end))
+    }
+
+    fn slim(&self, context: Context<'_, '_, D>, visited: &Visited<'_>) -> Outcome {
+        let leaf = &visited.leaf;
+        if leaf.estimate(context).is_closed {
+            return Ok(Progress::Nothing);
+        }
+        let probe = Probe::new(visited.low.unwrap_or_default());
+        let records = leaf.live_records(context);
+        let live = Extent::of(&records).bytes();
+        let mut refused = None;
+        let mut is_changed = |outcome: Outcome| match outcome {
+            Ok(progress) => (progress != Progress::Nothing).then_some(progress),
+            Err(error) => {
+                refused = Some(error);
+                None
+            }
+        };
+        let is_due = live == 0 || live < u64::from(self.options().merge_bytes) || visited.is_alone;
+        if is_due && let Some(progress) = is_changed(self.tidy_again(context, probe)) {
+            return Ok(progress);
+        }
+        if let Some(progress) = is_changed(self.merge_tightly(context, probe)) {
+            return Ok(progress);
+        }
+        let nothing = || refused.map_or(Ok(Progress::Nothing), Err);
+        let room = Room { free_bytes: TIGHT_BYTES, wanted: Wanted::NONE };
+        let copy = HEADER_BYTES + live + room.bytes(records.len() as u64);
+        let held = leaf.node.header.node_bytes;
+        let is_smaller = |bytes| bytes + held / LEAST_PART <= held;
+        if !is_smaller(block_bytes(copy)) {
+            return nothing();
+        }
+        // There may be larger blocks only.
+        if !context.guard.reserve(copy).is_ok_and(|block| is_smaller(block.bytes())) {
+            return nothing();
+        }
+        let path = self.find_path(context, probe);
+        if path.leaf.link != leaf.node.link {
+            return Ok(Progress::Raced);
+        }
+        let closing = leaf.close(context);
+        let records = leaf.live_records(context);
+        sound(context.guard).inspect_err(|_| closing.reopen(context))?;
+        let replaced = self.consolidate(context, &path, closing, &records, room);
+        if !matches!(replaced, Ok(Progress::Replaced)) {
+            closing.reopen(context);
+        }
+        replaced
+    }
+
+    /// The leaf at number `at`.
+    fn leaf_at<'op>(&self, context: Context<'op, '_, D>, at: u64) -> Visited<'op> {
+        let (mut start, mut count) = (0_u128, 1_u128 << 64);
+        let (mut low, mut is_alone) = (None, false);
+        let mut node = context.node(context.link(self.root_off()));
+        for _ in 0..MAX_HEIGHT {
+            if node.is_leaf() {
+                break;
+            }
+            let inner = Inner { node };
+            let children = u128::from(inner.children()).max(1);
+            // Below 2^64 by 2^16: a node has fewer children than that.
+            let child = ((u128::from(at) - start) * children / count).min(children - 1);
+            let (first, end) = (count * child / children, count * (child + 1) / children);
+            (start, count) = (start + first, (end - first).max(1));
+            if child > 0 {
+                low = Some(inner.separator(context, child as u64 - 1));
+            }
+            is_alone = children == 1;
+            let link = inner.child(context, child as u64);
+            context.prefetch(link);
+            node = context.node(link);
+        }
+        let node = if node.is_leaf() { node } else { context.too_deep(node) };
+        let end = (start + count).max(u128::from(at) + 1) as u64;
+        Visited { leaf: Leaf::new(node), low, is_alone, end }
+    }
+}

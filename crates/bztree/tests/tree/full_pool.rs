@@ -1,0 +1,201 @@
+//! What is deleted in a full pool is room again: leaves without records are merged, and those that hold more room
+//! than their records need are made smaller before a write is refused.
+
+use std::path::Path;
+
+use crate::common::watchdog::seed;
+use crate::common::{Planted, check, create, folder, reopen, small_nodes};
+use pando_bztree::{BzTree, BzTrees, Options};
+use pando_index::{Error, RangeIndex};
+use pando_pmem::Process;
+use pando_pmem::testing::Random;
+use pando_pmem::testing::refusal::{Resource, refuse};
+
+/// The first number of a key that comes behind those of all smaller numbers.
+const IN_ORDER: u64 = 1 << 40;
+
+/// The `number`-th of keys in no order, or of those in order.
+fn key(number: u64) -> [u8; 8] {
+    if number >= IN_ORDER {
+        return number.to_be_bytes();
+    }
+    (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
+}
+
+/// Whether the record was inserted; panics if it was refused for another reason than want of room.
+fn inserted(tree: &BzTree<Process>, number: u64, value: &[u8]) -> bool {
+    match tree.insert(&key(number), value) {
+        Ok(()) => true,
+        Err(Error::Storage(cause)) if cause.to_string().starts_with("the pool is full") => false,
+        Err(error) => panic!("record {number}: {error}"),
+    }
+}
+
+/// Inserts records from `number` on, until the pool is full; the number behind the last.
+fn fill(tree: &BzTree<Process>, number: u64, value: &[u8]) -> u64 {
+    (number..).find(|&number| !inserted(tree, number, value)).expect("a full pool")
+}
+
+fn leaves(tree: &BzTree<Process>) -> u64 {
+    tree.audit().expect("audits").stat.leaves
+}
+
+/// Fills a pool, overwrites some records, removes two thirds, and fills it again. The numbers of the records.
+fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
+    let tree = &planted.tree;
+    let first = fill(tree, from, &[1; 300]);
+    for number in (from..first).step_by(17) {
+        // Refused, if the pool is full.
+        let _ = tree.update(&key(number), &[2; 300]);
+    }
+    for number in (from..first).filter(|number| number % 3 > 0) {
+        assert!(tree.remove(&key(number)).expect("removes are not refused"));
+    }
+    let last = fill(tree, first, &[3; 300]);
+    (from..last).filter(|&number| number >= first || number % 3 == 0).collect()
+}
+
+/// In a pool that was full and is empty, there is room for what a pool is for; and it can be dropped.
+fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
+    let planted = if is_reopened {
+        drop(planted);
+        reopen(path)
+    } else {
+        planted
+    };
+    check(&planted);
+    planted.tree.insert(b"key", &[4; 500]).expect("room for a record");
+    let pmwcas = planted.tree.pmwcas();
+    let settings = Options::default().settings().expect("options in range");
+    let other = pmwcas.find_or_create_index::<BzTrees>("other", &settings).expect("room for a map");
+    other.insert(b"key", &[5; 500]).expect("room for a record");
+    for name in ["tree", "other"] {
+        let guard = planted.pool.pin().expect("a slot");
+        let entry = pmwcas.find_map(&guard, name).expect("a sound catalog").expect("the map");
+        drop(guard);
+        pmwcas.drop_index::<BzTrees>(&entry).expect("drops the map");
+    }
+    assert_eq!(planted.pool.used_bytes(), 0);
+}
+
+#[test]
+fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
+    for (is_reopened, from) in [(false, 0), (true, 0), (false, IN_ORDER), (true, IN_ORDER)] {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let planted = create::<Process>(&path, 8 << 20, Options::default());
+        for number in fill_twice(&planted, from) {
+            assert!(planted.tree.remove(&key(number)).expect("removes are not refused"));
+        }
+        assert_eq!(leaves(&planted.tree), 1, "keys from {from:#x} on");
+        expect_room(&path, planted, is_reopened);
+    }
+}
+
+/// While a thread is stopped no room comes back, so no leaf is merged. It is when a write needs the room, also by
+/// another handle.
+#[test]
+fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
+    for is_reopened in [false, true] {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let planted = create::<Process>(&path, 8 << 20, Options::default());
+        let records = fill_twice(&planted, 0);
+        std::thread::scope(|scope| {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let pool = &planted.pool;
+            scope.spawn(move || {
+                let _guard = pool.pin().expect("a slot");
+                stop.send(()).expect("the other waits");
+                let _ = released.recv();
+            });
+            stopped.recv().expect("it is pinned");
+            for &number in &records {
+                assert!(planted.tree.remove(&key(number)).expect("removes are not refused"));
+            }
+            drop(release);
+        });
+        assert!(leaves(&planted.tree) > 1000, "{} leaves", leaves(&planted.tree));
+        let planted = if is_reopened {
+            drop(planted);
+            reopen(&path)
+        } else {
+            planted
+        };
+        let count = records.len() as u64;
+        let fitted = fill(&planted.tree, 1 << 32, &[6; 300]) - (1 << 32);
+        assert!(fitted > count / 10 * 8, "{fitted} records fit where {count} were");
+        for number in (0..fitted).map(|number| number + (1 << 32)) {
+            assert!(planted.tree.remove(&key(number)).expect("removes are not refused"));
+        }
+        expect_room(&path, planted, false);
+    }
+}
+
+/// What is deleted at random lies in many leaves, of which none is small. Merges of neighbours make blocks of that. (Of
+/// leaves of two records each, few have a neighbour with which they fit into one block.)
+#[test]
+fn what_is_deleted_at_random_is_room_for_others() {
+    let usual = Options::default();
+    let in_blocks = Options { inline_bytes: 512, ..usual };
+    let cases = [(300, usual, 50), (1000, usual, 20), (1100, usual, 50), (1000, in_blocks, 50)];
+    for (value_bytes, options, percent) in cases {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let planted = create::<Process>(&path, 16 << 20, options);
+        let tree = &planted.tree;
+        let full = fill(tree, 0, &vec![1; value_bytes]);
+        let deleted = full * 132 / 1000;
+        let mut random = Random::new(seed("what is deleted"));
+        let mut left = deleted;
+        while left > 0 {
+            left -= u64::from(tree.remove(&key(random.below(full))).expect("removes"));
+        }
+        let before = leaves(tree);
+        let refused = 20;
+        let count = (full..).scan(0, |refusals, number| {
+            *refusals += u64::from(!inserted(tree, number, &vec![2; value_bytes]));
+            (*refusals < refused).then_some(())
+        });
+        let fitted = count.count() as u64 - (refused - 1);
+        println!(
+            "{value_bytes} bytes: {full} records, {deleted} deleted, {fitted} fit; {before} leaves, then {}",
+            leaves(tree)
+        );
+        assert!(
+            fitted * 100 >= deleted * percent,
+            "{value_bytes} bytes: {fitted} of {deleted} fit"
+        );
+        check(&planted);
+    }
+}
+
+/// Whatever request is refused while records are removed: the next refused write finds what was left.
+#[test]
+fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
+    for count in [1, 8, u64::MAX] {
+        for granted in 0.. {
+            let folder = folder();
+            let path = folder.path().join("pool");
+            let planted = create::<Process>(&path, 1 << 20, small_nodes());
+            let tree = &planted.tree;
+            let records = 150;
+            for number in 0..records {
+                tree.insert(&key(number), &[1; 40]).expect("room");
+            }
+            let remove =
+                |number| assert!(tree.remove(&key(number)).expect("removes are not refused"));
+            let removes = || (0..records).for_each(remove);
+            let was_refused = refuse(Resource::Block, granted, count, removes).1;
+            check(&planted);
+            let last = fill(tree, records, &[2; 100]);
+            (records..last).for_each(remove);
+            assert_eq!(leaves(tree), 1, "{granted} granted, then {count} refused");
+            check(&planted);
+            if !was_refused {
+                break;
+            }
+        }
+    }
+}
