@@ -47,7 +47,8 @@ impl<D: Domain> Pool<D> {
     pub fn visit_active(&self, visit: &mut dyn FnMut(Block) -> ControlFlow<()>) -> Result<()> {
         let _guard = self.pin()?;
         let mut chunk = 0;
-        while chunk < self.frontier() {
+        // Beyond the frontier no block was ever activated, unless that word is damaged.
+        while chunk < self.chunks_there() {
             let mut next = chunk + 1;
             match self.chunk(chunk) {
                 Chunk::Slab { class } => {

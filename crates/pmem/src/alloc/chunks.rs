@@ -125,10 +125,15 @@ impl<D: Domain> Pool<D> {
         self.word(FRONTIER_OFF).load(Ordering::Acquire).min(self.geometry().max_chunks)
     }
 
+    /// Chunks that the pool has, used or not.
+    pub(super) fn chunks_there(&self) -> u64 {
+        (self.size_bytes() - self.geometry().chunks_off) / CHUNK_BYTES
+    }
+
     /// Takes the frontier back to the end of the pool, if it lies beyond: nothing there was ever
     /// activated, or the word is damaged. So what lies below the frontier is there.
     pub(crate) fn recover_frontier(&self) {
-        let end = (self.size_bytes() - self.geometry().chunks_off) / CHUNK_BYTES;
+        let end = self.chunks_there();
         let frontier = self.word(FRONTIER_OFF);
         if frontier.load(Ordering::Acquire) > end {
             frontier.store(end, Ordering::Release);
