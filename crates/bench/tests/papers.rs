@@ -75,7 +75,7 @@ fn plausible(unit: &str) -> RangeInclusive<f64> {
     match unit {
         // A ratio of two sides, of which neither is a thousand times the other.
         "x" => 1e-3..=1e3,
-        // Also of what something costs, which can be less than nothing: what one of two such sides lacks to the other.
+        // Also a cost, which may be negative: the difference of two sides within that ratio.
         "%" => -1e5..=1e5,
         // From a tick of a clock to a second.
         "ns" => 0.1..=1e9,

@@ -73,7 +73,8 @@ struct Node {
 // SAFETY: one thread at a time has a node, and only that thread follows its pointers.
 unsafe impl Send for Node {}
 
-/// A participant's nodes to use again, so that a thread that retires blocks seldom asks the process's allocator for memory.
+/// A participant's nodes to use again. With them, a thread that retires blocks seldom asks the process's
+/// allocator for memory.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "a node stays where it is while it goes from stack to stack")]
 pub(crate) struct SpareNodes(RefCell<Vec<Box<Node>>>);

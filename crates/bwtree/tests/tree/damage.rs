@@ -235,7 +235,8 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             4 => random.draw(),
             _ => sound & !(0xFFFF << 48) | 1 << 48,
         };
-        // An older segment of the table looks sound: the newer ones are out of use from then on, and the audit tells.
+        // An older segment of the table looks consistent. Then the newer segments are out of use, and the
+        // audit reports their pages.
         let mut older = planted.pool.word(anchor + 8).load(Ordering::Acquire);
         let mut is_older = false;
         while round % 3 == 0 && older != 0 {
