@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use arrayvec::ArrayVec;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
-use pando_tree::checked::sound;
+use pando_tree::checked::{damaged, sound};
 
 use crate::layout::{Content, MAX_SLOTS, content, key_at};
 use crate::record;
@@ -149,6 +149,15 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Some(edge) => {
                 let mut room = [0; 8];
                 self.key = edge.bytes(&mut room).to_vec();
+                // Of a sound leaf the probe lies in its range, or right above.
+                let advances = match (self.next, self.order) {
+                    (Next::Key { .. }, Order::Ascending) => self.key > key,
+                    (Next::Key { included: false }, Order::Descending) => self.key < key,
+                    _ => true,
+                };
+                if !advances {
+                    return Err(damaged(leaf.block_off, "a scan would not get past it"));
+                }
                 if self.is_over(&self.key) { Next::End } else { Next::Key { included } }
             }
         };

@@ -283,11 +283,13 @@ fn a_file_gets_smaller_when_keys_go() {
         for way in ways {
             assert!(!client.say(way).is_error(), "{way}");
         }
-        until(ways[0], || occupied(&pool) < before / 10);
+        // What lies beyond the chunks that were ever used stays: a step of growth, a sixteenth.
+        let left = before / 10 + before / 16;
+        until(ways[0], || occupied(&pool) < left);
         let info = text(&mut client, "info memory");
         let told = info.lines().find_map(|line| line.strip_prefix("pool_occupied:"));
         let told: u64 = told.and_then(|told| told.trim().parse().ok()).expect("a figure");
-        assert!(told < before / 10, "{told}");
+        assert!(told < left, "{told}");
     }
 }
 

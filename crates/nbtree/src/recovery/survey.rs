@@ -6,7 +6,7 @@ use pando_pmem::{Domain, Guard};
 
 use crate::layout::{
     Content, EMPTY, MARK_AT, MAX_SLOTS, SLOTS_A_LINE, block_bytes, class_of, classes_at, content,
-    is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
+    is_closed, is_pending, is_plain_value, key_at, mark, plain, slice_of, value_at,
 };
 use crate::record;
 use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
@@ -129,7 +129,14 @@ pub(crate) fn survey<'guard, D: Domain>(
         }
         let key = match content {
             Content::Value => eight(slice),
-            Content::Record(off) => Key { slice, long: Some(record::checked_key(guard, off)?) },
+            Content::Record(off) => {
+                let long = record::checked_key(guard, off)?;
+                // All order is first by the slice.
+                if slice_of(long) != slice {
+                    return None;
+                }
+                Key { slice, long: Some(long) }
+            }
             Content::Empty | Content::Deleted => continue,
             Content::Damaged => return None,
         };

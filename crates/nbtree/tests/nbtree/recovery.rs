@@ -224,6 +224,27 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
     }
 }
 
+/// A slot's slice that is not the beginning of its long key orders it in two ways: scans would go in circles.
+#[test]
+fn a_slice_that_is_not_its_keys_is_refused() {
+    for at in [0, 1, 7] {
+        let planted = in_file::<Process>(&small_nodes());
+        planted.tree.insert(b"a key of more than eight bytes", b"value").expect("an insert");
+        let leaf = NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+        let pmwcas = planted.tree.pmwcas().clone();
+        drop(planted.tree);
+        let slice = u64::from_be_bytes(*b"a key of");
+        let words = (leaf..leaf + 1024).step_by(8).map(|off| planted.pool.word(off));
+        let found: Vec<_> = words.filter(|word| word.load(Ordering::Relaxed) == slice).collect();
+        let [word] = found[..] else { panic!("{} words have the slice", found.len()) };
+        word.store(slice ^ 1 << (8 * at), Ordering::Release);
+        let tree = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+        let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
+        assert!(refused.contains("damaged"), "{refused}");
+        assert!(!NbTrees::audit(&tree).expect("audits").is_sound(), "byte {at}");
+    }
+}
+
 /// A map that was found, and then dropped before it was opened.
 #[test]
 fn a_map_that_was_dropped_meanwhile_is_not_opened() {

@@ -164,8 +164,8 @@ fn supervise(kind: &str, cases: Range<u64>, tally: &mut Tally) -> u64 {
     cases.end
 }
 
-/// Runs cases of a kind. Of 1,000 at least `least` are to be detected.
-fn check(kind: &str, cases: Range<u64>, least: u64) {
+/// Runs cases of a kind. Of 1,000 at least `least` are to be detected. Whether all is as it should be.
+fn check(kind: &str, cases: Range<u64>, least: u64) -> bool {
     let mut tally = Tally::default();
     let mut next = cases.start;
     while next < cases.end {
@@ -176,9 +176,11 @@ fn check(kind: &str, cases: Range<u64>, least: u64) {
     for (case, what) in &failed {
         println!("PANDO_CORRUPTION={kind}:{case}: {what}");
     }
-    assert!(failed.is_empty(), "{kind}: {} cases failed", failed.len());
     let least = least * (cases.end - cases.start) / 1_000;
-    assert!(detected >= least, "{kind}: only {detected} cases were detected, and not {least}");
+    if detected < least {
+        println!("{kind}: {least} cases were to be detected");
+    }
+    failed.is_empty() && detected >= least
 }
 
 /// The kinds, and of how many of 1,000 cases the damage is named at least.
@@ -187,7 +189,7 @@ const KINDS: [(&str, u64); 5] =
 
 fn check_some(kind: &str) {
     let (_, least) = KINDS.iter().find(|(name, _)| *name == kind).expect("a kind");
-    check(kind, 0..CASES, *least);
+    assert!(check(kind, 0..CASES, *least));
 }
 
 #[test]
@@ -218,7 +220,7 @@ fn a_damaged_bwtree_is_refused_or_used_without_harm() {
 #[test]
 #[ignore = "takes minutes; `.ci/long damage` runs it"]
 fn many_damaged_pools_are_refused_or_used_without_harm() {
-    for (kind, least) in KINDS {
-        check(kind, CASES..CASES + MORE_CASES, least);
-    }
+    let cases = CASES..CASES + MORE_CASES;
+    let failed = KINDS.map(|(kind, least)| !check(kind, cases.clone(), least));
+    assert_eq!(failed, [false; KINDS.len()], "of {KINDS:?}");
 }
