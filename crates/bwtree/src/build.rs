@@ -57,7 +57,7 @@ impl Totals {
                 same(&mut key_bytes, usize::from(keys));
                 same(&mut value_bytes, usize::from(values));
                 totals.records += range.len();
-                totals.bytes += range.len() as u64 * u64::from(keys + values);
+                totals.bytes += range.len() as u64 * (u64::from(keys) + u64::from(values));
                 continue;
             }
             each(item, &mut |key, value| {
@@ -207,8 +207,11 @@ struct Writer<'block, 'range> {
     bytes: &'range mut Exclusive<'block>,
     records: usize,
     next: usize,
-    /// Where the next key or value goes.
+    /// Where the next key or value goes, and where none goes any more.
     at: usize,
+    end: usize,
+    /// There was more to write than was counted: this block is in use, and damaged bits had named it as free.
+    is_over: bool,
     lengths: Option<(usize, usize)>,
     prefix_bytes: usize,
 }
@@ -219,6 +222,10 @@ impl Writer<'_, '_> {
     }
 
     fn copy(&mut self, source: &[u8]) {
+        if source.len() > self.end - self.at {
+            self.is_over = true;
+            return;
+        }
         self.bytes.write(self.at, source);
         self.at += source.len();
     }
@@ -282,8 +289,11 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             _ => block.bytes().min(MAX_DELTAS_END).max(deltas_at),
         };
         let incarnation = u64::from(context.pool().incarnation());
+        let off = block.off();
         if let Some(mut bytes) = block.range_mut(0, deltas_at) {
-            self.write(context, &mut bytes, &totals, fences_at as usize, end);
+            if !self.write(context, &mut bytes, &totals, fences_at as usize, end) {
+                context.guard.note_damage(off);
+            }
             let claim_at = deltas_at as usize - 8;
             bytes.zero(base_bytes as usize, claim_at - base_bytes as usize);
             bytes.write_u64(claim_at, incarnation << 32 | deltas_at);
@@ -292,6 +302,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
         Ok(block)
     }
 
+    /// Whether all had room, as counted.
     fn write(
         &self,
         context: Context<'_, '_, D>,
@@ -299,7 +310,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
         totals: &Totals,
         fences_at: usize,
         end: u64,
-    ) {
+    ) -> bool {
         let is_inner = self.level > 0;
         let prefix_bytes = match totals.lengths {
             Some(_) => 0,
@@ -311,6 +322,8 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             records: totals.records,
             next: 0,
             at: SLICES_AT as usize + totals.records * 8 * places,
+            end: fences_at,
+            is_over: false,
             lengths: totals.lengths,
             prefix_bytes,
         };
@@ -326,9 +339,11 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
                 writer.record(key, value);
             });
         }
+        let is_whole = !writer.is_over;
         let body_end = writer.at;
         writer.bytes.zero(body_end, fences_at - body_end);
         writer.at = fences_at;
+        writer.end = usize::MAX;
         let low_at = writer.at as u64;
         writer.copy(self.low);
         let high_at = writer.at as u64;
@@ -357,6 +372,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
         for (index, word) in words {
             writer.word(index as usize * 8, word);
         }
+        is_whole
     }
 
     /// With how many bytes all keys begin that are kept.

@@ -20,7 +20,7 @@ fn run(args: &[&str]) {
 
 #[test]
 fn a_slice_of_every_crash() {
-    run(&["explore", "--minutes", "0.4", "--jobs", "1"]);
+    run(&["explore", "--minutes", "0.4", "--jobs", "2"]);
 }
 
 #[test]
