@@ -2,6 +2,9 @@
 //!
 //! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
 //! * [`room`](mod@room): another try for an operation to which a full pool refused room.
+//! * `testing`: what the tests of indexes share.
 
 pub mod checked;
 pub mod room;
+#[cfg(feature = "testing")]
+pub mod testing;

@@ -19,7 +19,7 @@ const LONG_BYTES: usize = 40;
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let planted: Planted<Between> = anonymous(options);
-    let handle = Arc::new(planted.tree.clone());
+    let handle = Arc::new(planted.index.clone());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
     one_between(planted, handle, interrupt, there, (act, others, access))
 }
@@ -106,7 +106,7 @@ fn full_pages_rewritten_under_scans() {
         within_bounds(name, move || {
             let fresh = || {
                 let planted: Planted<Between> = anonymous(options);
-                let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+                let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
                 (planted, handle)
             };
             let interrupt = |first, every, step, work: &mut dyn FnMut()| {

@@ -19,9 +19,9 @@ fn a_damaged_tree_is_walked_and_reported() {
         let planted = anonymous::<Volatile, BwTrees>(options);
         for number in 0..120_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
-            planted.tree.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
+            planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
         }
-        let blocks = BwTrees::audit(&planted.tree).expect("audits").blocks;
+        let blocks = BwTrees::audit(&planted.index).expect("audits").blocks;
         let mut random = Random::new(seed("a damaged tree"));
         for block in blocks.iter().skip(1).step_by(3) {
             for at in (0..block.bytes.min(320)).step_by(8) {
@@ -29,7 +29,7 @@ fn a_damaged_tree_is_walked_and_reported() {
                 let sound = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
                     word.store(sound ^ damage, Ordering::Relaxed);
-                    let _ = BwTrees::audit(&planted.tree).expect("audits");
+                    let _ = BwTrees::audit(&planted.index).expect("audits");
                     word.store(sound, Ordering::Relaxed);
                 }
             }
@@ -44,7 +44,7 @@ fn a_damaged_tree_is_walked_and_reported() {
             }
             let damaged = sound ^ 1 << random.below(60);
             word.store(damaged, Ordering::Relaxed);
-            let audit = BwTrees::audit(&planted.tree).expect("audits");
+            let audit = BwTrees::audit(&planted.index).expect("audits");
             // An older delta of the chain is a link that could be; then the newer one's block is lost.
             let is_seen =
                 !audit.is_sound() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
@@ -64,13 +64,13 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
         let planted = anonymous::<Volatile, K>(options);
         for number in 0..KEYS {
             let tail = vec![b'k'; (number % 3) as usize * 5];
-            planted.tree.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
+            planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
         }
         planted
     }
     /// The mapping words that are in use: PIDs of pages.
     fn words<K: IndexKind>(planted: &Planted<Volatile, K>) -> Vec<u64> {
-        let anchor = K::audit(&planted.tree).expect("audits").blocks[0].off;
+        let anchor = K::audit(&planted.index).expect("audits").blocks[0].off;
         let word = |off| planted.pool.word(off).load(Ordering::Acquire);
         std::iter::once(anchor)
             .chain((anchor + 64..anchor + 512).step_by(8))
@@ -83,7 +83,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     }
     fn reads<K: IndexKind>(options: Options, seed: u64) {
         let planted = fill::<K>(options);
-        let whole = dump(&planted.tree);
+        let whole = dump(&planted.index);
         let places = words(&planted);
         assert!(places.len() > 12, "{places:?}");
         let mut random = Random::new(seed);
@@ -97,11 +97,11 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
             for damage in damages {
                 word.store(damage, Ordering::Relaxed);
                 for key in whole.keys() {
-                    errors += u64::from(planted.tree.get(key).is_err());
+                    errors += u64::from(planted.index.get(key).is_err());
                 }
                 for order in [Order::Ascending, Order::Descending] {
                     let mut records = 0;
-                    let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("scans");
+                    let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
                     let is_over = loop {
                         match cursor.next() {
                             Ok(Some(_)) => records += 1,
@@ -118,12 +118,12 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
                         "{order:?}, {sound:#x}, then {damage:#x}: {records} records"
                     );
                 }
-                let _ = planted.tree.len();
+                let _ = planted.index.len();
                 word.store(sound, Ordering::Relaxed);
             }
         }
         assert!(errors > 1_000, "{errors}");
-        assert!(dump(&planted.tree) == whole);
+        assert!(dump(&planted.index) == whole);
         check(&planted);
     }
     fn writes<K: IndexKind>(options: Options, seed: u64) {
@@ -146,9 +146,9 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
                 let tail = vec![b'k'; (number % 3) as usize * 5];
                 let name = [key(number), tail].concat();
                 if random.one_in(2) {
-                    let _ = planted.tree.upsert(&name, &value(number + 1));
+                    let _ = planted.index.upsert(&name, &value(number + 1));
                 }
-                let _ = planted.tree.remove(&name);
+                let _ = planted.index.remove(&name);
             }
         }
     }
@@ -168,9 +168,9 @@ fn a_mapping_word_of_another_page_loses_nothing() {
     const KEYS: u64 = 300;
     let planted = anonymous::<Volatile, BwTrees>(small());
     for number in 0..KEYS {
-        planted.tree.insert(&key(number * 2), &value(number)).expect("inserts");
+        planted.index.insert(&key(number * 2), &value(number)).expect("inserts");
     }
-    let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+    let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
     let leaves: Vec<u64> = (anchor + 64..anchor + 512)
         .step_by(8)
         .filter(|&off| {
@@ -187,14 +187,14 @@ fn a_mapping_word_of_another_page_loses_nothing() {
             let wrong = planted.pool.word(*other).load(Ordering::Relaxed);
             word.store(wrong, Ordering::Relaxed);
             for number in 0..KEYS {
-                match planted.tree.get(&key(number * 2)) {
+                match planted.index.get(&key(number * 2)) {
                     Ok(found) => assert!(found.is_some(), "{number}: a record is missing"),
                     Err(_) => errors += 1,
                 }
                 // Where no key is; what is inserted is found.
                 let absent = key(number * 2 + 1);
-                match planted.tree.insert(&absent, b"new") {
-                    Ok(()) => assert!(planted.tree.remove(&absent).expect("removes")),
+                match planted.index.insert(&absent, b"new") {
+                    Ok(()) => assert!(planted.index.remove(&absent).expect("removes")),
                     Err(_) => refused += 1,
                 }
             }
@@ -218,10 +218,10 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     let mut random = Random::new(seed("rotted words of the anchor"));
     for round in 0..90_u64 {
         let planted = anonymous::<Volatile, BwTrees>(small());
-        let insert = |number: u64| planted.tree.insert(&key(number), &value(number));
+        let insert = |number: u64| planted.index.insert(&key(number), &value(number));
         // So many pages that the table has segments.
         (0..KEYS).for_each(|number| insert(number).expect("inserts"));
-        let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+        let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
         let page = planted.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
         // `segments`, `fresh`, `sweep`.
         let word = planted.pool.word(anchor + 8 + round % 3 * 8);
@@ -252,19 +252,19 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             }
         }
         for number in (0..KEYS).chain(done) {
-            let found = planted.tree.get(&key(number)).expect("reads");
+            let found = planted.index.get(&key(number)).expect("reads");
             assert!(found == Some(value(number)), "{number}, {sound:#x}, then {damaged:#x}");
         }
         if is_older {
             // To put the word back would cut off the segments that came since.
-            assert!(!BwTrees::audit(&planted.tree).expect("audits").is_sound());
+            assert!(!BwTrees::audit(&planted.index).expect("audits").is_sound());
             continue;
         }
         if round % 3 == 0 {
             word.store(sound, Ordering::Release);
         }
         // A cursor that no split has come to is reported; else all is sound.
-        let audit = BwTrees::audit(&planted.tree).expect("audits");
+        let audit = BwTrees::audit(&planted.index).expect("audits");
         let is_cursor = |off: u64| off == anchor + 16 || off == anchor + 24;
         assert!(
             audit.problems.iter().all(|problem| is_cursor(problem.node_off)),
@@ -278,9 +278,9 @@ fn rotted_words_of_the_anchor_lose_nothing() {
 #[test]
 fn a_rotted_pointer_to_a_value_is_an_error() {
     let planted = anonymous::<Volatile, BwTrees>(Options { inline_bytes: 8, ..small_plain() });
-    planted.tree.insert(b"key", &[7; 100]).expect("inserts");
-    planted.tree.insert(b"other", &[8; 100]).expect("inserts");
-    let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+    planted.index.insert(b"key", &[7; 100]).expect("inserts");
+    planted.index.insert(b"other", &[8; 100]).expect("inserts");
+    let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
     let delta = planted.pool.word(anchor).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
     // Behind two words of the delta, and eight bytes of the key.
     let pointer = planted.pool.word(delta + 24);
@@ -290,20 +290,20 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
         pointer.store(damage, Ordering::Release);
         let is_damage = |error: &pando_index::Error| error.to_string().contains("damaged");
         // A word that is in the pool may be the length of something.
-        let read = planted.tree.get(b"other");
+        let read = planted.index.get(b"other");
         assert!(damage == 0 || read.as_ref().is_err_and(is_damage), "{damage:#x}: {read:?}");
-        assert!(planted.tree.upsert(b"other", b"new").is_err_and(|error| is_damage(&error)));
-        assert!(planted.tree.remove(b"other").is_err_and(|error| is_damage(&error)));
+        assert!(planted.index.upsert(b"other", b"new").is_err_and(|error| is_damage(&error)));
+        assert!(planted.index.remove(b"other").is_err_and(|error| is_damage(&error)));
         if damage != 0 {
-            let mut cursor = planted.tree.scan(KeyRange::all(), Order::Ascending).expect("scans");
+            let mut cursor = planted.index.scan(KeyRange::all(), Order::Ascending).expect("scans");
             let (key, _) = cursor.next().expect("the first is sound").expect("a record");
             assert_eq!(key, b"key");
             assert!((0..2).all(|_| cursor.next().is_err_and(|error| is_damage(&error))));
         }
-        assert!(!BwTrees::audit(&planted.tree).expect("audits").is_sound());
+        assert!(!BwTrees::audit(&planted.index).expect("audits").is_sound());
     }
     pointer.store(sound, Ordering::Release);
-    assert_eq!(planted.tree.get(b"other").expect("reads"), Some(vec![8; 100]));
+    assert_eq!(planted.index.get(b"other").expect("reads"), Some(vec![8; 100]));
     check(&planted);
 }
 
@@ -312,19 +312,19 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
 fn a_root_that_is_gone_is_an_error() {
     for options in [small(), small_plain()] {
         let planted = anonymous::<Volatile, BwTrees>(options);
-        assert!(planted.tree.get(b"key").expect("a tree without records").is_none());
-        planted.tree.insert(b"key", b"value").expect("inserts");
-        let anchor = BwTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+        assert!(planted.index.get(b"key").expect("a tree without records").is_none());
+        planted.index.insert(b"key", b"value").expect("inserts");
+        let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
         let root = planted.pool.word(anchor);
         let sound = root.load(Ordering::Acquire);
         root.store(0, Ordering::Release);
-        planted.tree.get(b"key").expect_err("the root is gone");
-        planted.tree.insert(b"other", b"value").expect_err("the root is gone");
-        planted.tree.len().expect_err("the root is gone");
-        assert!(!BwTrees::audit(&planted.tree).expect("audits").is_sound());
+        planted.index.get(b"key").expect_err("the root is gone");
+        planted.index.insert(b"other", b"value").expect_err("the root is gone");
+        planted.index.len().expect_err("the root is gone");
+        assert!(!BwTrees::audit(&planted.index).expect("audits").is_sound());
         root.store(sound, Ordering::Release);
-        assert!(planted.tree.remove(b"key").expect("removes"));
-        assert!(planted.tree.get(b"key").expect("a tree without records").is_none());
+        assert!(planted.index.remove(b"key").expect("removes"));
+        assert!(planted.index.get(b"key").expect("a tree without records").is_none());
         check(&planted);
     }
 }

@@ -50,7 +50,7 @@ fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape) {
     while refused < 40 {
         let (key, value) = (shape.key(number), vec![number as u8; shape.value_bytes]);
         number += 1;
-        match planted.tree.insert(&key, &value) {
+        match planted.index.insert(&key, &value) {
             Ok(()) => drop(records.insert(key, value)),
             Err(Error::KeyExists) => assert!(records.contains_key(&key)),
             Err(error) => {
@@ -64,7 +64,7 @@ fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape) {
 
 fn verify(planted: &Planted<Process>, records: &Records) {
     check(planted);
-    assert!(dump(&planted.tree) == *records, "the records differ");
+    assert!(dump(&planted.index) == *records, "the records differ");
 }
 
 /// In which order the keys of a full tree are removed, and how many there are to a leaf.
@@ -92,14 +92,14 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, order: InOrder, alw
     while !keys.is_empty() {
         let mut refused = Vec::new();
         for key in &keys {
-            match planted.tree.remove(key) {
+            match planted.index.remove(key) {
                 Ok(is_removed) => assert!(is_removed),
                 Err(error) => {
                     assert!(is_full(&error) && !always, "{max_bytes} bytes, {shape:?}: {error}");
                     refused.push(key.clone());
                 }
             }
-            let is_there = planted.tree.get(key).expect("reads").is_some();
+            let is_there = planted.index.get(key).expect("reads").is_some();
             assert_eq!(is_there, refused.last() == Some(key));
         }
         check(&planted);
@@ -183,10 +183,10 @@ fn threads_in_a_full_pool_lose_nothing() {
                     let key = random.pick(&keys).clone();
                     let value = vec![turn as u8; shape.value_bytes];
                     let done = match random.one_in(3) {
-                        true => planted.tree.remove(&key).map(|removed| {
+                        true => planted.index.remove(&key).map(|removed| {
                             assert_eq!(removed, part.remove(&key).is_some());
                         }),
-                        false => planted.tree.upsert(&key, &value).map(|_| {
+                        false => planted.index.upsert(&key, &value).map(|_| {
                             part.insert(key, value);
                         }),
                     };
@@ -204,7 +204,7 @@ fn threads_in_a_full_pool_lose_nothing() {
             verify(&planted, &left);
             let mut keys: Vec<_> = left.keys().collect();
             for _ in 0..2 {
-                keys.retain(|key| planted.tree.remove(key).is_err());
+                keys.retain(|key| planted.index.remove(key).is_err());
             }
             assert!(keys.is_empty(), "a remove is refused again and again");
             verify(&planted, &Records::new());

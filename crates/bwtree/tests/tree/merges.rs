@@ -30,13 +30,13 @@ fn an_emptied_tree_is_one_leaf() {
             [&key(number), tail[(number * 2 % 7) as usize]].concat()
         };
         let insert = |number: u64| {
-            planted.tree.upsert(&name(number), &value(number)).expect("writes");
+            planted.index.upsert(&name(number), &value(number)).expect("writes");
         };
         let remove = |number: u64| {
-            assert!(planted.tree.remove(&name(number)).expect("removes"), "key {number}");
+            assert!(planted.index.remove(&name(number)).expect("removes"), "key {number}");
         };
         (0..KEYS).for_each(|place| insert(place * 89 % KEYS));
-        let shape = || K::audit(&planted.tree).expect("audits").stat;
+        let shape = || K::audit(&planted.index).expect("audits").stat;
         let full = shape();
         assert!(full.height > 2 && full.leaves > 40, "{full:?}");
         match removal {
@@ -71,11 +71,11 @@ fn an_emptied_tree_is_one_leaf() {
         );
         check(&planted);
         // The anchor, segments, the leaf.
-        let blocks = K::audit(&planted.tree).expect("audits").blocks;
+        let blocks = K::audit(&planted.index).expect("audits").blocks;
         let others = blocks.iter().filter(|block| block.bytes != 4096).count();
         assert!(others <= 3, "{blocks:?}");
         insert(7);
-        assert_eq!(dump(&planted.tree).len(), 1);
+        assert_eq!(dump(&planted.index).len(), 1);
     }
     let few_children = Options { inner_bytes: 128, ..small() };
     let blocks = Options { chain_deltas: 2, delta_bytes: 0, ..few_children };

@@ -14,7 +14,7 @@ use pando_pmwcas::maps::IndexKind;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
-    Planted, abandon, anonymous, check, create, dump, folder, in_file, key, reopen, small,
+    NAME, Planted, abandon, anonymous, check, create, dump, folder, in_file, key, reopen, small,
     small_plain, value,
 };
 
@@ -26,7 +26,7 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
     fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 240;
         for number in (0..KEYS).step_by(40) {
-            planted.tree.insert(&key(number), b"stays").expect("inserts");
+            planted.index.insert(&key(number), b"stays").expect("inserts");
         }
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -40,8 +40,10 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
                             let fills = random.one_in(2);
                             for number in (from..to).filter(|number| number % 40 != 0) {
                                 match fills {
-                                    true => drop(planted.tree.insert(&key(number), &value(number))),
-                                    false => drop(planted.tree.remove(&key(number))),
+                                    true => {
+                                        drop(planted.index.insert(&key(number), &value(number)))
+                                    }
+                                    false => drop(planted.index.remove(&key(number))),
                                 }
                             }
                         }
@@ -51,12 +53,12 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     for number in (0..KEYS).step_by(40) {
-                        let found = planted.tree.get(&key(number)).expect("reads");
+                        let found = planted.index.get(&key(number)).expect("reads");
                         assert_eq!(found.as_deref(), Some(&b"stays"[..]), "key {number}");
                     }
                     for order in [Order::Ascending, Order::Descending] {
                         let mut stays = 0;
-                        let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("scans");
+                        let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
                         while let Some((_, value)) = cursor.next().expect("the next record") {
                             stays += u64::from(value == b"stays");
                         }
@@ -70,7 +72,7 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
             is_over.store(true, Ordering::Relaxed);
         });
         check(planted);
-        dump(&planted.tree);
+        dump(&planted.index);
     }
     let seed = seed("splits and merges");
     within_bounds("PMwCAS", move || race::<BwTrees>(&anonymous(small()), seed));
@@ -80,7 +82,7 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
 
 /// All mapping words of the tree's anchor and segments that say *removed*.
 fn removed<D: Domain, K: IndexKind>(planted: &Planted<D, K>) -> BTreeSet<(u64, u64)> {
-    let blocks = K::audit(&planted.tree).expect("audits").blocks;
+    let blocks = K::audit(&planted.index).expect("audits").blocks;
     let anchor = blocks[0].off;
     let word = |off| planted.pool.word(off).load(Ordering::Acquire);
     let mut places: Vec<u64> = (anchor + 64..anchor + 512).step_by(8).collect();
@@ -94,10 +96,10 @@ fn removed<D: Domain, K: IndexKind>(planted: &Planted<D, K>) -> BTreeSet<(u64, u
 
 fn churn<D: Domain>(planted: &Planted<D>) {
     for number in 0..120 {
-        planted.tree.insert(&key(number), &value(number)).expect("inserts");
+        planted.index.insert(&key(number), &value(number)).expect("inserts");
     }
     for number in 0..120 {
-        assert!(planted.tree.remove(&key(number)).expect("removes"));
+        assert!(planted.index.remove(&key(number)).expect("removes"));
     }
 }
 
@@ -126,7 +128,7 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     assert!(newest(&waiting).is_subset(&newest(&still)), "a PID was taken that a reader may know");
     drop(guard);
     let segments = || {
-        let blocks = BwTrees::audit(&planted.tree).expect("audits").blocks;
+        let blocks = BwTrees::audit(&planted.index).expect("audits").blocks;
         blocks.iter().filter(|block| block.bytes == 4096).count()
     };
     (0..20).for_each(|_| churn(&planted));
@@ -163,14 +165,14 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
     let path = folder.path().join("pool");
     for options in [small(), small_plain()] {
         let shape = |planted: &Planted<CutShort<true>>| {
-            let stat = BwTrees::audit(&planted.tree).expect("audits").stat;
+            let stat = BwTrees::audit(&planted.index).expect("audits").stat;
             (stat.height, stat.inner_nodes, stat.leaves)
         };
         let fresh = |records: u64| {
             let _ = std::fs::remove_file(&path);
             let planted = create::<CutShort<true>>(&path, POOL_BYTES, options);
             (0..records).for_each(|number| {
-                planted.tree.insert(&key(number), &value(number)).expect("inserts");
+                planted.index.insert(&key(number), &value(number)).expect("inserts");
             });
             planted
         };
@@ -179,14 +181,14 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
         let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
         for number in 0..160 {
             let before = shape(&planted);
-            planted.tree.insert(&key(number), &value(number)).expect("inserts");
+            planted.index.insert(&key(number), &value(number)).expect("inserts");
             if shape(&planted) != before {
                 growing.push(number);
             }
         }
         for number in (0..160).rev() {
             let before = shape(&planted);
-            assert!(planted.tree.remove(&key(number)).expect("removes"));
+            assert!(planted.index.remove(&key(number)).expect("removes"));
             if shape(&planted) != before {
                 shrinking.push(number);
             }
@@ -204,14 +206,14 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
                 let planted = fresh(if removes { 160 } else { number });
                 if removes {
                     for above in (number + 1..160).rev() {
-                        assert!(planted.tree.remove(&key(above)).expect("removes"));
+                        assert!(planted.index.remove(&key(above)).expect("removes"));
                     }
                 }
                 planted
             };
             let act = |planted: &Planted<CutShort<true>>| match removes {
-                true => assert!(planted.tree.remove(&key(number)).expect("removes")),
-                false => planted.tree.insert(&key(number), &value(number)).expect("inserts"),
+                true => assert!(planted.index.remove(&key(number)).expect("removes")),
+                false => planted.index.insert(&key(number), &value(number)).expect("inserts"),
             };
             let whole = prepare();
             let (_, writes) = count_writes(|| act(&whole));
@@ -222,12 +224,12 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
                 abandon(planted);
                 let planted = reopen::<CutShort<true>>(&path);
                 check(&planted);
-                let is_there = planted.tree.get(&key(number)).expect("reads").is_some();
+                let is_there = planted.index.get(&key(number)).expect("reads").is_some();
                 assert!(!done || is_there != removes, "an acknowledged write is lost");
-                assert_eq!(dump(&planted.tree).len() as u64, number + u64::from(is_there));
+                assert_eq!(dump(&planted.index).len() as u64, number + u64::from(is_there));
                 // And it can be used.
-                planted.tree.upsert(&key(number), b"new").expect("writes");
-                assert!(planted.tree.remove(&key(number)).expect("removes"));
+                planted.index.upsert(&key(number), b"new").expect("writes");
+                assert!(planted.index.remove(&key(number)).expect("removes"));
                 check(&planted);
             }
         }
@@ -241,17 +243,17 @@ fn a_full_pool_refuses_and_has_room_again() {
     for options in [small(), small_plain()] {
         let planted = in_file::<Adr>(options);
         for number in 0..100 {
-            planted.tree.insert(&key(number), &value(number)).expect("inserts");
+            planted.index.insert(&key(number), &value(number)).expect("inserts");
         }
-        let before = dump(&planted.tree);
+        let before = dump(&planted.index);
         refuse(Resource::Block, 0, u64::MAX, || {
             let mut refused = 0;
             for number in 100..200 {
-                match planted.tree.insert(&key(number), &value(number)) {
-                    Ok(()) => assert!(planted.tree.get(&key(number)).expect("reads").is_some()),
+                match planted.index.insert(&key(number), &value(number)) {
+                    Ok(()) => assert!(planted.index.get(&key(number)).expect("reads").is_some()),
                     Err(error) => {
                         assert!(error.to_string().contains("the pool is full"), "{error}");
-                        assert!(planted.tree.get(&key(number)).expect("reads").is_none());
+                        assert!(planted.index.get(&key(number)).expect("reads").is_none());
                         refused += 1;
                     }
                 }
@@ -259,14 +261,12 @@ fn a_full_pool_refuses_and_has_room_again() {
             assert!(refused > 80, "{refused}");
         });
         check(&planted);
-        assert!(
-            before.iter().all(|(key, value)| {
-                planted.tree.get(key).expect("reads").as_ref() == Some(value)
-            })
-        );
-        planted.tree.upsert(b"new", b"value").expect("there is room again");
+        assert!(before.iter().all(|(key, value)| {
+            planted.index.get(key).expect("reads").as_ref() == Some(value)
+        }));
+        planted.index.upsert(b"new", b"value").expect("there is room again");
         for number in 0..100 {
-            assert!(planted.tree.remove(&key(number)).expect("removes"));
+            assert!(planted.index.remove(&key(number)).expect("removes"));
         }
         check(&planted);
     }
@@ -282,11 +282,11 @@ fn each_allocation_that_fails_changes_nothing() {
             let mut is_there = false;
             for failing in 0.. {
                 let (done, was_refused) = refuse(Resource::Block, failing, 1, || {
-                    planted.tree.upsert(&name, &value(number))
+                    planted.index.upsert(&name, &value(number))
                 });
                 // What is refused behind the write itself, in a split, does not concern it.
                 is_there |= done.is_ok();
-                let found = planted.tree.get(&name).expect("reads");
+                let found = planted.index.get(&name).expect("reads");
                 assert_eq!(found, is_there.then(|| value(number)));
                 if !was_refused {
                     break;
@@ -304,13 +304,13 @@ fn a_scan_notices_updates_to_what_it_has_not_returned() {
     let planted = anonymous::<Volatile, BwTrees>(small());
     let fill = |step: usize, text: &[u8]| {
         for number in (0..200).step_by(step) {
-            planted.tree.upsert(&key(number), text).expect("writes");
+            planted.index.upsert(&key(number), text).expect("writes");
         }
     };
     for order in [Order::Ascending, Order::Descending] {
         fill(2, b"old");
         let range = KeyRange { low: Bound::Included(key(10)), high: Bound::Excluded(key(190)) };
-        let mut cursor = planted.tree.scan(range, order).expect("scans");
+        let mut cursor = planted.index.scan(range, order).expect("scans");
         let (first, _) = cursor.next().expect("the next record").expect("a record");
         let first = u64::from_be_bytes(first.try_into().expect("eight bytes"));
         fill(1, b"new");
@@ -325,7 +325,7 @@ fn a_scan_notices_updates_to_what_it_has_not_returned() {
         };
         assert_eq!(found, expected);
         for number in 0..200 {
-            planted.tree.remove(&key(number)).expect("removes");
+            planted.index.remove(&key(number)).expect("removes");
         }
     }
 }
@@ -336,16 +336,16 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
     let planted = anonymous::<Volatile, BwTrees>(Options::default());
     let long = |number: u64| [vec![b'k'; 32 * 1024 - 8], key(number)].concat();
     for number in 0..60 {
-        planted.tree.insert(&long(number * 11 % 60), &vec![7; 1024]).expect("inserts");
+        planted.index.insert(&long(number * 11 % 60), &vec![7; 1024]).expect("inserts");
     }
     check(&planted);
-    let stat = BwTrees::audit(&planted.tree).expect("audits").stat;
+    let stat = BwTrees::audit(&planted.index).expect("audits").stat;
     assert!(stat.height < 8, "height {}", stat.height);
     for number in 0..60 {
-        assert!(planted.tree.remove(&long(number)).expect("removes"));
+        assert!(planted.index.remove(&long(number)).expect("removes"));
     }
     check(&planted);
-    assert!(planted.tree.is_empty().expect("reads"));
+    assert!(planted.index.is_empty().expect("reads"));
 }
 
 /// Log sequence numbers outlive consolidations, splits and restarts, with the records that they are of.
@@ -353,12 +353,12 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
 fn a_page_carries_the_highest_lsn_of_its_records() {
     let planted = anonymous::<Volatile, BwTrees>(small());
     for number in 0..200 {
-        planted.tree.upsert_at_lsn(&key(number), b"value", number + 1).expect("writes");
-        assert_eq!(planted.tree.page_lsn(&key(number)).expect("reads"), number + 1);
+        planted.index.upsert_at_lsn(&key(number), b"value", number + 1).expect("writes");
+        assert_eq!(planted.index.page_lsn(&key(number)).expect("reads"), number + 1);
     }
-    assert!(planted.tree.page_lsn(&key(0)).expect("reads") < 100);
-    assert!(planted.tree.remove_at_lsn(&key(0), 1000).expect("removes"));
-    assert_eq!(planted.tree.page_lsn(&key(0)).expect("reads"), 1000);
+    assert!(planted.index.page_lsn(&key(0)).expect("reads") < 100);
+    assert!(planted.index.remove_at_lsn(&key(0), 1000).expect("removes"));
+    assert_eq!(planted.index.page_lsn(&key(0)).expect("reads"), 1000);
     check(&planted);
 }
 
@@ -368,10 +368,10 @@ fn a_dropped_tree_leaves_nothing() {
     fn drop_one<K: IndexKind>(options: Options) {
         let planted = anonymous::<Volatile, K>(options);
         for number in 0..3_000 {
-            planted.tree.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
+            planted.index.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
         }
         let guard = planted.pool.pin().expect("a slot");
-        let entry = planted.pmwcas.find_map(&guard, "tree").expect("a catalog").expect("the map");
+        let entry = planted.pmwcas.find_map(&guard, NAME).expect("a catalog").expect("the map");
         drop(guard);
         planted.pmwcas.drop_index::<K>(&entry).expect("drops");
         let mut left = 0;

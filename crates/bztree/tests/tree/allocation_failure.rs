@@ -72,7 +72,7 @@ impl<'scenario> Trial<'scenario> {
         let folder = folder();
         let path = folder.path().join("prepared");
         let planted = create::<Process>(&path, MAX_BYTES, scenario.options);
-        scenario.prepare(&planted.tree);
+        scenario.prepare(&planted.index);
         check(&planted);
         let (before, after, answer) = scenario.expected();
         Self { scenario, before, after, answer, folder, failures: 0 }
@@ -102,16 +102,16 @@ impl<'scenario> Trial<'scenario> {
             }
         };
         check(planted);
-        assert!(dump(&planted.tree) == *expected, "{label}: neither all nor nothing");
+        assert!(dump(&planted.index) == *expected, "{label}: neither all nor nothing");
     }
 
     /// The operation succeeds now, if it has not yet.
     fn finish(&self, planted: &Planting, label: &str) {
-        if dump(&planted.tree) == self.before {
-            assert_eq!(self.scenario.act.run(&planted.tree), self.answer, "{label}");
+        if dump(&planted.index) == self.before {
+            assert_eq!(self.scenario.act.run(&planted.index), self.answer, "{label}");
         }
         check(planted);
-        assert!(dump(&planted.tree) == self.after, "{label}: after a second attempt");
+        assert!(dump(&planted.index) == self.after, "{label}: after a second attempt");
     }
 
     /// The operation is done by `attempt` to a fresh tree, then finished at once, after a clean
@@ -151,7 +151,7 @@ impl<'scenario> Trial<'scenario> {
                     let guard = planted.pool.pin().expect("a slot");
                     let _room = full.then(|| take_all_room(&guard));
                     let (outcome, refused) =
-                        refuse(resource, granted, count, || act.try_run(&planted.tree));
+                        refuse(resource, granted, count, || act.try_run(&planted.index));
                     was_refused.set(refused);
                     outcome
                 });
@@ -166,10 +166,10 @@ impl<'scenario> Trial<'scenario> {
     fn refuse_descriptors(&mut self) {
         self.run(NO_DESCRIPTOR, |planted, act| {
             let guard = planted.pool.pin().expect("a slot");
-            let pmwcas = planted.tree.pmwcas();
+            let pmwcas = planted.index.pmwcas();
             let held: Vec<_> = std::iter::from_fn(|| pmwcas.allocate(&guard).ok()).collect();
             assert!(!held.is_empty());
-            act.try_run(&planted.tree)
+            act.try_run(&planted.index)
         });
     }
 }
@@ -226,7 +226,7 @@ fn a_long_run_with_refusals_loses_nothing() {
                 _ => Op::Upsert(key, value),
             };
             let (granted, count) = (random.below(4), COUNTS[random.below(2) as usize]);
-            let attempt = || op.try_run(&planted.tree);
+            let attempt = || op.try_run(&planted.index);
             match refuse(Resource::Block, granted, count, attempt).0 {
                 Ok(answer) => assert_eq!(answer, op.apply(&mut records), "turn {turn}"),
                 Err(error) => {
@@ -237,7 +237,7 @@ fn a_long_run_with_refusals_loses_nothing() {
             }
             if turn % 1_000 == 0 {
                 check(&planted);
-                assert!(dump(&planted.tree) == records, "turn {turn}");
+                assert!(dump(&planted.index) == records, "turn {turn}");
                 match random.below(2) {
                     0 => abandon(planted),
                     _ => drop(planted),
@@ -246,7 +246,7 @@ fn a_long_run_with_refusals_loses_nothing() {
             }
         }
         check(&planted);
-        assert!(dump(&planted.tree) == records);
+        assert!(dump(&planted.index) == records);
         println!("{failures} failures, {} records at last", records.len());
     }
 }
@@ -267,9 +267,9 @@ fn fail_catalog_change(
             let label = named(resource, granted, count);
             let planted = create::<Process>(&path, MAX_BYTES, small_nodes());
             for op in scenario::inserts(50, long, pointed) {
-                op.run(&planted.tree);
+                op.run(&planted.index);
             }
-            let bystander = dump(&planted.tree);
+            let bystander = dump(&planted.index);
             prepare(&planted);
             let guard = planted.pool.pin().expect("a slot");
             let room = (resource == Resource::FileRoom).then(|| take_all_room(&guard));
@@ -288,7 +288,7 @@ fn fail_catalog_change(
             }
             check(&planted);
             assert!(is_done(&planted), "{label}");
-            assert!(dump(&planted.tree) == bystander, "{label}: the other map's records");
+            assert!(dump(&planted.index) == bystander, "{label}: the other map's records");
             drop(planted);
             std::fs::remove_file(&path).expect("removes the pool");
             failures += u64::from(outcome.is_err());
@@ -304,7 +304,7 @@ const OTHER: &str = "other";
 
 fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
     let guard = planted.pool.pin().expect("a slot");
-    let pmwcas = planted.tree.pmwcas();
+    let pmwcas = planted.index.pmwcas();
     let entry = pmwcas.find_map(&guard, OTHER).ok()??;
     let tree = pmwcas.open_entry::<BzTrees>(&entry).expect("a sound map");
     Some((entry, tree))
@@ -312,7 +312,7 @@ fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
 
 fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
     let settings = small_nodes().settings()?;
-    planted.tree.pmwcas().find_or_create_index::<BzTrees>(OTHER, &settings)?;
+    planted.index.pmwcas().find_or_create_index::<BzTrees>(OTHER, &settings)?;
     Ok(())
 }
 
@@ -332,7 +332,7 @@ fn every_allocation_of_dropping_a_map_fails() {
     };
     let drop_other = |planted: &Planting| {
         let (entry, _) = find_other(planted).expect("the map");
-        Ok(planted.tree.pmwcas().drop_index::<BzTrees>(&entry)?)
+        Ok(planted.index.pmwcas().drop_index::<BzTrees>(&entry)?)
     };
     fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
 }

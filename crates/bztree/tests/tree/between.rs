@@ -31,7 +31,7 @@ fn few_records() -> Options {
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let planted = anonymous::<Between>(options);
-    let handle = Arc::new(planted.tree.clone());
+    let handle = Arc::new(planted.index.clone());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
     one_between(planted, handle, interrupt, there, (act, others, access))
 }
@@ -108,7 +108,7 @@ fn full_leaves_rewritten_under_scans() {
         within_bounds("the scans", move || {
             let fresh = || {
                 let planted = anonymous::<Between>(Options { value_mode, ..Options::default() });
-                let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+                let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
                 (planted, handle)
             };
             let interrupt = |first, every, step, work: &mut dyn FnMut()| {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen};
+use crate::common::{NAME, Planted, Records, abandon, check, create, dump, folder, reopen};
 use pando_bztree::BzTrees;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
@@ -53,7 +53,7 @@ impl<'scenario> Crash<'scenario> {
     /// The tree is sound and holds what it held before or after.
     fn verify<D: Domain>(&self, planted: &Planted<D>, label: &str) {
         check(planted);
-        let found = dump(&planted.tree);
+        let found = dump(&planted.index);
         let name = self.scenario.name;
         assert!(
             found == self.before || found == self.after,
@@ -67,30 +67,34 @@ impl<'scenario> Crash<'scenario> {
     /// The tree serves: the operation can be finished, neighbours come and go.
     fn use_it<D: Domain>(&self, planted: &Planted<D>, label: &str) {
         let name = self.scenario.name;
-        if self.answer == Answer::Done && dump(&planted.tree) == self.before {
-            assert_eq!(self.scenario.act.run(&planted.tree), Answer::Done, "{name}, {label}");
+        if self.answer == Answer::Done && dump(&planted.index) == self.before {
+            assert_eq!(self.scenario.act.run(&planted.index), Answer::Done, "{name}, {label}");
         }
-        assert!(dump(&planted.tree) == self.after, "{name}, {label}: after a second attempt");
+        assert!(dump(&planted.index) == self.after, "{name}, {label}: after a second attempt");
         let near = |key: &Vec<u8>| [key.as_slice(), b"~"].concat();
         let sample = self.after.keys().step_by(self.after.len() / 12 + 1);
         let acted = self.scenario.act.key().to_vec();
         let keys: BTreeSet<_> = sample.chain([&acted]).map(near).collect();
         for (index, key) in keys.iter().enumerate() {
             let value = if index % 2 == 0 { scenario::inline(9) } else { scenario::pointed(9) };
-            assert_eq!(Op::Insert(key.clone(), value).run(&planted.tree), Answer::Done);
+            assert_eq!(Op::Insert(key.clone(), value).run(&planted.index), Answer::Done);
         }
-        assert_eq!(dump(&planted.tree).len(), self.after.len() + keys.len(), "{name}, {label}");
+        assert_eq!(dump(&planted.index).len(), self.after.len() + keys.len(), "{name}, {label}");
         for key in &keys {
-            assert_eq!(Op::Remove(key.clone()).run(&planted.tree), Answer::Done, "{name}, {label}");
+            assert_eq!(
+                Op::Remove(key.clone()).run(&planted.index),
+                Answer::Done,
+                "{name}, {label}"
+            );
         }
-        assert!(dump(&planted.tree) == self.after, "{name}, {label}: after use");
+        assert!(dump(&planted.index) == self.after, "{name}, {label}: after use");
         check(planted);
     }
 
     /// Runs the operation on the pool at `path` and kills it after `writes`; whether it finished.
     fn cut<D: Domain>(&self, path: &Path, writes: u64) -> bool {
         let planted = reopen::<D>(path);
-        let ended = kill_after(writes, || self.scenario.act.run(&planted.tree));
+        let ended = kill_after(writes, || self.scenario.act.run(&planted.index));
         abandon(planted);
         match ended {
             Some(answer) => {
@@ -143,7 +147,7 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
     let folder = folder();
     let prepared = folder.path().join("prepared");
     let planted = create::<D>(&prepared, MAX_BYTES, scenario.options);
-    scenario.prepare(&planted.tree);
+    scenario.prepare(&planted.index);
     check(&planted);
     drop(planted);
     let (path, copy) = (folder.path().join("crashed"), folder.path().join("copy"));
@@ -158,10 +162,10 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
         if writes % AGAIN_EVERY == 1 && crash.answer == Answer::Done && !finished {
             duplicate(&path, &copy);
             let planted = reopen::<D>(&copy);
-            let done = dump(&planted.tree) == crash.after;
+            let done = dump(&planted.index) == crash.after;
             let limit = random.below(writes + 20);
             if !done {
-                let _ = kill_after(limit, || scenario.act.run(&planted.tree));
+                let _ = kill_after(limit, || scenario.act.run(&planted.index));
                 cuts.again += 1;
             }
             abandon(planted);
@@ -173,7 +177,7 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
         let planted = reopen::<D>(&path);
         crash.verify(&planted, &label);
         if finished {
-            assert!(dump(&planted.tree) == crash.after, "{}: finished, and lost", scenario.name);
+            assert!(dump(&planted.index) == crash.after, "{}: finished, and lost", scenario.name);
         }
         crash.use_it(&planted, &label);
         if finished {
@@ -254,8 +258,8 @@ fn a_crash_at_every_write_of_creating_a_tree() {
         }
         let planted = reopen::<CutShort>(&path);
         check(&planted);
-        assert_eq!(dump(&planted.tree), Records::new());
-        assert_eq!(Op::Insert(b"key".into(), b"value".into()).run(&planted.tree), Answer::Done);
+        assert_eq!(dump(&planted.index), Records::new());
+        assert_eq!(Op::Insert(b"key".into(), b"value".into()).run(&planted.index), Answer::Done);
         check(&planted);
         if finished {
             break;
@@ -267,7 +271,7 @@ fn a_crash_at_every_write_of_creating_a_tree() {
 
 /// Goes on with a map that was dropped when its thread was cut short.
 fn free_dropped(planted: &Planted<CutShort>) {
-    let pmwcas = planted.tree.pmwcas();
+    let pmwcas = planted.index.pmwcas();
     let dropped = pmwcas.dropped_maps(&planted.pool.pin().expect("a slot"));
     for entry in dropped {
         if entry.header.is_ok() {
@@ -286,10 +290,10 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
     let planted = create::<CutShort>(&full, MAX_BYTES, crate::common::small_nodes());
     for op in scenario::inserts_then_removes(30, scenario::long, scenario::pointed, true) {
         if let Op::Insert(..) = op {
-            op.run(&planted.tree);
+            op.run(&planted.index);
         }
     }
-    let before = dump(&planted.tree);
+    let before = dump(&planted.index);
     drop(planted);
     let mut cuts = 0;
     loop {
@@ -297,22 +301,18 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
         let planted = reopen::<CutShort>(&path);
         let dropped = kill_after(cuts, || {
             let guard = planted.pool.pin().expect("a slot");
-            let entry = planted
-                .tree
-                .pmwcas()
-                .find_map(&guard, "tree")
-                .expect("a catalog")
-                .expect("the map");
-            planted.tree.pmwcas().drop_index::<BzTrees>(&entry).expect("drops");
+            let entry =
+                planted.index.pmwcas().find_map(&guard, NAME).expect("a catalog").expect("the map");
+            planted.index.pmwcas().drop_index::<BzTrees>(&entry).expect("drops");
         });
         abandon(planted);
         // The tree is made anew if it was dropped.
         let planted = reopen::<CutShort>(&path);
         free_dropped(&planted);
         check(&planted);
-        let left = dump(&planted.tree);
+        let left = dump(&planted.index);
         assert!(left.iter().all(|(key, value)| before.get(key) == Some(value)));
-        assert_eq!(Op::Upsert(b"key".into(), b"value".into()).run(&planted.tree), Answer::Done);
+        assert_eq!(Op::Upsert(b"key".into(), b"value".into()).run(&planted.index), Answer::Done);
         check(&planted);
         if dropped.is_some() {
             assert!(left.is_empty());
@@ -328,8 +328,8 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
 fn a_kill_comes_at_the_write_that_was_asked_for() {
     let scenario = &scenario::operations()[0];
     let planted = crate::common::anonymous::<CutShort>(scenario.options);
-    scenario.prepare(&planted.tree);
-    let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&planted.tree)));
+    scenario.prepare(&planted.index);
+    let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&planted.index)));
     assert_eq!(killed, None);
     assert!(writes >= 4, "three writes, and the one that did not take place: {writes}");
 }

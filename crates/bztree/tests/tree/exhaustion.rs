@@ -55,7 +55,7 @@ fn is_full(error: &Error) -> bool {
 
 /// Does `op` to tree and model; whether the pool had room.
 fn attempt(planted: &Planted<Process>, records: &mut Records, op: &Op, label: &str) -> bool {
-    match op.try_run(&planted.tree) {
+    match op.try_run(&planted.index) {
         Ok(answer) => {
             assert_eq!(answer, op.apply(records), "{label}: {op:?}");
             true
@@ -86,7 +86,7 @@ fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape, label: 
 
 fn verify(planted: &Planted<Process>, records: &Records, label: &str) {
     check(planted);
-    assert!(dump(&planted.tree) == *records, "{label}: the records differ");
+    assert!(dump(&planted.index) == *records, "{label}: the records differ");
 }
 
 fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
@@ -108,7 +108,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     verify(&planted, &records, &label);
     // Every second record goes; each remove must be carried out.
     for key in keys.iter().step_by(2) {
-        let answer = Op::Remove(key.clone()).try_run(&planted.tree);
+        let answer = Op::Remove(key.clone()).try_run(&planted.index);
         let answer = answer.unwrap_or_else(|error| panic!("{label}: a remove failed: {error}"));
         assert_eq!(answer, Answer::Done, "{label}");
         records.remove(key);
@@ -126,7 +126,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     );
     // All goes, and the pool is as good as new.
     for key in records.keys() {
-        assert!(planted.tree.remove(key).expect("a remove in a full pool"), "{label}");
+        assert!(planted.index.remove(key).expect("a remove in a full pool"), "{label}");
     }
     verify(&planted, &Records::new(), &label);
     let mut records = Records::new();
@@ -230,18 +230,18 @@ fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
 #[test]
 fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
     let planted = crate::common::anonymous::<Volatile>(Options::default());
-    planted.tree.insert(b"there", b"short").expect("room");
+    planted.index.insert(b"there", b"short").expect("room");
     refuse(Resource::Block, 0, u64::MAX, || {
         for turn in 0..100 {
             let long = vec![turn; 5_000];
-            assert!(planted.tree.insert(b"new", &long).is_err());
-            assert!(planted.tree.update(b"there", &long).is_err());
+            assert!(planted.index.insert(b"new", &long).is_err());
+            assert!(planted.index.update(b"there", &long).is_err());
         }
         for small in [b"a", b"b", b"c"] {
-            planted.tree.insert(small, b"fits").expect("the leaf has slots and bytes");
+            planted.index.insert(small, b"fits").expect("the leaf has slots and bytes");
         }
     });
-    assert_eq!(planted.tree.len().expect("counts"), 4);
+    assert_eq!(planted.index.len().expect("counts"), 4);
     check(&planted);
 }
 
@@ -253,7 +253,7 @@ fn long_values_that_were_replaced_make_room_for_the_next() {
     let planted = create::<Process>(&folder.path().join("pool"), 16 << 20, Options::default());
     for turn in 0..200_u64 {
         let value = vec![turn as u8; 1 << 20];
-        planted.tree.upsert(b"one", &value).unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+        planted.index.upsert(b"one", &value).unwrap_or_else(|error| panic!("turn {turn}: {error}"));
     }
     check(&planted);
 }

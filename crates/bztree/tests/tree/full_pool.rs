@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::common::watchdog::seed;
-use crate::common::{Planted, check, create, folder, reopen, small_nodes};
+use crate::common::{NAME, Planted, check, create, folder, reopen, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Options};
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
@@ -42,7 +42,7 @@ fn leaves(tree: &BzTree<Process>) -> u64 {
 
 /// Fills a pool, overwrites some records, removes two thirds, and fills it again. The numbers of the records.
 fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
-    let tree = &planted.tree;
+    let tree = &planted.index;
     let first = fill(tree, from, &[1; 300]);
     for number in (from..first).step_by(17) {
         // Refused, if the pool is full.
@@ -64,12 +64,12 @@ fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
         planted
     };
     check(&planted);
-    planted.tree.insert(b"key", &[4; 500]).expect("room for a record");
-    let pmwcas = planted.tree.pmwcas();
+    planted.index.insert(b"key", &[4; 500]).expect("room for a record");
+    let pmwcas = planted.index.pmwcas();
     let settings = Options::default().settings().expect("options in range");
     let other = pmwcas.find_or_create_index::<BzTrees>("other", &settings).expect("room for a map");
     other.insert(b"key", &[5; 500]).expect("room for a record");
-    for name in ["tree", "other"] {
+    for name in [NAME, "other"] {
         let guard = planted.pool.pin().expect("a slot");
         let entry = pmwcas.find_map(&guard, name).expect("a sound catalog").expect("the map");
         drop(guard);
@@ -85,9 +85,9 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
         let path = folder.path().join("pool");
         let planted = create::<Process>(&path, 8 << 20, Options::default());
         for number in fill_twice(&planted, from) {
-            assert!(planted.tree.remove(&key(number)).expect("removes are not refused"));
+            assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
         }
-        assert_eq!(leaves(&planted.tree), 1, "keys from {from:#x} on");
+        assert_eq!(leaves(&planted.index), 1, "keys from {from:#x} on");
         expect_room(&path, planted, is_reopened);
     }
 }
@@ -112,11 +112,11 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
             });
             stopped.recv().expect("it is pinned");
             for &number in &records {
-                assert!(planted.tree.remove(&key(number)).expect("removes are not refused"));
+                assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
             }
             drop(release);
         });
-        assert!(leaves(&planted.tree) > 1000, "{} leaves", leaves(&planted.tree));
+        assert!(leaves(&planted.index) > 1000, "{} leaves", leaves(&planted.index));
         let planted = if is_reopened {
             drop(planted);
             reopen(&path)
@@ -124,10 +124,10 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
             planted
         };
         let count = records.len() as u64;
-        let fitted = fill(&planted.tree, 1 << 32, &[6; 300]) - (1 << 32);
+        let fitted = fill(&planted.index, 1 << 32, &[6; 300]) - (1 << 32);
         assert!(fitted > count / 10 * 8, "{fitted} records fit where {count} were");
         for number in (0..fitted).map(|number| number + (1 << 32)) {
-            assert!(planted.tree.remove(&key(number)).expect("removes are not refused"));
+            assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
         }
         expect_room(&path, planted, false);
     }
@@ -144,7 +144,7 @@ fn what_is_deleted_at_random_is_room_for_others() {
         let folder = folder();
         let path = folder.path().join("pool");
         let planted = create::<Process>(&path, 16 << 20, options);
-        let tree = &planted.tree;
+        let tree = &planted.index;
         let full = fill(tree, 0, &vec![1; value_bytes]);
         let deleted = full * 132 / 1000;
         let mut random = Random::new(seed("what is deleted"));
@@ -179,7 +179,7 @@ fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
             let folder = folder();
             let path = folder.path().join("pool");
             let planted = create::<Process>(&path, 1 << 20, small_nodes());
-            let tree = &planted.tree;
+            let tree = &planted.index;
             let records = 150;
             for number in 0..records {
                 tree.insert(&key(number), &[1; 40]).expect("room");

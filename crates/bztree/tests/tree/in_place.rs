@@ -24,23 +24,23 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     let pool = Pool::anonymous(&create).expect("memory");
     let planted = Arc::new(plant::<D>(pool, small_nodes()));
     for (key, value) in [(short(1), inline(1)), (short(2), inline(2)), (short(3), pointed(3))] {
-        planted.tree.insert(&key, &value).expect("there is room");
+        planted.index.insert(&key, &value).expect("there is room");
     }
     let (its, op) = (planted.clone(), act.clone());
-    let victim = Paused::start(writes, move || op.try_run(&its.tree));
+    let victim = Paused::start(writes, move || op.try_run(&its.index));
     let done = victim.is_done();
     let guard = planted.pool.pin().expect("a slot");
     let taken = take_all(&guard);
-    let refused = (0..100).find_map(|_| planted.tree.update(&short(2), &inline(4)).err());
+    let refused = (0..100).find_map(|_| planted.index.update(&short(2), &inline(4)).err());
     assert!(matches!(refused, Some(Error::Storage(_))), "{label}: {refused:?}");
-    let is_there = planted.tree.remove(act.key()).expect("a remove in a full pool");
+    let is_there = planted.index.remove(act.key()).expect("a remove in a full pool");
     assert!(is_there, "{label}");
-    assert_eq!(planted.tree.get(act.key()).expect("a get"), None, "{label}");
+    assert_eq!(planted.index.get(act.key()).expect("a get"), None, "{label}");
     drop(taken);
     drop(guard);
     let answer = victim.resume().expect("there is room again");
     assert!(matches!(answer, Answer::Done | Answer::Missing), "{label}: {answer:?}");
-    let left = dump(&planted.tree);
+    let left = dump(&planted.index);
     assert!(!left.contains_key(act.key()), "{label}: the key came back");
     assert_eq!(left.len(), 2, "{label}");
     check(&planted);
@@ -91,12 +91,12 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         let pool = Pool::create_in(&arena).expect("a pool");
         let planted = Arc::new(plant::<WithWriteBack>(pool, Options::default()));
         for number in 1..=5 {
-            planted.tree.insert(&key(number), &key(100 + number)).expect("there is room");
+            planted.index.insert(&key(number), &key(100 + number)).expect("there is room");
         }
         // Behind what a thread's first use of the pool writes, which a get shows.
         let get_is_done_after = |&writes: &u64| {
             let its = planted.clone();
-            let get = Paused::start(writes, move || its.tree.get(&key(1)).is_ok());
+            let get = Paused::start(writes, move || its.index.get(&key(1)).is_ok());
             let is_done = get.is_done();
             assert!(get.resume(), "a get");
             is_done
@@ -105,8 +105,8 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         let update = |writes, value: u64| {
             let its = planted.clone();
             Paused::start(first_use + writes, move || {
-                let _ = its.tree.get(&key(1));
-                its.tree.update(&key(1), &key(value)).is_ok()
+                let _ = its.index.get(&key(1));
+                its.index.update(&key(1), &key(value)).is_ok()
             })
         };
         // It has pinned and claimed its slot, and no more.
@@ -122,19 +122,19 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         let taken = take_all(&guard);
         let before = arena.read(0, POOL_BYTES as usize);
         let (removed, lines) = written_back(|| {
-            let refused = (0..200).find_map(|_| planted.tree.update(&key(2), &key(4)).err());
+            let refused = (0..200).find_map(|_| planted.index.update(&key(2), &key(4)).err());
             assert!(matches!(refused, Some(Error::Storage(_))), "{refused:?}");
-            planted.tree.remove(&key(1)).expect("a remove in a full pool")
+            planted.index.remove(&key(1)).expect("a remove in a full pool")
         });
-        let is_gone = planted.tree.get(&key(1)).expect("a get").is_none();
+        let is_gone = planted.index.get(&key(1)).expect("a get").is_none();
         assert!(removed && is_gone, "before write {writes}");
         let cut = power_cut(&arena, &before, &lines);
         let recovered =
             plant::<WithWriteBack>(Pool::open_in(&cut).expect("opens"), Options::default());
-        let found = recovered.tree.get(&key(1)).expect("a get");
+        let found = recovered.index.get(&key(1)).expect("a get");
         assert_eq!(found, None, "before write {writes}: the update came back behind the delete");
         check(&recovered);
-        undone += u64::from(recovered.tree.pmwcas().recovered().rolled_back > 0);
+        undone += u64::from(recovered.index.pmwcas().recovered().rolled_back > 0);
         drop(taken);
         drop(guard);
         first.resume();

@@ -18,17 +18,17 @@ fn roomy() -> Options {
 fn die_inserting(path: &std::path::Path, key: &[u8], writes: u64) -> bool {
     let planted = reopen::<CutShort>(path);
     let insert = Op::Insert(key.to_vec(), inline(1));
-    let ended = kill_after(writes, || insert.run(&planted.tree)).is_some();
+    let ended = kill_after(writes, || insert.run(&planted.index)).is_some();
     abandon(planted);
     ended
 }
 
 fn insert_at_once(planted: &Planted<CutShort>, key: &[u8]) {
     let insert = Op::Insert(key.to_vec(), inline(2));
-    let (answer, writes) = count_writes(|| insert.run(&planted.tree));
+    let (answer, writes) = count_writes(|| insert.run(&planted.index));
     assert_eq!(answer, Answer::Done);
     assert!(writes < BOUND_WRITES, "{writes} writes: it did not just go past the dead");
-    assert_eq!(Op::Insert(key.to_vec(), inline(2)).run(&planted.tree), Answer::Exists);
+    assert_eq!(Op::Insert(key.to_vec(), inline(2)).run(&planted.index), Answer::Exists);
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
     for writes in 0.. {
         let ended = die_inserting(&path, &short(7), writes);
         let planted = reopen::<CutShort>(&path);
-        if dump(&planted.tree).is_empty() {
+        if dump(&planted.index).is_empty() {
             insert_at_once(&planted, &short(7));
         }
         check(&planted);
-        assert_eq!(Op::Remove(short(7)).run(&planted.tree), Answer::Done);
+        assert_eq!(Op::Remove(short(7)).run(&planted.index), Answer::Done);
         if ended {
             break;
         }
@@ -61,7 +61,7 @@ fn reservations_of_many_earlier_incarnations_pile_up_in_one_leaf() {
         die_inserting(&path, &short(7), 1 + turn % 2);
     }
     let planted = reopen::<CutShort>(&path);
-    assert!(dump(&planted.tree).is_empty());
+    assert!(dump(&planted.index).is_empty());
     insert_at_once(&planted, &short(7));
     insert_at_once(&planted, &short(8));
     check(&planted);
@@ -87,7 +87,7 @@ fn a_dead_reservation_is_harmless_when_its_incarnation_comes_again() {
     for _ in 0..20 {
         let planted = reopen::<CutShort>(&path);
         insert_at_once(&planted, &short(7));
-        assert_eq!(Op::Remove(short(7)).run(&planted.tree), Answer::Done);
+        assert_eq!(Op::Remove(short(7)).run(&planted.index), Answer::Done);
         check(&planted);
         abandon(planted);
     }
@@ -107,9 +107,9 @@ fn a_pool_does_not_grow_with_the_number_of_restarts() {
         for step in 0..300 {
             let key = short((round * 7 + step * 13) % 100);
             let value = vec![step as u8; ((round * 31 + step) * 37 % 1_700) as usize];
-            Op::Upsert(key.clone(), value).run(&planted.tree);
+            Op::Upsert(key.clone(), value).run(&planted.index);
             if step % 3 == 0 {
-                Op::Remove(key).run(&planted.tree);
+                Op::Remove(key).run(&planted.index);
             }
         }
         chunks.push(planted.pool.usage().expect("a slot").chunks);

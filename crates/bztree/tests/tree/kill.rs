@@ -112,10 +112,10 @@ fn child() {
         std::process::abort();
     }));
     let planted = reopen::<Process>(&PathBuf::from(path));
-    let writers = Writer::all(&dump(&planted.tree), round_seed);
+    let writers = Writer::all(&dump(&planted.index), round_seed);
     std::thread::scope(|scope| {
         for mut writer in writers {
-            let tree = &planted.tree;
+            let tree = &planted.index;
             scope.spawn(move || {
                 let mut reads = Random::new(round_seed ^ !writer.number);
                 loop {
@@ -194,7 +194,7 @@ fn verify_writer(mut writer: Writer, acknowledged: u64, found: &Records, label: 
 fn recover(path: &Path) -> (Planted<Process>, Duration) {
     let start = Instant::now();
     let planted = reopen::<Process>(path);
-    planted.tree.get(&key(0, 0)).expect("reads");
+    planted.index.get(&key(0, 0)).expect("reads");
     (planted, start.elapsed())
 }
 
@@ -218,7 +218,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
             run_and_kill(&path, round_seed, Duration::from_micros(random.below(LIFE_US)));
         let (planted, time) = recover(&path);
         check(&planted);
-        let found = dump(&planted.tree);
+        let found = dump(&planted.index);
         for (key, value) in &found {
             assert!(is_whole(key, value), "{label}: half a record at {key:?}");
         }
@@ -234,7 +234,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         if !planted.pool.was_clean() {
             times.push(time);
         }
-        let recovered = planted.tree.pmwcas().recovered();
+        let recovered = planted.index.pmwcas().recovered();
         forward += recovered.rolled_forward;
         back += recovered.rolled_back;
         records = found;

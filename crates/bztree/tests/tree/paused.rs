@@ -30,7 +30,7 @@ enum Room {
 fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
     let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
-    scenario.prepare(&planted.tree);
+    scenario.prepare(&planted.index);
     planted
 }
 
@@ -58,12 +58,12 @@ fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     let (mut records, _, expected) = scenario.expected();
     let planted = Arc::new(prepared::<D>(scenario));
     let (its, act) = (planted.clone(), scenario.act.clone());
-    let victim = Paused::start(writes, move || act.run(&its.tree));
+    let victim = Paused::start(writes, move || act.run(&its.index));
     let done = victim.is_done();
     let guard = planted.pool.pin().expect("a slot");
     let taken = if room == Room::None { take_all(&guard) } else { Vec::new() };
     for op in around(scenario, scenario.act.key()) {
-        match op.try_run(&planted.tree) {
+        match op.try_run(&planted.index) {
             Ok(answer) => assert_eq!(answer, op.apply(&mut records), "{label}: {op:?}"),
             Err(error) => {
                 assert_eq!(room, Room::None, "{label}: {op:?}: {error}");
@@ -75,7 +75,7 @@ fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     drop(guard);
     assert_eq!(victim.resume(), expected, "{label}");
     assert_eq!(scenario.act.apply(&mut records), expected, "{label}: the keys are others'");
-    assert!(dump(&planted.tree) == records, "{label}: something was undone");
+    assert!(dump(&planted.index) == records, "{label}: something was undone");
     check(&planted);
     done
 }

@@ -36,7 +36,7 @@ fn each_thread(records: u64, work: impl Fn(u64) + Sync) {
 fn soak<D: Domain>() {
     let records = records();
     let planted = in_file::<D>(Options::default());
-    let tree = &planted.tree;
+    let tree = &planted.index;
     each_thread(records, |number| {
         tree.insert(&key(number), &number.to_le_bytes()).expect("a new key");
     });

@@ -26,7 +26,7 @@ type WithWriteBack = CutShort<true>;
 fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
     let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
-    scenario.prepare(&planted.tree);
+    scenario.prepare(&planted.index);
     planted
 }
 
@@ -38,7 +38,7 @@ fn neighbours(key: &[u8], thread: u8) -> impl Iterator<Item = Vec<u8>> {
 
 /// What the others do, each of them all of it.
 fn meddle<D: Domain>(tree: &Planted<D>, key: &[u8], thread: u8) {
-    let tree = &tree.tree;
+    let tree = &tree.index;
     let value = |tag| if thread == 0 { scenario::inline(tag) } else { scenario::pointed(tag) };
     for tag in [1, 2] {
         let _ = Op::Insert(key.to_vec(), value(tag)).run(tree);
@@ -68,7 +68,7 @@ fn stop<D: Domain>(scenario: &Scenario, before: &Records, writes: u64) -> bool {
     let tree = Arc::new(prepared::<D>(scenario));
     let victim = (tree.clone(), scenario.act.clone());
     let done = run_until_stopped(writes, move || {
-        victim.1.run(&victim.0.tree);
+        victim.1.run(&victim.0.index);
     });
     let label = format!("{name}, a thread stopped before write {writes}");
     let others: Vec<_> = (0..2)
@@ -81,9 +81,9 @@ fn stop<D: Domain>(scenario: &Scenario, before: &Records, writes: u64) -> bool {
         for other in others {
             other.join().expect("the others go on");
         }
-        let audit = tree.tree.audit().expect("audits");
+        let audit = tree.index.audit().expect("audits");
         assert_eq!(audit.problems, [], "violated invariants");
-        dump(&tree.tree)
+        dump(&tree.index)
     });
     let untouched = |records: &Records| {
         let mut records = records.clone();

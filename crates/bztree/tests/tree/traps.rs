@@ -25,7 +25,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
             let balance: Vec<_> = (0..6).map(|_| AtomicI64::new(0)).collect();
             std::thread::scope(|scope| {
                 for thread in 0..4 {
-                    let (tree, balance) = (&planted.tree, &balance);
+                    let (tree, balance) = (&planted.index, &balance);
                     let mut random = Random::new(seed ^ round << 8 ^ thread);
                     scope.spawn(move || {
                         for _ in 0..2_000 {
@@ -45,7 +45,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
                 }
             });
             check(&planted);
-            let found = dump(&planted.tree);
+            let found = dump(&planted.index);
             for (index, balance) in balance.iter().enumerate() {
                 let index = index as u64;
                 let key = if round % 2 == 0 { short(index) } else { long(index) };
@@ -65,8 +65,8 @@ fn insert_and_delete_of_one_key_may_repeat_for_ever() {
     let mut size_bytes = 0;
     for turn in 0..30_000 {
         let value = if turn % 3 == 0 { pointed(1) } else { inline(2) };
-        assert_eq!(Op::Insert(key.clone(), value).run(&planted.tree), Answer::Done);
-        assert_eq!(Op::Remove(key.clone()).run(&planted.tree), Answer::Done);
+        assert_eq!(Op::Insert(key.clone(), value).run(&planted.index), Answer::Done);
+        assert_eq!(Op::Remove(key.clone()).run(&planted.index), Answer::Done);
         if turn == 3_000 {
             size_bytes = planted.pool.size_bytes();
         }
@@ -79,7 +79,7 @@ fn insert_and_delete_of_one_key_may_repeat_for_ever() {
 fn waves(planted: &Planted<Volatile>, count: u64, rounds: u64, keep: bool) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let tree = &planted.tree;
+            let tree = &planted.index;
             scope.spawn(move || {
                 // Regions that touch: one is shrinking while its neighbour is growing.
                 let key = |index: u64| long((index / 8 * 4 + thread) * 8 + index % 8);
@@ -113,7 +113,7 @@ fn merges_race_splits_under_one_parent() {
             let planted = anonymous::<Volatile>(small_nodes());
             waves(&planted, 200, 10, true);
             check(&planted);
-            assert_eq!(dump(&planted.tree).len(), 800);
+            assert_eq!(dump(&planted.index).len(), 800);
         });
     }
 }
@@ -126,10 +126,10 @@ fn root_growth_races_root_collapse() {
             let planted = anonymous::<Volatile>(small_nodes());
             waves(&planted, 8, 200, false);
             check(&planted);
-            assert_eq!(dump(&planted.tree), Records::new());
+            assert_eq!(dump(&planted.index), Records::new());
             waves(&planted, 60, 30, false);
             check(&planted);
-            assert_eq!(dump(&planted.tree), Records::new());
+            assert_eq!(dump(&planted.index), Records::new());
         });
     }
 }
@@ -139,18 +139,18 @@ fn root_growth_races_root_collapse() {
 fn a_failed_operation_leaves_the_counters_alone() {
     let planted = anonymous::<Volatile>(small_nodes());
     for index in 0..50 {
-        planted.tree.insert(&short(index), &inline(1)).expect("inserts");
+        planted.index.insert(&short(index), &inline(1)).expect("inserts");
     }
-    let before = planted.tree.stat().expect("audits");
+    let before = planted.index.stat().expect("audits");
     for index in 0..50 {
         let key = short(index);
-        assert_eq!(Op::Insert(key.clone(), pointed(2)).run(&planted.tree), Answer::Exists);
+        assert_eq!(Op::Insert(key.clone(), pointed(2)).run(&planted.index), Answer::Exists);
         let wrong = Op::Exchange(key, inline(9), inline(2));
-        assert_eq!(wrong.run(&planted.tree), Answer::Mismatch);
-        assert_eq!(Op::Update(long(index), inline(2)).run(&planted.tree), Answer::Missing);
-        assert_eq!(Op::Remove(long(index)).run(&planted.tree), Answer::Missing);
+        assert_eq!(wrong.run(&planted.index), Answer::Mismatch);
+        assert_eq!(Op::Update(long(index), inline(2)).run(&planted.index), Answer::Missing);
+        assert_eq!(Op::Remove(long(index)).run(&planted.index), Answer::Missing);
     }
-    assert_eq!(planted.tree.stat().expect("audits"), before);
+    assert_eq!(planted.index.stat().expect("audits"), before);
     check(&planted);
 }
 
@@ -164,20 +164,20 @@ fn giant_records_and_long_shared_prefixes_find_their_place() {
         for index in 0..40_u64 {
             for key in [giant(index * 7 % 40), short(index), vec![b'p'; index as usize * 800]] {
                 let value = if index % 2 == 0 { inline(1) } else { vec![2; 900] };
-                Op::Upsert(key.clone(), value.clone()).run(&planted.tree);
+                Op::Upsert(key.clone(), value.clone()).run(&planted.index);
                 records.insert(key, value);
             }
         }
         check(&planted);
-        assert!(dump(&planted.tree) == records);
+        assert!(dump(&planted.index) == records);
         for (index, key) in records.keys().enumerate() {
             if index % 3 != 0 {
-                assert_eq!(Op::Remove(key.clone()).run(&planted.tree), Answer::Done);
+                assert_eq!(Op::Remove(key.clone()).run(&planted.index), Answer::Done);
             }
         }
         check(&planted);
         let left: Records = records.into_iter().step_by(3).collect();
-        assert!(dump(&planted.tree) == left);
+        assert!(dump(&planted.index) == left);
     }
 }
 
@@ -185,18 +185,18 @@ fn giant_records_and_long_shared_prefixes_find_their_place() {
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
     let planted = anonymous::<Volatile>(Options { inline_bytes: 16_384, ..Options::default() });
-    let limits = planted.tree.limits();
+    let limits = planted.index.limits();
     let mut records = Records::new();
     for key_bytes in [0, 1, 7, 8, 9, limits.max_key_bytes - 1, limits.max_key_bytes] {
         for (tag, value_bytes) in [0, 1, 8, 16_384, 16_385, 32_767, 65_536].into_iter().enumerate()
         {
             let key = vec![b'k'; key_bytes];
-            Op::Upsert(key.clone(), vec![tag as u8; value_bytes]).run(&planted.tree);
+            Op::Upsert(key.clone(), vec![tag as u8; value_bytes]).run(&planted.index);
             records.insert(key.clone(), vec![tag as u8; value_bytes]);
-            assert!(dump(&planted.tree) == records, "{key_bytes}, {value_bytes}");
+            assert!(dump(&planted.index) == records, "{key_bytes}, {value_bytes}");
         }
     }
-    let long = planted.tree.insert(&vec![0; limits.max_key_bytes + 1], b"");
+    let long = planted.index.insert(&vec![0; limits.max_key_bytes + 1], b"");
     assert!(matches!(long, Err(Error::KeyTooLong { .. })), "{long:?}");
     check(&planted);
 }
@@ -212,14 +212,14 @@ fn keys_compare_as_unsigned_bytes() {
                 let mut key = vec![first; length];
                 key[length - 1] = last;
                 records.insert(key.clone(), inline(first));
-                Op::Upsert(key, inline(first)).run(&planted.tree);
+                Op::Upsert(key, inline(first)).run(&planted.index);
             }
         }
     }
     check(&planted);
-    assert!(dump(&planted.tree) == records);
+    assert!(dump(&planted.index) == records);
     for key in records.keys() {
-        let mut cursor = planted.tree.scan(KeyRange::from(key), Order::Ascending).expect("a scan");
+        let mut cursor = planted.index.scan(KeyRange::from(key), Order::Ascending).expect("a scan");
         let first = cursor.next().expect("the next record").expect("a record");
         assert_eq!(first.0, key.as_slice());
     }
@@ -235,18 +235,18 @@ type Change = fn(&Planted<Volatile>, &mut BTreeMap<Vec<u8>, Vec<u8>>);
 fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
     let split: Change = |planted, _| {
         for index in 0..600 {
-            planted.tree.upsert(&short(index * 4 + 1), &inline(2)).expect("inserts");
+            planted.index.upsert(&short(index * 4 + 1), &inline(2)).expect("inserts");
         }
     };
     let merge: Change = |planted, stays| {
         for index in (0..150).filter(|index| index % 10 != 0) {
-            planted.tree.remove(&short(index * 16)).expect("removes");
+            planted.index.remove(&short(index * 16)).expect("removes");
             stays.remove(&short(index * 16));
         }
     };
     let empty: Change = |planted, stays| {
         for index in 20..130 {
-            planted.tree.remove(&short(index * 16)).expect("removes");
+            planted.index.remove(&short(index * 16)).expect("removes");
             stays.remove(&short(index * 16));
         }
     };
@@ -266,13 +266,13 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
             let planted = anonymous::<Volatile>(options);
             let mut stays = Records::new();
             for index in 0..150 {
-                planted.tree.insert(&short(index * 16), &inline(1)).expect("inserts");
+                planted.index.insert(&short(index * 16), &inline(1)).expect("inserts");
                 stays.insert(short(index * 16), inline(1));
             }
             let (low, high) = (short(3 * 16), short(147 * 16));
             let range =
                 KeyRange { low: Bound::Excluded(low.clone()), high: Bound::Included(high.clone()) };
-            let mut cursor = planted.tree.scan(range.clone(), order).expect("a scan");
+            let mut cursor = planted.index.scan(range.clone(), order).expect("a scan");
             let mut seen: Vec<Vec<u8>> = Vec::new();
             for _ in 0..rest {
                 let record = cursor.next().expect("the next record");
@@ -302,17 +302,17 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
 fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
     let planted = anonymous::<Volatile>(small_nodes());
     for index in 0..20 {
-        planted.tree.insert(&short(index), &pointed(1)).expect("inserts");
+        planted.index.insert(&short(index), &pointed(1)).expect("inserts");
     }
     let churn = |turns: u64| {
         for turn in 0..turns {
-            planted.tree.update(&short(turn % 20), &pointed(turn as u8)).expect("updates");
+            planted.index.update(&short(turn % 20), &pointed(turn as u8)).expect("updates");
         }
     };
     churn(10_000);
     let settled_bytes = planted.pool.size_bytes();
-    let before = planted.tree.get(&short(3)).expect("reads").expect("there");
-    let stalled = planted.tree.read_with(&short(3), |value| {
+    let before = planted.index.get(&short(3)).expect("reads").expect("there");
+    let stalled = planted.index.read_with(&short(3), |value| {
         std::thread::scope(|scope| {
             let churning = scope.spawn(|| churn(20_000));
             churning.join().expect("writers go on");
@@ -339,16 +339,16 @@ fn a_tall_tree_needs_little_stack() {
         let key = |index: u64| [vec![b'k'; 100].as_slice(), &index.to_be_bytes()].concat();
         let count = 20_000;
         for index in 0..count {
-            planted.tree.insert(&key(index), b"value").expect("inserts");
+            planted.index.insert(&key(index), b"value").expect("inserts");
         }
-        let height = planted.tree.stat().expect("audits").height;
+        let height = planted.index.stat().expect("audits").height;
         assert!(height >= 8, "the tree has only {height} levels");
         for index in 1..count - 1 {
-            assert!(planted.tree.remove(&key(index)).expect("removes"));
+            assert!(planted.index.remove(&key(index)).expect("removes"));
         }
         // Thousands of empty leaves lie between the two that are left.
-        assert_eq!(dump(&planted.tree).len(), 2);
-        assert_eq!(planted.tree.len().expect("counts"), 2);
+        assert_eq!(dump(&planted.index).len(), 2);
+        assert_eq!(planted.index.len().expect("counts"), 2);
         check(&planted);
     };
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(work).expect("starts");
@@ -365,17 +365,17 @@ fn keys_that_share_their_slices_are_told_apart() {
             for zeros in 0..24 {
                 for tail in [&b""[..], b"\0\x01", b"x", b"xyzabcdefg", b"xyzabcdefh"] {
                     let key = [head, &vec![0; zeros], tail].concat();
-                    Op::Upsert(key.clone(), inline(zeros as u8)).run(&planted.tree);
+                    Op::Upsert(key.clone(), inline(zeros as u8)).run(&planted.index);
                     records.insert(key, inline(zeros as u8));
                 }
             }
         }
         check(&planted);
-        assert!(dump(&planted.tree) == records);
+        assert!(dump(&planted.index) == records);
         for (key, value) in &records {
-            assert_eq!(planted.tree.get(key).unwrap().as_ref(), Some(value), "{key:x?}");
+            assert_eq!(planted.index.get(key).unwrap().as_ref(), Some(value), "{key:x?}");
             let beside = [key.as_slice(), b"\0\0\0\x07"].concat();
-            assert_eq!(planted.tree.get(&beside).unwrap(), None, "{beside:x?}");
+            assert_eq!(planted.index.get(&beside).unwrap(), None, "{beside:x?}");
         }
     }
 }
@@ -384,20 +384,20 @@ fn keys_that_share_their_slices_are_told_apart() {
 fn a_slice_that_is_not_its_keys_is_reported() {
     let planted = anonymous::<Volatile>(Options::default());
     for index in 0..2_000_u64 {
-        Op::Upsert(format!("user:{index:06}").into_bytes(), inline(1)).run(&planted.tree);
+        Op::Upsert(format!("user:{index:06}").into_bytes(), inline(1)).run(&planted.index);
     }
-    let sound = planted.tree.audit().unwrap();
+    let sound = planted.index.audit().unwrap();
     assert!(sound.is_sound());
-    let pool = planted.tree.pmwcas().pool();
+    let pool = planted.index.pmwcas().pool();
     for block in &sound.blocks {
         // The first word behind the header, the gate and the shape of a leaf.
         let is_leaf = pool.word(block.off).load(Ordering::Relaxed) >> 56 == 1;
         let slice = pool.word(block.off + if is_leaf { 24 } else { continue });
         let before = slice.load(Ordering::Relaxed);
         slice.store(before ^ 1 << 40, Ordering::Relaxed);
-        let problems = planted.tree.audit().unwrap().problems;
+        let problems = planted.index.audit().unwrap().problems;
         assert!(problems.iter().any(|problem| problem.node_off == block.off), "{problems:?}");
         slice.store(before, Ordering::Relaxed);
     }
-    assert!(planted.tree.audit().unwrap().is_sound());
+    assert!(planted.index.audit().unwrap().is_sound());
 }

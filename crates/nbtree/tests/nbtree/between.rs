@@ -19,7 +19,7 @@ fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
 
 /// The same, in that tree.
 fn one_in(planted: Planted<Between>, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let handle = Arc::new(planted.tree.clone());
+    let handle = Arc::new(planted.index.clone());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
     one_between(planted, handle, interrupt, there, (act, others, access))
 }
@@ -84,7 +84,7 @@ fn a_root_that_comes_down_meanwhile() {
         let there = [&inserts(0..20)[..], &removes((last + 1..20).rev())].concat();
         let in_tree = |access: &u64| {
             let planted = anonymous::<Between>(&small_nodes());
-            let tree = planted.tree.clone();
+            let tree = planted.index.clone();
             let is_between = one_in(planted, &there, Act::Remove(last * 10), &splits, *access);
             // What was retired is given back, once, and used again.
             for turn in 0..4 {
@@ -114,7 +114,7 @@ fn runs_of_writes_at_random() {
 fn full_leaves_rewritten_under_scans() {
     let fresh = || {
         let planted = anonymous::<Between>(&defaults());
-        let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+        let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
         (planted, handle)
     };
     let interrupt = |first, every, step, work: &mut dyn FnMut()| {

@@ -12,7 +12,7 @@ use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::IndexKind;
 
 use crate::common::{
-    Planted, Records, check, create, dump, folder, in_file, plant, reopen, small_nodes,
+    NAME, Planted, Records, check, create, dump, folder, in_file, plant, reopen, small_nodes,
 };
 
 /// A key of eight bytes, or a longer or shorter one.
@@ -100,12 +100,12 @@ fn dies_at_every_write<const WRITE_BACK: bool>() {
         let mut after = records.clone();
         op.apply(&mut after, stamp);
         for writes in 0.. {
-            let done = kill_after(writes, || op.run(&planted.tree, stamp));
+            let done = kill_after(writes, || op.run(&planted.index, stamp));
             if done.is_none() {
                 crash(&mut planted, &path);
             }
             check(&planted);
-            let found = dump(&planted.tree);
+            let found = dump(&planted.index);
             if done.is_some() {
                 assert_eq!(found, after, "{op:?} of {stamp} returned {done:?}");
                 break;
@@ -147,13 +147,13 @@ fn recovery_may_be_cut_short() {
     let planted = create::<CutShort>(&path, 64 << 20, &small_nodes());
     let mut records = Records::new();
     for stamp in 0..200 {
-        Op::Insert(stamp).run(&planted.tree, stamp).expect("an insert");
+        Op::Insert(stamp).run(&planted.index, stamp).expect("an insert");
         Op::Insert(stamp).apply(&mut records, stamp);
     }
     // A split that is cut in its link, so that words are closed.
     let cut = (0..).find(|&writes| {
         let stamp = 1_000 + writes;
-        let done = kill_after(60 + writes % 40, || Op::Insert(stamp).run(&planted.tree, stamp));
+        let done = kill_after(60 + writes % 40, || Op::Insert(stamp).run(&planted.index, stamp));
         if done.is_some() {
             Op::Insert(stamp).apply(&mut records, stamp);
         }
@@ -167,7 +167,7 @@ fn recovery_may_be_cut_short() {
             let pool = Pool::<CutShort>::open(&path, &OpenPool::default()).expect("opens");
             // What dies here leaves its pool open to nobody.
             let pmwcas = std::sync::Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
-            let tree = pmwcas.find_index::<pando_nbtree::NbTrees>("tree").expect("a map");
+            let tree = pmwcas.find_index::<pando_nbtree::NbTrees>(NAME).expect("a map");
             let is_there = tree.is_some();
             pool.abandon();
             is_there
@@ -178,7 +178,7 @@ fn recovery_may_be_cut_short() {
     }
     let planted = reopen::<Process>(&path);
     check(&planted);
-    let mut found = dump(&planted.tree);
+    let mut found = dump(&planted.index);
     found.retain(|key, _| records.contains_key(key));
     assert_eq!(found, records);
 }
@@ -192,14 +192,14 @@ fn a_large_tree_is_surveyed_by_several_threads() {
     let planted = create::<Process>(&path, 1 << 30, &small_nodes());
     let number = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for at in 0..RECORDS {
-        planted.tree.insert(&number(at).to_be_bytes(), &at.to_le_bytes()).expect("an insert");
+        planted.index.insert(&number(at).to_be_bytes(), &at.to_le_bytes()).expect("an insert");
     }
     drop(planted);
     let planted = reopen::<Adr>(&path);
     check(&planted);
-    assert_eq!(planted.tree.len().expect("counts"), RECORDS);
+    assert_eq!(planted.index.len().expect("counts"), RECORDS);
     for at in 0..RECORDS {
-        let found = planted.tree.get(&number(at).to_be_bytes()).expect("reads");
+        let found = planted.index.get(&number(at).to_be_bytes()).expect("reads");
         assert_eq!(found.as_deref(), Some(&at.to_le_bytes()[..]));
     }
 }
@@ -210,13 +210,13 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
     for has_record in [false, true] {
         let planted = in_file::<Process>(&small_nodes());
         if has_record {
-            planted.tree.insert(b"12345678", b"12345678").expect("an insert");
+            planted.index.insert(b"12345678", b"12345678").expect("an insert");
         }
-        let leaf = NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
-        let pmwcas = planted.tree.pmwcas().clone();
-        drop(planted.tree);
+        let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
+        let pmwcas = planted.index.pmwcas().clone();
+        drop(planted.index);
         planted.pool.word(leaf).store(leaf, Ordering::Release);
-        let tree = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+        let tree = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("has no end"), "{refused}");
         let audit = NbTrees::audit(&tree).expect("audits");
@@ -229,16 +229,16 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
 fn a_slice_that_is_not_its_keys_is_refused() {
     for at in [0, 1, 7] {
         let planted = in_file::<Process>(&small_nodes());
-        planted.tree.insert(b"a key of more than eight bytes", b"value").expect("an insert");
-        let leaf = NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
-        let pmwcas = planted.tree.pmwcas().clone();
-        drop(planted.tree);
+        planted.index.insert(b"a key of more than eight bytes", b"value").expect("an insert");
+        let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
+        let pmwcas = planted.index.pmwcas().clone();
+        drop(planted.index);
         let slice = u64::from_be_bytes(*b"a key of");
         let words = (leaf..leaf + 1024).step_by(8).map(|off| planted.pool.word(off));
         let found: Vec<_> = words.filter(|word| word.load(Ordering::Relaxed) == slice).collect();
         let [word] = found[..] else { panic!("{} words have the slice", found.len()) };
         word.store(slice ^ 1 << (8 * at), Ordering::Release);
-        let tree = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+        let tree = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("damaged"), "{refused}");
         assert!(!NbTrees::audit(&tree).expect("audits").is_sound(), "byte {at}");
@@ -249,11 +249,11 @@ fn a_slice_that_is_not_its_keys_is_refused() {
 #[test]
 fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     let planted = in_file::<Process>(&small_nodes());
-    let pmwcas = planted.tree.pmwcas().clone();
+    let pmwcas = planted.index.pmwcas().clone();
     let guard = planted.pool.pin().expect("a slot");
-    let entry = pmwcas.find_map(&guard, "tree").expect("a catalog").expect("is there");
+    let entry = pmwcas.find_map(&guard, NAME).expect("a catalog").expect("is there");
     pmwcas.drop_index::<NbTrees>(&entry).expect("is dropped");
-    drop(planted.tree);
+    drop(planted.index);
     let refused = pmwcas.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
     assert!(refused.contains("dropped meanwhile"), "{refused}");
 }
@@ -266,16 +266,16 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     const LOOKS_DIRTY: u64 = 1 << 61 | 7;
     const CLOSED: u64 = 1 << 63;
     let planted = in_file::<Process>(&small_nodes());
-    let pmwcas = planted.tree.pmwcas().clone();
+    let pmwcas = planted.index.pmwcas().clone();
     let other = pmwcas.find_or_create_index::<NbTrees>("other", &small_nodes()).expect("a map");
     for number in 0..6u64 {
         let record = (number.to_be_bytes(), LOOKS_DIRTY.to_le_bytes());
         other.insert(&record.0, &record.1).expect("an insert");
-        planted.tree.insert(&(100 + number).to_be_bytes(), &record.1).expect("an insert");
+        planted.index.insert(&(100 + number).to_be_bytes(), &record.1).expect("an insert");
     }
     let block = |tree| NbTrees::audit(tree).expect("audits").blocks[0];
-    let (own, foreign) = (block(&planted.tree), block(&other));
-    drop(planted.tree);
+    let (own, foreign) = (block(&planted.index), block(&other));
+    drop(planted.index);
     // As a replacement that is under way leaves it.
     let word = |at: u64| planted.pool.word(foreign.off + at);
     let value_at = (64..foreign.bytes)
@@ -287,7 +287,7 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     let before = bytes();
     for at in (0..foreign.bytes).step_by(8) {
         planted.pool.word(own.off).store(foreign.off + at, Ordering::Release);
-        let tree = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+        let tree = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         assert!(tree.get(&[1; 8]).is_err(), "is believed: {at}");
         assert!(bytes() == before, "another map was changed, by a pointer to its byte {at}");
     }
@@ -305,13 +305,13 @@ fn damaged_blocks_are_refused_or_harmless() {
         let pool = Pool::<Process>::create_in(&arena).expect("a pool");
         let planted = plant(pool, &small_nodes());
         for at in 0..4 {
-            Op::Insert(at).run(&planted.tree, at).expect("an insert");
+            Op::Insert(at).run(&planted.index, at).expect("an insert");
         }
         let guard = planted.pool.pin().expect("a slot");
         let entry =
-            planted.tree.pmwcas().find_map(&guard, "tree").expect("a catalog").expect("is there");
+            planted.index.pmwcas().find_map(&guard, NAME).expect("a catalog").expect("is there");
         entry_off = entry.root_off();
-        Tree::audit(&planted.tree).expect("audits").blocks[0].off
+        Tree::audit(&planted.index).expect("audits").blocks[0].off
     };
     for at in (off..off + 192).step_by(8).chain([entry_off]) {
         let sound = arena.word(at);
@@ -321,7 +321,7 @@ fn damaged_blocks_are_refused_or_harmless() {
             let before = arena.read(0, arena.bytes() as usize);
             let pool = Pool::<Process>::open_in(&arena).expect("opens");
             let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("recovers"));
-            let tree = pmwcas.find_index::<Tree>("tree").expect("a map").expect("is there");
+            let tree = pmwcas.find_index::<Tree>(NAME).expect("a map").expect("is there");
             let audit = Tree::audit(&tree).expect("audits");
             if tree.get(&key(1)).is_err() {
                 assert!(!audit.is_sound(), "refused without a problem: {at:#x}: {damaged:#x}");

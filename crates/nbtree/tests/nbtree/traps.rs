@@ -9,7 +9,7 @@ use pando_pmem::testing::{CutShort, Paused, Random, run_until_stopped, written_b
 use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
 use pando_pmwcas::maps::IndexKind;
 
-use crate::common::{anonymous, check, defaults, dump, in_file, plant, small_nodes};
+use crate::common::{NAME, anonymous, check, defaults, dump, in_file, plant, small_nodes};
 
 fn eight(number: u64) -> [u8; 8] {
     number.to_be_bytes()
@@ -20,7 +20,7 @@ fn eight(number: u64) -> [u8; 8] {
 #[test]
 fn every_key_and_every_value_is_allowed() {
     let planted = anonymous::<Volatile>(&small_nodes());
-    let tree = &planted.tree;
+    let tree = &planted.index;
     let numbers: Vec<u64> = (0..64)
         .flat_map(|bit| [1 << bit, u64::MAX << bit, u64::MAX >> bit, (1 << bit) - 1])
         .chain([0, u64::MAX])
@@ -48,7 +48,7 @@ fn a_load_by_four_threads_loses_no_key() {
         let key = |number: u64| eight(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let tree = &planted.tree;
+                let tree = &planted.index;
                 scope.spawn(move || {
                     for at in 0..EACH {
                         let number = at * 4 + thread;
@@ -57,9 +57,9 @@ fn a_load_by_four_threads_loses_no_key() {
                 });
             }
         });
-        assert_eq!(planted.tree.len().expect("counts"), 4 * EACH);
+        assert_eq!(planted.index.len().expect("counts"), 4 * EACH);
         for number in 0..4 * EACH {
-            let found = planted.tree.get(&key(number)).expect("reads");
+            let found = planted.index.get(&key(number)).expect("reads");
             assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]), "lost {number}");
         }
         check(&planted);
@@ -74,7 +74,7 @@ fn own_keys_among_splits<D: pando_pmem::Domain>() {
     let is_over = AtomicBool::new(false);
     let turns = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (tree, is_over, turns) = (&planted.tree, &is_over, &turns);
+        let (tree, is_over, turns) = (&planted.index, &is_over, &turns);
         for thread in 0..2u64 {
             scope.spawn(move || {
                 let mut random = Random::new(thread);
@@ -114,7 +114,7 @@ fn own_keys_among_splits<D: pando_pmem::Domain>() {
         });
     });
     check(&planted);
-    drop(dump(&planted.tree));
+    drop(dump(&planted.index));
 }
 
 #[test]
@@ -134,16 +134,16 @@ fn deletes_give_leaves_and_blocks_back() {
     for round in 0..3 {
         for number in 0..3_000u64 {
             let value = vec![7; if number % 3 == 0 { 100 } else { 8 }];
-            planted.tree.insert(&eight(number), &value).expect("an insert");
+            planted.index.insert(&eight(number), &value).expect("an insert");
         }
-        let full = NbTrees::audit(&planted.tree).expect("audits").stat;
+        let full = NbTrees::audit(&planted.index).expect("audits").stat;
         assert!(full.leaves > 500 && full.height > 3 && full.value_blocks == 1_000);
         for number in 0..3_000u64 {
             let number = if round == 1 { 2_999 - number } else { number };
-            assert!(planted.tree.remove(&eight(number)).expect("removes"));
+            assert!(planted.index.remove(&eight(number)).expect("removes"));
         }
         check(&planted);
-        let empty = NbTrees::audit(&planted.tree).expect("audits").stat;
+        let empty = NbTrees::audit(&planted.index).expect("audits").stat;
         assert_eq!((empty.leaves, empty.records, empty.value_blocks), (1, 0, 0), "round {round}");
         assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
     }
@@ -155,7 +155,7 @@ fn the_root_comes_down_amid_writes() {
     const THREADS: u64 = 4;
     const KEYS: u64 = 1_500;
     let planted = in_file::<Process>(&small_nodes());
-    let tree = &planted.tree;
+    let tree = &planted.index;
     for round in 0..3u64 {
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -190,19 +190,19 @@ fn a_full_pool_refuses_and_takes_deletes() {
     let planted = plant::<Process>(Pool::anonymous(&create).expect("memory"), &defaults());
     let mut count = 0u64;
     let refused = loop {
-        match planted.tree.insert(&eight(count), &[count as u8; 40]) {
+        match planted.index.insert(&eight(count), &[count as u8; 40]) {
             Ok(()) => count += 1,
             Err(error) => break error,
         }
     };
     assert!(matches!(refused, Error::Storage(_)), "{refused}");
-    assert_eq!(dump(&planted.tree).len() as u64, count);
+    assert_eq!(dump(&planted.index).len() as u64, count);
     check(&planted);
     for number in 0..count {
-        assert!(planted.tree.remove(&eight(number)).expect("a remove"), "{number}");
+        assert!(planted.index.remove(&eight(number)).expect("a remove"), "{number}");
     }
     for number in 0..count / 2 {
-        planted.tree.insert(&eight(number), &[1; 40]).expect("there is room again");
+        planted.index.insert(&eight(number), &[1; 40]).expect("there is room again");
     }
     check(&planted);
 }
@@ -214,9 +214,9 @@ fn a_stopped_thread_holds_nobody_up() {
     for writes in 0.. {
         let planted = anonymous::<Domain>(&small_nodes());
         for number in 0..6u64 {
-            planted.tree.insert(&eight(number * 10), &eight(1)).expect("an insert");
+            planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
         }
-        let tree = planted.tree.clone();
+        let tree = planted.index.clone();
         // It splits a leaf, updates in a block, deletes.
         let is_done = run_until_stopped(writes, move || {
             tree.insert(&eight(15), &eight(2)).expect("an insert");
@@ -224,10 +224,10 @@ fn a_stopped_thread_holds_nobody_up() {
             assert!(tree.remove(&eight(30)).expect("a remove"));
         });
         for number in 0..60u64 {
-            tree_goes_on(&planted.tree, number);
+            tree_goes_on(&planted.index, number);
         }
         let mut last = None;
-        let mut cursor = planted.tree.scan(KeyRange::all(), Order::Descending).expect("a scan");
+        let mut cursor = planted.index.scan(KeyRange::all(), Order::Descending).expect("a scan");
         while let Some((key, _)) = cursor.next().expect("a record") {
             assert!(last.as_deref().is_none_or(|last| last > key), "out of order");
             last = Some(key.to_vec());
@@ -253,13 +253,13 @@ fn scans_in_a_full_pool_pass_a_stopped_thread() {
         for stopped_before in 0.. {
             let planted = anonymous::<CutShort<true>>(&small_nodes());
             for number in 0..7u64 {
-                planted.tree.insert(&eight(number * 10), &eight(1)).expect("an insert");
+                planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
             }
-            let tree = planted.tree.clone();
+            let tree = planted.index.clone();
             let is_done = run_until_stopped(stopped_before, move || write(&tree));
             refuse(Resource::Block, 0, u64::MAX, || {
                 let stays = [0, 10, 40, 50, 60].map(|key| (eight(key).to_vec(), eight(1).to_vec()));
-                let found = dump(&planted.tree);
+                let found = dump(&planted.index);
                 assert!(
                     stays.iter().all(|(key, value)| found.get(key) == Some(value)),
                     "{found:?}"
@@ -287,17 +287,17 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     let planted = in_file::<Process>(&small_nodes());
-    let pmwcas = planted.tree.pmwcas();
-    let other = pmwcas.find_index::<NbTrees>("tree").expect("a map").expect("is there");
+    let pmwcas = planted.index.pmwcas();
+    let other = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
     for number in 0..500 {
-        let tree = if number % 2 == 0 { &other } else { &planted.tree };
+        let tree = if number % 2 == 0 { &other } else { &planted.index };
         tree.insert(&eight(number), &eight(number)).expect("an insert");
     }
-    assert_eq!(dump(&other), dump(&planted.tree));
+    assert_eq!(dump(&other), dump(&planted.index));
     let guard = planted.pool.pin().expect("a slot");
-    let entry = pmwcas.find_map(&guard, "tree").expect("a catalog").expect("is there");
+    let entry = pmwcas.find_map(&guard, NAME).expect("a catalog").expect("is there");
     pmwcas.drop_index::<NbTrees>(&entry).expect("is dropped");
-    let again = pmwcas.find_or_create_index::<NbTrees>("tree", &small_nodes()).expect("a map");
+    let again = pmwcas.find_or_create_index::<NbTrees>(NAME, &small_nodes()).expect("a map");
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");
     assert_eq!(dump(&again).len(), 1);
@@ -337,13 +337,13 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
                 let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
                 let pool = Pool::anonymous(&create).expect("memory");
                 let planted = plant::<WithWriteBack>(pool, &small_nodes());
-                planted.tree.insert(&eight(3), &[1; 30]).expect("is new");
-                planted.tree.insert(&eight(5), &eight(1)).expect("is new");
-                let before = look(&planted.tree);
-                let tree = planted.tree.clone();
+                planted.index.insert(&eight(3), &[1; 30]).expect("is new");
+                planted.index.insert(&eight(5), &eight(1)).expect("is new");
+                let before = look(&planted.index);
+                let tree = planted.index.clone();
                 let victim = Paused::start(paused_before, move || write(&tree));
                 let is_done = victim.is_done();
-                let (found, lines) = written_back(|| look(&planted.tree));
+                let (found, lines) = written_back(|| look(&planted.index));
                 if !is_done && found != before {
                     seen_undone += 1;
                     assert!(!lines.is_empty(), "{what}, before write {paused_before}, by {by}");
@@ -366,9 +366,9 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
     for paused_before in 1.. {
         let planted = anonymous::<CutShort<true>>(&small_nodes());
         for number in 0..6 {
-            planted.tree.insert(&eight(10 * number), &eight(number)).expect("is new");
+            planted.index.insert(&eight(10 * number), &eight(number)).expect("is new");
         }
-        let leaf = NbTrees::audit(&planted.tree).expect("audits").blocks[0];
+        let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0];
         let words = || -> Vec<u64> {
             let words = planted.pool.words(leaf.off, leaf.bytes / 8);
             (0..leaf.bytes / 8).map(|index| words.load(index, Ordering::Relaxed)).collect()
@@ -379,10 +379,10 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
             words[words.iter().position(|&word| word == 20).expect("the key's slot") + 1]
         };
         let before = value_word();
-        let tree = planted.tree.clone();
+        let tree = planted.index.clone();
         let victim = Paused::start(paused_before, move || tree.update(&eight(20), &[3; 30]));
         let (is_done, word) = (victim.is_done(), value_word());
-        let insert = || planted.tree.insert(&eight(15), &eight(2)).expect("is new");
+        let insert = || planted.index.insert(&eight(15), &eight(2)).expect("is new");
         let ((), lines) = written_back(insert);
         if !is_done && word != before {
             seen += 1;
@@ -407,7 +407,7 @@ fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
     let pool = Pool::anonymous(&create).expect("memory");
     let planted = plant::<CutShort<true>>(pool, &small_nodes());
     for number in 0..6 {
-        planted.tree.insert(&eight(2 * number), &eight(number)).expect("is new");
+        planted.index.insert(&eight(2 * number), &eight(number)).expect("is new");
     }
     planted
 }
@@ -421,22 +421,22 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
         for paused_before in 1.. {
             let planted = with_a_full_leaf();
             let first_leaf = |planted: &crate::common::Planted<CutShort<true>>| {
-                NbTrees::audit(&planted.tree).expect("audits").blocks[0].off
+                NbTrees::audit(&planted.index).expect("audits").blocks[0].off
             };
             let before = first_leaf(&planted);
-            let tree = planted.tree.clone();
+            let tree = planted.index.clone();
             let value = vec![7; value_bytes];
             let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &value));
             let is_done = victim.is_done();
             if first_leaf(&planted) != before {
                 // Gets may say that it is absent until somebody publishes the new leaf, as this does.
-                let again = planted.tree.insert(&eight(5), &[]);
+                let again = planted.index.insert(&eight(5), &[]);
                 assert!(matches!(again, Err(Error::KeyExists)), "before write {paused_before}");
-                assert!(planted.tree.get(&eight(5)).expect("reads").is_some());
+                assert!(planted.index.get(&eight(5)).expect("reads").is_some());
                 seen_undone += u64::from(!is_done);
             }
             victim.resume().expect("is new");
-            assert_eq!(dump(&planted.tree).len(), 7);
+            assert_eq!(dump(&planted.index).len(), 7);
             check(&planted);
             if is_done {
                 break;
@@ -464,11 +464,11 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
             let mut is_over = false;
             for paused_before in (1 + stopped_before % 3..).step_by(3) {
                 let planted = with_a_full_leaf();
-                planted.tree.update(&eight(4), &[4; 30]).expect("is there");
-                let records = dump(&planted.tree);
-                let first_leaf = || NbTrees::audit(&planted.tree).expect("audits").blocks[0].off;
+                planted.index.update(&eight(4), &[4; 30]).expect("is there");
+                let records = dump(&planted.index);
+                let first_leaf = || NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
                 let before = first_leaf();
-                let tree = planted.tree.clone();
+                let tree = planted.index.clone();
                 let other = Paused::start(stopped_before, move || {
                     tree.insert(&eight(5), &eight(5)).expect("is new");
                 });
@@ -478,13 +478,13 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
                     other.resume();
                     break;
                 }
-                let tree = planted.tree.clone();
+                let tree = planted.index.clone();
                 let victim = Paused::start(paused_before, move || change(&tree));
                 let is_done = victim.is_done();
                 if first_leaf() != before {
                     // Publishes what has come.
-                    drop(planted.tree.insert(&eight(11), &[]));
-                    let now = dump(&planted.tree);
+                    drop(planted.index.insert(&eight(11), &[]));
+                    let now = dump(&planted.index);
                     let is_made = records.iter().any(|(key, value)| now.get(key) != Some(value));
                     let is_inserted = now.contains_key(&eight(5)[..]);
                     let at = format!("{stopped_before}, {paused_before}: {now:?}");
@@ -512,10 +512,10 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
 fn a_delete_that_goes_along_takes_no_more_room_than_it_gives_back() {
     for paused_before in 1.. {
         let planted = with_a_full_leaf();
-        let tree = planted.tree.clone();
+        let tree = planted.index.clone();
         let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &eight(5)));
         let is_done = victim.is_done();
-        let (removed, _) = refuse(Resource::Block, 1, u64::MAX, || planted.tree.remove(&eight(4)));
+        let (removed, _) = refuse(Resource::Block, 1, u64::MAX, || planted.index.remove(&eight(4)));
         assert!(removed.expect("removes"), "before write {paused_before}");
         victim.resume().expect("is new");
         check(&planted);

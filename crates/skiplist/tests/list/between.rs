@@ -86,8 +86,8 @@ fn towers_that_are_raised_and_lowered() {
 fn high_keys() -> [u64; 2] {
     let is_high = |&key: &u64| {
         let planted = anonymous::<pando_pmem::Volatile, SkipLists>(a_level_at_a_time());
-        pando_index::RangeIndex::insert(&planted.list, &key.to_be_bytes(), b"").expect("inserts");
-        SkipLists::audit(&planted.list).expect("audits").stat.height > 4
+        pando_index::RangeIndex::insert(&planted.index, &key.to_be_bytes(), b"").expect("inserts");
+        SkipLists::audit(&planted.index).expect("audits").stat.height > 4
     };
     let high = |mut keys: std::ops::Range<u64>| keys.find(is_high).expect("one in sixteen is");
     [high(51..110), high(1_000..2_000)]

@@ -15,9 +15,9 @@ use crate::common::{Planted, anonymous, check};
 fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
     let planted = anonymous::<Volatile, SkipLists>(Options::default());
     for key in keys {
-        planted.list.insert(key, b"value").expect("inserts");
+        planted.index.insert(key, b"value").expect("inserts");
     }
-    let audit = SkipLists::audit(&planted.list).expect("audits");
+    let audit = SkipLists::audit(&planted.index).expect("audits");
     assert!(audit.is_sound());
     // The first is the head; then they are in order.
     let nodes = audit.blocks[1..].iter().map(|block| block.off).collect();
@@ -27,7 +27,7 @@ fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
 fn salvaged(planted: &Planted<Volatile>) -> (Vec<Vec<u8>>, bool) {
     let mut keys = Vec::new();
     let mut visit = |key: &[u8], _: &[u8]| keys.push(key.to_vec());
-    let audit = SkipLists::walk(&planted.list, &mut visit).expect("walks");
+    let audit = SkipLists::walk(&planted.index, &mut visit).expect("walks");
     (keys, audit.is_sound())
 }
 
@@ -43,10 +43,10 @@ fn a_damaged_small_word_is_seen_and_refused() {
             let (keys, is_sound) = salvaged(&planted);
             assert!(!is_sound, "bit {bit}");
             assert_eq!(keys, [b"oak"]);
-            let refused = planted.list.update(b"ash", b"new").expect_err("refused").to_string();
+            let refused = planted.index.update(b"ash", b"new").expect_err("refused").to_string();
             assert!(refused.contains("damaged"), "{refused}");
-            assert!(planted.list.upsert(b"ash", b"new").is_err());
-            planted.list.update(b"oak", b"new").expect("writes");
+            assert!(planted.index.upsert(b"ash", b"new").is_err());
+            planted.index.update(b"oak", b"new").expect("writes");
             // It can be removed.
             word.store(sound, Ordering::Relaxed);
             check(&planted);
@@ -59,7 +59,7 @@ fn a_damaged_small_word_is_seen_and_refused() {
 fn a_slice_that_is_not_its_keys_is_seen() {
     let (planted, nodes) = with_keys(&[b"abc", b"quaking aspen"]);
     let head =
-        planted.pool.word(SkipLists::audit(&planted.list).expect("audits").blocks[0].off + 40);
+        planted.pool.word(SkipLists::audit(&planted.index).expect("audits").blocks[0].off + 40);
     // Of the slice of a key of three bytes, the padding; of the lengths, that of the key, 13 to 5.
     for (word, damage) in [
         (planted.pool.word(nodes[0] + 40), 1),
@@ -68,7 +68,7 @@ fn a_slice_that_is_not_its_keys_is_seen() {
     ] {
         let sound = word.load(Ordering::Relaxed);
         word.store(sound ^ damage, Ordering::Relaxed);
-        let audit = SkipLists::audit(&planted.list).expect("audits");
+        let audit = SkipLists::audit(&planted.index).expect("audits");
         assert!(!audit.is_sound(), "{sound:#x} ^ {damage:#x}");
         word.store(sound, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ fn a_walk_beside_removes_goes_on_behind_them() {
     const STAYING: u64 = 2000;
     let planted = anonymous::<Volatile, SkipLists>(Options::default());
     for number in 0..STAYING {
-        planted.list.insert(&(number * 8).to_be_bytes(), b"stays").expect("inserts");
+        planted.index.insert(&(number * 8).to_be_bytes(), b"stays").expect("inserts");
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -114,14 +114,14 @@ fn a_walk_beside_removes_goes_on_behind_them() {
                 while !is_over.load(Ordering::Relaxed) {
                     for number in 0..STAYING {
                         let key = (number * 8 + thread).to_be_bytes();
-                        planted.list.upsert(&key, b"goes").expect("inserts");
-                        planted.list.remove(&key).expect("removes");
+                        planted.index.upsert(&key, b"goes").expect("inserts");
+                        planted.index.remove(&key).expect("removes");
                     }
                 }
             });
         }
         for walk in 0..300 {
-            let records = SkipLists::audit(&planted.list).expect("audits").stat.records;
+            let records = SkipLists::audit(&planted.index).expect("audits").stat.records;
             if records < STAYING {
                 is_over.store(true, Ordering::Relaxed);
                 panic!("walk {walk} found {records} records of {STAYING} that stay");

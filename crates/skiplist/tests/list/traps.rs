@@ -28,20 +28,20 @@ fn values() -> [Vec<u8>; 5] {
 #[test]
 fn no_get_misses_a_key_that_is_overwritten() {
     fn overwrite<K: IndexKind>(planted: &Planted<Volatile, K>) {
-        planted.list.insert(b"key", &values()[0]).expect("inserts");
+        planted.index.insert(b"key", &values()[0]).expect("inserts");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        let found = planted.list.get(b"key").expect("reads");
+                        let found = planted.index.get(b"key").expect("reads");
                         let value = found.expect("the key is there all the time");
                         assert!(values().contains(&value), "a torn value: {value:?}");
                     }
                 });
             }
             for turn in 0..20_000 {
-                let done = planted.list.upsert(b"key", &values()[turn % 5]).expect("writes");
+                let done = planted.index.upsert(b"key", &values()[turn % 5]).expect("writes");
                 assert_eq!(done, Upserted::Updated);
             }
             is_over.store(true, Ordering::Relaxed);
@@ -61,16 +61,16 @@ fn scans_leak_nothing() {
     for round in 0..300_u64 {
         for number in 0..50 {
             let value = &values()[(number % 5) as usize];
-            planted.list.insert(&key(number), value).expect("inserts");
+            planted.index.insert(&key(number), value).expect("inserts");
         }
         for order in [Order::Ascending, Order::Descending] {
-            let mut cursor = planted.list.scan(KeyRange::all(), order).expect("scans");
+            let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
             for _ in 0..round % 60 {
                 cursor.next().expect("the next record");
             }
         }
         for number in 0..50 {
-            assert!(planted.list.remove(&key(number)).expect("removes"));
+            assert!(planted.index.remove(&key(number)).expect("removes"));
         }
         if round == 100 {
             size_bytes = planted.pool.size_bytes();
@@ -87,7 +87,7 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
     fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 64;
         for number in (0..KEYS).step_by(8) {
-            planted.list.insert(&key(number), b"stays").expect("inserts");
+            planted.index.insert(&key(number), b"stays").expect("inserts");
         }
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -101,8 +101,8 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
                                 continue;
                             }
                             match random.below(2) {
-                                0 => drop(planted.list.insert(&key(number), b"goes")),
-                                _ => drop(planted.list.remove(&key(number))),
+                                0 => drop(planted.index.insert(&key(number), b"goes")),
+                                _ => drop(planted.index.remove(&key(number))),
                             }
                         }
                     })
@@ -113,7 +113,7 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
                     for order in [Order::Ascending, Order::Descending] {
                         let mut stays = 0;
                         let mut last: Option<Vec<u8>> = None;
-                        let mut cursor = planted.list.scan(KeyRange::all(), order).expect("scans");
+                        let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
                         while let Some((found, value)) = cursor.next().expect("the next record") {
                             let ascends = last.as_ref().is_none_or(|last| match order {
                                 Order::Ascending => last.as_slice() < found,
@@ -133,7 +133,7 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
             is_over.store(true, Ordering::Relaxed);
         });
         check(planted);
-        dump(&planted.list);
+        dump(&planted.index);
     }
     let seed = seed("racing inserts and deletes");
     within_bounds("PMwCAS", move || race::<SkipLists>(&anonymous(Options::default()), seed));
@@ -143,11 +143,11 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
 /// A key whose node is higher than what one operation links, in lists of these options.
 fn high_key<K: IndexKind>() -> Vec<u8> {
     let planted = anonymous::<Volatile, K>(small_values());
-    let height = || K::audit(&planted.list).expect("audits").stat.height;
+    let height = || K::audit(&planted.index).expect("audits").stat.height;
     (0..)
         .map(key)
         .find(|key| {
-            planted.list.insert(key, b"").expect("inserts");
+            planted.index.insert(key, b"").expect("inserts");
             height() > 9
         })
         .expect("one in five hundred is")
@@ -165,20 +165,20 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
         let _ = std::fs::remove_file(&path);
         let planted = create::<CutShort<true>>(&path, POOL_BYTES, small_values());
         for number in 0..20 {
-            planted.list.insert(&key(u64::MAX - number), &values()[4]).expect("inserts");
+            planted.index.insert(&key(u64::MAX - number), &values()[4]).expect("inserts");
         }
         planted
     };
     let mut heights = std::collections::BTreeSet::new();
     for removes in [false, true] {
         let act = |planted: &Planted<CutShort<true>>| match removes {
-            true => assert!(planted.list.remove(&high).expect("removes")),
-            false => planted.list.insert(&high, &values()[4]).expect("inserts"),
+            true => assert!(planted.index.remove(&high).expect("removes")),
+            false => planted.index.insert(&high, &values()[4]).expect("inserts"),
         };
         let prepare = || {
             let planted = fresh();
             if removes {
-                planted.list.insert(&high, &values()[4]).expect("inserts");
+                planted.index.insert(&high, &values()[4]).expect("inserts");
             }
             planted
         };
@@ -191,17 +191,17 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
             abandon(planted);
             let planted = reopen::<CutShort<true>>(&path);
             check(&planted);
-            let is_there = planted.list.get(&high).expect("reads").is_some();
-            heights.insert(SkipLists::audit(&planted.list).expect("audits").stat.height);
+            let is_there = planted.index.get(&high).expect("reads").is_some();
+            heights.insert(SkipLists::audit(&planted.index).expect("audits").stat.height);
             if done {
                 assert_eq!(is_there, !removes);
                 break;
             }
             // And it can be used.
-            planted.list.upsert(&high, b"new").expect("writes");
-            assert!(planted.list.remove(&high).expect("removes"));
+            planted.index.upsert(&high, b"new").expect("writes");
+            assert!(planted.index.remove(&high).expect("removes"));
             check(&planted);
-            assert_eq!(dump(&planted.list).len(), 20);
+            assert_eq!(dump(&planted.index).len(), 20);
         }
     }
     assert!(heights.len() > 3 && heights.iter().all(|&height| height <= MAX_HEIGHT as u64));
@@ -212,23 +212,23 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
 fn a_full_pool_takes_deletes_and_writes_in_place() {
     let planted = in_file::<Process>(small_values());
     for number in 0..100 {
-        planted.list.insert(&key(number), &values()[(number % 5) as usize]).expect("inserts");
+        planted.index.insert(&key(number), &values()[(number % 5) as usize]).expect("inserts");
     }
-    let before = dump(&planted.list);
+    let before = dump(&planted.index);
     refuse(Resource::Block, 0, u64::MAX, || {
-        let error = planted.list.insert(b"new", b"value").expect_err("there is no room");
+        let error = planted.index.insert(b"new", b"value").expect_err("there is no room");
         assert!(error.to_string().contains("the pool is full"), "{error}");
-        planted.list.update(&key(1), &values()[4]).expect_err("there is no room");
-        assert!(dump(&planted.list) == before, "a refusal changed something");
+        planted.index.update(&key(1), &values()[4]).expect_err("there is no room");
+        assert!(dump(&planted.index) == before, "a refusal changed something");
         // A small value is replaced in its place.
-        planted.list.update(&key(0), b"in place").expect("needs no room");
+        planted.index.update(&key(0), b"in place").expect("needs no room");
         for number in 0..50 {
-            assert!(planted.list.remove(&key(number)).expect("removes"));
+            assert!(planted.index.remove(&key(number)).expect("removes"));
         }
     });
     check(&planted);
-    planted.list.insert(b"new", b"value").expect("there is room again");
-    assert_eq!(planted.list.len().expect("counts"), 51);
+    planted.index.insert(b"new", b"value").expect("there is room again");
+    assert_eq!(planted.index.len().expect("counts"), 51);
     check(&planted);
 }
 
@@ -236,13 +236,13 @@ fn a_full_pool_takes_deletes_and_writes_in_place() {
 #[test]
 fn small_values_have_all_their_bits() {
     let planted = anonymous::<Volatile, SkipLists>(Options::default());
-    planted.list.insert(b"key", b"").expect("inserts");
+    planted.index.insert(b"key", b"").expect("inserts");
     for shift in 0..64 {
         for value in [1_u64 << shift, !(1 << shift), u64::MAX << shift] {
             let bytes = &value.to_le_bytes()[..1 + shift % 8];
-            let before = planted.list.get(b"key").expect("reads").expect("is there");
-            planted.list.compare_exchange(b"key", &before, bytes).expect("exchanges");
-            assert_eq!(planted.list.get(b"key").expect("reads").as_deref(), Some(bytes));
+            let before = planted.index.get(b"key").expect("reads").expect("is there");
+            planted.index.compare_exchange(b"key", &before, bytes).expect("exchanges");
+            assert_eq!(planted.index.get(b"key").expect("reads").as_deref(), Some(bytes));
         }
     }
 }
@@ -256,9 +256,9 @@ fn a_damaged_list_is_walked_and_reported() {
         for number in 0..60_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             let name = [key(number), tail].concat();
-            planted.list.insert(&name, &values()[(number % kinds) as usize]).expect("inserts");
+            planted.index.insert(&name, &values()[(number % kinds) as usize]).expect("inserts");
         }
-        let blocks = SkipLists::audit(&planted.list).expect("audits").blocks;
+        let blocks = SkipLists::audit(&planted.index).expect("audits").blocks;
         let mut random = Random::new(seed("a damaged list"));
         // The first is the head.
         for block in blocks.iter().skip(1).take(40) {
@@ -267,7 +267,7 @@ fn a_damaged_list_is_walked_and_reported() {
                 let sound = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX, 1 << 63] {
                     word.store(sound ^ damage, Ordering::Relaxed);
-                    let audit = SkipLists::audit(&planted.list).expect("audits");
+                    let audit = SkipLists::audit(&planted.index).expect("audits");
                     // All blocks are nodes; the first, second and sixth word, and of the fourth, which is a
                     // small value's, bits that no value has.
                     let is_of_order = [0, 8, 40].contains(&at);
@@ -292,8 +292,8 @@ fn a_search_ends_at_the_end_of_the_list() {
                     for turn in 0..20_000_u64 {
                         let name = key((turn * 7 + thread) % 4);
                         match thread % 2 {
-                            0 => drop(planted.list.upsert(&name, b"value")),
-                            _ => drop(planted.list.remove(&name)),
+                            0 => drop(planted.index.upsert(&name, b"value")),
+                            _ => drop(planted.index.remove(&name)),
                         }
                     }
                 });

@@ -72,19 +72,19 @@ fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for &act in there {
-                assert_eq!(on_tree(&planted.tree, act), on_model(&mut model, act));
+                assert_eq!(on_tree(&planted.index, act), on_model(&mut model, act));
             }
         });
     });
-    let (tree, others_done) = (planted.tree.clone(), others.to_vec());
+    let (tree, others_done) = (planted.index.clone(), others.to_vec());
     let meanwhile = move || {
         for act in others_done {
             on_tree(&tree, act);
         }
     };
     let mut answer = None;
-    let is_between = between(access, meanwhile, || answer = Some(on_tree(&planted.tree, act)));
-    let found = (answer.expect("an answer"), records(&planted.tree));
+    let is_between = between(access, meanwhile, || answer = Some(on_tree(&planted.index, act)));
+    let found = (answer.expect("an answer"), records(&planted.index));
     let do_others = |model: &mut Model| {
         for &other in others {
             on_model(model, other);
@@ -223,16 +223,16 @@ fn scans_of_cells_that_are_used_again() {
             for access in 0.. {
                 let planted = anonymous::<Between>(small_fixed(leaf));
                 for act in inserts(1..4) {
-                    on_tree(&planted.tree, act);
+                    on_tree(&planted.index, act);
                 }
-                let tree = planted.tree.clone();
+                let tree = planted.index.clone();
                 let meanwhile = move || {
                     on_tree(&tree, Act::Remove(10));
                     on_tree(&tree, Act::Insert(25, 1));
                 };
                 let mut found = Vec::new();
                 let is_between = between(access, meanwhile, || {
-                    let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("a scan");
+                    let mut cursor = planted.index.scan(KeyRange::all(), order).expect("a scan");
                     while let Some((key, _)) = cursor.next().expect("a record") {
                         found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
                     }
@@ -256,7 +256,7 @@ fn full_leaves_rewritten_under_scans() {
     for leaf in KINDS {
         let fresh = || {
             let planted = anonymous::<Between>(Options { leaf, ..Options::default() });
-            let handle: Arc<dyn RangeIndex> = Arc::new(planted.tree.clone());
+            let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
             (planted, handle)
         };
         let interrupt = |first, every, step, work: &mut dyn FnMut()| {
@@ -284,9 +284,9 @@ fn scans_among_splits_merges_and_copies() {
                 for access in 0.. {
                     let planted = anonymous::<Between>(small_fixed(leaf));
                     for act in inserts(0..32) {
-                        on_tree(&planted.tree, act);
+                        on_tree(&planted.index, act);
                     }
-                    let (tree, others_done) = (planted.tree.clone(), others.clone());
+                    let (tree, others_done) = (planted.index.clone(), others.clone());
                     let meanwhile = move || {
                         for act in others_done {
                             on_tree(&tree, act);
@@ -294,7 +294,8 @@ fn scans_among_splits_merges_and_copies() {
                     };
                     let mut found = Vec::new();
                     let is_between = between(access, meanwhile, || {
-                        let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("a scan");
+                        let mut cursor =
+                            planted.index.scan(KeyRange::all(), order).expect("a scan");
                         while let Some((key, _)) = cursor.next().expect("a record") {
                             found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
                         }
@@ -328,11 +329,11 @@ fn who_reads_an_undurable_state_makes_it_durable() {
         let mut is_seen = false;
         for writes in 0.. {
             let planted = anonymous::<CutShort<true>>(small_fixed(leaf));
-            on_tree(&planted.tree, Act::Insert(10, 1));
-            let tree = planted.tree.clone();
+            on_tree(&planted.index, Act::Insert(10, 1));
+            let tree = planted.index.clone();
             let paused = Paused::start(writes, move || on_tree(&tree, Act::Upsert(10, 2)));
             let is_over = paused.is_done();
-            let ((_, found), lines) = written_back(|| on_tree(&planted.tree, Act::Get(10)));
+            let ((_, found), lines) = written_back(|| on_tree(&planted.index, Act::Get(10)));
             if found == Some(2) && !is_seen {
                 // The writer has swapped the state and is about to write the next word.
                 is_seen = true;
@@ -354,7 +355,7 @@ fn merges_pass_over_no_node_that_is_not_posted() {
     for leaf in KINDS {
         for granted in 0..12 {
             let planted = anonymous::<Adr>(small_nodes(leaf));
-            let tree = &planted.tree;
+            let tree = &planted.index;
             let mut model = Model::new();
             let mut both = |act| {
                 let answer = on_tree(tree, act);

@@ -21,7 +21,7 @@ fn with_records(options: Options, records: u64) -> Planted<Volatile> {
     let planted = anonymous::<Volatile>(options);
     for number in 0..records {
         let key = (number * 29 % records * 2).to_be_bytes();
-        planted.tree.insert(&key, &[7; 8]).expect("an insert");
+        planted.index.insert(&key, &[7; 8]).expect("an insert");
     }
     check(&planted);
     planted
@@ -36,7 +36,7 @@ fn store(planted: &Planted<Volatile>, off: u64, word: u64) {
 }
 
 fn walk(planted: &Planted<Volatile>) -> Audit {
-    WbTrees::audit(&planted.tree).expect("walks")
+    WbTrees::audit(&planted.index).expect("walks")
 }
 
 /// The nodes of a level, by their headers.
@@ -84,11 +84,11 @@ fn a_map_of_an_earlier_layout_is_refused() {
     let root = levels.flatten().next().expect("a root");
     let header = load(&planted, root + HEADER);
     store(&planted, root + HEADER, header ^ (0x78 ^ 0x79) << 56);
-    let refused = planted.tree.pmwcas().find_index::<WbTrees>(NAME).expect_err("a refusal");
+    let refused = planted.index.pmwcas().find_index::<WbTrees>(NAME).expect_err("a refusal");
     assert!(refused.to_string().contains("of an earlier layout"), "{refused}");
     assert!(!walk(&planted).is_sound());
     store(&planted, root + HEADER, header);
-    assert!(planted.tree.pmwcas().find_index::<WbTrees>(NAME).is_ok());
+    assert!(planted.index.pmwcas().find_index::<WbTrees>(NAME).is_ok());
     check(&planted);
 }
 
@@ -137,10 +137,10 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
                 assert!(is_usable(&planted), "{leaf:?}: {found:#x}");
                 for number in 0..80u64 {
                     // What is refused is refused for this damage alone.
-                    let _ = planted.tree.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]);
+                    let _ = planted.index.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]);
                 }
                 for number in 0..160u64 {
-                    let _ = planted.tree.remove(&number.to_be_bytes());
+                    let _ = planted.index.remove(&number.to_be_bytes());
                 }
             }
         });
@@ -179,7 +179,7 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
     let count = nodes(&sixty(options), level).len();
     for place in [0, count / 2, count - 1] {
         let planted = sixty(options);
-        let tree = &planted.tree;
+        let tree = &planted.index;
         let off = nodes(&planted, level)[place];
         store(&planted, off + STATE, load(&planted, off + STATE) ^ 1 << bit);
         let mut errors = 0;
@@ -226,7 +226,7 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
     use pando_index::Order::{Ascending, Descending};
     let keys = |order| {
         let mut keys = Vec::new();
-        let mut cursor = planted.tree.scan(KeyRange::all(), order).expect("a scan");
+        let mut cursor = planted.index.scan(KeyRange::all(), order).expect("a scan");
         while let Some((key, _)) = cursor.next().expect("a record") {
             keys.push(key.to_vec());
         }
@@ -236,7 +236,7 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
     descending.reverse();
     ascending == descending
         && ascending.is_sorted_by(|left, right| left < right)
-        && ascending.iter().all(|key| planted.tree.get(key).expect("an answer").is_some())
+        && ascending.iter().all(|key| planted.index.get(key).expect("an answer").is_some())
 }
 
 /// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind a key and a value.

@@ -18,7 +18,7 @@ fn key(number: u64) -> [u8; 8] {
 
 /// Random operations against a map, on so few keys that nodes split and merge all the time.
 fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operations: u64) {
-    let tree = &planted.tree;
+    let tree = &planted.index;
     let mut random = Random::new(seed);
     let mut model: Records = BTreeMap::new();
     for step in 0..operations {
@@ -112,7 +112,7 @@ fn threads_find_their_own_records() {
         let planted = anonymous::<Adr>(small_fixed(leaf));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let tree = &planted.tree;
+                let tree = &planted.index;
                 scope.spawn(move || {
                     let mut random = Random::new(thread + 1);
                     let mut model: Records = BTreeMap::new();
@@ -146,7 +146,7 @@ fn threads_find_their_own_records() {
                 });
             }
         });
-        dump(&planted.tree);
+        dump(&planted.index);
         check(&planted);
     }
 }
@@ -156,7 +156,7 @@ fn threads_find_their_own_records() {
 #[test]
 fn bounds_that_are_longer_than_keys() {
     let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
-    let tree = &planted.tree;
+    let tree = &planted.index;
     for number in 0..60 {
         tree.insert(&key(number), &key(number)).expect("an insert");
     }
@@ -183,7 +183,7 @@ fn bounds_that_are_longer_than_keys() {
 #[test]
 fn other_lengths_are_refused_by_name() {
     let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
-    let tree = &planted.tree;
+    let tree = &planted.index;
     let refused = |key: &[u8], value: &[u8]| {
         let told = tree.insert(key, value).expect_err("refused").to_string();
         assert_eq!(tree.upsert(key, value).expect_err("refused").to_string(), told);
@@ -201,7 +201,7 @@ fn other_lengths_are_refused_by_name() {
 #[test]
 fn a_shorter_key_is_absent() {
     let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
-    let tree = &planted.tree;
+    let tree = &planted.index;
     tree.insert(&[0; 8], &[1; 8]).expect("an insert");
     for bytes in 0..8 {
         let short = &[0; 8][..bytes];

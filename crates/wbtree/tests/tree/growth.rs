@@ -15,7 +15,7 @@ fn key(number: u64) -> [u8; 8] {
 fn filled(options: Options, records: u64) -> Planted<CutShort> {
     let planted = anonymous::<CutShort>(options);
     for number in 0..records {
-        planted.tree.insert(&key(number), &key(number)).expect("an insert");
+        planted.index.insert(&key(number), &key(number)).expect("an insert");
     }
     planted
 }
@@ -24,8 +24,8 @@ fn filled(options: Options, records: u64) -> Planted<CutShort> {
 fn brink(options: Options) -> u64 {
     let planted = filled(options, 0);
     for number in 0.. {
-        planted.tree.insert(&key(number), &key(number)).expect("an insert");
-        if WbTrees::audit(&planted.tree).expect("audits").stat.height == 3 {
+        planted.index.insert(&key(number), &key(number)).expect("an insert");
+        if WbTrees::audit(&planted.index).expect("audits").stat.height == 3 {
             return number;
         }
     }
@@ -46,21 +46,21 @@ fn a_root_that_came_down_meanwhile_is_not_grown_above() {
         for writes in 0.. {
             let label = format!("{options:?}, paused before write {writes}");
             let planted = filled(options, last);
-            let tree = planted.tree.clone();
+            let tree = planted.index.clone();
             let insert = Paused::start(writes, move || tree.insert(&key(last), &key(last)));
             let is_over = insert.is_done();
             for number in 0..last {
-                assert!(planted.tree.remove(&key(number)).expect(&label), "{label}");
+                assert!(planted.index.remove(&key(number)).expect(&label), "{label}");
             }
             insert.resume().expect(&label);
             check(&planted);
-            assert_eq!(dump(&planted.tree).len(), 1, "{label}");
-            assert!(planted.tree.remove(&key(last)).expect(&label), "{label}");
+            assert_eq!(dump(&planted.index).len(), 1, "{label}");
+            assert!(planted.index.remove(&key(last)).expect(&label), "{label}");
             for number in 0..40 {
-                planted.tree.insert(&key(number), &key(number)).expect(&label);
+                planted.index.insert(&key(number), &key(number)).expect(&label);
             }
             check(&planted);
-            assert_eq!(dump(&planted.tree).len(), 40, "{label}");
+            assert_eq!(dump(&planted.index).len(), 40, "{label}");
             if is_over {
                 break;
             }

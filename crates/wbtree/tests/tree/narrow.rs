@@ -105,30 +105,30 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
     }
 
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.planted.tree.insert(&Self::key(key)?, &self.value(value)?)
+        self.planted.index.insert(&Self::key(key)?, &self.value(value)?)
     }
 
     fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.planted.tree.update(&Self::key(key)?, &self.value(value)?)
+        self.planted.index.update(&Self::key(key)?, &self.value(value)?)
     }
 
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.planted.tree.upsert(&Self::key(key)?, &self.value(value)?)
+        self.planted.index.upsert(&Self::key(key)?, &self.value(value)?)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        let found = self.planted.tree.get(&Self::key(key)?)?;
+        let found = self.planted.index.get(&Self::key(key)?)?;
         let value = found.map(|number| self.values().value(&number));
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.planted.tree.remove(&Self::key(key)?)
+        self.planted.index.remove(&Self::key(key)?)
     }
 
     fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
         let expected = self.values().number(expected);
-        self.planted.tree.compare_exchange(&Self::key(key)?, &expected, &self.value(new)?)
+        self.planted.index.compare_exchange(&Self::key(key)?, &expected, &self.value(new)?)
     }
 
     fn scan<'index>(
@@ -138,12 +138,12 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
     ) -> Result<Box<dyn Cursor + 'index>, Error> {
         let bound = |bound: Bound<Vec<u8>>| bound.map(|key| encode(&key));
         let range = KeyRange { low: bound(range.low), high: bound(range.high) };
-        let cursor = self.planted.tree.scan(range, order)?;
+        let cursor = self.planted.index.scan(range, order)?;
         Ok(Box::new(Decoding { index: self, cursor, record: Default::default() }))
     }
 
     fn len(&self) -> Result<u64, Error> {
-        self.planted.tree.len()
+        self.planted.index.len()
     }
 }
 

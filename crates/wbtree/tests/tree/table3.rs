@@ -94,7 +94,7 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
         let m = if leaf == NodeKind::SlotOnly { 4 } else { 21 };
         let options = Options { leaf, is_variable: false, ..Options::default() };
         let planted = anonymous::<Counting>(options);
-        let tree = &planted.tree;
+        let tree = &planted.index;
         for place in 0..m {
             tree.insert(&key(place).to_be_bytes(), &[1; 8]).expect("an answer");
         }
@@ -122,7 +122,7 @@ fn two_of_three_inserts_take_one_fence() {
     let planted = anonymous::<Counting>(options);
     let mut counts = Vec::new();
     for place in 0..21 {
-        let insert = || planted.tree.insert(&key(place * 8 % 21).to_be_bytes(), &[1; 8]);
+        let insert = || planted.index.insert(&key(place * 8 % 21).to_be_bytes(), &[1; 8]);
         let (answer, found) = measure(insert);
         answer.expect("an answer");
         let is_near = place % 3 != 2;
@@ -145,7 +145,7 @@ fn scans_backwards_cost_what_scans_forwards_do() {
     use pando_index::{KeyRange, Order};
     let options = Options { is_variable: false, ..Options::default() };
     let planted = anonymous::<Counting>(options);
-    let tree = &planted.tree;
+    let tree = &planted.index;
     for place in 0..3_000 {
         tree.insert(&(place * 1_237 % 3_000_u64).to_be_bytes(), &[1; 8]).expect("an answer");
     }
@@ -179,14 +179,14 @@ fn a_split_changes_one_word_of_one_leaf_more() {
         let mut splits = [Vec::new(), Vec::new()];
         // Where the right leaf is the last there is no leaf to the right of it.
         let shape = || {
-            let stat = WbTrees::audit(&planted.tree).expect("audits").stat;
+            let stat = WbTrees::audit(&planted.index).expect("audits").stat;
             (stat.inner_nodes, stat.leaves)
         };
         for (place, splits) in splits.iter_mut().enumerate() {
             for number in 0..200_u64 {
                 let number = if place == 0 { 1_000_000 + number } else { 999_999 - number };
                 let (inner_nodes, leaves) = shape();
-                let insert = || planted.tree.insert(&number.to_be_bytes(), &[1; 8]);
+                let insert = || planted.index.insert(&number.to_be_bytes(), &[1; 8]);
                 let (answer, counts) = measure(insert);
                 answer.expect("an answer");
                 if inner_nodes > 0 && shape() == (inner_nodes, leaves + 1) {

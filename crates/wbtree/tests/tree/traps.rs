@@ -37,12 +37,12 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
         let planted = create::<CutShort>(&sound, MAX_BYTES, options);
         let value = |tag: u64| tag.to_le_bytes();
         for number in 0..40 {
-            planted.tree.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
+            planted.index.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
         }
         for number in 16..22 {
-            planted.tree.remove(&key(number * 2)).unwrap();
+            planted.index.remove(&key(number * 2)).unwrap();
         }
-        let before = dump(&planted.tree);
+        let before = dump(&planted.index);
         abandon(planted);
         // Inserts at one place fill a leaf and split it; removes empty one and merge it.
         let acts: [(&str, u64); 3] = [("insert", 1), ("remove", 22 * 2), ("upsert", 2 * 23)];
@@ -70,18 +70,18 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
             for writes in 0.. {
                 std::fs::copy(&sound, &copy).unwrap();
                 let planted = reopen::<CutShort>(&copy);
-                let is_over = kill_after(writes, || run(&planted.tree)).is_some();
+                let is_over = kill_after(writes, || run(&planted.index)).is_some();
                 abandon(planted);
                 let planted = reopen::<CutShort>(&copy);
                 check(&planted);
-                let found = dump(&planted.tree);
+                let found = dump(&planted.index);
                 let label = format!("{options:?}, {act}, killed before write {writes}");
                 assert!((0..=6).any(|steps| model(steps) == found), "{label}");
                 for number in 0..30 {
                     let number = number * 2 + 1;
-                    planted.tree.upsert(&key(number), &value(number)).expect(&label);
+                    planted.index.upsert(&key(number), &value(number)).expect(&label);
                     assert_eq!(
-                        planted.tree.get(&key(number)).unwrap(),
+                        planted.index.get(&key(number)).unwrap(),
                         Some(value(number).to_vec())
                     );
                 }
@@ -102,14 +102,14 @@ fn opening_again_changes_nothing() {
     let path = folder.path().join("pool");
     let planted = create::<Adr>(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
     for number in 0..100 {
-        planted.tree.insert(&key(number), b"first").unwrap();
-        planted.tree.upsert(&key(number / 2), b"second").unwrap();
+        planted.index.insert(&key(number), b"first").unwrap();
+        planted.index.upsert(&key(number / 2), b"second").unwrap();
     }
-    let expected = dump(&planted.tree);
+    let expected = dump(&planted.index);
     abandon(planted);
     for _ in 0..3 {
         let planted = reopen::<Adr>(&path);
-        assert!(dump(&planted.tree) == expected);
+        assert!(dump(&planted.index) == expected);
         check(&planted);
         abandon(planted);
     }
@@ -122,7 +122,7 @@ fn versions_run_out_and_nodes_are_copied() {
     for leaf in KINDS {
         let options = Options { node_versions: 8, ..small_fixed(leaf) };
         let planted = anonymous::<Adr>(options);
-        let tree = &planted.tree;
+        let tree = &planted.index;
         let value = |step: u64| step.to_le_bytes();
         for number in 0..60 {
             tree.insert(&key(number), &value(0)).unwrap();
@@ -151,7 +151,7 @@ fn versions_run_out_and_nodes_are_copied() {
 fn scans_find_what_stays_among_splits_and_merges() {
     for leaf in KINDS {
         let planted = anonymous::<Adr>(small_fixed(leaf));
-        let tree = &planted.tree;
+        let tree = &planted.index;
         const STEP: u64 = 8;
         for number in 0..60 {
             tree.insert(&key(number * STEP), &[7; 8]).unwrap();
@@ -202,7 +202,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
         let folder = folder();
         let path = folder.path().join("pool");
         let planted = create::<Adr>(&path, 2 << 20, options);
-        let tree = &planted.tree;
+        let tree = &planted.index;
         let leaves = || WbTrees::audit(tree).unwrap().stat.leaves;
         let mut random = Random::new(3);
         let mut there = Vec::new();
@@ -242,7 +242,7 @@ fn merges_take_no_room() {
     for is_variable in [false, true] {
         let options = Options { is_variable, node_versions: 8, ..Options::default() };
         let planted = anonymous::<Adr>(options);
-        let tree = &planted.tree;
+        let tree = &planted.index;
         let leaves = || WbTrees::audit(tree).unwrap().stat.leaves;
         for number in 0..1000 {
             tree.insert(&key(number * 389 % 1000), &[1; 8]).unwrap();
@@ -262,7 +262,7 @@ fn merges_take_no_room() {
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
     let planted = anonymous::<Volatile>(small_nodes(NodeKind::SlotBitmap));
-    let tree = &planted.tree;
+    let tree = &planted.index;
     let limits = tree.limits();
     let mut keys = vec![Vec::new(), vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xFF; 8]];
     keys.extend((0..20).map(|length| [b"prefix".as_slice(), &vec![0; length]].concat()));

@@ -126,10 +126,10 @@ pub type Effect = fn(&Stat, &Stat) -> bool;
 /// The scenario whose operation is the first of `ops` to have `effect`.
 pub fn first(name: &'static str, options: Options, ops: Vec<Op>, effect: Effect) -> Scenario {
     let planted = anonymous::<CutShort>(options);
-    let mut before = planted.tree.stat().expect("audits");
+    let mut before = planted.index.stat().expect("audits");
     for (index, op) in ops.iter().enumerate() {
-        op.run(&planted.tree);
-        let after = planted.tree.stat().expect("audits");
+        op.run(&planted.index);
+        let after = planted.index.stat().expect("audits");
         if effect(&before, &after) {
             let prepare = ops[..index].to_vec();
             return Scenario { name, options, prepare, act: op.clone() };

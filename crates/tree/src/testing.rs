@@ -1,0 +1,155 @@
+//! What the tests of all indexes share: an index with its pool, in a file or on anonymous memory;
+//! closing it as a crash would; all that it holds; a check of all that its pool holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use pando_index::conformance::Subject;
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
+use pando_pmwcas::Pmwcas;
+use pando_pmwcas::maps::{IndexKind, Settings};
+
+/// The one map of the tests' pools.
+pub const NAME: &str = "index";
+
+/// As large as a pool may get that is to have room for all.
+const AMPLE_BYTES: u64 = 1 << 32;
+
+/// An index of kind `K` with its pool.
+#[expect(missing_debug_implementations, reason = "an index need not have one")]
+pub struct Planted<D: Domain, K: IndexKind> {
+    // Dropped first: the pool is closed before its folder is removed.
+    /// The index.
+    pub index: K::Index<D>,
+    /// The PMwCAS of its pool.
+    pub pmwcas: Arc<Pmwcas<D>>,
+    /// The pool.
+    pub pool: Arc<Pool<D>>,
+    /// What part of the conformance suite's work it is given.
+    pub scale: f64,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl<D: Domain, K: IndexKind> Planted<D, K> {
+    /// The index of `pool`, created with `settings` if there is none.
+    pub fn of(pool: Arc<Pool<D>>, settings: &Settings) -> Self {
+        let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
+        let index = pmwcas.find_or_create_index::<K>(NAME, settings).expect("the map");
+        Self { index, pmwcas, pool, scale: 1.0, _folder: None }
+    }
+
+    /// On anonymous memory.
+    pub fn anonymous(settings: &Settings) -> Self {
+        let create = CreateOptions { max_bytes: AMPLE_BYTES, ..CreateOptions::default() };
+        Self::of(Pool::anonymous(&create).expect("memory"), settings)
+    }
+
+    /// In a new file, in memory if there is a tmpfs.
+    pub fn in_file(settings: &Settings) -> Self {
+        let folder = folder();
+        let create = CreateOptions { max_bytes: AMPLE_BYTES, ..CreateOptions::default() };
+        let pool = Pool::create(&folder.path().join("pool"), &create).expect("a pool");
+        Self { _folder: Some(folder), ..Self::of(pool, settings) }
+    }
+
+    /// In the new file `path`, which may grow to `max_bytes`.
+    pub fn create(path: &Path, max_bytes: u64, settings: &Settings) -> Self {
+        let create = CreateOptions { max_bytes, initial_bytes: 0, huge_pages: false };
+        Self::of(Pool::create(path, &create).expect("a pool"), settings)
+    }
+
+    /// In the file that a test left at `path`.
+    pub fn reopen(path: &Path) -> Self {
+        let pool = Pool::open(path, &OpenPool::default()).expect("opens");
+        Self::of(pool, &Settings::new(K::SETTINGS))
+    }
+}
+
+/// Drops the index as a crash would: its pool stays marked as in use.
+pub fn abandon<D: Domain, K: IndexKind>(planted: Planted<D, K>) {
+    planted.pool.clone().abandon();
+}
+
+/// A new folder, in memory if there is a tmpfs.
+pub fn folder() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("a temporary folder")
+}
+
+/// What an index holds.
+pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All records, as a scan finds them; panics if a scan finds one out of order, or if the scans in
+/// both directions differ.
+pub fn dump(index: &dyn RangeIndex) -> Records {
+    let visit = |order| {
+        let mut records = Vec::new();
+        let mut cursor = index.scan(KeyRange::all(), order).expect("a scan");
+        while let Some((key, value)) = cursor.next().expect("the next record") {
+            records.push((key.to_vec(), value.to_vec()));
+        }
+        records
+    };
+    let ascending = visit(Order::Ascending);
+    assert!(ascending.is_sorted_by(|left, right| left.0 < right.0), "keys do not ascend");
+    let mut descending = visit(Order::Descending);
+    descending.reverse();
+    assert!(ascending == descending, "the scans in both directions differ");
+    ascending.into_iter().collect()
+}
+
+/// Panics if an invariant of the pool's maps is broken, or a block leaked or is missing.
+pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
+    let guard = planted.pool.pin().expect("a slot");
+    let mut reached: BTreeSet<u64> = BTreeSet::new();
+    for entry in planted.pmwcas.maps(&guard) {
+        reached.insert(entry.header_off);
+        let index = planted.pmwcas.open_entry::<K>(&entry).expect("a sound map");
+        let audit = K::audit(&index).expect("audits");
+        assert_eq!(audit.problems, [], "violated invariants");
+        for block in &audit.blocks {
+            assert!(reached.insert(block.off), "block {:#x} is reached twice", block.off);
+        }
+    }
+    let mut leaked = Vec::new();
+    let mut look = |block: pando_pmem::Block| {
+        if !reached.remove(&block.off) {
+            leaked.push(block);
+        }
+        ControlFlow::Continue(())
+    };
+    planted.pool.visit_active(&mut look).expect("a slot");
+    assert_eq!(leaked, [], "allocated, but not reached");
+    assert!(reached.is_empty(), "reached, but not allocated: {reached:x?}");
+}
+
+impl<D: Domain, K: IndexKind> Subject for Planted<D, K> {
+    fn index(&self) -> &dyn RangeIndex {
+        &self.index
+    }
+
+    fn check(&self) {
+        check(self);
+    }
+
+    fn scale(&self) -> f64 {
+        self.scale
+    }
+}
+
+/// Everything that the pool can give.
+pub fn take_all<'guard, 'pool, D: Domain>(
+    guard: &'guard Guard<'pool, D>,
+) -> Vec<Reservation<'guard, 'pool, D>> {
+    let mut taken = Vec::new();
+    for bytes in (1..=512).rev().map(|lines| lines * 64).chain([1 << 16]).rev() {
+        while let Ok(block) = guard.reserve(bytes) {
+            taken.push(block);
+        }
+    }
+    taken
+}
