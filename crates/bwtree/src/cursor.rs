@@ -14,12 +14,12 @@
 //! and reused at the same place. That takes three epochs, so a batch is copied anew also if the epoch is three above what it
 //! was before the leaf was looked for. The word is read first: whoever put a reused block there had seen that epoch.
 
-use std::cell::Cell;
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::batch::ThreadsBatch;
 
 use crate::context::{Context, Probe, Target, Value, compare_keys};
 use crate::gather::{Gathered, Item};
@@ -30,49 +30,6 @@ use crate::tree::{BwTree, Damaged};
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 10;
-/// A batch that has so many bytes is full.
-const BATCH_BYTES: usize = 1 << 20;
-/// More room than this is not kept for a thread's next cursor, in bytes.
-const KEPT_BYTES: usize = 64 * 1024;
-
-/// Where one copied record stands in the batch's bytes.
-#[derive(Clone, Copy, Debug)]
-struct Copied {
-    at: usize,
-    key_bytes: usize,
-    value_bytes: usize,
-}
-
-/// What a cursor copies into. A thread's last cursor leaves its room to the next.
-#[derive(Debug, Default)]
-struct Buffers {
-    bytes: Vec<u8>,
-    records: Vec<Copied>,
-}
-
-thread_local! {
-    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
-}
-
-impl Buffers {
-    fn take() -> Self {
-        let mut buffers = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        buffers.bytes.clear();
-        buffers.records.clear();
-        buffers
-    }
-
-    fn keep(self) {
-        if self.bytes.capacity() <= KEPT_BYTES {
-            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
-        }
-    }
-
-    /// The record's key.
-    fn key(&self, record: &Copied) -> &[u8] {
-        &self.bytes[record.at..record.at + record.key_bytes]
-    }
-}
 
 /// A scan of a tree.
 #[derive(Debug)]
@@ -81,20 +38,14 @@ pub(crate) struct TreeCursor<'index, D: Domain, S: Style> {
     /// What is left, behind the batch.
     range: KeyRange,
     order: Order,
-    batch: usize,
-    buffers: Buffers,
-    position: usize,
+    /// Records of the next batch.
+    most: usize,
+    batch: ThreadsBatch,
     is_over: bool,
     /// What kept the batch from having a record.
     damage: Option<Damaged>,
     /// The leaf that the batch is of, as it was; and the epoch before it was looked for.
     source: Option<(At, u64)>,
-}
-
-impl<D: Domain, S: Style> Drop for TreeCursor<'_, D, S> {
-    fn drop(&mut self) {
-        std::mem::take(&mut self.buffers).keep();
-    }
 }
 
 impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
@@ -103,9 +54,8 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
             tree,
             range,
             order,
-            batch: FIRST_BATCH,
-            buffers: Buffers::take(),
-            position: 0,
+            most: FIRST_BATCH,
+            batch: ThreadsBatch::default(),
             is_over: false,
             damage: None,
             source: None,
@@ -126,11 +76,9 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
 
     #[cold]
     fn fill(&mut self) -> Result<(), Error> {
-        self.buffers.bytes.clear();
-        self.buffers.records.clear();
-        self.position = 0;
+        self.batch.clear();
         self.source = None;
-        while self.buffers.records.is_empty() && !self.is_over {
+        while self.batch.is_empty() && !self.is_over {
             let tree = self.tree;
             let guard = tree.pin()?;
             self.fill_from_leaf(tree.context(&guard))?;
@@ -141,19 +89,18 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     /// Takes the batch's records that were not returned back into the range.
     #[cold]
     fn refill(&mut self) -> Result<(), Error> {
-        if self.position > 0 {
-            let last = self.buffers.records[self.position - 1];
-            let key = self.buffers.key(&last).to_vec();
+        if let Some(last) = self.batch.lent_key() {
+            let key = last.to_vec();
             self.go_on_behind(key);
-        } else if let Some(first) = self.buffers.records.first() {
-            let key = self.buffers.key(first).to_vec();
+        } else if let Some(first) = self.batch.first_key() {
+            let key = first.to_vec();
             match self.order {
                 Order::Ascending => self.range.low = Bound::Included(key),
                 Order::Descending => self.range.high = Bound::Included(key),
             }
         }
         self.is_over = false;
-        self.batch = FIRST_BATCH;
+        self.most = FIRST_BATCH;
         self.fill()
     }
 
@@ -190,10 +137,10 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
         if let Some(damage) = self.damage.take() {
             return Err(damage.into());
         }
-        self.batch = self.batch.saturating_mul(2);
+        self.most = self.most.saturating_mul(2);
         self.source = Some((at, epoch));
-        if is_full && let Some(last) = self.buffers.records.last() {
-            let key = self.buffers.key(last).to_vec();
+        if is_full && let Some(last) = self.batch.last_key() {
+            let key = last.to_vec();
             self.go_on_behind(key);
             return Ok(());
         }
@@ -332,35 +279,28 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     /// Copies the record; whether the batch is full.
     #[inline(always)]
     fn copy_record(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) -> bool {
-        let Buffers { bytes, records } = &mut self.buffers;
-        let at = bytes.len();
         let value = match context.value(value) {
             Ok(value) => value,
             // Those before it are returned first.
             Err(damage) => {
-                self.damage = records.is_empty().then_some(damage);
+                self.damage = self.batch.is_empty().then_some(damage);
                 return true;
             }
         };
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value);
-        records.push(Copied { at, key_bytes: key.len(), value_bytes: value.len() });
-        records.len() >= self.batch || bytes.len() >= BATCH_BYTES
+        self.batch.push(key, value);
+        self.batch.is_full(self.most)
     }
 }
 
 impl<D: Domain, S: Style> Cursor for TreeCursor<'_, D, S> {
     #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.position == self.buffers.records.len() {
+        if self.batch.is_used_up() {
             self.fill()?;
         } else if self.is_outdated() {
             self.refill()?;
         }
-        let Some(record) = self.buffers.records.get(self.position) else { return Ok(None) };
-        self.position += 1;
-        let (key, value) = self.buffers.bytes[record.at..].split_at(record.key_bytes);
-        Ok(Some((key, &value[..record.value_bytes])))
+        Ok(self.batch.lend())
     }
 }
 
@@ -409,6 +349,8 @@ mod tests {
     use pando_pmem::{CreateOptions, Pool, Volatile};
     use pando_pmwcas::Pmwcas;
     use pando_pmwcas::maps::{IndexKind, Settings};
+
+    use pando_tree::batch::FULL_BYTES;
 
     use super::*;
     use crate::BwTrees;
@@ -460,7 +402,7 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_in_bytes() {
         let tree = tree();
-        let value = vec![7; BATCH_BYTES];
+        let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");
         }
@@ -470,8 +412,8 @@ mod tests {
             while let Some((key, found)) = cursor.next().expect("a record") {
                 let number = if order == Order::Ascending { records } else { 19 - records };
                 assert!(key == [number] && found == value, "{order:?}");
-                let bytes = cursor.buffers.bytes.len();
-                assert!(bytes <= 2 * BATCH_BYTES, "{bytes}");
+                let bytes = cursor.batch.bytes();
+                assert!(bytes <= 2 * FULL_BYTES, "{bytes}");
                 records += 1;
             }
             assert_eq!(records, 20, "{order:?}");

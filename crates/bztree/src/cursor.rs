@@ -12,6 +12,7 @@ use std::ops::{Bound, Range};
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::batch::Batch;
 use pando_tree::checked::{Steps, damaged, sound};
 
 use crate::candidate::Candidate;
@@ -24,8 +25,6 @@ use crate::tree::BzTree;
 const FIRST_BATCH: usize = 12;
 /// Room for the first batch, in bytes; more is made as it is needed.
 const FIRST_BYTES: usize = 512;
-/// No more is copied to a batch that has so many bytes.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// From where the next batch is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,26 +38,14 @@ enum Next {
     Key { included: bool },
 }
 
-/// Where one copied record stands in the batch's bytes.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    key_bytes: usize,
-    value_bytes: usize,
-}
-
 /// What a cursor copies into. A thread's last cursor leaves its room to the next: a short scan
 /// would spend a tenth of its time on allocation.
 #[derive(Debug, Default)]
 struct Buffers {
-    bytes: Vec<u8>,
-    places: Vec<Place>,
+    batch: Batch,
     slots: Vec<Meta>,
     unsorted: Vec<Candidate>,
 }
-
-/// More room than this is not kept for a thread's next cursor, in bytes.
-const KEPT_BYTES: usize = 64 * 1024;
 
 thread_local! {
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
@@ -68,17 +55,15 @@ impl Buffers {
     fn take() -> Self {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         spare.unwrap_or_else(|| Self {
-            bytes: Vec::with_capacity(FIRST_BYTES),
-            places: Vec::with_capacity(FIRST_BATCH),
+            batch: Batch::with_capacity(FIRST_BATCH, FIRST_BYTES),
             slots: Vec::with_capacity(FIRST_BATCH * 4),
             unsorted: Vec::with_capacity(FIRST_BATCH * 4),
         })
     }
 
     fn keep(mut self) {
-        if self.bytes.capacity() <= KEPT_BYTES {
-            self.bytes.clear();
-            self.places.clear();
+        if self.batch.is_worth_keeping() {
+            self.batch.clear();
             // A thread that is ending keeps nothing.
             let _ = SPARE.try_with(|spare| spare.set(Some(self)));
         }
@@ -105,10 +90,10 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     next: Next,
     /// The key of [`Next::Key`].
     key: Vec<u8>,
-    batch: usize,
+    /// Records of the next batch.
+    most: usize,
     /// The batch, and the unsorted records of the leaf at hand.
     buffers: Buffers,
-    position: usize,
 }
 
 impl<D: Domain> Drop for TreeCursor<'_, D> {
@@ -129,24 +114,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Bound::Included(key) => (Next::Key { included: true }, key),
             Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
-        Self {
-            tree,
-            range,
-            order,
-            next,
-            key,
-            batch: FIRST_BATCH,
-            buffers: Buffers::take(),
-            position: 0,
-        }
+        Self { tree, range, order, next, key, most: FIRST_BATCH, buffers: Buffers::take() }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
-        self.buffers.bytes.clear();
-        self.buffers.places.clear();
-        self.position = 0;
+        self.buffers.batch.clear();
         let mut steps = Steps::of_attempts();
-        while self.buffers.places.is_empty() && self.next != Next::End {
+        while self.buffers.batch.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
             let was = self.next;
@@ -187,17 +161,17 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         sound(context.guard)?;
         let stop = self.copy_leaf(context, &leaf, probe);
         if let Err(error) = sound(context.guard) {
-            self.buffers.places.clear();
+            self.buffers.batch.clear();
             return Err(error);
         }
-        self.batch = self.batch.saturating_mul(2);
+        self.most = self.most.saturating_mul(2);
         self.key = key;
         let next = match (stop, self.order) {
             (Stop::RangeDone, _) => None,
             (Stop::LeafDone, Order::Ascending) => fence.high.map(|high| (high, true)),
             (Stop::LeafDone, Order::Descending) => fence.low.map(|low| (low, false)),
-            (Stop::GoOn, _) => match self.buffers.places.last() {
-                Some(last) => Some((&self.buffers.bytes[last.at..last.at + last.key_bytes], false)),
+            (Stop::GoOn, _) => match self.buffers.batch.last_key() {
+                Some(last) => Some((last, false)),
                 // Nothing was copied before what was out of date: the same place again.
                 None => return Ok(()),
             },
@@ -283,7 +257,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         loop {
             let first = unsorted.get(newer).copied();
             // No more than the batch takes.
-            let room = (self.batch - self.buffers.places.len()) as u64;
+            let room = (self.most - self.buffers.batch.len()) as u64;
             let (run, is_cut) = match self.order {
                 Order::Ascending => {
                     let near = left.start..left.end.min(left.start.saturating_add(room));
@@ -337,18 +311,10 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let is_plain = stride == shape.record_bytes && shape.is_uniform() && !any_dead;
         if is_plain && !self.is_out_of_range(context, leaf, leaf.sorted_meta(context, last)) {
             // The records stand side by side, and so they may in the batch.
-            let at = self.buffers.bytes.len();
             let off = leaf.node.off + shape.sorted_at + run.start * stride;
-            self.buffers.bytes.extend_from_slice(context.bytes(off, count * stride));
-            let place = |index: u64| Place {
-                at: at + (index * stride) as usize,
-                key_bytes: 8,
-                value_bytes: shape.record_bytes as usize - 8,
-            };
-            match self.order {
-                Order::Ascending => self.buffers.places.extend((0..count).map(place)),
-                Order::Descending => self.buffers.places.extend((0..count).rev().map(place)),
-            }
+            let records = context.bytes(off, count * stride);
+            let value_bytes = shape.record_bytes as usize - 8;
+            self.buffers.batch.push_run(records, 8, value_bytes, self.order);
             return self.stop_if_full();
         }
         let order = self.order;
@@ -364,9 +330,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
 
     #[inline(always)]
     fn stop_if_full(&self) -> Option<Stop> {
-        let buffers = &self.buffers;
-        let is_full = buffers.places.len() >= self.batch || buffers.bytes.len() >= BATCH_BYTES;
-        is_full.then_some(Stop::GoOn)
+        self.buffers.batch.is_full(self.most).then_some(Stop::GoOn)
     }
 
     /// Copies a record into the batch if it counts; says how to stop if that is due.
@@ -378,22 +342,16 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         if !meta.is_visible() {
             return None;
         }
-        let at = self.buffers.bytes.len();
-        let key_bytes = meta.key_bytes() as usize;
-        let value_bytes = if meta.is_pointer() {
+        if meta.is_pointer() {
             // If it was superseded or deleted since its metadata was read, what is there now is
             // found by looking again.
             let Some(value) = leaf.value(context, meta) else { return Some(Stop::GoOn) };
-            self.buffers.bytes.extend_from_slice(leaf.key(context, meta));
-            self.buffers.bytes.extend_from_slice(value);
-            value.len()
+            self.buffers.batch.push(leaf.key(context, meta), value);
         } else {
             // Key and value stand side by side.
             let record = context.bytes(leaf.node.off + meta.offset(), meta.record_bytes());
-            self.buffers.bytes.extend_from_slice(record);
-            record.len() - key_bytes
-        };
-        self.buffers.places.push(Place { at, key_bytes, value_bytes });
+            self.buffers.batch.push_joined(record, meta.key_bytes() as usize);
+        }
         self.stop_if_full()
     }
 
@@ -417,13 +375,10 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
 impl<D: Domain> Cursor for TreeCursor<'_, D> {
     #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.position == self.buffers.places.len() {
+        if self.buffers.batch.is_used_up() {
             self.fill()?;
         }
-        let Some(place) = self.buffers.places.get(self.position) else { return Ok(None) };
-        self.position += 1;
-        let (key, value) = self.buffers.bytes[place.at..].split_at(place.key_bytes);
-        Ok(Some((key, &value[..place.value_bytes])))
+        Ok(self.buffers.batch.lend())
     }
 }
 
@@ -434,6 +389,7 @@ mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
     use pando_pmwcas::Pmwcas;
+    use pando_tree::batch::FULL_BYTES;
 
     use super::*;
     use crate::{BzTrees, Options};
@@ -446,7 +402,7 @@ mod tests {
         let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
         let settings = Options::default().settings().expect("options");
         let tree = pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("a tree");
-        let value = vec![7; BATCH_BYTES];
+        let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");
         }
@@ -455,8 +411,8 @@ mod tests {
             let mut records = 0;
             while let Some((_, found)) = cursor.next().expect("a record") {
                 assert!(found == value);
-                let bytes = cursor.buffers.bytes.len();
-                assert!(bytes <= 2 * BATCH_BYTES, "{bytes}");
+                let bytes = cursor.buffers.batch.bytes();
+                assert!(bytes <= 2 * FULL_BYTES, "{bytes}");
                 records += 1;
             }
             assert_eq!(records, 20, "{order:?}");

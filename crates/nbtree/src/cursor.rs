@@ -1,7 +1,7 @@
 //! Scans, forwards and backwards, which the paper lacks.
 //!
 //! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them, copies their records, and
-//! lends these when it is not. Of long values it copies no more at once than about [`BATCH_BYTES`], and comes back.
+//! lends these when it is not. Of long values it copies no more at once than about [`FULL_BYTES`], and comes back.
 //! Where it goes on is decided by the leaf's range, not by the last key that it returned:
 //!
 //! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is open has at least
@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use arrayvec::ArrayVec;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard};
+use pando_tree::batch::{FULL_BYTES, ThreadsBatch};
 use pando_tree::checked::{damaged, sound};
 
 use crate::layout::{Content, MAX_SLOTS, content, key_at};
@@ -48,9 +49,6 @@ enum Next {
     Key { included: bool },
 }
 
-/// No more is copied of a leaf once there are so many bytes.
-const BATCH_BYTES: usize = 1 << 20;
-
 /// A slot with a record of the range.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
@@ -61,14 +59,6 @@ struct Taken {
 /// The slots of a leaf.
 type AllTaken = ArrayVec<Taken, MAX_SLOTS>;
 
-/// Where one copied record stands in the bytes.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    key_bytes: usize,
-    value_bytes: usize,
-}
-
 /// A scan of a tree.
 #[derive(Debug)]
 pub(crate) struct TreeCursor<'index, D: Domain> {
@@ -78,9 +68,7 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     next: Next,
     /// The key of [`Next::Key`].
     key: Vec<u8>,
-    bytes: Vec<u8>,
-    places: Vec<Place>,
-    position: usize,
+    batch: ThreadsBatch,
 }
 
 impl<'index, D: Domain> TreeCursor<'index, D> {
@@ -95,15 +83,12 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             Bound::Included(key) => (Next::Key { included: true }, key),
             Bound::Excluded(key) => (Next::Key { included: false }, key),
         };
-        let (bytes, places) = (Vec::with_capacity(1024), Vec::with_capacity(48));
-        Self { tree, range, order, next, key, bytes, places, position: 0 }
+        Self { tree, range, order, next, key, batch: ThreadsBatch::default() }
     }
 
     fn fill(&mut self) -> Result<(), Error> {
-        self.bytes.clear();
-        self.places.clear();
-        self.position = 0;
-        while self.places.is_empty() && self.next != Next::End {
+        self.batch.clear();
+        while self.batch.is_empty() && self.next != Next::End {
             let tree = self.tree;
             let guard = tree.pin()?;
             self.fill_from_leaf(&guard)?;
@@ -134,8 +119,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             if self.order == Order::Ascending { compared } else { compared.reverse() }
         });
         if !self.copy(guard, leaf, &taken) {
-            let last = self.places.last().map_or(&[][..], |last| self.key_at(last));
-            self.key = last.to_vec();
+            self.key = self.batch.last_key().unwrap_or_default().to_vec();
             self.next = Next::Key { included: false };
             return Ok(());
         }
@@ -228,23 +212,20 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     /// Copies the records of the slots; whether all.
     fn copy(&mut self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, taken: &[Taken]) -> bool {
         for (turn, taken) in taken.iter().enumerate() {
-            if self.bytes.len() >= BATCH_BYTES && turn > 0 {
+            if turn > 0 && self.batch.bytes() >= FULL_BYTES {
                 return false;
             }
-            let at = self.bytes.len();
             let mut room = [0; 8];
             let key = key_of(guard, taken, &mut room);
-            self.bytes.extend_from_slice(key);
-            let bytes = &mut self.bytes;
-            self.tree.lend(guard, leaf, taken.found, |value| bytes.extend_from_slice(value));
-            let value_bytes = self.bytes.len() - at - key.len();
-            self.places.push(Place { at, key_bytes: key.len(), value_bytes });
+            let tree = self.tree;
+            self.batch.push_with(
+                |bytes| bytes.extend_from_slice(key),
+                |bytes| {
+                    tree.lend(guard, leaf, taken.found, |value| bytes.extend_from_slice(value));
+                },
+            );
         }
         true
-    }
-
-    fn key_at(&self, place: &Place) -> &[u8] {
-        &self.bytes[place.at..place.at + place.key_bytes]
     }
 
     /// The slots of the leaf whose records lie in the range, from the probe on, and below `high`.
@@ -313,14 +294,10 @@ fn key_of<'all, D: Domain>(
 
 impl<D: Domain> Cursor for TreeCursor<'_, D> {
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.position == self.places.len() {
+        if self.batch.is_used_up() {
             self.fill()?;
         }
-        let Some(place) = self.places.get(self.position) else { return Ok(None) };
-        self.position += 1;
-        let value_at = place.at + place.key_bytes;
-        let key = &self.bytes[place.at..value_at];
-        Ok(Some((key, &self.bytes[value_at..value_at + place.value_bytes])))
+        Ok(self.batch.lend())
     }
 }
 
@@ -341,7 +318,7 @@ mod tests {
         let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
         let settings = Settings::new(NbTrees::SETTINGS);
         let tree = pmwcas.find_or_create_index::<NbTrees>("tree", &settings).expect("a tree");
-        let value = vec![7; BATCH_BYTES];
+        let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");
         }
@@ -351,7 +328,7 @@ mod tests {
             while let Some((key, found)) = cursor.next().expect("a record") {
                 let number = if order == Order::Ascending { records } else { 19 - records };
                 assert!(key == [number] && found == value, "{order:?}");
-                assert!(cursor.bytes.len() <= 2 * BATCH_BYTES, "{}", cursor.bytes.len());
+                assert!(cursor.batch.bytes() <= 2 * FULL_BYTES, "{}", cursor.batch.bytes());
                 records += 1;
             }
             assert_eq!(records, 20, "{order:?}");

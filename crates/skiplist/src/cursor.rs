@@ -10,12 +10,12 @@
 //! levels, some nodes further on each, and where the words of the nodes it comes to lead, of which the lowest three are in a line that
 //! it has read.
 
-use std::cell::Cell;
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::batch::{FULL_BYTES, ThreadsBatch};
 use pando_tree::checked::{Steps, sound};
 
 use crate::layout::LOW_LEVELS;
@@ -28,46 +28,8 @@ use crate::style::Links;
 /// double up to [`LAST_BATCH`].
 const FIRST_BATCH: usize = 10;
 const LAST_BATCH: usize = 768;
-/// No more is copied to a batch that has so many bytes.
-const BATCH_BYTES: usize = 1 << 20;
 /// Nodes that are counted under one guard, so that reclamation does not wait for all.
 const COUNTED: usize = 4096;
-/// More room than this is not kept for a thread's next cursor, in bytes.
-const KEPT_BYTES: usize = 64 * 1024;
-
-/// Where one copied record stands in the batch's bytes.
-#[derive(Clone, Copy, Debug)]
-struct Copied {
-    at: usize,
-    key_bytes: usize,
-    value_bytes: usize,
-}
-
-/// What a cursor copies into. A thread's last cursor leaves its room to the next.
-#[derive(Debug, Default)]
-struct Buffers {
-    bytes: Vec<u8>,
-    records: Vec<Copied>,
-}
-
-thread_local! {
-    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
-}
-
-impl Buffers {
-    fn take() -> Self {
-        let mut buffers = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        buffers.bytes.clear();
-        buffers.records.clear();
-        buffers
-    }
-
-    fn keep(self) {
-        if self.bytes.capacity() <= KEPT_BYTES {
-            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
-        }
-    }
-}
 
 /// A scan of a list.
 #[derive(Debug)]
@@ -76,43 +38,28 @@ pub(crate) struct ListCursor<'index, D: Domain, S: Links> {
     /// What is left.
     range: KeyRange,
     order: Order,
-    batch: usize,
-    buffers: Buffers,
-    position: usize,
+    /// Nodes of the next batch.
+    most: usize,
+    batch: ThreadsBatch,
     is_over: bool,
-}
-
-impl<D: Domain, S: Links> Drop for ListCursor<'_, D, S> {
-    fn drop(&mut self) {
-        std::mem::take(&mut self.buffers).keep();
-    }
 }
 
 impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
     pub fn new(list: &'index SkipList<D, S>, range: KeyRange, order: Order) -> Self {
-        Self {
-            list,
-            range,
-            order,
-            batch: FIRST_BATCH,
-            buffers: Buffers::take(),
-            position: 0,
-            is_over: false,
-        }
+        let batch = ThreadsBatch::default();
+        Self { list, range, order, most: FIRST_BATCH, batch, is_over: false }
     }
 
     #[cold]
     fn fill(&mut self) -> Result<(), Error> {
-        self.buffers.bytes.clear();
-        self.buffers.records.clear();
-        self.position = 0;
+        self.batch.clear();
         let mut steps = Steps::of_attempts();
-        while self.buffers.records.is_empty() && !self.is_over {
+        while self.batch.is_empty() && !self.is_over {
             let list = self.list;
             let guard = list.pin()?;
             self.fill_once(list.context(&guard));
             if let Err(error) = steps.take(&guard, list.root_off()) {
-                self.buffers.records.clear();
+                self.batch.clear();
                 self.is_over = true;
                 return Err(error);
             }
@@ -129,14 +76,14 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
             Order::Descending => list.last_to(context, &self.range.high),
         };
         let mut last = None;
-        for _ in 0..self.batch {
+        for _ in 0..self.most {
             if node == head || self.is_beyond(context, node) {
                 self.is_over = true;
                 break;
             }
             self.copy(context, node);
             last = Some(node);
-            if self.buffers.bytes.len() > BATCH_BYTES {
+            if self.batch.bytes() > FULL_BYTES {
                 break;
             }
             match self.step(context, node) {
@@ -144,7 +91,7 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
                 None => break,
             }
         }
-        self.batch = (self.batch * 2).min(LAST_BATCH);
+        self.most = (self.most * 2).min(LAST_BATCH);
         if let Some(last) = last.filter(|_| !self.is_over) {
             let mut key = Vec::new();
             context.key(last).copy_to(&mut key);
@@ -196,12 +143,8 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
     #[inline(always)]
     fn copy(&mut self, context: Context<'_, '_, D>, node: Node) {
         let Some((_, value)) = context.value(node) else { return };
-        let Buffers { bytes, records } = &mut self.buffers;
-        let (at, value) = (bytes.len(), value.as_bytes());
-        context.key(node).copy_to(bytes);
-        let key_bytes = bytes.len() - at;
-        bytes.extend_from_slice(value);
-        records.push(Copied { at, key_bytes, value_bytes: value.len() });
+        let (key, value) = (context.key(node), value.as_bytes());
+        self.batch.push_with(|bytes| key.copy_to(bytes), |bytes| bytes.extend_from_slice(value));
     }
 }
 
@@ -266,12 +209,9 @@ impl<D: Domain, S: Links> SkipList<D, S> {
 impl<D: Domain, S: Links> Cursor for ListCursor<'_, D, S> {
     #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.position == self.buffers.records.len() {
+        if self.batch.is_used_up() {
             self.fill()?;
         }
-        let Some(record) = self.buffers.records.get(self.position) else { return Ok(None) };
-        self.position += 1;
-        let (key, value) = self.buffers.bytes[record.at..].split_at(record.key_bytes);
-        Ok(Some((key, &value[..record.value_bytes])))
+        Ok(self.batch.lend())
     }
 }

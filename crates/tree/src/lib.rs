@@ -1,9 +1,11 @@
 //! What all indexes share. It stands above `pando-pmwcas` and below every index.
 //!
+//! * [`batch`]: the records that a cursor has copied, and lends.
 //! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
 //! * [`room`](mod@room): another try for an operation to which a full pool refused room.
 //! * `testing`: what the tests of indexes share.
 
+pub mod batch;
 pub mod checked;
 pub mod room;
 #[cfg(feature = "testing")]

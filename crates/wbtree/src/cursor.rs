@@ -20,6 +20,7 @@ use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::Domain;
+use pando_tree::batch::ThreadsBatch;
 use pando_tree::checked::{Steps, sound};
 
 use crate::layout::{Cell, FIXED_BYTES};
@@ -31,8 +32,6 @@ use crate::write::with_value;
 /// Records of the first batch: short scans copy little. Later batches double up to the last.
 const FIRST_BATCH: usize = 12;
 const LAST_BATCH: usize = 96;
-/// No more is copied to a batch that has so many bytes.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// From where the next batch is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +47,6 @@ enum Next {
 /// A leaf that another led to, and the state in which it is to be read.
 type Sibling<'op, D> = Option<(Node<'op, D>, State)>;
 
-/// Where one copied record stands in the batch's bytes.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    key_bytes: usize,
-    value_bytes: usize,
-}
-
 /// A scan of a tree.
 #[derive(Debug)]
 pub(crate) struct TreeCursor<'index, D: Domain> {
@@ -66,10 +57,9 @@ pub(crate) struct TreeCursor<'index, D: Domain> {
     next: Next,
     /// The key of [`Next::Key`].
     key: Vec<u8>,
-    batch: usize,
-    bytes: Vec<u8>,
-    places: Vec<Place>,
-    position: usize,
+    /// Records of the next batch.
+    most: usize,
+    batch: ThreadsBatch,
 }
 
 impl<'index, D: Domain> TreeCursor<'index, D> {
@@ -84,8 +74,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             (Bound::Included(key), _) => (Next::Key { included: true }, key),
             (Bound::Excluded(key), _) => (Next::Key { included: false }, key),
         };
-        let (bytes, places) = (Vec::new(), Vec::new());
-        Self { tree, end, order, next, key, batch: FIRST_BATCH, bytes, places, position: 0 }
+        let batch = ThreadsBatch::default();
+        Self { tree, end, order, next, key, most: FIRST_BATCH, batch }
     }
 
     /// Whether `key` lies between where the cursor is and its end; `Err` if it lies beyond the end.
@@ -111,31 +101,22 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     }
 
     fn push(&mut self, context: Context<'_, '_, D>, record: &Cell, key: &[u8]) {
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        let value_bytes = with_value(context, record, |value| {
-            self.bytes.extend_from_slice(value);
-            value.len()
-        });
-        self.places.push(Place { at, key_bytes: key.len(), value_bytes });
-    }
-
-    fn is_full(&self) -> bool {
-        self.places.len() >= self.batch || self.bytes.len() >= BATCH_BYTES
+        self.batch.push_with(
+            |bytes| bytes.extend_from_slice(key),
+            |bytes| with_value(context, record, |value| bytes.extend_from_slice(value)),
+        );
     }
 
     /// Copies the next batch; none is left if it is empty.
     fn fill(&mut self) -> Result<(), Error> {
-        self.bytes.clear();
-        self.places.clear();
-        self.position = 0;
+        self.batch.clear();
         let tree = self.tree;
         let guard = tree.pin()?;
         let context = tree.context(&guard);
         // The next leaf, where the last one led to it.
         let mut sibling: Sibling<'_, D> = None;
         let mut steps = Steps::of_attempts();
-        while !self.is_full() && self.next != Next::End {
+        while !self.batch.is_full(self.most) && self.next != Next::End {
             steps.take(&guard, tree.root_off())?;
             let (leaf, state, low) = match sibling.take() {
                 Some((leaf, state)) => (leaf, state, None),
@@ -157,7 +138,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 Order::Descending => self.go_left(context, &leaf, low, records.first()),
             };
         }
-        self.batch = (self.batch * 2).min(LAST_BATCH);
+        self.most = (self.most * 2).min(LAST_BATCH);
         sound(&guard)
     }
 
@@ -196,7 +177,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 Ok(false) => {}
                 Ok(true) => {
                     self.push(context, record, &key);
-                    if self.is_full() && index + 1 < count {
+                    if self.batch.is_full(self.most) && index + 1 < count {
                         self.next = Next::Key { included: false };
                         self.key = key;
                         return false;
@@ -219,7 +200,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         if self.wants(&self.key) == Err(()) {
             self.next = Next::End;
         }
-        if self.next == Next::End || self.is_full() {
+        if self.next == Next::End || self.batch.is_full(self.most) {
             return None;
         }
         let right = context.node(fence.link);
@@ -237,7 +218,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
     ) -> Sibling<'op, D> {
         if let Some(low) = &low {
             self.go_below(context, low);
-            if self.next == Next::End || self.is_full() {
+            if self.next == Next::End || self.batch.is_full(self.most) {
                 return None;
             }
         }
@@ -275,17 +256,13 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
 
 impl<D: Domain> Cursor for TreeCursor<'_, D> {
     fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.position == self.places.len() {
+        if self.batch.is_used_up() {
             if self.next == Next::End {
                 return Ok(None);
             }
             self.fill()?;
         }
-        let Some(place) = self.places.get(self.position) else { return Ok(None) };
-        self.position += 1;
-        let value_at = place.at + place.key_bytes;
-        let key = &self.bytes[place.at..value_at];
-        Ok(Some((key, &self.bytes[value_at..value_at + place.value_bytes])))
+        Ok(self.batch.lend())
     }
 }
 
@@ -294,6 +271,7 @@ mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
     use pando_pmwcas::Pmwcas;
+    use pando_tree::batch::FULL_BYTES;
 
     use super::*;
     use crate::{Options, WbTrees};
@@ -305,7 +283,7 @@ mod tests {
         let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
         let settings = Options::default().settings().expect("options");
         let tree = pmwcas.find_or_create_index::<WbTrees>("tree", &settings).expect("a tree");
-        let value = vec![7; BATCH_BYTES];
+        let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");
         }
@@ -314,7 +292,7 @@ mod tests {
             let mut records = 0;
             while let Some((_, found)) = cursor.next().expect("a record") {
                 assert!(found == value);
-                assert!(cursor.bytes.len() <= 2 * BATCH_BYTES, "{}", cursor.bytes.len());
+                assert!(cursor.batch.bytes() <= 2 * FULL_BYTES, "{}", cursor.batch.bytes());
                 records += 1;
             }
             assert_eq!(records, 20, "{order:?}");

@@ -112,11 +112,12 @@ mod tests {
     #[test]
     fn threads_share_it() {
         let spares = Spares::default();
+        let turns = if cfg!(miri) { 200 } else { 20_000 };
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let spares = &spares;
                 scope.spawn(move || {
-                    for turn in 0..20_000u64 {
+                    for turn in 0..turns {
                         let boxes: Vec<_> = (0..8).map(|_| spares.boxed((thread, turn))).collect();
                         assert!(boxes.iter().all(|one| **one == (thread, turn)));
                         boxes.into_iter().for_each(|one| spares.keep(one));
