@@ -358,7 +358,7 @@ mod tests {
     fn tree() -> BwTree<Volatile> {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
         let settings = Settings::new(BwTrees::SETTINGS);
         pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
     }

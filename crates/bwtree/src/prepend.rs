@@ -242,7 +242,7 @@ mod tests {
 
     fn tree() -> BwTree<Volatile> {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
         let options = Options { delta_bytes: 64, ..Options::default() };
         let settings = options.settings().expect("options");
         pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")

@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn another_free_pid_is_another() {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
         let settings = Options::default().settings().expect("options");
         let tree = pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
         let guard = tree.pin().expect("pins");

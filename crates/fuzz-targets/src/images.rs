@@ -80,7 +80,7 @@ fn build<K: IndexKind>(words: &[(&str, &str)], kill: Option<u64>) -> Vec<u8> {
     let path = scratch.path("image");
     let options = CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
     let pool = Pool::<CutShort>::create(&path, &options).expect("creates");
-    let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("opens"));
+    let pmwcas = Arc::new(Pmwcas::open(pool.clone()).expect("opens"));
     let mut settings = Settings::new(K::SETTINGS);
     words.iter().for_each(|(name, word)| settings.set(name, word).expect("in range"));
     let map = |name| pmwcas.find_or_create_index::<K>(name, &settings).expect("a map");

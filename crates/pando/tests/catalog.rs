@@ -308,7 +308,7 @@ fn with_a_dropped_map(path: &Path, kind: &str) {
     drop(map);
     pool.close().unwrap();
     let opened = pando_pmem::Pool::<pando_pmem::Process>::open(path, &Default::default()).unwrap();
-    let pmwcas = pando_pmwcas::Pmwcas::open(opened, &[]).unwrap();
+    let pmwcas = pando_pmwcas::Pmwcas::open(opened).unwrap();
     let entry = pmwcas.find_map(&pmwcas.pool().pin().unwrap(), "main").unwrap().unwrap();
     pmwcas.unlist_map(&entry).unwrap();
 }

@@ -28,7 +28,7 @@
 //!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
 //! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds it
-//! back. Of the descriptors of pando-pmwcas only those of operations with callbacks wait for an epoch.
+//! back. Descriptors of pando-pmwcas do not wait for an epoch.
 //!
 //! `crates/models/src/epoch.rs` tries each of these orderings, and each weaker one.
 

@@ -7,8 +7,8 @@
 //! ...                                                                  to 256     entry 9
 //! ```
 //!
-//! * `info`: bits 3..0 the number of entries, bits 15..8 the callback plus one, and from bit 16 on
-//!   three bits an entry, its recycling policy.
+//! * `info`: bits 15..0 the number of entries, and from bit 16 on three bits an entry, its
+//!   recycling policy.
 //! * An entry with address zero is no target: it owns the blocks of its old and new value under
 //!   its policy, as a split owns the node that it replaces and the sibling that it makes.
 //! * A participant's partition is eight descriptors; the first is the record of its conditional
@@ -27,7 +27,7 @@ use pando_pmem::{Domain, Guard, Pool, Reservation, Word};
 use crate::error::{Error, Result};
 use crate::finalize::Policy;
 use crate::pmwcas::Pmwcas;
-use crate::word::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT, Life, MAX_HINT, State, Status};
+use crate::word::{CONTROL_BITS, HINT_SHIFT, Life, MAX_HINT, State, Status};
 
 /// Words and owned blocks that one descriptor takes.
 pub const MAX_WORDS: usize = 10;
@@ -134,18 +134,18 @@ impl Entries {
         self.all().iter().all(|entry| entry.policy == Policy::None && entry.off != 0)
     }
 
+    /// Whether the operation has targets, and nothing else to be settled: it may land.
+    pub fn may_land(&self) -> bool {
+        self.are_plain() && self.count > 0
+    }
+
     /// Whether the operation's end frees blocks, or may.
     pub fn own_blocks(&self) -> bool {
         self.all().iter().any(|entry| entry.policy != Policy::None)
     }
 
-    fn remove(&mut self, at: usize) {
-        self.list.copy_within(at + 1..self.count, at);
-        self.count -= 1;
-    }
-
-    fn info(&self, callback: Option<usize>) -> u64 {
-        let mut info = self.count as u64 | callback.map_or(0, |index| index as u64 + 1) << 8;
+    fn info(&self) -> u64 {
+        let mut info = self.count as u64;
         for (index, entry) in self.all().iter().enumerate() {
             info |= (entry.policy as u64) << (16 + 3 * index);
         }
@@ -162,20 +162,6 @@ pub(crate) fn targets(entries: &Entries) -> &[WordEntry] {
             &all[..all.iter().position(|entry| entry.off == 0).unwrap_or(all.len())]
         }
         _ => all,
-    }
-}
-
-/// A descriptor's content as it stands in the pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Content {
-    pub entries: Entries,
-    pub callback: Option<usize>,
-}
-
-impl Content {
-    /// Whether the operation has targets, and nothing else to be settled: it may land.
-    pub fn is_plain(&self) -> bool {
-        self.callback.is_none() && self.entries.are_plain() && self.entries.count > 0
     }
 }
 
@@ -207,10 +193,9 @@ fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: Field)
 /// The caller checks afterwards that the status still is of the life that it meant. The loads
 /// are acquire, paired with the owner's release stores: who sees an entry of a later life
 /// sees that life's status too.
-pub(crate) fn content<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Content> {
+pub(crate) fn entries<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Entries> {
     let info = pool.word(descriptor_off(pool, index) + INFO_AT).load(Ordering::Acquire);
-    let count = (info & 0xF) as usize;
-    let callback = ((info >> 8) & 0xFF) as usize;
+    let count = (info & 0xFFFF) as usize;
     if count > MAX_WORDS {
         return None;
     }
@@ -224,7 +209,7 @@ pub(crate) fn content<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Content> 
             policy: Policy::decode((info >> (16 + 3 * entry)) & 7)?,
         };
     }
-    Some(Content { entries, callback: callback.checked_sub(1) })
+    Some(entries)
 }
 
 impl<D: Domain> Pmwcas<D> {
@@ -238,9 +223,9 @@ impl<D: Domain> Pmwcas<D> {
         entry_word(self.pool(), index, entry, field)
     }
 
-    /// See [`content`].
-    pub(crate) fn content(&self, index: u64) -> Option<Content> {
-        content(self.pool(), index)
+    /// See [`entries`].
+    pub(crate) fn entries(&self, index: u64) -> Option<Entries> {
+        entries(self.pool(), index)
     }
 
     #[inline(always)]
@@ -254,13 +239,7 @@ impl<D: Domain> Pmwcas<D> {
 
     /// Writes the descriptor and puts it into `state`; durable after the next fence.
     #[inline]
-    pub(crate) fn publish(
-        &self,
-        life: Life,
-        entries: &Entries,
-        callback: Option<usize>,
-        state: State,
-    ) {
+    pub(crate) fn publish(&self, life: Life, entries: &Entries, state: State) {
         let off = descriptor_off(self.pool(), life.index);
         if entries.count > FIRST_LINE_ENTRIES {
             for (index, entry) in entries.all().iter().enumerate().skip(FIRST_LINE_ENTRIES) {
@@ -268,7 +247,7 @@ impl<D: Domain> Pmwcas<D> {
             }
             let bytes = ENTRIES_AT + entries.count as u64 * ENTRY_BYTES - 64;
             self.pool().flush(off + 64, bytes);
-            if callback.is_some() || entries.own_blocks() {
+            if entries.own_blocks() {
                 // A recovery that finds the status acts upon these entries. Upon targets alone it
                 // does not: no word refers to the descriptor before the next fence.
                 D::fence();
@@ -277,7 +256,7 @@ impl<D: Domain> Pmwcas<D> {
         for (index, entry) in entries.all().iter().enumerate().take(FIRST_LINE_ENTRIES) {
             self.write_entry(life.index, index, entry);
         }
-        self.pool().word(off + INFO_AT).store(entries.info(callback), Ordering::Release);
+        self.pool().word(off + INFO_AT).store(entries.info(), Ordering::Release);
         let status = self.status_word(life.index);
         status.store(Status::new(state, life.sequence).encode(), Ordering::Release);
         status.flush();
@@ -291,7 +270,6 @@ pub struct Descriptor<'op, 'pool, D: Domain> {
     pub(crate) guard: &'op Guard<'pool, D>,
     pub(crate) life: Life,
     pub(crate) entries: Entries,
-    pub(crate) callback: Option<usize>,
     /// The operation was executed: the descriptor is no longer this object's.
     pub(crate) executed: bool,
 }
@@ -366,22 +344,9 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
                 word.new = block.into_logged() | u64::from(hint & MAX_HINT) << HINT_SHIFT;
                 word.new
             }
-            // The entry was removed: the reservation ends here.
+            // The entry has a block, or is another operation's: the reservation ends here.
             None => 0,
         }
-    }
-
-    /// Takes the word at `off` out again. A block that it was given stays this operation's to
-    /// free, as if the operation had failed.
-    pub fn remove_word(&mut self, off: u64) -> Result<()> {
-        let at = self.entries.all().iter().position(|entry| entry.off == off && off != 0);
-        let at = at.ok_or(Error::NoSuchWord { off })?;
-        let entry = self.entries.list[at];
-        self.entries.remove(at);
-        if entry.policy.owns_new() && entry.new != 0 {
-            self.pmwcas.pool().reuse(self.guard, entry.new & BLOCK_MASK);
-        }
-        Ok(())
     }
 
     /// Executes the operation. True if every word held its expected value and now, durably, all
@@ -389,7 +354,7 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
     #[inline]
     pub fn execute(mut self) -> bool {
         self.executed = true;
-        self.pmwcas.execute(self.guard, self.life, &self.entries, self.callback)
+        self.pmwcas.execute(self.guard, self.life, &self.entries)
     }
 
     /// Gives the descriptor back; no word is changed, and blocks that it was given are free.

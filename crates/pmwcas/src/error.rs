@@ -33,20 +33,6 @@ pub enum Error {
         /// The value that was given.
         value: u64,
     },
-    /// The address to be removed is not in the descriptor.
-    #[error("the word at {off:#x} is not in the descriptor")]
-    NoSuchWord {
-        /// The address that was given.
-        off: u64,
-    },
-    /// The callback is not in the table.
-    #[error("callback {found} is not in the table, which has {known} of them")]
-    NoSuchCallback {
-        /// The index that was given.
-        found: usize,
-        /// Callbacks in the table.
-        known: usize,
-    },
     /// All descriptors are in use.
     #[error("all descriptors of all participants are in use; finish or discard some")]
     DescriptorsExhausted,

@@ -11,11 +11,11 @@ use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
 
 /// How operations are executed. All kinds may be under way in one pool at once. By all but the
-/// paper's, one word alone, without blocks and callback, takes one CAS where nothing is written back.
+/// paper's, one word alone, without blocks, takes one CAS where nothing is written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// A hardware transaction changes all words, where the processor commits one and the domain writes
-    /// nothing back; otherwise, and for operations with blocks or a callback, as
+    /// nothing back; otherwise, and for operations with blocks, as
     /// [`Direct`](Self::Direct).
     #[default]
     Transactional,
@@ -38,19 +38,13 @@ impl<D: Domain> Pmwcas<D> {
     /// Executes the operation with `entries` in any order; whether it succeeded. It fails if damage has led the thread
     /// astray since it was pinned.
     #[inline]
-    pub(crate) fn execute(
-        &self,
-        guard: &Guard<'_, D>,
-        life: Life,
-        entries: &Entries,
-        callback: Option<usize>,
-    ) -> bool {
+    pub(crate) fn execute(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) -> bool {
         // Nothing is published that follows from what damage has led to; the caller asks the guard why.
         if guard.damage().is_some() {
             self.give_up(guard, life, entries);
             return false;
         }
-        let is_plain = callback.is_none() && entries.are_plain();
+        let is_plain = entries.are_plain();
         if is_plain
             && !D::WRITE_BACK
             && let Some(succeeded) = self.execute_at_once(guard, entries.all())
@@ -61,11 +55,11 @@ impl<D: Domain> Pmwcas<D> {
         let entries = &entries.sorted();
         let mut life = life;
         if self.algorithm() != Algorithm::Rdcss {
-            if callback.is_none() && !self.would_match(guard, entries) {
+            if !self.would_match(guard, entries) {
                 self.give_up(guard, life, entries);
                 return false;
             }
-            self.publish(life, entries, callback, State::Installing);
+            self.publish(life, entries, State::Installing);
             self.flush_landed(guard);
             // The descriptor is durable before anything refers to it.
             D::fence();
@@ -76,11 +70,11 @@ impl<D: Domain> Pmwcas<D> {
                     return true;
                 }
                 Direct::Succeeded => {
-                    self.finalize(guard, life, entries, callback, true, Finals::InDescriptor);
+                    self.finalize(guard, life, entries, true, Finals::InDescriptor);
                     return true;
                 }
                 Direct::Mismatch => {
-                    self.finalize(guard, life, entries, callback, false, Finals::InPlace);
+                    self.finalize(guard, life, entries, false, Finals::InPlace);
                     return false;
                 }
                 Direct::Interrupted => {}
@@ -91,10 +85,10 @@ impl<D: Domain> Pmwcas<D> {
             life = life.next();
         }
         self.settle_landed(guard);
-        self.publish(life, entries, callback, State::Undecided);
+        self.publish(life, entries, State::Undecided);
         D::fence();
         let succeeded = self.execute_rdcss(guard, life, entries);
-        self.finalize(guard, life, entries, callback, succeeded, Finals::InPlace);
+        self.finalize(guard, life, entries, succeeded, Finals::InPlace);
         succeeded
     }
 

@@ -10,16 +10,12 @@
 //! A crash before 2 repeats 1, which changes nothing; no block is reused before 2, so repeating
 //! cannot hit a block in its next life. If the owner stops for ever, its blocks stay allocated
 //! until recovery; nobody else is held up.
-//!
-//! With a callback all three wait for the epoch, and the callback runs between 1 and 2. It may run
-//! again after a crash, so it must be idempotent.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard};
 
-use crate::descriptor::{Content, Entries, MAX_WORDS, targets};
+use crate::descriptor::{Entries, MAX_WORDS, targets};
 use crate::execute::Finals;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, State, Status};
@@ -67,40 +63,6 @@ impl Policy {
     }
 }
 
-/// Callbacks that one table holds.
-pub const MAX_CALLBACKS: usize = 16;
-
-/// A callback that runs when an operation is over and nobody can look at its blocks any more.
-pub type Finalize<D> = fn(&Finalization<'_, '_, D>);
-
-/// A word of a finalized operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FinalizedWord {
-    /// Its address; zero for an owned block.
-    pub off: u64,
-    /// The value that was expected.
-    pub old: u64,
-    /// The value that was to be set.
-    pub new: u64,
-}
-
-/// What a callback is told.
-#[derive(Debug)]
-pub struct Finalization<'call, 'pool, D: Domain> {
-    /// Whether the operation succeeded.
-    pub succeeded: bool,
-    /// Its words, in order of address.
-    pub words: &'call [FinalizedWord],
-    /// The pool.
-    pub pool: &'pool Pool<D>,
-}
-
-/// Operations whose callbacks wait for their epoch.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    queue: VecDeque<(u64, u64)>,
-}
-
 /// Blocks that are no longer allocated, to be given back for reuse.
 #[derive(Default)]
 struct Freed {
@@ -146,22 +108,9 @@ impl<D: Domain> Pmwcas<D> {
         guard: &Guard<'_, D>,
         life: Life,
         entries: &Entries,
-        callback: Option<usize>,
         succeeded: bool,
         finals: Finals,
     ) {
-        if callback.is_some() {
-            if finals == Finals::InDescriptor {
-                // With a fence of its own: the callback may run on another thread, which takes this
-                // one's place, and whose fence completes no write-back of this one.
-                self.flush_targets(targets(entries));
-                D::fence();
-            }
-            let epoch = guard.unlink_epoch();
-            let mut waiting = self.participant(guard.slot()).waiting.borrow_mut();
-            waiting.queue.push_back((epoch, life.index));
-            return;
-        }
         let free = Status::new(State::Free, life.sequence).encode();
         let status = self.status_word(life.index);
         if !entries.own_blocks() {
@@ -208,56 +157,18 @@ impl<D: Domain> Pmwcas<D> {
         D::fence();
     }
 
-    /// Runs the callbacks of this participant whose epoch has come.
-    pub(crate) fn run_ripe_callbacks(&self, guard: &Guard<'_, D>) {
-        loop {
-            let waiting = &self.participant(guard.slot()).waiting;
-            let Some((epoch, index)) = waiting.borrow().queue.front().copied() else { return };
-            if !guard.is_ripe(epoch) {
-                return;
-            }
-            waiting.borrow_mut().queue.pop_front();
-            let status = Status::decode(self.status_word(index).load(Ordering::Acquire));
-            if let (Some(status), Some(content)) = (status, self.content(index)) {
-                let succeeded = status.state.has_succeeded();
-                let freed = self.free_blocks(&content.entries, succeeded);
-                self.call_and_set_free(index, status, &content, succeeded);
-                for off in freed.offsets() {
-                    self.pool().reuse(guard, off);
-                }
-            }
-        }
-    }
-
-    /// Frees, in recovery, the blocks, runs the callback and frees the descriptor, durably.
+    /// Frees the operation's blocks and its descriptor, durably, in recovery.
     pub(crate) fn finish_again(
         &self,
         index: u64,
         status: Status,
-        content: &Content,
+        entries: &Entries,
         succeeded: bool,
     ) {
-        self.free_blocks_again(&content.entries, succeeded);
-        self.call_and_set_free(index, status, content, succeeded);
-        for off in blocks_to_free(&content.entries, succeeded) {
+        self.free_blocks_again(entries, succeeded);
+        self.set_free(index, status);
+        for off in blocks_to_free(entries, succeeded) {
             self.pool().recover_reuse(off);
         }
-    }
-
-    fn call_and_set_free(&self, index: u64, status: Status, content: &Content, succeeded: bool) {
-        if let Some(callback) = content.callback.and_then(|index| self.callback(index)) {
-            let words: Vec<_> = content
-                .entries
-                .all()
-                .iter()
-                .map(|entry| FinalizedWord { off: entry.off, old: entry.old, new: entry.new })
-                .collect();
-            callback(&Finalization { succeeded, words: &words, pool: self.pool() });
-            D::fence();
-        }
-        let word = self.status_word(index);
-        word.store(Status::new(State::Free, status.sequence).encode(), Ordering::Release);
-        word.flush();
-        D::fence();
     }
 }

@@ -1,6 +1,6 @@
 //! What a thread's last operation has left to be done with its next one.
 //!
-//! Where lines are written back, a plain operation (one without blocks and callback) returns when
+//! Where lines are written back, a plain operation (one without blocks) returns when
 //! all its references are on the medium: by these, recovery knows that it has succeeded. It stands
 //! as *landed*, with its references in place, until the thread begins its next operation:
 //!
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool};
 
-use crate::descriptor::{MAX_WORDS, WordEntry, content, is_descriptor, status_word, targets};
+use crate::descriptor::{MAX_WORDS, WordEntry, entries, is_descriptor, status_word, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{Life, State, Status};
 
@@ -130,14 +130,14 @@ pub(crate) fn settle_left<D: Domain>(pool: &Pool<D>, left: u64) {
     }
     let word = status_word(pool, life.index);
     let landed = Status::new(State::Landed, life.sequence).encode();
-    let Some(content) = content(pool, life.index) else { return };
-    // After the content was read, whose loads acquire, so that it is of that life.
+    let Some(entries) = entries(pool, life.index) else { return };
+    // After the entries were read, whose loads acquire, so that it is of that life.
     if word.load(Ordering::Acquire) != landed {
         return;
     }
     word.flush();
     D::fence();
-    for (index, target) in targets(&content.entries).iter().enumerate() {
+    for (index, target) in targets(&entries).iter().enumerate() {
         let _ = pool.word(target.off).compare_exchange(life.reference(index), target.new);
     }
 }

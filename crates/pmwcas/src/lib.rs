@@ -17,19 +17,18 @@
 //! ```
 //!
 //! A reference to a descriptor carries the descriptor's *sequence number*, raised at each use. So
-//! a reference from a former life is told from one of this life, and the descriptor of an operation
-//! without a callback is used again at once: it waits for no epoch, and a thread that stops for ever
-//! keeps what it has claimed and no more. This is where we leave the paper, whose references are bare
-//! addresses and whose descriptors wait for an epoch (its section 5.1). An operation with a callback
-//! keeps its descriptor until nobody can look at its blocks any more, so one thread that stays pinned
-//! for ever can use up the descriptors of those.
+//! a reference from a former life is told from one of this life, and a descriptor is used again at
+//! once: it waits for no epoch, and a thread that stops for ever keeps the descriptors that it has
+//! claimed and no more. This is where we leave the paper, whose references are bare addresses and
+//! whose descriptors wait for an epoch (its section 5.1). The paper's finalize callbacks need that
+//! epoch. They are left out: no index uses them.
 //!
 //! # Protocol
 //!
 //! The status word of the descriptor decides, by one CAS: *succeeded* or *failed*. Everything before
 //! it can be undone by anyone, everything after it completed by anyone. There are two ways there
 //! ([`Algorithm`]), and one without a descriptor; all may be under way in one pool at once. An
-//! operation is *plain* if it owns no blocks and has no callback.
+//! operation is *plain* if it owns no blocks.
 //!
 //! ## Transactional (`transactional.rs`)
 //!
@@ -152,7 +151,7 @@
 //! the bit does the same before it returns the value (section 3). References carry no dirty bit:
 //! whoever decides the status writes all targets back first.
 //!
-//! ## Blocks and callbacks
+//! ## Blocks
 //!
 //! After either: blocks are freed by policy, then the descriptor is *free*, durably (`finalize.rs`).
 
@@ -173,7 +172,7 @@ mod word;
 pub use descriptor::{Descriptor, Entry, MAX_WORDS};
 pub use error::{Error, Result};
 pub use execute::Algorithm;
-pub use finalize::{Finalization, Finalize, FinalizedWord, MAX_CALLBACKS, Policy};
+pub use finalize::Policy;
 pub use pmwcas::Pmwcas;
 pub use recovery::Recovered;
 pub use word::{CONTROL_BITS, DIRTY, HINT_SHIFT, MAX_HINT, MAX_VALUE};

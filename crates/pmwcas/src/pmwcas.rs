@@ -10,7 +10,6 @@ use crate::companions::Companions;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::execute::Algorithm;
-use crate::finalize::{Finalize, MAX_CALLBACKS, Waiting};
 use crate::landed::{Landed, settle_left};
 use crate::maps::KnownKind;
 use crate::recovery::Recovered;
@@ -20,7 +19,6 @@ use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Statu
 #[derive(Debug)]
 pub struct Pmwcas<D: Domain> {
     pool: Arc<Pool<D>>,
-    callbacks: Vec<Finalize<D>>,
     participants: PerSlot<Participant>,
     recovered: Recovered,
     algorithm: Algorithm,
@@ -33,8 +31,6 @@ pub struct Pmwcas<D: Domain> {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Participant {
-    /// Operations whose callbacks wait.
-    pub waiting: RefCell<Waiting>,
     /// The operation whose references wait for the next one.
     pub landed: RefCell<Landed>,
     /// Which descriptor of its own it looks at first.
@@ -51,20 +47,13 @@ impl<D: Domain> Pmwcas<D> {
     /// Before that, nothing may be allocated in the pool: recovery takes back what operations had begun to
     /// give away. And it is done once in each opening of a pool, or it is an error: a second recovery would
     /// undo what is under way.
-    ///
-    /// `callbacks` is the table to which descriptors refer by index: at each opening the same
-    /// functions at the same places.
-    pub fn open(pool: Arc<Pool<D>>, callbacks: &[Finalize<D>]) -> Result<Self> {
-        if callbacks.len() > MAX_CALLBACKS {
-            return Err(Error::NoSuchCallback { found: callbacks.len(), known: MAX_CALLBACKS });
-        }
+    pub fn open(pool: Arc<Pool<D>>) -> Result<Self> {
         if !pool.begin_recovery() {
             return Err(Error::BegunBefore);
         }
         let participants = pool.per_slot();
         let mut pmwcas = Self {
             pool,
-            callbacks: callbacks.to_vec(),
             participants,
             recovered: Recovered::default(),
             algorithm: Algorithm::default(),
@@ -105,10 +94,6 @@ impl<D: Domain> Pmwcas<D> {
     /// What recovery found when the pool was opened.
     pub fn recovered(&self) -> Recovered {
         self.recovered
-    }
-
-    pub(crate) fn callback(&self, index: usize) -> Option<Finalize<D>> {
-        self.callbacks.get(index).copied()
     }
 
     #[inline(always)]
@@ -289,29 +274,7 @@ impl<D: Domain> Pmwcas<D> {
         guard: &'op Guard<'pool, D>,
     ) -> Result<Descriptor<'op, 'pool, D>> {
         let life = self.claim_descriptor(guard)?;
-        Ok(Descriptor {
-            pmwcas: self,
-            guard,
-            life,
-            entries: Entries::EMPTY,
-            callback: None,
-            executed: false,
-        })
-    }
-
-    /// Allocates a descriptor whose end runs the callback at `callback` of the table.
-    pub fn allocate_with_callback<'op, 'pool>(
-        &'op self,
-        guard: &'op Guard<'pool, D>,
-        callback: usize,
-    ) -> Result<Descriptor<'op, 'pool, D>> {
-        if callback >= self.callbacks.len() {
-            return Err(Error::NoSuchCallback { found: callback, known: self.callbacks.len() });
-        }
-        self.run_ripe_callbacks(guard);
-        let mut descriptor = self.allocate(guard)?;
-        descriptor.callback = Some(callback);
-        Ok(descriptor)
+        Ok(Descriptor { pmwcas: self, guard, life, entries: Entries::EMPTY, executed: false })
     }
 
     #[inline]
@@ -340,7 +303,6 @@ impl<D: Domain> Pmwcas<D> {
     /// One's own partition has run dry: finish what waits there, then look at the others.
     #[cold]
     fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
-        self.run_ripe_callbacks(guard);
         self.settle_landed(guard);
         if let Some(life) = self.claim_own(guard) {
             return Ok(life);

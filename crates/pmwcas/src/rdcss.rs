@@ -49,11 +49,11 @@ impl<D: Domain> Pmwcas<D> {
     /// Drives on the undecided operation `life`, which another thread began.
     #[inline(never)]
     pub(crate) fn help(&self, guard: &Guard<'_, D>, life: Life) {
-        let Some(content) = self.content(life.index) else { return };
-        let is_sound = targets(&content.entries).iter().all(|target| self.is_word(target.off));
+        let Some(entries) = self.entries(life.index) else { return };
+        let is_sound = targets(&entries).iter().all(|target| self.is_word(target.off));
         // After the copy: if the descriptor still is in that life, the copy is of that life.
         if is_sound && self.status_of(life).is_some_and(|status| status.state.is_executing()) {
-            self.drive(guard, life, &content.entries, Role::Helper);
+            self.drive(guard, life, &entries, Role::Helper);
         }
     }
 

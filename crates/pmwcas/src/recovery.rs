@@ -8,7 +8,7 @@
 //!    held the reference; the old one otherwise. A conditional reference never stands for the
 //!    new value: a success is decided only when all targets hold references, durably, so it can
 //!    only be a late one.
-//! 2. Blocks are freed by policy, callbacks run.
+//! 2. Blocks are freed by policy.
 //! 3. The descriptors become free, durable.
 //!
 //! Cut short at any point it can be run again: after 1 no word holds a reference, 2 is
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, layout};
 
-use crate::descriptor::{Content, DESCRIPTORS_PER_PARTITION, Field, WordEntry, targets};
+use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Entries, Field, WordEntry, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{DIRTY, Life, State, Status};
 
@@ -68,8 +68,8 @@ impl<D: Domain> Pmwcas<D> {
             self.is_word(target.off)
                 && self.pool().word(target.off).load(Ordering::Acquire) == life.reference(at)
         };
-        let Some(content) = self.content(index).filter(Content::is_plain) else { return };
-        if targets(&content.entries).iter().enumerate().all(refers) {
+        let Some(entries) = self.entries(index).filter(Entries::may_land) else { return };
+        if targets(&entries).iter().enumerate().all(refers) {
             let word = self.status_word(index);
             let landed = Status { state: State::Landed, ..status };
             word.store(landed.encode(), Ordering::Release);
@@ -88,8 +88,8 @@ impl<D: Domain> Pmwcas<D> {
         if !status.state.is_executing() {
             return;
         }
-        let Some(content) = self.content(index) else { return };
-        for (at, entry) in content.entries.all().iter().enumerate() {
+        let Some(entries) = self.entries(index) else { return };
+        for (at, entry) in entries.all().iter().enumerate() {
             let WordEntry { off, old, new, .. } = *entry;
             let value = if status.state.has_succeeded() { new } else { old };
             self.restore_word(off, life.reference(at), value);
@@ -129,8 +129,8 @@ impl<D: Domain> Pmwcas<D> {
             | State::Landed
             | State::Failed => {
                 let succeeded = status.state.has_succeeded();
-                match self.content(index) {
-                    Some(content) => self.finish_again(index, status, &content, succeeded),
+                match self.entries(index) {
+                    Some(entries) => self.finish_again(index, status, &entries, succeeded),
                     None => self.set_free(index, status),
                 }
                 Some(succeeded)
@@ -138,7 +138,7 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    fn set_free(&self, index: u64, status: Status) {
+    pub(crate) fn set_free(&self, index: u64, status: Status) {
         let word = self.status_word(index);
         word.store(Status::new(State::Free, status.sequence).encode(), Ordering::Release);
         word.flush();

@@ -2,7 +2,7 @@
 //!
 //! The processor makes it whole: another thread, and a crash, see all of it or nothing. So there is
 //! no reference for a reader to meet, and no descriptor for a recovery. It serves plain operations
-//! (without blocks and callback) where nothing is written back, and no more often than the processor
+//! (without blocks) where nothing is written back, and no more often than the processor
 //! commits: a target under a descriptor's reference, or [`ATTEMPTS`] aborts, and the operation takes
 //! the other way, on which nobody waits.
 

@@ -103,7 +103,7 @@ mod tests {
         gone: impl Fn(u64) -> bool,
     ) -> (u64, u64) {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
         let options = Options { even_gaps, height_seed, ..Options::default() };
         let settings = options.settings().expect("options");
         let list = pmwcas.find_or_create_index::<SkipLists>("list", &settings).expect("a list");

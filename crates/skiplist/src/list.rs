@@ -135,8 +135,7 @@ mod tests {
     fn seeds_are_drawn_unless_they_are_set() {
         let seeds = |height_seed: u32| {
             let pool = || Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-            let pools =
-                [pool(), pool()].map(|pool| Arc::new(Pmwcas::open(pool, &[]).expect("opens")));
+            let pools = [pool(), pool()].map(|pool| Arc::new(Pmwcas::open(pool).expect("opens")));
             let options =
                 Options { height_seed, ..Options::default() }.settings().expect("options");
             let mut seeds = HashSet::new();

@@ -22,7 +22,7 @@ fn plant<D: Domain>() -> Planted<D> {
 fn plant_with_handle<D: Domain>() -> (Planted<D>, SortedArray<D>) {
     let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
     let pool = pando_pmem::Pool::anonymous(&create).expect("memory");
-    let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+    let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
     let settings = Settings::new(SortedArrays::SETTINGS);
     let open = || pmwcas.find_or_create_index::<SortedArrays>("array", &settings).expect("a map");
     (Planted(open()), open())

@@ -36,7 +36,7 @@ pub struct Planted<D: Domain, K: IndexKind> {
 impl<D: Domain, K: IndexKind> Planted<D, K> {
     /// The index of `pool`, created with `settings` if there is none.
     pub fn of(pool: Arc<Pool<D>>, settings: &Settings) -> Self {
-        let pmwcas = Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
+        let pmwcas = Arc::new(Pmwcas::open(pool.clone()).expect("recovers"));
         let index = pmwcas.find_or_create_index::<K>(NAME, settings).expect("the map");
         Self { index, pmwcas, pool, scale: 1.0, _folder: None }
     }

@@ -280,7 +280,7 @@ mod tests {
     fn a_batch_is_bounded_in_bytes() {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let pmwcas = std::sync::Arc::new(Pmwcas::open(pool).expect("opens"));
         let settings = Options::default().settings().expect("options");
         let tree = pmwcas.find_or_create_index::<WbTrees>("tree", &settings).expect("a tree");
         let value = vec![7; FULL_BYTES];

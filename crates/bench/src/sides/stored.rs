@@ -58,13 +58,13 @@ impl<K: IndexKind, D: Domain> Stored<K, D> {
     /// The index in the pool at `path`, which is recovered if need be.
     pub fn open(path: &Path) -> Result<Self, BuildError> {
         let pool = Pool::open(path, &OpenPool::default())?;
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[])?);
+        let pmwcas = Arc::new(Pmwcas::open(pool)?);
         let index = pmwcas.find_index::<K>(MAP)?.ok_or("the pool has lost its map")?;
         Ok(Self { index, pmwcas, folder: None })
     }
 
     fn create_in(pool: Arc<Pool<D>>, options: &BuildOptions) -> Result<Self, BuildError> {
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[])?);
+        let pmwcas = Arc::new(Pmwcas::open(pool)?);
         let own = options.settings.clone().filter(|settings| settings.are_of(K::SETTINGS));
         let settings = own.unwrap_or_else(|| Settings::new(K::SETTINGS));
         let index = pmwcas.find_or_create_index::<K>(MAP, &settings)?;

@@ -223,7 +223,7 @@ mod tests {
         };
         let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
         let pool = Pool::anonymous(&create).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).expect("opens"));
+        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
         let settings = options.settings().expect("options in range");
         pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("the map")
     }

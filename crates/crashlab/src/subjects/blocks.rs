@@ -1,20 +1,18 @@
-//! PMwCAS on words that own blocks: the recycling policies, finalize callbacks, readers of the
-//! blocks, and plain operations on words in blocks that others free and use again.
+//! PMwCAS on words that own blocks: the recycling policies, readers of the blocks, and plain
+//! operations on words in blocks that others free and use again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Guard, Pool, Reservation};
-use pando_pmwcas::{Finalization, FinalizedWord, Pmwcas, Policy};
+use pando_pmwcas::{Pmwcas, Policy};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
 use pando_pmem::testing::Random;
 
 /// Words of the subject.
-const WORDS: usize = 6;
-/// The words that the callback watches. Beside each stands a word with the stamp of its block.
-const WATCHED: std::ops::Range<usize> = 4..WORDS;
+const WORDS: usize = 4;
 /// Bytes of a block that bear its stamp.
 const BLOCK_BYTES: u64 = 128;
 /// Where in a block the word stands that a mark changes, behind the stamps.
@@ -24,36 +22,13 @@ const MARK: usize = WORDS;
 /// How often an epoch can be raised before a block is reused, and once more.
 const EPOCHS: usize = 4;
 
-/// Where the callback notes operations: a word for each stamp.
-const NOTES: usize = 2 * WORDS;
-/// Stamps that there are, but those of the exercise.
-const STAMPS: u64 = 64;
-
 fn word_off(word: usize) -> u64 {
     CATALOG_OFF + word as u64 * 8
 }
 
-fn stamp_off(word: usize) -> u64 {
-    word_off(WORDS + word)
-}
-
 /// The word outside of the blocks that a mark changes.
 fn mark_off() -> u64 {
-    word_off(NOTES + STAMPS as usize)
-}
-
-fn note_off(stamp: u64) -> u64 {
-    word_off(NOTES + (stamp % STAMPS) as usize)
-}
-
-/// Notes that the operation that brought a stamp is over.
-fn note<D: Domain>(finalization: &Finalization<'_, '_, D>) {
-    let stamped = |word: &&FinalizedWord| WATCHED.map(stamp_off).any(|off| off == word.off);
-    for word in finalization.words.iter().filter(stamped) {
-        let note = finalization.pool.word(note_off(word.new));
-        note.store(word.new, Ordering::Release);
-        note.flush();
-    }
+    word_off(MARK)
 }
 
 /// What is done to the words. Each word owns a block that bears a stamp, or none (zero).
@@ -61,8 +36,6 @@ fn note<D: Domain>(finalization: &Finalization<'_, '_, D>) {
 pub enum Op {
     /// Each of the words gets a new block with this stamp, and its old block is freed.
     Swap(Vec<usize>, u64),
-    /// As a swap of one word, with a callback when it is over.
-    Watched(usize, u64),
     /// Each of the words loses its block.
     Clear(Vec<usize>),
     /// The block of one word moves to another, which loses its own.
@@ -90,8 +63,6 @@ pub struct Blocks<const RDCSS: bool>;
 /// The words in an open pool.
 pub struct Open<D: Domain> {
     pmwcas: Pmwcas<D>,
-    /// Operations may wait to be finalized, with their blocks.
-    waiting: AtomicBool,
 }
 
 impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
@@ -103,11 +74,8 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
     const NAME: &'static str = if RDCSS { "pmwcas-blocks-rdcss" } else { "pmwcas-blocks" };
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        let pmwcas = Pmwcas::open(pool, &[note]).map_err(|error| error.to_string())?;
-        let pmwcas = pmwcas.with_algorithm(algorithm(RDCSS));
-        let open = Open { pmwcas, waiting: AtomicBool::new(false) };
-        open.check_notes()?;
-        Ok(open)
+        let pmwcas = Pmwcas::open(pool).map_err(|error| error.to_string())?;
+        Ok(Open { pmwcas: pmwcas.with_algorithm(algorithm(RDCSS)) })
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -130,10 +98,6 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
                 0 => Op::Peek(random.below(2) as usize),
                 1 => Op::Swap(words(1, random), stamp),
                 _ => Op::Move(random.below(2) as usize, 2 + random.below(2) as usize),
-            }),
-            scenario("callback", |stamp, random| match random.below(4) {
-                0 => Op::Peek(WATCHED.start),
-                _ => Op::Watched(WATCHED.start + random.below(2) as usize, stamp),
             }),
             scenario("few-slots", |stamp, random| match random.below(4) {
                 0 => Op::Peek(random.below(2) as usize),
@@ -171,7 +135,6 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
             }
             (Op::Peek(_) | Op::Pass, _) | (_, Some(Answer::Changed(false))) => {}
             (Op::Mark(_, mark), _) => next[MARK] = *mark,
-            (Op::Watched(word, stamp), _) => next[*word] = *stamp,
             (Op::Swap(words, stamp), _) => words.iter().for_each(|&word| next[word] = *stamp),
             (Op::Clear(words), _) => words.iter().for_each(|&word| next[word] = 0),
             (Op::Move(from, to), _) => {
@@ -248,35 +211,6 @@ impl<D: Domain> Open<D> {
         operation.execute()
     }
 
-    fn watched(&self, word: usize, stamp: u64) -> bool {
-        let guard = self.pin();
-        let mut operation = self.pmwcas.allocate_with_callback(&guard, 0).expect("a descriptor");
-        let old = self.pmwcas.read(&guard, word_off(word));
-        let last = self.pmwcas.read(&guard, stamp_off(word));
-        let entry = operation
-            .reserve_entry(word_off(word), old, Policy::FreeOne)
-            .expect("words that differ");
-        operation.activate(entry, Self::stamped(&guard, stamp));
-        operation.add_word(stamp_off(word), last, stamp).expect("words that differ");
-        operation.execute()
-    }
-
-    /// Whether the callbacks of all that was watched have run: so it is once the pool is open.
-    fn check_notes(&self) -> Result<(), String> {
-        let guard = self.pin();
-        for word in WATCHED {
-            let stamp = self.pmwcas.read(&guard, stamp_off(word));
-            if self.stamp(self.pmwcas.read(&guard, word_off(word)))? != stamp {
-                return Err(format!("word {word} has another stamp than its block"));
-            }
-            let noted = self.pmwcas.pool().word(note_off(stamp)).load(Ordering::Acquire);
-            if stamp != 0 && noted != stamp {
-                return Err(format!("the callback of the swap to {stamp} has not run"));
-            }
-        }
-        Ok(())
-    }
-
     fn clear(&self, words: &[usize]) -> bool {
         let guard = self.pin();
         let mut operation = self.pmwcas.allocate(&guard).expect("a descriptor");
@@ -322,10 +256,6 @@ impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
         self.pin().collect();
         let answer = match op {
             Op::Swap(words, stamp) => Answer::Changed(self.swap(words, *stamp)),
-            Op::Watched(word, stamp) => {
-                self.waiting.store(true, Ordering::Release);
-                Answer::Changed(self.watched(*word, *stamp))
-            }
             Op::Clear(words) => Answer::Changed(self.clear(words)),
             Op::Move(from, to) => Answer::Changed(self.shift(*from, *to)),
             Op::Peek(word) => {
@@ -356,30 +286,22 @@ impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
     }
 
     fn audit(&self) -> Result<(), String> {
-        let outside = (0..NOTES).map(word_off).chain([mark_off()]);
+        let outside = (0..WORDS).map(word_off).chain([mark_off()]);
         super::no_references(self.pmwcas.pool(), outside)?;
         let guard = self.pin();
         let owned = (0..WORDS).map(|word| self.pmwcas.read(&guard, word_off(word)));
         let owned: Vec<u64> = owned.filter(|&off| off != 0).collect();
-        if self.waiting.load(Ordering::Acquire) {
-            let lost = owned.iter().find(|&&off| self.pmwcas.pool().active_block(off).is_none());
-            return match lost {
-                Some(off) => Err(format!("the block at {off:#x} is reached and not given out")),
-                None => Ok(()),
-            };
-        }
         super::compare_blocks(self.pmwcas.pool(), &owned)
     }
 
     fn exercise(&self) -> Result<(), String> {
-        const UNWATCHED: usize = WATCHED.start - 1;
+        const LAST: usize = WORDS - 1;
         let before = Opened::<Blocks<RDCSS>>::observe(self)?;
-        let stamp = before[&0][UNWATCHED];
-        if !self.swap(&[UNWATCHED], stamp + 1_000) {
+        let stamp = before[&0][LAST];
+        if !self.swap(&[LAST], stamp + 1_000) {
             return Err("a PMwCAS that nobody opposes fails".into());
         }
-        let again =
-            if stamp == 0 { self.clear(&[UNWATCHED]) } else { self.swap(&[UNWATCHED], stamp) };
+        let again = if stamp == 0 { self.clear(&[LAST]) } else { self.swap(&[LAST], stamp) };
         if again { Ok(()) } else { Err("a PMwCAS that nobody opposes fails".into()) }
     }
 }

@@ -55,7 +55,7 @@ impl Subject for Catalog {
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
         let kind = KnownKind { number: KIND, settings: &[], next_unit };
-        let open = Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?;
+        let open = Pmwcas::open(pool).map_err(|error| error.to_string())?;
         let open = open.with_kinds(vec![kind]);
         let open = Open(open);
         open.resume()?;

@@ -62,7 +62,7 @@ impl<I: Indexed> Subject for Dropped<I> {
     const POOL_BYTES: u64 = I::POOL_BYTES;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
-        let pmwcas = Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?;
+        let pmwcas = Pmwcas::open(pool).map_err(|error| error.to_string())?;
         let pmwcas = Arc::new(pmwcas.with_kinds(vec![KnownKind::of::<I::Kind>()]));
         let other = index::<I, D>(&pmwcas, OTHER)?;
         let open = Open { pmwcas, other };

@@ -134,7 +134,7 @@ impl<I: Indexed> Subject for Map<I> {
         for (name, value) in I::SMALL {
             settings.set(name, value).map_err(|error| error.to_string())?;
         }
-        let pmwcas = Arc::new(Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?);
+        let pmwcas = Arc::new(Pmwcas::open(pool).map_err(|error| error.to_string())?);
         let index = pmwcas
             .find_or_create_index::<I::Kind>("index", &settings)
             .map_err(|error| error.to_string())?;

@@ -57,7 +57,7 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
     const NAME: &'static str = if RDCSS { "pmwcas-rdcss" } else { "pmwcas" };
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        let pmwcas = Pmwcas::open(pool, &[]).map_err(|error| error.to_string())?;
+        let pmwcas = Pmwcas::open(pool).map_err(|error| error.to_string())?;
         Ok(Open(pmwcas.with_algorithm(algorithm(RDCSS))))
     }
 

@@ -166,7 +166,7 @@ fn recovery_may_be_cut_short() {
         let opened = kill_after(writes, || {
             let pool = Pool::<CutShort>::open(&path, &OpenPool::default()).expect("opens");
             // What dies here leaves its pool open to nobody.
-            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool.clone(), &[]).expect("recovers"));
+            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool.clone()).expect("recovers"));
             let tree = pmwcas.find_index::<pando_nbtree::NbTrees>(NAME).expect("a map");
             let is_there = tree.is_some();
             pool.abandon();
@@ -320,7 +320,7 @@ fn damaged_blocks_are_refused_or_harmless() {
             arena.set_word(at, damaged);
             let before = arena.read(0, arena.bytes() as usize);
             let pool = Pool::<Process>::open_in(&arena).expect("opens");
-            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool, &[]).expect("recovers"));
+            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool).expect("recovers"));
             let tree = pmwcas.find_index::<Tree>(NAME).expect("a map").expect("is there");
             let audit = Tree::audit(&tree).expect("audits");
             if tree.get(&key(1)).is_err() {

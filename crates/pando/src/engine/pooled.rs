@@ -157,7 +157,7 @@ impl<D: Domain> Pooled<D> {
         let pool = open()?;
         let was_clean = pool.was_clean();
         let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
-        let pmwcas = Pmwcas::open(pool, &[]).map_err(Error::of_pmwcas)?.with_kinds(known);
+        let pmwcas = Pmwcas::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
         let pmwcas = Arc::new(pmwcas);
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let Recovered { rolled_forward, rolled_back, .. } = pmwcas.recovered();

@@ -476,8 +476,8 @@ impl<D: Domain> Pool<D> {
         // in use, which is true.
         let sync = || if self.survives_power { Ok(()) } else { self.sync_data() };
         sync()?;
-        // The participants stay on record: a callback that still waited for its epoch stands in
-        // the descriptors of one of them.
+        // The participants stay on record: a thread's last operation may have its references in
+        // place, and recovery finds it in the descriptors of one of them.
         self.store_state(true);
         sync()
     }

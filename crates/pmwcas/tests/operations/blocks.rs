@@ -20,7 +20,7 @@ fn replace<D: Domain>(pmwcas: &Pmwcas<D>, policy: Policy, succeed: bool) -> (u64
 }
 
 fn check<D: Domain>(policy: Policy, succeed: bool, old_stays: bool, new_stays: bool) {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let pool = pmwcas.pool();
     let most = room(pool, BYTES);
     let (old, new) = replace(&pmwcas, policy, succeed);
@@ -57,7 +57,7 @@ fn each_policy_frees_what_it_says_in_each_outcome() {
 
 #[test]
 fn a_delete_frees_the_old_block_on_success_only() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let old = give(&pmwcas, 0, BYTES, 1);
     let guard = pmwcas.pool().pin().unwrap();
     for (expected, succeeds) in [(1, false), (0, true)] {
@@ -73,7 +73,7 @@ fn a_delete_frees_the_old_block_on_success_only() {
 #[test]
 fn owned_blocks_share_the_fate_of_the_operation() {
     for succeed in [false, true] {
-        let pmwcas = in_memory::<Process>(1, &[]);
+        let pmwcas = in_memory::<Process>(1);
         let old = give(&pmwcas, 0, BYTES, 1);
         let guard = pmwcas.pool().pin().unwrap();
         let mut operation = pmwcas.allocate(&guard).unwrap();
@@ -96,7 +96,7 @@ fn owned_blocks_share_the_fate_of_the_operation() {
 /// A word may carry a hint above the offset of its block; the policies must see the offset alone.
 #[test]
 fn a_hint_above_an_offset_does_not_hide_the_block() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let most = room(pmwcas.pool(), BYTES);
     for (round, succeed) in [true, true, false, true, false].into_iter().enumerate() {
         let guard = pmwcas.pool().pin().unwrap();
@@ -121,31 +121,26 @@ fn a_hint_above_an_offset_does_not_hide_the_block() {
 }
 
 #[test]
-fn blocks_of_discarded_operations_and_removed_words_are_free_again() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+fn blocks_of_discarded_operations_are_free_again() {
+    let pmwcas = in_memory::<Process>(1);
     let most = room(pmwcas.pool(), BYTES);
-    for remove in [false, true] {
-        for _ in 0..2 * most {
-            let guard = pmwcas.pool().pin().unwrap();
-            let mut operation = pmwcas.allocate(&guard).unwrap();
-            let entry = operation.reserve_entry(word(0), 0, Policy::FreeNewOnFailure).unwrap();
-            let owned = operation.own_block(0, Policy::FreeOne).unwrap();
-            operation.activate(entry, stamped(&guard, BYTES, 2));
-            operation.activate(owned, stamped(&guard, BYTES, 2));
-            if remove {
-                operation.remove_word(word(0)).unwrap();
-            }
-            operation.discard();
-        }
-        assert_eq!((active(pmwcas.pool()), room(pmwcas.pool(), BYTES)), (vec![], most));
+    for _ in 0..2 * most {
+        let guard = pmwcas.pool().pin().unwrap();
+        let mut operation = pmwcas.allocate(&guard).unwrap();
+        let entry = operation.reserve_entry(word(0), 0, Policy::FreeNewOnFailure).unwrap();
+        let owned = operation.own_block(0, Policy::FreeOne).unwrap();
+        operation.activate(entry, stamped(&guard, BYTES, 2));
+        operation.activate(owned, stamped(&guard, BYTES, 2));
+        operation.discard();
     }
+    assert_eq!((active(pmwcas.pool()), room(pmwcas.pool(), BYTES)), (vec![], most));
 }
 
 /// An index that frees one block twice, the second time when it is another's reservation: the
 /// reservation must stay its owner's alone.
 #[test]
 fn an_old_block_that_is_not_allocated_is_not_freed() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let pool = pmwcas.pool();
     let most = room(pool, BYTES);
     let reserved = pool.pin().unwrap().reserve(BYTES).unwrap().into_logged();

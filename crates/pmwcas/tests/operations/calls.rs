@@ -8,7 +8,7 @@ use pando_pmwcas::{CONTROL_BITS, DIRTY, Error, MAX_VALUE, MAX_WORDS, Policy};
 use super::common::{change, in_memory, read, settled, word};
 
 fn succeeds_and_fails_as_a_whole<D: Domain>() {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     for count in 1..=MAX_WORDS as u64 {
         let words =
             |from: u64, to: u64| (0..count).map(|index| (index, from, to)).collect::<Vec<_>>();
@@ -33,7 +33,7 @@ fn an_operation_succeeds_and_fails_as_a_whole() {
 }
 
 fn plain_words_stay<D: Domain>() {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     assert!(change(&pmwcas, &[(0, 0, MAX_VALUE), (1, 0, 5)]));
     assert!(change(&pmwcas, &[(0, MAX_VALUE, MAX_VALUE), (1, 5, 6)]));
     assert!(!change(&pmwcas, &[(0, 1, 1), (1, 6, 7)]));
@@ -50,11 +50,11 @@ fn a_word_may_only_be_compared_and_no_control_bit_stays() {
 
 #[test]
 fn an_operation_without_words_succeeds() {
-    assert!(change(&in_memory::<Process>(1, &[]), &[]));
+    assert!(change(&in_memory::<Process>(1), &[]));
 }
 
 fn single_word<D: Domain>() {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let guard = pmwcas.pool().pin().unwrap();
     assert_eq!(pmwcas.compare_exchange(&guard, word(0), 0, 5), Ok(()));
     assert_eq!(pmwcas.compare_exchange(&guard, word(0), 4, 6), Err(5));
@@ -74,7 +74,7 @@ fn a_single_word_is_compared_and_exchanged() {
 
 /// A swap that leaves the dirty bit: who reads clears it, who swaps or executes looks past it.
 fn dirty_bit_stays<D: Domain>() {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let guard = pmwcas.pool().pin().unwrap();
     let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
     let raw = || pmwcas.pool().word(word(0)).load(Ordering::Acquire);
@@ -103,7 +103,7 @@ fn a_dirty_bit_stays_until_someone_wants_the_word_without() {
 
 #[test]
 fn an_address_may_stand_once() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
     for index in [5, 1, 9, 3] {
@@ -121,7 +121,7 @@ fn an_address_may_stand_once() {
 
 #[test]
 fn too_many_words_are_refused_and_the_others_stay() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
     for index in (0..MAX_WORDS as u64).rev() {
@@ -138,7 +138,7 @@ fn too_many_words_are_refused_and_the_others_stay() {
 
 #[test]
 fn values_that_need_control_bits_are_refused() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
     for bit in (0..64).map(|bit| 1_u64 << bit).filter(|bit| bit & CONTROL_BITS != 0) {
@@ -160,7 +160,7 @@ fn values_that_need_control_bits_are_refused() {
 
 #[test]
 fn addresses_that_are_no_words_are_refused() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
     for off in [0, 1, word(0) + 4, u64::MAX] {
@@ -171,25 +171,8 @@ fn addresses_that_are_no_words_are_refused() {
 }
 
 #[test]
-fn a_removed_word_is_left_alone() {
-    let pmwcas = in_memory::<Process>(1, &[]);
-    let guard = pmwcas.pool().pin().unwrap();
-    let mut operation = pmwcas.allocate(&guard).unwrap();
-    for index in 0..4 {
-        operation.add_word(word(index), 0, 9).unwrap();
-    }
-    operation.remove_word(word(2)).unwrap();
-    operation.remove_word(word(0)).unwrap();
-    assert!(matches!(operation.remove_word(word(2)), Err(Error::NoSuchWord { .. })));
-    assert!(matches!(operation.remove_word(0), Err(Error::NoSuchWord { .. })));
-    operation.add_word(word(2), 0, 8).unwrap();
-    assert!(operation.execute());
-    assert_eq!([0, 1, 2, 3].map(|index| settled(&pmwcas, index)), [0, 9, 8, 9]);
-}
-
-#[test]
 fn a_discarded_operation_changes_nothing_and_gives_its_descriptor_back() {
-    let pmwcas = in_memory::<Process>(1, &[]);
+    let pmwcas = in_memory::<Process>(1);
     let guard = pmwcas.pool().pin().unwrap();
     for _ in 0..10_000 {
         let mut operation = pmwcas.allocate(&guard).unwrap();
@@ -200,18 +183,10 @@ fn a_discarded_operation_changes_nothing_and_gives_its_descriptor_back() {
 }
 
 #[test]
-fn a_callback_that_is_not_in_the_table_is_refused() {
-    let pmwcas = in_memory::<Process>(1, &[]);
-    let guard = pmwcas.pool().pin().unwrap();
-    let error = pmwcas.allocate_with_callback(&guard, 0).unwrap_err();
-    assert!(matches!(error, Error::NoSuchCallback { found: 0, known: 0 }), "{error}");
-}
-
-#[test]
 fn operations_are_begun_once_in_each_opening_of_a_pool() {
-    let pmwcas = in_memory::<Volatile>(1, &[]);
+    let pmwcas = in_memory::<Volatile>(1);
     assert!(change(&pmwcas, &[(0, 0, 1)]));
     let pool = std::sync::Arc::into_inner(pmwcas).unwrap().into_pool();
-    let again = pando_pmwcas::Pmwcas::open(pool, &[]);
+    let again = pando_pmwcas::Pmwcas::open(pool);
     assert!(matches!(again, Err(Error::BegunBefore)));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::testing::Random;
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
-use pando_pmwcas::{Finalize, Pmwcas};
+use pando_pmwcas::Pmwcas;
 
 /// A folder in memory where the system has one, so that a pool costs no disk.
 pub fn folder() -> tempfile::TempDir {
@@ -22,22 +22,22 @@ pub fn options() -> CreateOptions {
 }
 
 /// PMwCAS over `pool`, by the algorithm that these tests run.
-pub fn over<D: Domain>(pool: Arc<Pool<D>>, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
-    Pmwcas::open(pool, callbacks).unwrap().with_algorithm(super::ALGORITHM)
+pub fn over<D: Domain>(pool: Arc<Pool<D>>) -> Pmwcas<D> {
+    Pmwcas::open(pool).unwrap().with_algorithm(super::ALGORITHM)
 }
 
 /// A pool of `mib` MiB in anonymous memory.
-pub fn in_memory<D: Domain>(mib: u64, callbacks: &[Finalize<D>]) -> Arc<Pmwcas<D>> {
+pub fn in_memory<D: Domain>(mib: u64) -> Arc<Pmwcas<D>> {
     let pool = Pool::anonymous(&CreateOptions { max_bytes: mib << 20, ..options() }).unwrap();
-    Arc::new(over(pool, callbacks))
+    Arc::new(over(pool))
 }
 
-pub fn create<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
-    over(Pool::create(path, &options()).unwrap(), callbacks)
+pub fn create<D: Domain>(path: &Path) -> Pmwcas<D> {
+    over(Pool::create(path, &options()).unwrap())
 }
 
-pub fn open<D: Domain>(path: &Path, callbacks: &[Finalize<D>]) -> Pmwcas<D> {
-    over(Pool::open(path, &OpenPool::default()).unwrap(), callbacks)
+pub fn open<D: Domain>(path: &Path) -> Pmwcas<D> {
+    over(Pool::open(path, &OpenPool::default()).unwrap())
 }
 
 /// Drops the handle as a crash would.

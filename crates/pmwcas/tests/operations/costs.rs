@@ -13,7 +13,7 @@ fn apart(words: u64, expected: u64, new: u64) -> Vec<(u64, u64, u64)> {
 
 /// Of the second operation: with it comes the write-back of what the first has left.
 fn cost(words: u64) -> Counts {
-    let pmwcas = in_memory::<Counting>(1, &[]);
+    let pmwcas = in_memory::<Counting>(1);
     assert!(change(&pmwcas, &apart(words, 0, 1)));
     let (succeeded, counts) = measure(|| change(&pmwcas, &apart(words, 1, 2)));
     assert!(succeeded);
@@ -41,7 +41,7 @@ fn an_operation_that_cannot_match_writes_no_line_back() {
     if super::ALGORITHM == Algorithm::Rdcss {
         return;
     }
-    let pmwcas = in_memory::<Counting>(1, &[]);
+    let pmwcas = in_memory::<Counting>(1);
     assert!(change(&pmwcas, &apart(4, 0, 1)));
     let (succeeded, counts) = measure(|| change(&pmwcas, &[(0, 1, 2), (8, 7, 8)]));
     assert!(!succeeded);
@@ -57,7 +57,7 @@ fn a_reader_of_an_undecided_operation_writes_nothing() {
     }
     let mut undecided = 0;
     for writes in 0.. {
-        let pmwcas = in_memory::<CutShort>(1, &[]);
+        let pmwcas = in_memory::<CutShort>(1);
         let victim = std::sync::Arc::clone(&pmwcas);
         let done = run_until_stopped(writes, move || assert!(change(&victim, &apart(4, 0, 1))));
         if done {

@@ -36,7 +36,7 @@ fn count<D: Domain>(pmwcas: &Pmwcas<D>, words: u64, seed: u64) -> Vec<u64> {
 }
 
 fn counters<D: Domain>(words: u64, threads: u64) {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let start = Barrier::new(threads as usize);
     let mut totals = vec![0; words as usize];
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn every_success_counts_once_in_many_words() {
 /// operations of their own, so they help and are helped, but the owner never fails.
 fn owners<D: Domain>() {
     const THREADS: u64 = 6;
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let work = |own: u64| {
         let mut random = random(0x0A_0000 + own);
         for round in 0..5_000_u64 {

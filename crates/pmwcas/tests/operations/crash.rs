@@ -92,7 +92,7 @@ fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, told: &str) -> b
 
 fn cut_recovery(image: &Path, writes: u64) -> bool {
     let opened = kill_after(writes, || {
-        over(Pool::<CutShort>::open(image, &OpenPool::default()).unwrap(), &[])
+        over(Pool::<CutShort>::open(image, &OpenPool::default()).unwrap())
     });
     let was_cut = opened.is_none();
     opened.into_iter().for_each(crash);
@@ -101,12 +101,12 @@ fn cut_recovery(image: &Path, writes: u64) -> bool {
 
 fn crash_everywhere(shape: &Shape) {
     let folder = folder();
-    let most = room(create::<CutShort>(&folder.path().join("empty"), &[]).pool(), BYTES);
+    let most = room(create::<CutShort>(&folder.path().join("empty")).pool(), BYTES);
     let (mut finished, mut writes, mut recoveries) = (false, 0, 0);
     let (mut seen_old, mut seen_new) = (false, false);
     while !finished {
         let path = folder.path().join("pool");
-        let pmwcas = create::<CutShort>(&path, &[]);
+        let pmwcas = create::<CutShort>(&path);
         prepare(&pmwcas, shape);
         let result = kill_after(writes, || execute(&pmwcas, shape));
         crash(pmwcas);
@@ -118,12 +118,12 @@ fn crash_everywhere(shape: &Shape) {
             std::fs::copy(&path, &image).unwrap();
             cut = cut_recovery(&image, recovery_writes);
             let told = format!("{shape:?}, killed at {writes}, recovery at {recovery_writes}");
-            let pmwcas = open::<CutShort>(&image, &[]);
+            let pmwcas = open::<CutShort>(&image);
             let new = check(&pmwcas, shape, most, &told);
             assert!(!finished || new == shape.succeeds, "{told}: not what was returned");
             // Words and descriptors are fit for use, and another recovery changes nothing.
             crash(pmwcas);
-            let pmwcas = open::<CutShort>(&image, &[]);
+            let pmwcas = open::<CutShort>(&image);
             assert_eq!(check(&pmwcas, shape, most, &told), new, "{told}: recovered otherwise");
             (seen_old, seen_new) = (seen_old || !new, seen_new || new);
             crash(pmwcas);
@@ -169,13 +169,13 @@ fn a_crash_at_every_write_of_a_single_word() {
     let folder = folder();
     for writes in 0.. {
         let path = folder.path().join("pool");
-        let pmwcas = create::<CutShort<true>>(&path, &[]);
+        let pmwcas = create::<CutShort<true>>(&path);
         let exchanged = kill_after(writes, || {
             let guard = pmwcas.pool().pin().unwrap();
             pmwcas.compare_exchange(&guard, word(0), 0, 5).unwrap();
         });
         crash(pmwcas);
-        let pmwcas = open::<CutShort<true>>(&path, &[]);
+        let pmwcas = open::<CutShort<true>>(&path);
         let found = read(&pmwcas, 0);
         assert!(found == 5 || (found == 0 && exchanged.is_none()), "{found}");
         drop(pmwcas);
@@ -194,12 +194,12 @@ fn a_crash_at_every_write_with_dirty_bits() {
     for succeeds in [true, false] {
         for writes in 0.. {
             let path = folder.path().join("pool");
-            let pmwcas = create::<CutShort<true>>(&path, &[]);
+            let pmwcas = create::<CutShort<true>>(&path);
             let words = [(0, 0, 5), (1, 0, 6), (50, u64::from(!succeeds), 7)];
             let result = kill_after(writes, || change(&pmwcas, &words));
             crash(pmwcas);
             let pool: Arc<Pool<CutShort<true>>> = Pool::open(&path, &OpenPool::default()).unwrap();
-            let pmwcas = over(pool, &[]);
+            let pmwcas = over(pool);
             let found = [0, 1, 50].map(|at| read(&pmwcas, at));
             match result {
                 Some(result) => assert_eq!(result, succeeds),

@@ -10,7 +10,7 @@ use super::common::{change, in_memory, in_time, raw, read, word};
 #[test]
 fn a_word_that_refers_to_no_operation_reads_as_the_largest_value() {
     in_time("a damaged word", || {
-        let pmwcas = in_memory::<Process>(1, &[]);
+        let pmwcas = in_memory::<Process>(1);
         assert!(change(&pmwcas, &[(1, 0, 5)]));
         let (mwcas, rdcss) = (1 << 63, 1 << 62);
         // A life to come, no descriptor, and neither.

@@ -22,7 +22,7 @@ fn word(index: u64) -> u64 {
 }
 
 fn open(path: &Path) -> Pmwcas<Process> {
-    Pmwcas::open(Pool::open(path, &OpenPool::default()).unwrap(), &[]).unwrap()
+    Pmwcas::open(Pool::open(path, &OpenPool::default()).unwrap()).unwrap()
 }
 
 /// Moves one from word to word, among three, for ever.
@@ -54,7 +54,7 @@ fn a_kill_leaves_every_operation_whole() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("pool");
     let options = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false };
-    let pmwcas = Pmwcas::<Process>::open(Pool::create(&path, &options).unwrap(), &[]).unwrap();
+    let pmwcas = Pmwcas::<Process>::open(Pool::create(&path, &options).unwrap()).unwrap();
     for at in 0..WORDS {
         let guard = pmwcas.pool().pin().unwrap();
         pmwcas.compare_exchange(&guard, word(at), 0, EACH).unwrap();

@@ -23,7 +23,7 @@ fn refers<D: Domain>(pmwcas: &Pmwcas<D>) -> bool {
 
 #[test]
 fn a_reader_of_a_landed_operation_writes_nothing() {
-    let pmwcas = in_memory::<CutShort<true>>(1, &[]);
+    let pmwcas = in_memory::<CutShort<true>>(1);
     land(&pmwcas);
     assert_eq!(refers(&pmwcas), super::ALGORITHM != Algorithm::Rdcss);
     let guard = pmwcas.pool().pin().unwrap();
@@ -33,7 +33,7 @@ fn a_reader_of_a_landed_operation_writes_nothing() {
 
 #[test]
 fn a_word_of_a_landed_operation_is_changed_by_others() {
-    let pmwcas = in_memory::<Adr>(1, &[]);
+    let pmwcas = in_memory::<Adr>(1);
     land(&pmwcas);
     assert!(!change(&pmwcas, &[(0, 0, 1)]));
     assert!(change(&pmwcas, &[(0, 5, 7), (1, 0, 8)]));
@@ -44,7 +44,7 @@ fn a_word_of_a_landed_operation_is_changed_by_others() {
 /// Else a word could lie in a block that is reused, and a recovery would take the others back.
 #[test]
 fn no_epoch_passes_before_what_an_operation_left_is_done() {
-    let pmwcas = in_memory::<Counting>(1, &[]);
+    let pmwcas = in_memory::<Counting>(1);
     land(&pmwcas);
     let left = refers(&pmwcas);
     let guard = pmwcas.pool().pin().unwrap();
@@ -59,11 +59,11 @@ fn no_epoch_passes_before_what_an_operation_left_is_done() {
 fn a_landed_operation_is_recovered_as_a_success() {
     let folder = folder();
     let path = folder.path().join("pool");
-    let pmwcas = create::<Adr>(&path, &[]);
+    let pmwcas = create::<Adr>(&path);
     land(&pmwcas);
     crash(pmwcas);
     for forward in [1, 0] {
-        let pmwcas = open::<Adr>(&path, &[]);
+        let pmwcas = open::<Adr>(&path);
         let expected = if super::ALGORITHM == Algorithm::Rdcss { 0 } else { forward };
         assert_eq!((pmwcas.recovered().rolled_forward, pmwcas.recovered().rolled_back), (expected, 0));
         assert_eq!(TWO.map(|(at, ..)| raw(&pmwcas, at)), [5, 6]);
@@ -74,7 +74,7 @@ fn a_landed_operation_is_recovered_as_a_success() {
 /// The participant's next thread finds what the last one left, and finishes it.
 #[test]
 fn the_next_thread_of_a_slot_takes_over_what_was_left() {
-    let pmwcas = Arc::new(in_memory::<Adr>(1, &[]));
+    let pmwcas = Arc::new(in_memory::<Adr>(1));
     for round in 0..20 {
         let own = Arc::clone(&pmwcas);
         let work = move || assert!(change(&own, &[(0, round, round + 1), (90, round, round + 1)]));

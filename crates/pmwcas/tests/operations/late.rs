@@ -18,7 +18,7 @@ const THREE: Words = &[(0, 0, 5), (1, 0, 5), (2, 0, 5)];
 /// be told from outside.
 fn pause_everywhere<D: Domain>(meanwhile: Meanwhile<D>, after: After<D>) {
     for writes in 0.. {
-        let pmwcas = in_memory::<D>(1, &[]);
+        let pmwcas = in_memory::<D>(1);
         let victim = Arc::clone(&pmwcas);
         let paused = Paused::start(writes, move || change(&victim, THREE));
         if paused.is_done() {
@@ -107,7 +107,7 @@ fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
     let mut pairs = 0;
     for owner_writes in 0.. {
         for helper_writes in 0.. {
-            let pmwcas = in_memory::<CutShort<true>>(1, &[]);
+            let pmwcas = in_memory::<CutShort<true>>(1);
             let own = Arc::clone(&pmwcas);
             let owner = Paused::start(owner_writes, move || {
                 let first = change(&own, THREE);
@@ -156,7 +156,7 @@ fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
     for owner_writes in 8.. {
         let mut owner_done = false;
         for helper_writes in 0.. {
-            let pmwcas = Arc::new(create::<CutShort<true>>(&path, &[]));
+            let pmwcas = Arc::new(create::<CutShort<true>>(&path));
             let own = Arc::clone(&pmwcas);
             let owner = Paused::start(owner_writes, move || change(&own, THREE));
             owner_done = owner.is_done();
@@ -169,7 +169,7 @@ fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
             assert!(owner.resume());
             helper.resume();
             drop(pmwcas);
-            let recovered = open::<CutShort<true>>(&image, &[]);
+            let recovered = open::<CutShort<true>>(&image);
             // Before anybody reads, and so helps: recovery alone has left no reference.
             let found = [0, 1, 2].map(|at| settled(&recovered, at) & !(1 << 61));
             let told = format!("owner at {owner_writes}, helper at {helper_writes}");

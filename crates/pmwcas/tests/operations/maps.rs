@@ -50,7 +50,7 @@ fn next_unit<D: Domain>(
 }
 
 fn in_memory_with_kind() -> Pmwcas<Process> {
-    let pmwcas = std::sync::Arc::into_inner(in_memory::<Process>(1, &[])).unwrap();
+    let pmwcas = std::sync::Arc::into_inner(in_memory::<Process>(1)).unwrap();
     pmwcas.with_kinds(vec![kind()])
 }
 
@@ -86,7 +86,7 @@ fn crash_everywhere(before: &[&str], work: fn(&Pmwcas<CutShort>), after: &[&str]
     let folder = folder();
     for writes in 0.. {
         let path = folder.path().join("pool");
-        let pmwcas = create::<CutShort>(&path, &[]);
+        let pmwcas = create::<CutShort>(&path);
         // Slabs of both sizes are there, so the room for others does not depend on the outcome.
         find_or_create(&pmwcas, "kept");
         fill(&pmwcas, "kept");
@@ -97,7 +97,7 @@ fn crash_everywhere(before: &[&str], work: fn(&Pmwcas<CutShort>), after: &[&str]
         let most = room(pmwcas.pool(), 65_536);
         let finished = kill_after(writes, || work(&pmwcas)).is_some();
         crash(pmwcas);
-        let pmwcas = open::<CutShort>(&path, &[]).with_kinds(vec![kind()]);
+        let pmwcas = open::<CutShort>(&path).with_kinds(vec![kind()]);
         let found: Vec<_> = pmwcas.maps(&pmwcas.pool().pin().unwrap());
         // Half of a map that is dropped is freed, and then the rest.
         let steps = std::cell::Cell::new(0);
@@ -133,7 +133,7 @@ fn a_crash_at_every_write_of_dropping_a_map() {
 #[test]
 fn threads_that_give_one_name_get_one_map() {
     for _ in 0..50 {
-        let pmwcas = in_memory::<Process>(1, &[]);
+        let pmwcas = in_memory::<Process>(1);
         let found: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..4).map(|_| scope.spawn(|| find_or_create(&pmwcas, "one"))).collect();
@@ -146,7 +146,7 @@ fn threads_that_give_one_name_get_one_map() {
 
 #[test]
 fn names_out_of_range_and_a_full_catalog_are_refused() {
-    let pmwcas = in_memory::<Process>(4, &[]);
+    let pmwcas = in_memory::<Process>(4);
     let guard = pmwcas.pool().pin().unwrap();
     let make_root = || Ok(stamped(&guard, ROOT_BYTES, 0));
     for name in [String::new(), "x".repeat(256)] {

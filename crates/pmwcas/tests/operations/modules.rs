@@ -2,8 +2,6 @@
 
 #[path = "blocks.rs"]
 mod blocks;
-#[path = "callbacks.rs"]
-mod callbacks;
 #[path = "calls.rs"]
 mod calls;
 #[path = "common.rs"]

@@ -23,7 +23,7 @@ fn add_one(pmwcas: &Pmwcas<impl Domain>, order: &[u64]) -> bool {
 }
 
 fn opposite_orders<D: Domain>() {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let start = Arc::new(Barrier::new(4));
     let threads: Vec<_> = (0..4)
         .map(|thread| {
@@ -59,7 +59,7 @@ fn opposite_orders_neither_deadlock_nor_overflow_the_stack() {
 fn a_chain_of_a_hundred_stopped_operations_is_helped_on_a_small_stack() {
     const CHAIN: u64 = 100;
     let holds_first_only = |writes| {
-        let pmwcas = in_memory::<CutShort>(1, &[]);
+        let pmwcas = in_memory::<CutShort>(1);
         let victim = Arc::clone(&pmwcas);
         let done = run_until_stopped(writes, move || {
             change(&victim, &[(0, 0, 1), (1, 0, 1)]);
@@ -69,7 +69,7 @@ fn a_chain_of_a_hundred_stopped_operations_is_helped_on_a_small_stack() {
         held(0) && raw(&pmwcas, 1) == 0
     };
     let writes = (0..).find(|&writes| holds_first_only(writes)).unwrap();
-    let pmwcas = in_memory::<CutShort>(1, &[]);
+    let pmwcas = in_memory::<CutShort>(1);
     // From the last to the first, so that none helps the next before it stops.
     for at in (0..CHAIN).rev() {
         let victim = Arc::clone(&pmwcas);

@@ -8,7 +8,7 @@ use pando_pmwcas::{MAX_VALUE, Policy};
 use super::common::{give, in_memory, is_full, raw, settled, word};
 
 fn pairs<D: Domain>() {
-    let pmwcas = in_memory::<D>(1, &[]);
+    let pmwcas = in_memory::<D>(1);
     let done = AtomicBool::new(false);
     // Two words of one line, and two far apart.
     let sets: [[u64; 2]; 2] = [[0, 1], [3, 90]];
@@ -68,7 +68,7 @@ fn readers_see_pairs_whole() {
 /// when it was published: eight words of one number, which only rises.
 fn replaced_blocks<D: Domain>() {
     const THREADS: u64 = 3;
-    let pmwcas = in_memory::<D>(4, &[]);
+    let pmwcas = in_memory::<D>(4);
     for at in 0..2 {
         give(&pmwcas, at, 64, 0);
     }

@@ -12,7 +12,7 @@ use super::common::{change, crash, create, folder, open, options, over, raw, wor
 fn a_thread_that_pinned_before_pmwcas_was_opened_still_counts() {
     let pool: Arc<Pool<Process>> = Pool::anonymous(&options()).unwrap();
     drop(pool.pin().unwrap());
-    let pmwcas = over(Arc::clone(&pool), &[]);
+    let pmwcas = over(Arc::clone(&pool));
     let guard = pool.pin().unwrap();
     let shown = pool.participants();
     let pinned = shown.iter().filter(|found| found.pinned_for_epochs.is_some()).count();
@@ -28,10 +28,10 @@ fn an_operation_of_a_thread_that_pinned_early_is_recovered() {
         let path = folder.path().join("pool");
         let pool: Arc<Pool<CutShort>> = Pool::create(&path, &options()).unwrap();
         drop(pool.pin().unwrap());
-        let pmwcas = over(pool, &[]);
+        let pmwcas = over(pool);
         let finished = kill_after(writes, || change(&pmwcas, &[(0, 0, 1), (1, 0, 1)]));
         crash(pmwcas);
-        let pmwcas = open::<CutShort>(&path, &[]);
+        let pmwcas = open::<CutShort>(&path);
         let found = [0, 1].map(|at| raw(&pmwcas, at));
         assert!(found == [0, 0] || found == [1, 1], "killed at {writes}: {found:x?}");
         if finished.is_some() {
@@ -46,10 +46,10 @@ fn recovery_counts_what_it_did_and_looks_at_no_more_than_was_used() {
     let path = folder.path().join("pool");
     let (mut forward, mut back) = (0, 0);
     for writes in 0.. {
-        let pmwcas = create::<CutShort>(&path, &[]);
+        let pmwcas = create::<CutShort>(&path);
         let finished = kill_after(writes, || change(&pmwcas, &[(0, 0, 1), (1, 0, 1)]));
         crash(pmwcas);
-        let pmwcas = open::<CutShort>(&path, &[]);
+        let pmwcas = open::<CutShort>(&path);
         let recovered = pmwcas.recovered();
         assert!(recovered.participants <= 1, "{recovered:?}");
         assert!(recovered.rolled_forward + recovered.rolled_back <= 1, "{recovered:?}");
@@ -73,7 +73,7 @@ fn rotten_descriptors_do_not_stop_an_opening() {
     for _ in 0..300 {
         let folder = folder();
         let path = folder.path().join("pool");
-        let pmwcas = create::<Process>(&path, &[]);
+        let pmwcas = create::<Process>(&path);
         assert!(change(&pmwcas, &[(100, 0, 77), (101, 0, 77), (102, 0, 77)]));
         crash(pmwcas);
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -85,7 +85,7 @@ fn rotten_descriptors_do_not_stop_an_opening() {
             file.write_all_at(&value.to_le_bytes(), place).unwrap();
         }
         let pool = Pool::<Process>::open(&path, &OpenPool::default()).unwrap();
-        let pmwcas = over(pool, &[]);
+        let pmwcas = over(pool);
         assert_eq!([100, 101, 102].map(|at| raw(&pmwcas, at)), [77; 3]);
     }
 }

@@ -16,7 +16,7 @@ fn stop_everywhere<D: Domain>(
     others: fn(&Pmwcas<D>, bool),
 ) {
     for writes in 0.. {
-        let pmwcas = in_memory::<D>(1, &[]);
+        let pmwcas = in_memory::<D>(1);
         let victim = Arc::clone(&pmwcas);
         let done = run_until_stopped(writes, move || stopped(&victim));
         in_time(what, move || others(&pmwcas, done));
@@ -107,7 +107,7 @@ fn a_replacement_of_a_block_stopped_anywhere_holds_up_nobody() {
 fn a_helper_stopped_anywhere_holds_up_nobody() {
     for writes in 0..40 {
         for helper_writes in 0.. {
-            let pmwcas = in_memory::<CutShort<true>>(1, &[]);
+            let pmwcas = in_memory::<CutShort<true>>(1);
             let victim = Arc::clone(&pmwcas);
             let done = run_until_stopped(writes, move || three_words(&victim));
             let helper = Arc::clone(&pmwcas);
@@ -138,7 +138,7 @@ fn a_helper_stopped_anywhere_holds_up_nobody() {
 /// another stands in the middle of an operation for ever.
 #[test]
 fn descriptors_do_not_run_out_behind_a_thread_that_stopped() {
-    let pmwcas = in_memory::<CutShort>(16, &[]);
+    let pmwcas = in_memory::<CutShort>(16);
     let victim = Arc::clone(&pmwcas);
     assert!(!run_until_stopped(12, move || three_words(&victim)));
     in_time("twenty thousand operations", move || {

@@ -85,7 +85,7 @@ impl<D: Domain> Array<D> {
             ..CreateOptions::default()
         };
         let pool = Pool::create(&folder.path().join("array.pando"), &create)?;
-        let pmwcas = Pmwcas::open(pool, &[])?.with_algorithm(algorithm);
+        let pmwcas = Pmwcas::open(pool)?.with_algorithm(algorithm);
         let first_off = {
             let guard = pmwcas.pool().pin()?;
             let mut block = guard.reserve(bytes)?;

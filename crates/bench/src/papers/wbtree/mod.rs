@@ -177,7 +177,7 @@ fn wb_tree<D: Domain>(
     let node_lines = if leaf == NodeKind::SlotOnly { lines.min(3) } else { lines };
     let options =
         Options { leaf, is_variable, node_lines: node_lines as u32, ..Options::default() };
-    let pmwcas = Arc::new(Pmwcas::open(pool(settings)?, &[])?);
+    let pmwcas = Arc::new(Pmwcas::open(pool(settings)?)?);
     Ok(pmwcas.find_or_create_index::<WbTrees>("wbtree", &options.settings()?)?)
 }
 
