@@ -46,7 +46,7 @@ fn a_missing_write_back_is_seen() {
     let trials = ["pmwcas/2-words-2-threads/adr".to_owned(), "allocator/slabs/adr".to_owned()];
     let verdicts = sites::all(&trials, 1, Duration::from_secs(10), 1).expect("trials that run");
     let seen: HashSet<&str> = verdicts.seen_files().collect();
-    for file in ["crates/pmwcas/src/direct.rs", "crates/pmem/src/alloc/activate.rs"] {
+    for file in ["crates/pmwcas/src/direct.rs", "crates/pmem/src/alloc/exchange.rs"] {
         assert!(seen.contains(file), "{file}\n{}", verdicts.table());
     }
 }

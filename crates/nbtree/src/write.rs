@@ -240,7 +240,9 @@ impl<D: Domain> NbTree<D> {
         let _ = value.compare_exchange(pending(word), word);
         value.flush();
         match exchange {
-            Some(exchange) => exchange.succeeded(),
+            Some(exchange) => {
+                exchange.succeeded();
+            }
             None => D::fence(),
         }
         leaf.end_change::<D>(slot);

@@ -13,7 +13,7 @@
 //! * `left` is zero, or names work that the thread has left to its next operation, and that is to be
 //!   done before the epoch is raised ([`Guard::leave`]). The thread writes it, and
 //!   whoever raises the epoch clears it. Recovery never reads it.
-//! * the log, on a line of its own, belongs to the allocator (alloc/activate.rs, alloc/exchange.rs).
+//! * the log, on a line of its own, belongs to the allocator (alloc/exchange.rs).
 //!
 //! # Leases
 //!
@@ -350,7 +350,7 @@ impl<D: Domain> Pool<D> {
         self.word(slot_off + LEASE_AT)
     }
 
-    /// A word of the activation log of `slot`.
+    /// A word of the log of `slot`, which stands while an exchange does.
     pub(crate) fn slot_log(&self, slot: usize, index: u64) -> Word<'_, D> {
         self.word(self.slot_off(slot) + LOG_AT + index * 8)
     }

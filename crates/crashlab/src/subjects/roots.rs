@@ -1,6 +1,6 @@
 //! The allocator by itself: threads give blocks to roots, and take them from them again.
 //!
-//! A root is written by one thread at a time, as activation asks: each thread has roots of its
+//! A root is written by one thread at a time: each thread has roots of its
 //! own, and some are handed over. Blocks wander from thread to thread through slabs and epochs.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use pando_pmem::layout::{CATALOG_OFF, PARTICIPANT_BYTES, PARTITION_BYTES};
 use pando_pmem::{Domain, Pool};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
-use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::testing::{Random, give_to, take_from};
 
 /// Roots of each thread.
 const OWN: usize = 3;
@@ -285,7 +285,7 @@ impl<D: Domain> Open<D> {
         block.write_u64(last, stamp);
         block.flush(0, 8);
         block.flush(last, 8);
-        block.activate(root_off(root));
+        give_to(&guard, root_off(root), block);
         true
     }
 
@@ -313,7 +313,7 @@ impl<D: Domain> Open<D> {
 
     fn free_by_name(&self, name: usize) -> bool {
         let guard = self.pool.pin().expect("a participant slot");
-        guard.free(root_off(NAMES.start + name)).is_ok()
+        take_from(&guard, root_off(NAMES.start + name))
     }
 
     fn owned(&self, root: usize) -> u64 {
@@ -322,7 +322,7 @@ impl<D: Domain> Open<D> {
 
     fn take(&self, root: usize) -> bool {
         let guard = self.pool.pin().expect("a participant slot");
-        guard.free(root_off(root)).expect("the root's block is given out");
+        assert!(take_from(&guard, root_off(root)), "the root's block is not given out");
         // At once, and not only when many wait: runs are short.
         guard.collect();
         true

@@ -7,7 +7,7 @@ use super::CLASS_BYTES;
 use super::chunks::Chunk;
 use super::slab::{ACTIVE_AT, Place, blocks_of};
 use crate::domain::Domain;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::CHUNK_BYTES;
 use crate::pool::Pool;
 
@@ -106,13 +106,6 @@ impl<D: Domain> Pool<D> {
     /// that say which blocks are taken.
     pub fn would_give_out(&self, off: u64) -> bool {
         self.slab_place(off).is_ok_and(|place| !self.is_taken(&place))
-    }
-
-    pub(crate) fn check_active(&self, off: u64) -> Result<()> {
-        match self.active_block(off) {
-            Some(_) => Ok(()),
-            None => Err(Error::BadFree { off, reason: "the block there is not allocated" }),
-        }
     }
 
     /// How the chunks are used, found by a pass over the chunk table and the slabs.

@@ -6,7 +6,8 @@
 //!
 //! # Protocol
 //!
-//! The participant's log (activate.rs) has six words on one line: kind, new name, word, old name, stable bits.
+//! The participant's log has five words on one line: kind, new name, word, old name, stable bits.
+//! Stores to one line reach the medium in order, so `kind`, written last, covers the others.
 //!
 //! | step | a crash leaves | recovery |
 //! | --- | --- | --- |
@@ -25,23 +26,24 @@
 use std::sync::atomic::Ordering;
 
 use super::Reservation;
-use super::activate::KIND;
 use crate::domain::Domain;
 use crate::epoch::Guard;
+use crate::layout::CONTROL_OFF;
 use crate::pool::Pool;
 
+const KIND: u64 = 0;
 const NEW: u64 = 1;
 const WORD: u64 = 2;
 const OLD: u64 = 3;
 const STABLE: u64 = 4;
 /// In the log's first word: an exchange stands there.
-pub(super) const EXCHANGE: u64 = 2;
+const EXCHANGE: u64 = 2;
 
 /// The bits of a name that are the block's offset.
 const BLOCK_MASK: u64 = (1 << 48) - 1;
 
 /// An exchange on record: it ends by [`succeeded`](Self::succeeded) or [`failed`](Self::failed). A thread
-/// has one at a time, and activates and frees nothing else meanwhile by its log.
+/// has one at a time.
 #[derive(Debug)]
 #[must_use = "an exchange stands on record until it is ended"]
 pub struct Exchange<'guard, 'pool, D: Domain> {
@@ -85,9 +87,10 @@ impl<D: Domain> Exchange<'_, '_, D> {
         self.new
     }
 
-    /// The word has been changed, and its line flushed. On return that is durable, and so is that the old
-    /// block is free; it is reused when nobody can look at it.
-    pub fn succeeded(self) {
+    /// The word has been changed, and its line flushed. On return that is durable, and so is that
+    /// the old block is free; it is reused when nobody can look at it. False if no block was freed:
+    /// there is no old one, or another thread has freed it through another word that named it.
+    pub fn succeeded(self) -> bool {
         D::fence();
         let freed = self.old != 0 && self.end(self.old);
         if freed {
@@ -95,6 +98,7 @@ impl<D: Domain> Exchange<'_, '_, D> {
         } else if self.old == 0 {
             self.clear();
         }
+        freed
     }
 
     /// The word does not name the new block, and nobody has seen it. On return that is free.
@@ -116,16 +120,38 @@ impl<D: Domain> Exchange<'_, '_, D> {
     }
 
     fn clear(&self) {
-        let kind = self.guard.pool().slot_log(self.guard.slot(), KIND);
-        kind.store(0, Ordering::Release);
-        kind.flush();
-        D::fence();
+        self.guard.pool().clear_log(self.guard.slot());
     }
 }
 
 impl<D: Domain> Pool<D> {
-    /// Settles an exchange that a crash cut short: the blocks that are free now.
-    pub(super) fn recover_exchange(&self, slot: usize) -> [u64; 2] {
+    fn clear_log(&self, slot: usize) {
+        let kind = self.slot_log(slot, KIND);
+        kind.store(0, Ordering::Release);
+        kind.flush();
+        D::fence();
+    }
+
+    /// Whether a word of the pool is at `off`: a damaged log may say anything.
+    fn is_word(&self, off: u64) -> bool {
+        off.is_multiple_of(8) && (CONTROL_OFF..self.size_bytes()).contains(&off)
+    }
+
+    /// Settles the exchanges that a crash cut short.
+    pub(crate) fn recover_exchanges(&self) {
+        for slot in 0..self.participants_high() {
+            if self.slot_log(slot, KIND).load(Ordering::Acquire) != EXCHANGE {
+                continue;
+            }
+            let freed = self.recover_exchange(slot);
+            D::fence();
+            self.clear_log(slot);
+            freed.into_iter().filter(|&off| off != 0).for_each(|off| self.recover_reuse(off));
+        }
+    }
+
+    /// Settles the exchange of `slot`: the blocks that are free now.
+    fn recover_exchange(&self, slot: usize) -> [u64; 2] {
         let field = |field| self.slot_log(slot, field).load(Ordering::Acquire);
         let (word_off, stable) = (field(WORD), field(STABLE));
         let held =

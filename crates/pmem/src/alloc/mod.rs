@@ -14,7 +14,7 @@
 //! at recovery, and *active* stays. The deciding word is the one with the active bit.
 //!
 //! Where the active bit and the owner's word must change together, a durable log names both:
-//! the participant's activation log (`activate.rs`), or a PMwCAS descriptor, whose recovery calls
+//! the participant's log (`exchange.rs`), or a PMwCAS descriptor, whose recovery calls
 //! [`Pool::recover_deactivate`]. Blocks are not reused while a log that could deactivate them
 //! still stands, because whoever writes the log holds a guard.
 //!
@@ -22,7 +22,6 @@
 //! whole chunks (`chunks.rs`). Lists of slabs with room are process memory only, rebuilt slab by
 //! slab as allocation asks for them (`cache.rs`).
 
-mod activate;
 mod audit;
 mod cache;
 mod chunks;

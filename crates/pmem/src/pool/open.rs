@@ -297,7 +297,7 @@ impl<D: Domain> Pool<D> {
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         pool.recover_frontier();
         pool.recover_segments();
-        pool.recover_activations();
+        pool.recover_exchanges();
         Ok(Arc::new(pool))
     }
 

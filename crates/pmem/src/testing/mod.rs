@@ -12,6 +12,7 @@
 
 mod between;
 mod few_slots;
+mod owned;
 mod paused;
 mod random;
 pub mod refusal;
@@ -28,6 +29,7 @@ pub use crate::participant::LogicalThread;
 pub use between::{Between, between, between_each};
 pub(crate) use few_slots::first_slots;
 pub use few_slots::with_few_slots;
+pub use owned::{give_to, take_from};
 pub use paused::Paused;
 pub use random::Random;
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use pando_pmem::testing::give_to;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Error, Pool, Process};
 
@@ -50,7 +51,7 @@ fn growth_that_is_refused_room_changes_nothing_and_may_be_tried_again() {
                     let mut index = 1;
                     while let Ok(mut block) = guard.reserve(65_536) {
                         block.write(0, &[7; 65_536]);
-                        block.activate(crate::common::root(index));
+                        give_to(&guard, crate::common::root(index), block);
                         index += 1;
                     }
                 });

@@ -4,7 +4,9 @@ use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use pando_pmem::testing::{Between, CutShort, between, never_stop, pause_after};
+use pando_pmem::testing::{
+    Between, CutShort, between, give_to, never_stop, pause_after, take_from,
+};
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
 
 use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
@@ -62,7 +64,7 @@ fn reserved_and_waiting_blocks_are_free_after_a_crash() {
         // One reserved and one in limbo when the image of the crash is taken.
         let guard = pool.pin().unwrap();
         let _reserved = guard.reserve(bytes).unwrap();
-        guard.free(root(0)).unwrap();
+        assert!(take_from(&guard, root(0)));
         let image = folder.path().join("image");
         std::fs::copy(&path, &image).unwrap();
         let after = open::<Process>(&image);
@@ -103,13 +105,8 @@ fn freeing_what_is_not_allocated_is_refused_and_changes_nothing() {
     ];
     let before = active(&pool);
     for off in wrong {
-        // A word that names it, as a bug of an index might.
-        pool.word(root(9)).store(off, std::sync::atomic::Ordering::Release);
-        let error = pool.pin().unwrap().free(root(9)).unwrap_err();
-        assert!(matches!(error, Error::BadFree { off: found, .. } if found == off), "{error}");
-        assert_eq!(named(&pool, 9), off);
         let error = pool.deactivate(off).unwrap_err();
-        assert!(matches!(error, Error::BadFree { .. }), "{off:#x}: {error}");
+        assert!(matches!(error, Error::BadFree { off: found, .. } if found == off), "{error}");
         assert_eq!(active(&pool), before, "{off:#x}");
     }
     let reserved = pool.pin().unwrap();
@@ -279,11 +276,11 @@ fn a_search_for_a_span_looks_at_a_part_of_the_table_that_does_not_grow_with_the_
     names.zero(0, COUNT * 8);
     let name = |index: u64, base: u64| base + index * 8;
     let base = names.off();
-    names.activate(root(0));
+    give_to(&guard, root(0), names);
     for index in 0..COUNT {
-        guard.reserve(65_536).unwrap().activate(name(index, base));
+        give_to(&guard, name(index, base), guard.reserve(65_536).unwrap());
     }
-    (0..COUNT).step_by(8).for_each(|index| guard.free(name(index, base)).unwrap());
+    (0..COUNT).step_by(8).for_each(|index| assert!(take_from(&guard, name(index, base))));
     drop(guard);
     (0..100).for_each(|_| pool.reclaim().unwrap());
     let table_lines = COUNT * 8 / 64;
@@ -316,7 +313,7 @@ fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
         let given = (0..8).any(|_| {
             let guard = pool.pin().unwrap();
             guard.reserve(16_000).is_ok_and(|block| {
-                block.activate(root(index));
+                give_to(&guard, root(index), block);
                 true
             })
         });
@@ -341,9 +338,9 @@ fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
         let pool = &pool;
         let frees = scope.spawn(move || {
             let guard = pool.pin().unwrap();
-            // Behind the three words of the log.
-            pause_after(3, tell, wait);
-            let freed = guard.free(root(1));
+            // Behind the five words of the log.
+            pause_after(5, tell, wait);
+            let freed = take_from(&guard, root(1));
             never_stop();
             (guard.slot() as u64, freed)
         });
@@ -351,24 +348,9 @@ fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
         free(pool, 0);
         go_on.send(()).unwrap();
         let (slot, freed) = frees.join().unwrap();
-        assert!(stopped && matches!(freed, Err(Error::BadFree { off: at, .. }) if at == off));
-        assert_eq!((named(pool, 0), named(pool, 1)), (0, off));
+        assert!(stopped && !freed);
+        assert_eq!((named(pool, 0), named(pool, 1)), (0, 0));
         let log = pool.word(PARTICIPANTS_OFF + slot * PARTICIPANT_BYTES + 64);
         assert_eq!(log.load(Ordering::Acquire), 0, "a log that names what may be another's");
     });
-}
-
-#[test]
-fn a_block_cannot_be_activated_where_no_word_is() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
-    let before = room(&pool, 1000);
-    let guard = pool.pin().unwrap();
-    for word_off in [root(0) + 4, 1 << 47, u64::MAX] {
-        let block = guard.reserve(1000).unwrap();
-        let activate = std::panic::AssertUnwindSafe(|| block.activate(word_off));
-        assert!(std::panic::catch_unwind(activate).is_err());
-        assert_eq!(active(&pool), []);
-    }
-    drop(guard);
-    assert_eq!(room(&pool, 1000), before);
 }

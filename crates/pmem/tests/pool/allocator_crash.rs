@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pando_pmem::testing::{CutShort, kill_after};
+use pando_pmem::testing::{CutShort, give_to, kill_after};
 use pando_pmem::{CreateOptions, Domain, DomainKind, OpenPool, Pool};
 
 use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
@@ -172,7 +172,7 @@ fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
         let guard = pool.pin().unwrap();
         let mut block = guard.reserve(bytes).unwrap();
         block.write(0, &[4; 32_000]);
-        block.activate(root(4));
+        give_to(&guard, root(4), block);
         let mut span = guard.reserve(65_536).unwrap();
         span.write(0, &[5; 32_000]);
         drop(span);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, mpsc};
 
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process};
 
-use pando_pmem::testing::Random;
+use pando_pmem::testing::{Random, give_to, take_from};
 
 use crate::common::{active, create, folder, free, holds, open, random, room, root};
 
@@ -59,7 +59,7 @@ fn random_work_agrees_with_a_model_across_closings_and_crashes() {
                 }
                 block.write(0, &vec![stamp; bytes as usize]);
                 if random.below(5) > 0 {
-                    block.activate(root(index));
+                    give_to(&guard, root(index), block);
                     model.insert(index, (off, bytes, stamp));
                     given += 1;
                 }
@@ -107,7 +107,7 @@ fn allocate(pool: &Pool<Process>, root_off: u64, bytes: u64) -> Option<Parcel> {
     let mut block = guard.reserve(bytes).ok()?;
     let words: Vec<u8> = stamp.to_le_bytes().repeat(bytes as usize / 8);
     block.write(0, &words);
-    block.activate(root_off);
+    give_to(&guard, root_off, block);
     Some(Parcel { root: root_off, bytes, stamp })
 }
 
@@ -119,7 +119,7 @@ fn verify_and_free(pool: &Pool<Process>, parcel: &Parcel) {
     for word in content.as_chunks::<8>().0 {
         assert_eq!(u64::from_le_bytes(*word), parcel.stamp, "a block was given out twice");
     }
-    guard.free(parcel.root).unwrap();
+    assert!(take_from(&guard, parcel.root));
 }
 
 fn work(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_pmem::layout::CATALOG_OFF;
-use pando_pmem::testing::Random;
+use pando_pmem::testing::{Random, give_to, take_from};
 use pando_pmem::{Block, CreateOptions, Domain, OpenPool, Pool};
 
 /// A folder in memory where the system has one, so that a pool costs no disk.
@@ -65,13 +65,11 @@ pub fn give<D: Domain>(pool: &Pool<D>, index: u64, bytes: u64, stamp: u8) -> u64
     let mut block = guard.reserve(bytes).unwrap();
     block.write(0, &vec![stamp; bytes as usize]);
     block.flush(0, bytes);
-    let off = block.off();
-    block.activate(root(index));
-    off
+    give_to(&guard, root(index), block)
 }
 
 pub fn free<D: Domain>(pool: &Pool<D>, index: u64) {
-    pool.pin().unwrap().free(root(index)).unwrap();
+    assert!(take_from(&pool.pin().unwrap(), root(index)), "no block was there");
 }
 
 /// Whether the first `bytes` bytes at `off` all are `stamp`.

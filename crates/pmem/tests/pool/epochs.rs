@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier, mpsc};
 
-use pando_pmem::testing::{Between, between};
+use pando_pmem::testing::{Between, between, give_to, take_from};
 use pando_pmem::{Pool, Process, Volatile};
 
 use crate::common::{active, create, folder, free, give, open, options, root};
@@ -14,8 +14,8 @@ fn comes_back(pool: &Pool<Volatile>, off: u64, bytes: u64, rounds: u64) -> bool 
         guard.collect();
         let block = guard.reserve(bytes).unwrap();
         let found = block.off() == off;
-        block.activate(root(50));
-        guard.free(root(50)).unwrap();
+        give_to(&guard, root(50), block);
+        assert!(take_from(&guard, root(50)));
         found
     })
 }

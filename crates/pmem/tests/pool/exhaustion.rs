@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use pando_pmem::testing::give_to;
 use pando_pmem::{Error, Pool, Process};
 
 use crate::common::{
@@ -18,7 +19,7 @@ fn fill(pool: &Arc<Pool<Process>>, bytes: u64) -> (Error, u64) {
             Err(error) => return (error, index),
         };
         block.write(0, &vec![index as u8; bytes as usize]);
-        block.activate(root(index));
+        give_to(&guard, root(index), block);
     }
     unreachable!()
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{FRONTIER_OFF, PUNCHED_OFF};
+use pando_pmem::testing::give_to;
 use pando_pmem::{Domain, Error, Pool, Process, Volatile};
 
 use crate::common::{
@@ -110,7 +111,7 @@ fn a_full_file_system_refuses_what_needs_a_hole_and_nothing_faults() {
         match guard.reserve([CHUNK, 3 * CHUNK][index as usize % 2]) {
             Ok(mut block) => {
                 block.write(0, &[index as u8; CHUNK as usize]);
-                block.activate(root(index));
+                give_to(&guard, root(index), block);
                 given.push(index);
             }
             Err(Error::FileSystemFull { .. }) => refused += 1,

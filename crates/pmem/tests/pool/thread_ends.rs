@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 
 use pando_pmem::layout::{EPOCH_OFF, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
-use pando_pmem::testing::{CutShort, Paused, never_stop, pause_after};
+use pando_pmem::testing::{CutShort, Paused, give_to, never_stop, pause_after, take_from};
 use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Process, Volatile};
 
 use crate::common::{create, folder, free, give, named, open, options, room, root};
@@ -29,10 +29,10 @@ fn blocks_that_an_ended_thread_freed_serve_others() {
             let guard = pool.pin().unwrap();
             let mut count = 0;
             while let Ok(block) = guard.reserve(131_072) {
-                block.activate(root(count));
+                give_to(&guard, root(count), block);
                 count += 1;
             }
-            (0..count).for_each(|index| guard.free(root(index)).unwrap());
+            (0..count).for_each(|index| assert!(take_from(&guard, root(index))));
             assert!(guard.waiting() as u64 >= count);
         });
         frees.join().unwrap();
@@ -98,7 +98,8 @@ fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
         all.wait();
         let slabs = pool.usage().unwrap().slab_chunks;
         let guard = pool.pin().unwrap();
-        let (block, counts) = measure(|| guard.reserve(64).map(|block| block.activate(root(0))));
+        let (block, counts) =
+            measure(|| guard.reserve(64).map(|block| give_to(&guard, root(0), block)));
         let others = [1, 65].map(|bytes| guard.reserve(bytes).is_ok());
         all.wait();
         assert_eq!(slabs, count as u64);
@@ -124,7 +125,7 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
         let second = guard.reserve(BYTES).unwrap();
         assert_eq!(chunk(first), chunk(second.off()));
         for index in 1..3 {
-            guard.reserve(BYTES).unwrap().activate(root(index));
+            give_to(&guard, root(index), guard.reserve(BYTES).unwrap());
         }
     }
     let (tell, paused) = channel();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pando_pmem::layout::CATALOG_OFF;
-use pando_pmem::testing::Random;
+use pando_pmem::testing::{Random, give_to};
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
 
@@ -80,9 +80,7 @@ pub fn change<D: Domain>(pmwcas: &Pmwcas<D>, words: &[(u64, u64, u64)]) -> bool 
 pub fn give<D: Domain>(pmwcas: &Pmwcas<D>, index: u64, bytes: u64, stamp: u8) -> u64 {
     let guard = pmwcas.pool().pin().unwrap();
     let block = stamped(&guard, bytes, stamp);
-    let off = block.off();
-    block.activate(word(index));
-    off
+    give_to(&guard, word(index), block)
 }
 
 pub fn stamped<'guard, 'pool, D: Domain>(

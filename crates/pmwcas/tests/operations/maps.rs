@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::catalog::MapHeader;
-use pando_pmem::testing::{CutShort, kill_after};
+use pando_pmem::testing::{CutShort, give_to, kill_after};
 use pando_pmem::{Domain, Guard, Process};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{KnownKind, MapError, Settings, Unit};
@@ -30,7 +30,9 @@ fn fill<D: Domain>(pmwcas: &Pmwcas<D>, name: &str) {
     let guard = pmwcas.pool().pin().unwrap();
     let entry = pmwcas.find_map(&guard, name).unwrap().unwrap();
     let root = pmwcas.read(&guard, entry.root_off());
-    (0..OWNED).for_each(|index| stamped(&guard, 64, 1).activate(root + index * 8));
+    for index in 0..OWNED {
+        give_to(&guard, root + index * 8, stamped(&guard, 64, 1));
+    }
 }
 
 /// The blocks that the map's first block names.

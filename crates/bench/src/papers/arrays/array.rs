@@ -1,7 +1,7 @@
 //! An array of words in a pool, and one operation on some of them.
 
 use pando_pmem::{CreateOptions, Domain, Pool, Word};
-use pando_pmwcas::{Algorithm, MAX_WORDS, Pmwcas};
+use pando_pmwcas::{Algorithm, MAX_WORDS, Pmwcas, Policy};
 use tempfile::TempDir;
 
 use crate::rng::Rng;
@@ -97,8 +97,12 @@ impl<D: Domain> Array<D> {
                 .empty_catalog_slot(&|off| pmwcas.read(&guard, off))
                 .and_then(|slot| pmwcas.pool().catalog_slot_off(slot))
                 .ok_or("the new pool has no empty place for the array")?;
-            let off = block.off();
-            block.activate(owner);
+            let mut operation = pmwcas.allocate(&guard)?;
+            let entry = operation.reserve_entry(owner, 0, Policy::FreeNewOnFailure)?;
+            let off = operation.activate(entry, block);
+            if !operation.execute() {
+                return Err("the new pool's empty place was taken".into());
+            }
             off
         };
         Ok(Self { pmwcas, first_off, words, _folder: folder })
