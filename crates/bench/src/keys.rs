@@ -1,31 +1,28 @@
 //! Records by number: the key of record `i`, the record of a key, and the values that a key may
 //! have.
 //!
-//! Key and number are joined by a bijection of 64 bits (the finalizer of splitmix64), so that
+//! Key and number are joined by a bijection of 64 bits (the first number of a seed), so that
 //! keys are spread evenly, any of them is found without a table that would compete for the cache,
 //! and a key that nobody inserted is recognised: its number is out of range.
+
+use pando_index::random::{FACTORS, INCREMENT, Random};
 
 /// Bits of a value that tell writes of one key apart; the bits above them belong to the key.
 pub const VERSION_BITS: u32 = 16;
 
-const FIRST_FACTOR: u64 = 0xBF58_476D_1CE4_E5B9;
-const SECOND_FACTOR: u64 = 0x94D0_49BB_1331_11EB;
-const VALUE_SALT: u64 = 0x9E37_79B9_7F4A_7C15;
+const VALUE_SALT: u64 = INCREMENT;
 
 /// The key of record `number`.
 #[inline]
 pub fn key_of(number: u64) -> u64 {
-    let mut bits = number.wrapping_add(VALUE_SALT);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(FIRST_FACTOR);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(SECOND_FACTOR);
-    bits ^ (bits >> 31)
+    Random::new(number).draw()
 }
 
 /// The number of the record that has this key: the inverse of [`key_of`].
 pub fn number_of(key: u64) -> u64 {
-    let mut bits = undo_shift(key, 31).wrapping_mul(inverse(SECOND_FACTOR));
-    bits = undo_shift(bits, 27).wrapping_mul(inverse(FIRST_FACTOR));
-    undo_shift(bits, 30).wrapping_sub(VALUE_SALT)
+    let mut bits = undo_shift(key, 31).wrapping_mul(inverse(FACTORS[1]));
+    bits = undo_shift(bits, 27).wrapping_mul(inverse(FACTORS[0]));
+    undo_shift(bits, 30).wrapping_sub(INCREMENT)
 }
 
 /// The value that write `version` gives to `key`; only [`VERSION_BITS`] of the version are kept.

@@ -1,29 +1,30 @@
-//! A small generator of random numbers (splitmix64): one addition and one mix a number, so that
-//! drawing it does not show in what is measured; the same on every machine for a seed.
+//! Random numbers: one addition and one mix a number (SplitMix64), so that drawing it does not show
+//! in what is measured; the same on every machine for a seed.
 
 use std::convert::Infallible;
 
+use pando_index::random::Random;
 use rand_core::TryRng;
 
 use crate::keys::key_of;
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub struct Rng {
-    state: u64,
-}
+pub struct Rng(Random);
 
 impl Rng {
     /// The stream of `seed`; nearby seeds give unrelated streams.
     pub fn new(seed: u64) -> Self {
-        Self { state: key_of(seed) }
+        let mut random = Random::new(key_of(seed));
+        // The workloads of a seed stay those of which there are figures.
+        random.draw();
+        Self(random)
     }
 
     /// The next 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        key_of(self.state)
+        self.0.draw()
     }
 
     /// A number from 0 to `end`, excluded. `end` must not be zero.

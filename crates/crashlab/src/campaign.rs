@@ -23,7 +23,7 @@ use crate::subjects::map::Map;
 use crate::subjects::roots::Roots;
 use crate::subjects::words::Words;
 use crate::trial::{Lab, Plan, Tally, Trial};
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Which trials, and for how long.
 #[derive(Clone, Debug, clap::Args)]

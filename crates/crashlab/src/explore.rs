@@ -8,7 +8,7 @@ use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
 use crate::failure::Failure;
 use crate::lab::director::{Freeze, Orders, Policy};
 use crate::trial::{Crashes, Plan, Trial};
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Options of the verb.
 #[derive(Clone, Debug, clap::Args)]

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
 use crate::failure::Failure;

@@ -18,6 +18,7 @@
 //! * Every failure is a value of [`Error`] with the limit that was hit. Nothing panics on input.
 
 mod error;
+pub mod random;
 mod range;
 
 #[cfg(feature = "conformance")]

@@ -143,7 +143,7 @@ impl FromIterator<u8> for Order {
 
 #[cfg(test)]
 mod tests {
-    use pando_pmem::testing::Random;
+    use pando_index::random::Random;
 
     use super::*;
 

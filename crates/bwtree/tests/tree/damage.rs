@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
+use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Volatile;
-use pando_pmem::testing::Random;
 use pando_pmwcas::maps::IndexKind;
 
 use crate::common::watchdog::{seed, within_bounds};

@@ -7,9 +7,9 @@
 use std::path::Path;
 
 use pando_bwtree::Options;
+use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
-use pando_pmem::testing::Random;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{

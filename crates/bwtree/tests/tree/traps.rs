@@ -6,9 +6,10 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
+use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
+use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmem::{Adr, Domain, Volatile};
 use pando_pmwcas::maps::IndexKind;
 

@@ -16,8 +16,8 @@ use crate::common::watchdog::seed;
 use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
+use pando_index::random::Random;
 use pando_pmem::catalog::MapEntry;
-use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Guard, Process, Reservation, block_bytes};
 

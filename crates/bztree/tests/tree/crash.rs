@@ -15,8 +15,9 @@ use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::seed;
 use crate::common::{NAME, Planted, Records, abandon, check, create, dump, folder, reopen};
 use pando_bztree::BzTrees;
+use pando_index::random::Random;
 use pando_pmem::Domain;
-use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
+use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmwcas::maps::KnownKind;
 
 /// Small, so that the chunk table and the process's caches are.

@@ -12,8 +12,8 @@ use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
 use pando_bztree::Options;
+use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Process, Volatile};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use crate::common::watchdog::seed;
 use crate::common::{NAME, Planted, check, create, folder, reopen, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Options};
+use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
-use pando_pmem::testing::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 
 /// The first number of a key that comes behind those of all smaller numbers.

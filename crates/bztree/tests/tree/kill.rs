@@ -20,8 +20,8 @@ use crate::common::scenario::{Answer, Op, long, short};
 use crate::common::watchdog::seed;
 use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
 use pando_index::RangeIndex;
+use pando_index::random::Random;
 use pando_pmem::Process;
-use pando_pmem::testing::Random;
 
 const WRITERS: u64 = 4;
 /// Keys that each writer owns.

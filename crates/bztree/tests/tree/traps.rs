@@ -10,8 +10,8 @@ use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, Records, anonymous, check, dump, in_file, small_nodes};
 use pando_bztree::Options;
+use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
-use pando_pmem::testing::Random;
 use pando_pmem::{Process, Volatile};
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of

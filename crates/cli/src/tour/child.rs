@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use pando_index::random::Random;
+
 use super::writer::ACKNOWLEDGEMENT_BYTES;
 use crate::arguments::PoolArguments;
 use crate::failure::Failure;
@@ -54,12 +56,11 @@ impl Loader<'_> {
             Failure::Violation("the child's standard output is a pipe".to_owned())
         })?;
         shrink(pipe.as_fd());
-        let mut random = random::unpredictable();
-        let percent =
-            KILL_FROM_PERCENT + random::next(&mut random) % (KILL_TO_PERCENT - KILL_FROM_PERCENT);
+        let mut random = Random::new(random::unpredictable());
+        let percent = KILL_FROM_PERCENT + random.below(KILL_TO_PERCENT - KILL_FROM_PERCENT);
         let kill_at = (records as u64 * percent / 100).max(1);
         let delay_range_ns = MAX_KILL_DELAY_NS - MIN_KILL_DELAY_NS;
-        let delay_ns = MIN_KILL_DELAY_NS + random::next(&mut random) % delay_range_ns;
+        let delay_ns = MIN_KILL_DELAY_NS + random.below(delay_range_ns);
         let delay = Duration::from_nanos(delay_ns);
         let mut elapsed = Duration::ZERO;
         let progress = Progress::new("acknowledged", Some(records as u64));

@@ -21,7 +21,7 @@ use super::look;
 use super::message::{Message, Opened, Voice, short};
 use super::workload::{self, MAIN, Maps, Profile, State, Writer};
 use crate::failure::Failure;
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// How far a pool may grow.
 const MAX_BYTES: u64 = 96 << 20;

@@ -9,7 +9,7 @@ use super::created::Created;
 use super::supervise::SIGKILL;
 use super::workload::{LOADED, Records, key, map_name, value};
 use crate::failure::Failure;
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Keys in a file, and how often each comes in it, each time with another version.
 const KEYS: u64 = 1_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::message::Message;
 use super::supervise::Kill;
 use super::workload::Profile;
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// What is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,7 +17,7 @@ use super::supervise::{self, Kill};
 use super::{Args, child, folder};
 use crate::failure::Failure;
 use crate::progress;
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// How long the writers of a process write that is killed while it closes the pool.
 const MS_BEFORE_CLOSE: u64 = 4;

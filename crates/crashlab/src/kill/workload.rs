@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use pando::{Error, Map, MapOptions, Pool};
 
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// The map that all writers share.
 pub const MAIN: u64 = 0;

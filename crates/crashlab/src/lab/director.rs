@@ -10,7 +10,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use super::domain::with_recorder;
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Among how many steps PCT places its changes: a fixed number, so that a seed alone replays a run.
 const PCT_STEPS: u64 = 512;

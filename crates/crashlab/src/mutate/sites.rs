@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::lab::recorder::Site;
 use crate::progress;
 use crate::trial::{Plan, Tally, Trial};
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Images of one cut.
 const IMAGES: usize = 24;

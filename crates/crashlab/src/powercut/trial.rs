@@ -16,7 +16,7 @@ use crate::kill::phase::Phase;
 use crate::kill::supervise::{self, Heard, Kill};
 use crate::kill::{child, folder};
 use crate::progress;
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// By how much the machine is slower than this one, for the delays of the cuts.
 const SLOWNESS: u64 = 100;

@@ -9,7 +9,7 @@ use pando_pmem::{Domain, Guard, Pool, Reservation};
 use pando_pmwcas::{Pmwcas, Policy};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Words of the subject.
 const WORDS: usize = 4;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use pando_index::random::Random;
 use pando_pmem::catalog::{MapEntry, MapHeader};
-use pando_pmem::testing::Random;
 use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::maps::{KnownKind, MapError, Settings, Unit};
 use pando_pmwcas::{Pmwcas, Policy};

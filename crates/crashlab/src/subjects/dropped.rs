@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
+use pando_index::random::Random;
 use pando_pmem::catalog::MapEntry;
-use pando_pmem::testing::Random;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{IndexKind, KnownKind, MapError, Settings};

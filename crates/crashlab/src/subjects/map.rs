@@ -9,9 +9,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use pando_index::conformance::history::{self, Answer, Operation, State};
+use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
+use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, may_refuse, refuse};
-use pando_pmem::testing::{Arena, Random};
 use pando_pmem::{Domain, Pool, Volatile};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::{Audit, IndexKind, Settings};

@@ -20,7 +20,7 @@ use pando_pmem::layout::FIRST_PARTICIPANTS;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::{Algorithm, CONTROL_BITS};
 
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// An operation, the part of the state that it is about, and its answer.
 pub type Noted<S> = (usize, <S as Subject>::Op, <S as Subject>::Answer);

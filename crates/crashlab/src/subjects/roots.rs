@@ -10,8 +10,9 @@ use pando_pmem::layout::{CATALOG_OFF, PARTICIPANT_BYTES, PARTITION_BYTES};
 use pando_pmem::{Domain, Pool};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use pando_index::random::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Random, give_to, take_from};
+use pando_pmem::testing::{give_to, take_from};
 
 /// Roots of each thread.
 const OWN: usize = 3;

@@ -7,7 +7,7 @@ use pando_pmem::{Domain, Pool};
 use pando_pmwcas::Pmwcas;
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 /// Words of the subject: the first of the catalog, which knows no map.
 const WORDS: usize = 6;

@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pando_index::conformance::history::{Event, explains};
+use pando_index::random::Random;
 use pando_pmem::Pool;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Arena, Random, with_few_slots};
+use pando_pmem::testing::{Arena, with_few_slots};
 
 use self::playback::{Playback, draw_cuts, lay_out, words_of};
 use self::without::site_of;

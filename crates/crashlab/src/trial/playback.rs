@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Instant;
 
-use pando_pmem::testing::{Arena, Random};
+use pando_index::random::Random;
+use pando_pmem::testing::Arena;
 
 use super::{Crashes, Happened, Lab, PATIENCE, Plan, Tally};
 use crate::lab::domain::{Mode, install, run_as, set_mode, with_recorder};

@@ -1,6 +1,6 @@
 //! What if a write-back, or a fence, were missing? A recorded run is played back without it.
 
-use pando_pmem::testing::Random;
+use pando_index::random::Random;
 
 use super::playback::{Playback, draw_cuts};
 use super::{Happened, Lab, Plan, Tally};

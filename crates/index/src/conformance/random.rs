@@ -1,4 +1,4 @@
-//! Where the suite's randomness comes from: one seed for the process, and SplitMix64 from there.
+//! Where the suite's randomness comes from: one seed for the process, and its streams.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -30,14 +30,12 @@ pub(super) fn scale() -> f64 {
     })
 }
 
-/// A stream of numbers that its seed determines (SplitMix64).
-pub(super) struct Random {
-    state: u64,
-}
+/// A stream of numbers that its seed determines.
+pub(super) struct Random(crate::random::Random);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(crate::random::Random::new(seed))
     }
 
     /// A stream of its own, for a thread.
@@ -46,16 +44,12 @@ impl Random {
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.draw()
     }
 
-    /// A number below `limit`, which is above zero. The bias of the remainder does not matter here.
+    /// A number below `limit`, which is above zero.
     pub(super) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.below(limit as u64) as usize
     }
 
     pub(super) fn coin(&mut self) -> bool {
@@ -63,12 +57,10 @@ impl Random {
     }
 
     pub(super) fn pick<'items, T>(&mut self, items: &'items [T]) -> &'items T {
-        &items[self.below(items.len())]
+        self.0.pick(items)
     }
 
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for end in (1..items.len()).rev() {
-            items.swap(end, self.below(end + 1));
-        }
+        self.0.shuffle(items);
     }
 }

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use pando_index::random::Random;
 use pando_index::{Error, RangeIndex, Upserted};
 use pando_nbtree::{NbTree, NbTrees};
-use pando_pmem::testing::{CutShort, Random, kill_after};
+use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
 use pando_pmwcas::Pmwcas;
 use pando_pmwcas::maps::IndexKind;

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_nbtree::NbTrees;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Paused, Random, run_until_stopped, written_back};
+use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
 use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
 use pando_pmwcas::maps::IndexKind;
 

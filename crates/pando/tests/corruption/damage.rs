@@ -1,31 +1,26 @@
 //! Damage to a copy of a pool.
 
+use pando_index::random::Random;
+
 use crate::images::Image;
 
-/// Numbers that follow from the kind and the number of a case (SplitMix64).
-pub struct Choices(u64);
+/// Numbers that follow from the kind and the number of a case.
+pub struct Choices(Random);
 
 impl Choices {
     pub fn new(kind: &str, case: u64) -> Self {
         let seed = kind
             .bytes()
             .fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        Self(seed ^ case.wrapping_mul(0xD134_2543_DE82_EF95))
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        Self(Random::new(seed ^ case.wrapping_mul(0xD134_2543_DE82_EF95)))
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 
     pub fn pick<'list, T>(&mut self, list: &'list [T]) -> &'list T {
-        &list[self.below(list.len() as u64) as usize]
+        self.0.pick(list)
     }
 }
 

@@ -14,7 +14,6 @@ mod between;
 mod few_slots;
 mod owned;
 mod paused;
-mod random;
 pub mod refusal;
 pub mod watchdog;
 
@@ -31,7 +30,6 @@ pub(crate) use few_slots::first_slots;
 pub use few_slots::with_few_slots;
 pub use owned::{give_to, take_from};
 pub use paused::Paused;
-pub use random::Random;
 
 /// The payload with which a killed thread unwinds.
 #[derive(Debug)]

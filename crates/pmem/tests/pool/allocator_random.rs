@@ -6,7 +6,8 @@ use std::sync::{Arc, Barrier, mpsc};
 
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process};
 
-use pando_pmem::testing::{Random, give_to, take_from};
+use pando_index::random::Random;
+use pando_pmem::testing::{give_to, take_from};
 
 use crate::common::{active, create, folder, free, holds, open, random, room, root};
 

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
-use pando_pmem::testing::{Random, give_to, take_from};
+use pando_pmem::testing::{give_to, take_from};
 use pando_pmem::{Block, CreateOptions, Domain, OpenPool, Pool};
 
 /// A folder in memory where the system has one, so that a pool costs no disk.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pando_pmem::layout::CATALOG_OFF;
-use pando_pmem::testing::{Random, give_to};
+use pando_index::random::Random;
+use pando_pmem::testing::give_to;
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
 

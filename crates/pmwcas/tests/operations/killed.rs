@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
-use pando_pmem::testing::Random;
 use pando_pmem::{CreateOptions, OpenPool, Pool, Process};
 use pando_pmwcas::Pmwcas;
 

@@ -1,21 +1,17 @@
-//! Numbers that a seed repeats: SplitMix64.
+//! Numbers that a seed repeats, and what the tests make of them.
 
 /// A source of numbers.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(pando_index::random::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(pando_index::random::Random::new(seed))
     }
 
     /// Any number.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.draw()
     }
 
     /// A number below `end`.
@@ -30,7 +26,7 @@ impl Random {
 
     /// One of several.
     pub fn pick<'list, T>(&mut self, list: &'list [T]) -> &'list T {
-        &list[self.below(list.len())]
+        self.0.pick(list)
     }
 
     /// One of several words.

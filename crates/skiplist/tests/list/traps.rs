@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Random, count_writes, kill_after};
+use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmem::{Process, Volatile};
 use pando_skiplist::{CasSkipLists, MAX_HEIGHT, Options, SkipLists};
 

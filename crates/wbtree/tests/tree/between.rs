@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Between, CutShort, Paused, Random, between, between_each, written_back};
+use pando_pmem::testing::{Between, CutShort, Paused, between, between_each, written_back};
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::{NodeKind, Options, WbTree};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
-use pando_pmem::testing::Random;
 use pando_pmem::{Adr, Domain, Volatile};
 use pando_wbtree::{NodeKind, Options};
 

@@ -210,7 +210,8 @@ fn a_split_changes_one_word_of_one_leaf_more() {
 /// The baselines hold what was inserted, over splits.
 #[test]
 fn baselines_follow_a_model() {
-    use pando_pmem::{Adr, testing::Random};
+    use pando_index::random::Random;
+    use pando_pmem::Adr;
     for (name, leaves, scheme) in BASELINES {
         let create = CreateOptions { max_bytes: 1 << 28, ..CreateOptions::default() };
         let pool = Pool::<Adr>::anonymous(&create).expect("memory");
@@ -242,7 +243,8 @@ fn baselines_follow_a_model() {
 /// And those of string keys.
 #[test]
 fn baselines_of_strings_follow_a_model() {
-    use pando_pmem::{Adr, testing::Random};
+    use pando_index::random::Random;
+    use pando_pmem::Adr;
     for (name, leaves, scheme) in BASELINES {
         let create = CreateOptions { max_bytes: 1 << 28, ..CreateOptions::default() };
         let pool = Pool::<Adr>::anonymous(&create).expect("memory");

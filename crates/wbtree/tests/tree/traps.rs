@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Random, kill_after};
+use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Volatile};
 use pando_pmwcas::maps::IndexKind;
 use pando_wbtree::{NodeKind, Options, WbTrees};
