@@ -24,13 +24,13 @@
 //! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a claim
 //! of a block is a CAS, whoever does it. They then make the table's word durable themselves.
 //!
-//! A thread that stops for ever with a slab in its hands leaves it on no stack, and one that stops while it
-//! takes a chunk off a stack may have many in its hands. A second cursor goes round the chunks, some at
-//! each time that a pool is full, and lists again what it finds so.
-//!
-//! Slabs of earlier incarnations are unknown at first. A cursor passes once over the chunks that
-//! were there at opening, a few at each shortage; it lists the slabs with room that it finds, and
+//! Slabs of earlier incarnations are unknown at first. A cursor passes over the chunks that were
+//! there at opening, a few at each shortage; it lists the slabs with room that it finds, and
 //! dissolves the empty ones.
+//!
+//! A thread that stops for ever with a slab in its hands leaves it on no stack, and one that stops
+//! while it takes a chunk off a stack may have many in its hands. So the cursor goes round the
+//! chunks again, some at each time that a pool is full, and does the same.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -48,7 +48,7 @@ use crate::word::barrier_after_swap;
 /// Chunks that one shortage looks at before it takes a fresh chunk.
 const DISCOVER_AT_ONCE: u64 = 8;
 /// Chunks that are looked at again when the pool is full.
-const ASTRAY_AT_ONCE: u64 = 64;
+const AGAIN_AT_ONCE: u64 = 64;
 /// Words of the chunk table that one shortage looks at before the pool is extended.
 const SURVEY_AT_ONCE: u64 = 512;
 
@@ -73,13 +73,13 @@ pub(crate) struct Cache {
     states: Zeroed<AtomicU32>,
     /// On the stack of which class a listed chunk stands.
     listed_class: Zeroed<AtomicU8>,
+    /// Chunks in which slabs were looked for, in all rounds. The first round is over when it has
+    /// reached the frontier.
     discovered: AtomicU64,
     surveyed: AtomicU64,
-    astray: AtomicU64,
     freed: AtomicU64,
-    /// Where the next look for room that is not used goes on.
-    pub(super) unused: AtomicU64,
-    /// Where the next search for a span goes on, by the number of bits of its length in chunks.
+    /// Where the next search for a span goes on, by the number of bits of its length in chunks. The
+    /// look for room that is not used goes on with the search for one chunk.
     search: [AtomicU64; SPAN_CLASSES],
     pub(super) used: Used,
 }
@@ -164,8 +164,6 @@ impl Cache {
             listed_class: Zeroed::new(geometry.max_chunks)?,
             discovered: AtomicU64::new(0),
             surveyed: AtomicU64::new(0),
-            astray: AtomicU64::new(0),
-            unused: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             search: [const { AtomicU64::new(0) }; SPAN_CLASSES],
             used: Used::default(),
@@ -380,25 +378,14 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Lists again, or dissolves, what is nobody's and on no stack though it has room, among the next few
-    /// chunks.
-    pub(crate) fn find_astray(&self, guard: &Guard<'_, D>) {
+    /// Looks again at the next few chunks, when all have been looked at.
+    pub(crate) fn discover_again(&self, guard: &Guard<'_, D>) {
         let frontier = self.frontier();
-        for _ in 0..ASTRAY_AT_ONCE.min(frontier) {
-            let chunk = self.cache.astray.fetch_add(1, Ordering::Relaxed) % frontier;
+        for _ in 0..AGAIN_AT_ONCE.min(frontier) {
+            let chunk = self.cache.discovered.fetch_add(1, Ordering::Relaxed) % frontier;
             let state = self.cache.states[chunk as usize].load(Ordering::Acquire);
-            if state & (CURRENT | LISTED) != 0 {
-                continue;
-            }
-            match self.chunk(chunk) {
-                Chunk::Slab { class } if self.has_room(chunk, class) => {
-                    if self.is_empty(chunk, class) {
-                        self.dissolve_or_list(guard, chunk, class);
-                    } else {
-                        self.cache.list(chunk, class);
-                    }
-                }
-                _ => {}
+            if state & (CURRENT | LISTED) == 0 {
+                self.list_or_dissolve(guard, chunk, CLASS_COUNT);
             }
         }
     }
@@ -416,19 +403,25 @@ impl<D: Domain> Pool<D> {
             if chunk >= frontier {
                 return listed;
             }
-            match self.chunk(chunk) {
-                Chunk::Slab { class } if self.has_room(chunk, class) => {
-                    if class != wanted && self.is_empty(chunk, class) {
-                        self.dissolve_or_list(guard, chunk, class);
-                    } else {
-                        self.cache.list(chunk, class);
-                        listed |= class == wanted;
-                    }
-                }
-                _ => {}
-            }
+            listed |= self.list_or_dissolve(guard, chunk, wanted);
         }
         listed
+    }
+
+    /// Lists the chunk if it is a slab with room, or dissolves it if nothing is in it. Whether it is
+    /// one of `wanted`, which does not dissolve. A slab that a thread has claimed stays as it is.
+    fn list_or_dissolve(&self, guard: &Guard<'_, D>, chunk: u64, wanted: usize) -> bool {
+        match self.chunk(chunk) {
+            Chunk::Slab { class } if self.has_room(chunk, class) => {
+                if class != wanted && self.is_empty(chunk, class) {
+                    self.dissolve_or_list(guard, chunk, class);
+                } else {
+                    self.cache.list(chunk, class);
+                }
+                class == wanted
+            }
+            _ => false,
+        }
     }
 
     /// Dissolves a slab in which nothing is taken, or else lists it, if it is nobody's. Whose it is sees

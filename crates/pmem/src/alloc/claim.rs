@@ -63,7 +63,7 @@ impl<D: Domain> Pool<D> {
         // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
         // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
         self.let_go_of_empty_slabs(guard);
-        self.find_astray(guard);
+        self.discover_again(guard);
         for _ in 0..3 {
             guard.collect();
         }

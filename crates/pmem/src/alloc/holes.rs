@@ -82,14 +82,15 @@ impl<D: Domain> Pool<D> {
         let guard = self.pin()?;
         let most = (max_bytes / CHUNK_BYTES).max(1);
         let frontier = self.frontier();
+        let mut next = self.cache.search_from(1, frontier);
         let (mut looked, mut given) = (0, 0);
         while looked < frontier && given < most {
-            // Relaxed: a cursor, which may be another thread's too.
-            let first = self.cache.unused.load(Ordering::Relaxed) % frontier;
+            let first = next % frontier;
             let wanted = AT_ONCE.min(most - given).min(frontier - first);
             let held = self.hold_free(first, wanted);
             let passed = held.max(1);
-            self.cache.unused.store(first + passed, Ordering::Relaxed);
+            next = first + passed;
+            self.cache.search_on(1, next);
             looked += passed;
             if held > 0 && !self.punch(&guard, first, held)? {
                 break;
