@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Exclusive, Reservation};
+use pando_pmem::{Domain, Exclusive, Reservation, mutant};
 
 use crate::context::{Context, Pid, Value};
 use crate::gather::Item;
@@ -298,7 +298,9 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             bytes.zero(base_bytes as usize, claim_at - base_bytes as usize);
             bytes.write_u64(claim_at, incarnation << 32 | deltas_at);
         }
-        block.flush(0, deltas_at);
+        if !mutant!("bw-page-not-flushed") {
+            block.flush(0, deltas_at);
+        }
         Ok(block)
     }
 
@@ -397,7 +399,9 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         let mut block = self.guard.reserve(bytes).map_err(Error::storage)?;
         block.write_u64(0, value.len() as u64);
         block.write(VALUE_HEADER_BYTES, value);
-        block.flush(0, bytes);
+        if !mutant!("bw-value-not-flushed") {
+            block.flush(0, bytes);
+        }
         Ok(block)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::context::{Context, Pid, Probe, Value, compare_keys};
 use crate::layout::{Kind, Link, NO_POSITION};
@@ -149,7 +149,9 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
             }
         }
         let page = context.base(chain.link)?;
-        self.blocks.push(page.off);
+        if !mutant!("bw-merged-page-leaked") || depth == 0 {
+            self.blocks.push(page.off);
+        }
         self.lsn = self.lsn.max(page.lsn());
         self.level = page.level();
         let end = match bound {

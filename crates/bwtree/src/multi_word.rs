@@ -50,7 +50,7 @@
 //! delta is the word *removed* itself: nobody can see a page that is removed and not merged.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 
 use crate::build::Block;
@@ -136,7 +136,9 @@ impl Style for MultiWord {
     ) -> Result<bool, Error> {
         if let (Prepared::Beside(link), true) = (&delta, values.are_none()) {
             // The delta is durable before anything leads to it.
-            D::fence();
+            if !mutant!("bw-delta-not-fenced") {
+                D::fence();
+            }
             return Ok(context
                 .pmwcas
                 .compare_exchange(context.guard, at.pid, at.link.0, link.0)
@@ -206,9 +208,17 @@ impl Style for MultiWord {
         };
         let removed = context.removed();
         let mut operation = context.allocate()?;
+        let parent = if mutant!("bw-parent-of-another-time") {
+            At { link: context.link(parent.pid), ..parent }
+        } else {
+            parent
+        };
         add_delta(&mut operation, left.pid, left.link.0, merge)?;
-        operation.add_word(right.pid, right.link.0, removed.0).map_err(Error::storage)?;
-        add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
+        let expected = if mutant!("bw-left-behind") { context.link(right.pid) } else { right.link };
+        operation.add_word(right.pid, expected.0, removed.0).map_err(Error::storage)?;
+        if !mutant!("bw-merge-forgets-parent") {
+            add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
+        }
         let done = operation.execute();
         if done {
             stamp(context, right.pid, removed);
@@ -226,8 +236,12 @@ impl Style for MultiWord {
         let removed = context.removed();
         let mut operation = context.allocate()?;
         operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
-        operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
-        add_freed(&mut operation, freed)?;
+        if !mutant!("bw-collapse-torn") {
+            operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
+        }
+        if !mutant!("bw-root-leaked") {
+            add_freed(&mut operation, freed)?;
+        }
         let done = operation.execute();
         if done {
             stamp(context, child.pid, removed);

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::build::Block;
 use crate::context::Context;
@@ -137,7 +137,9 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             [only, [], [], []] => pool.store_bytes(value_off, only),
             pieces => pool.store_bytes(value_off, &pieces.concat()),
         }
-        pool.flush(off, info.bytes());
+        if !mutant!("bw-delta-not-flushed") {
+            pool.flush(off, info.bytes());
+        }
         Ok(Some(Prepared::Beside(Link::beside(base.off, off, next.is_inner()))))
     }
 
@@ -176,7 +178,9 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             block.write(at, piece);
             at += piece.len() as u64;
         }
-        block.flush(0, info.bytes());
+        if !mutant!("bw-block-not-flushed") {
+            block.flush(0, info.bytes());
+        }
         Ok(Prepared::Block(Link::block(block.off(), next.is_inner()), block))
     }
 
@@ -196,7 +200,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         let incarnation = self.pool().incarnation();
         loop {
             let found = word.load(Ordering::Acquire);
-            let at = if (found >> 32) as u32 == incarnation {
+            let at = if mutant!("bw-claim-of-another-life") || (found >> 32) as u32 == incarnation {
                 found & 0xFFFF_FFFF
             } else {
                 self.first_unused(page, link)?

@@ -20,7 +20,7 @@
 use std::ops::Range;
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::layout::{Kind, Link, NO_POSITION};
@@ -152,10 +152,10 @@ impl<'op, D: Domain> Context<'op, '_, D> {
                         to = to.min(if is_above { position } else { usize::MAX });
                     }
                 }
-                Kind::Split if delta.is_not_behind(probe) => {
+                Kind::Split if !mutant!("bw-split-ignored") && delta.is_not_behind(probe) => {
                     return Ok(Found::Right(delta.value_word()));
                 }
-                Kind::RemoveNode => return Ok(Found::Leaving),
+                Kind::RemoveNode if !mutant!("bw-cas-leaving-unseen") => return Ok(Found::Leaving),
                 Kind::NodeMerge => {
                     is_known = false;
                     if delta.is_not_behind(probe) {
@@ -170,7 +170,7 @@ impl<'op, D: Domain> Context<'op, '_, D> {
             return Ok(Found::Absent(NO_POSITION));
         }
         let page = self.base(chain.link)?;
-        if page.is_before(probe) {
+        if !mutant!("bw-high-key-ignored") && page.is_before(probe) {
             return Ok(Found::Right(page.right()));
         }
         let known = |position: usize| match u16::try_from(position) {

@@ -57,7 +57,7 @@
 //! the parent decides first.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::context::{Context, Probe, Target};
 use crate::gather::Gathered;
@@ -94,7 +94,9 @@ pub(crate) fn settle<D: Domain>(
     context: Context<'_, '_, D>,
     page: &Gathered<'_, '_, D>,
 ) -> Result<(), Error> {
-    for edit in page.edits.iter().filter(|edit| edit.value.is_none()) {
+    for edit in
+        page.edits.iter().filter(|edit| !mutant!("bw-cas-unsettled") && edit.value.is_none())
+    {
         complete_merge(tree, context, page.level - 1, edit.key)?;
     }
     Ok(())
@@ -121,7 +123,7 @@ pub(crate) fn complete_merge<D: Domain>(
         let Some(right) = tree.arrive(context, left, before.right)? else { continue };
         let page = Gathered::new(context, right.link)?;
         if !page.is_leaving {
-            if !is_still_deleted(tree, context, level, key)? {
+            if !mutant!("bw-cas-marked-late") && !is_still_deleted(tree, context, level, key)? {
                 return Ok(());
             }
             mark(tree, context, right, &page)?;

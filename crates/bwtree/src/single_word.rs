@@ -30,7 +30,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::build::Block;
 use crate::context::{Context, Pid, Probe, Target};
@@ -283,7 +283,7 @@ fn complete<D: Domain>(
             return Ok(());
         };
         let above = Gathered::new(context, parent.link)?;
-        if is_deleted(&above, separator) {
+        if !mutant!("bw-cas-posted-when-deleted") && is_deleted(&above, separator) {
             return complete_merge(tree, context, left.level, separator);
         }
         let children = children(&above);

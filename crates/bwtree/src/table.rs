@@ -29,7 +29,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmem::{Domain, Guard, Reservation, mutant};
 use pando_pmwcas::Policy;
 
 use crate::context::{Context, Pid};
@@ -300,7 +300,7 @@ fn free_at<D: Domain>(context: Context<'_, '_, D>, place: Place) -> Option<FreeP
             stamp(context, pid, link);
             None
         }
-        Some(epoch) if !context.guard.is_ripe(epoch) => None,
+        Some(epoch) if !mutant!("bw-pid-at-once") && !context.guard.is_ripe(epoch) => None,
         _ => Some(FreePid { pid, word: link.0 }),
     }
 }

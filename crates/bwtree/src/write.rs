@@ -25,7 +25,7 @@
 //! Then it may be refused, as any write; removes of other records make room for it.
 
 use pando_index::{Change, Error, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use crate::build::{NewPage, base_bytes};
@@ -243,7 +243,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             Some(_) => Kind::Modify,
             None => Kind::Insert,
         };
-        let mut values = Values { new: None, old: found.map_or(0, |value| value.block_off()) };
+        let freed = found.filter(|_| !mutant!("bw-old-value-leaked"));
+        let mut values = Values { new: None, old: freed.map_or(0, |value| value.block_off()) };
         if let Some(Value::Block(off)) = found
             && context.check_value_block(off).is_err()
         {

@@ -29,7 +29,7 @@
 //! The gate, and the dead bits that depend on it, count only when all slots are claimed; therefore
 //! the last claims are made durable before the gate is closed, or a record deleted in place.
 
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Descriptor;
 use pando_tree::checked::Steps;
 
@@ -60,7 +60,7 @@ impl Leaf {
     #[inline]
     pub fn secure_slots_before<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) {
         let off = self.slot_off(slot);
-        if D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
+        if !mutant!("slots-not-secured") && D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
             context.pool().word(off - 8).flush();
             D::fence();
         }
@@ -99,7 +99,9 @@ impl Leaf {
                     }
                 }
                 Kind::Reserved => {
-                    if swap(context, off, meta.0, meta.aborted().0) {
+                    if mutant!("close-leaves-in-progress")
+                        || swap(context, off, meta.0, meta.aborted().0)
+                    {
                         slot += 1;
                     } else if self.is_stuck(context, &mut steps) {
                         return Closing::Slot { off, meta };

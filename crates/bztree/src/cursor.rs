@@ -11,7 +11,7 @@ use std::cmp::Ordering as Compare;
 use std::ops::{Bound, Range};
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::batch::Batch;
 use pando_tree::checked::{Steps, damaged, sound};
 
@@ -168,6 +168,7 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         self.key = key;
         let next = match (stop, self.order) {
             (Stop::RangeDone, _) => None,
+            (Stop::LeafDone, Order::Ascending) if mutant!("lost-scan-bound") => None,
             (Stop::LeafDone, Order::Ascending) => fence.high.map(|high| (high, true)),
             (Stop::LeafDone, Order::Descending) => fence.low.map(|low| (low, false)),
             (Stop::GoOn, _) => match self.buffers.batch.last_key() {
@@ -345,7 +346,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         if meta.is_pointer() {
             // If it was superseded or deleted since its metadata was read, what is there now is
             // found by looking again.
-            let Some(value) = leaf.value(context, meta) else { return Some(Stop::GoOn) };
+            let Some(value) = leaf.value(context, meta) else {
+                return if mutant!("scan-passes-replaced") { None } else { Some(Stop::GoOn) };
+            };
             self.buffers.batch.push(leaf.key(context, meta), value);
         } else {
             // Key and value stand side by side.

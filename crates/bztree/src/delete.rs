@@ -27,7 +27,7 @@
 //! two such deletes do not keep each other out.
 
 use pando_index::{Error, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
 use pando_tree::room::Tries;
 
@@ -96,7 +96,7 @@ impl<D: Domain> BzTree<D> {
         loop {
             let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
-            if look.closing.is_some() {
+            if !mutant!("closed-check-in-delete") && look.closing.is_some() {
                 context.guard.relieve(|| self.settle_closed(context, probe, demand.wanted()));
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
                 return Ok(Attempt::Again);
@@ -113,7 +113,7 @@ impl<D: Domain> BzTree<D> {
             }
             let off = leaf.slot_off(look.next);
             let deleted = old.meta.deleted(probe.hash);
-            if look.in_doubt || old.meta.is_pointer() {
+            if (!mutant!("delete-in-doubt") && look.in_doubt) || old.meta.is_pointer() {
                 let incarnation = context.pool().incarnation();
                 let key_bytes = probe.bytes.len() as u64;
                 let reserved = Meta::reserved(incarnation, probe.hash, key_bytes, 0);
@@ -146,21 +146,29 @@ impl<D: Domain> BzTree<D> {
         leaf: Leaf,
         probe: Probe<'_>,
     ) -> Result<Attempt, Error> {
+        let is_blind = mutant!("in-place-in-doubt");
         for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
-            abort(context, off, meta);
+            if !is_blind {
+                abort(context, off, meta);
+            }
         }
         let look = leaf.look(context, probe, None);
-        if look.closing.is_some() || look.in_doubt || look.next < leaf.slots() {
+        let in_doubt = look.in_doubt && !is_blind;
+        if look.closing.is_some() || in_doubt || look.next < leaf.slots() {
             return Ok(Attempt::Again);
         }
         let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
-        leaf.secure_every_slot(context);
+        if !mutant!("all-slots-not-secured") {
+            leaf.secure_every_slot(context);
+        }
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             let gate = leaf.gate(context);
             let (off, bit) = leaf.dead_bit(old.index);
             let dead = context.read(off);
-            operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
+            if !mutant!("in-place-despite-closing") {
+                operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
+            }
             operation.add_word(off, dead, dead | bit)?;
             Self::release_value(context, &leaf, Some(old), Intent::Delete, &mut operation)?;
             Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)

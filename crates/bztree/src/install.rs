@@ -6,7 +6,7 @@
 //! the status among its words.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 
 use crate::build::{InnerContent, NewNode};
@@ -123,7 +123,8 @@ impl<D: Domain> BzTree<D> {
             Anchor::Root => operation.reserve_entry(self.root_off(), old.0, Policy::FreeOne),
             Anchor::Child { inner, child, status } => {
                 let status_off = inner.node.status_off();
-                operation.add_word(status_off, status.0, status.next().0)?;
+                let raised = if mutant!("lost-child-version") { status } else { status.next() };
+                operation.add_word(status_off, status.0, raised.0)?;
                 operation.reserve_entry(inner.child_off(child), old.0, Policy::FreeOne)
             }
         }

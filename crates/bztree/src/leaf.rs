@@ -24,8 +24,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::Domain;
-use pando_pmwcas::CONTROL_BITS;
+use pando_pmem::{Domain, mutant};
+use pando_pmwcas::{CONTROL_BITS, DIRTY};
 
 use crate::build::SLICED_BYTES;
 use crate::claim::Closing;
@@ -361,6 +361,7 @@ impl Leaf {
                 visit(slot, Meta(word), false);
                 continue;
             }
+            let word = if mutant!("undurable-slot") { word & !DIRTY } else { word };
             let meta = if word & CONTROL_BITS == 0 { Meta(word) } else { self.slot(context, slot) };
             if meta == Meta::EMPTY {
                 return slot;

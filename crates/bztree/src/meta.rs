@@ -19,6 +19,7 @@
 //!           └───────── aborted                       the leaf is open again, behind this slot
 //! ```
 
+use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
 
 /// A slot's metadata: where a record is and what state it is in.
@@ -227,7 +228,8 @@ impl Gate {
     /// Open again, and unlike any state that it had before. At an opening a nanosecond the version
     /// lasts for 18 years.
     pub fn opened(self) -> Self {
-        Self((self.0 + 1) & (GATE_CLOSED - 1))
+        let raised = self.0 + if mutant!("same-gate-again") { 0 } else { 1 };
+        Self(raised & (GATE_CLOSED - 1))
     }
 }
 

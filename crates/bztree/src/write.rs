@@ -57,7 +57,7 @@
 //! dead bit as they are) is part of that operation, so that nothing came between.
 
 use pando_index::{Error, Upserted};
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 use pando_tree::checked::Steps;
 use pando_tree::room::Tries;
@@ -217,7 +217,7 @@ impl<D: Domain> BzTree<D> {
         loop {
             let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
-            if look.closing.is_some() {
+            if !mutant!("closed-check-in-insert") && look.closing.is_some() {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
                 self.settle_closed(context, probe, wanted);
                 *rooms = more_rooms(*rooms, needed);
@@ -291,7 +291,9 @@ impl<D: Domain> BzTree<D> {
         } else {
             pool.store_bytes(off, &[key, value].concat());
         }
-        pool.flush(off, record.padded_bytes());
+        if !mutant!("undurable-record") {
+            pool.flush(off, record.padded_bytes());
+        }
     }
 
     /// Settles the claimed slot, whose record is written.
@@ -310,7 +312,7 @@ impl<D: Domain> BzTree<D> {
         let old = first_look.visible();
         let plain = |meta: Option<Meta>| !meta.is_some_and(Meta::is_pointer);
         if let Some(record) = claim.record
-            && !first_look.in_doubt
+            && (mutant!("duplicate-insert") || !first_look.in_doubt)
             && plain(claim.record)
             && plain(old.map(|old| old.meta))
         {

@@ -26,11 +26,11 @@ use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{FULL_BYTES, ThreadsBatch};
 use pando_tree::checked::{damaged, sound};
 
-use crate::layout::{Content, MAX_SLOTS, content, key_at};
+use crate::layout::{Content, MAX_SLOTS, content, is_closed, key_at};
 use crate::record;
 use crate::separator::{Probe, Separator};
 use crate::tree::{Found, NbTree};
@@ -198,7 +198,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             // A leaf that was dropped has none.
             let left = replacement.left(guard)?;
             leaf = match replacement.right(guard) {
-                Some(right) if is_right(&right) => right,
+                Some(right) if is_right(&right) && !mutant!("nbtree-scan-of-the-left-half") => {
+                    right
+                }
                 Some(right) => {
                     high = Some(right.low.clone());
                     left
@@ -241,6 +243,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         let start_included = self.next == Next::Key { included: true };
         for slot in slots(leaf.control::<D>().bitmap()) {
             let word = tree.settled(guard, leaf, slot);
+            if mutant!("nbtree-scan-passes-closed") && is_closed(word) {
+                continue;
+            }
             // Relaxed: stored before the slot was decided.
             let slice = guard.pool().word(leaf.block_off + key_at(slot)).load(Ordering::Relaxed);
             let eight = slice.to_be_bytes();

@@ -28,7 +28,7 @@
 //! another node: the separator to the left of the node rises in the same step, in the parent, which is
 //! copied too, or further up.
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 
 use crate::separator::{Probe, Separator};
 use crate::tree::NbTree;
@@ -132,7 +132,9 @@ impl<D: Domain> NbTree<D> {
         target: Node<'_>,
         edit: &Edit<'_>,
     ) -> bool {
-        inner.freeze::<D>();
+        if !mutant!("nbtree-unfrozen-inner") {
+            inner.freeze::<D>();
+        }
         let mut parts = inner.parts(guard);
         // It may have been replaced before the freeze. Then the copy only makes the node one that can change.
         let at = parts.children.iter().position(|&child| child == target);
@@ -220,7 +222,8 @@ fn apply<'guard>(parts: &mut Parts<'guard>, at: usize, edit: &Edit<'guard>) -> O
             if at > 0 {
                 parts.separators.remove(at - 1);
             } else if parts.separators.len() > 0 {
-                raised = Some(parts.separators.remove(0));
+                let low = parts.separators.remove(0);
+                raised = if mutant!("nbtree-separator-stays") { None } else { Some(low) };
             }
         }
     }

@@ -46,7 +46,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
 
@@ -146,7 +146,7 @@ impl<D: Domain> NbTree<D> {
             self.search(guard, leaf, bitmap, &record.probe, record.fingerprint).is_none()
         };
         let change = change.filter(|change| match change {
-            Change::Insert(record) => is_absent(record),
+            Change::Insert(record) => mutant!("nbtree-carries-what-is-there") || is_absent(record),
             Change::Update(..) | Change::Delete(_) => true,
         });
         let mut is_made = false;
@@ -273,7 +273,7 @@ impl<D: Domain> NbTree<D> {
             Content::Record(off) => Some(off),
             _ => None,
         });
-        if let Some(off) = old_record {
+        if let Some(off) = old_record.filter(|_| !mutant!("nbtree-old-record-kept")) {
             let owned = link.own_block(off, Policy::FreeOldOnSuccess);
             owned.map_err(Error::storage)?;
         }
@@ -281,12 +281,13 @@ impl<D: Domain> NbTree<D> {
             let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
             link.activate(owned, block);
         }
-        link.add_word(next_off, next, next | REPLACED).map_err(Error::storage)?;
+        let marked = if mutant!("nbtree-next-unmarked") { next } else { next | REPLACED };
+        link.add_word(next_off, next, marked).map_err(Error::storage)?;
         let is_linked = link.execute();
         if is_linked {
             leaf.publish::<D>(Replacement::new(new_left, new_right));
         }
-        Ok(is_linked && change.is_some())
+        Ok((mutant!("nbtree-goes-along-alone") || is_linked) && change.is_some())
     }
 
     /// Where the word is that names the leaf's block; `None` if that has to be looked for again.
@@ -372,8 +373,11 @@ impl<D: Domain> NbTree<D> {
             loop {
                 let word = value.load(Ordering::Acquire);
                 let is_over = content(word) == Content::Deleted || is_closed(word);
-                if is_over || value.compare_exchange(word, closed(word)).is_ok() {
-                    copy.word = plain(word);
+                if mutant!("nbtree-open-while-copied")
+                    || is_over
+                    || value.compare_exchange(word, closed(word)).is_ok()
+                {
+                    copy.word = if mutant!("nbtree-no-sync") { copy.word } else { plain(word) };
                     break;
                 }
             }
@@ -384,7 +388,9 @@ impl<D: Domain> NbTree<D> {
             let undurable =
                 slots(control.bitmap()).filter(|&slot| leaf.may_be_undurable::<D>(slot));
             for slot in undurable {
-                pool.word(leaf.block_off + value_at(slot)).flush();
+                if !mutant!("nbtree-log-outlives-word") {
+                    pool.word(leaf.block_off + value_at(slot)).flush();
+                }
             }
         }
     }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmem::{Domain, Guard, Reservation, mutant};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{damaged, sound};
 
@@ -265,7 +265,7 @@ impl<D: Domain> NbTree<D> {
     /// What was read of the slot's value word is durable from now on.
     #[inline(always)]
     pub(crate) fn make_durable(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, slot: usize) {
-        if leaf.may_be_undurable::<D>(slot) {
+        if !mutant!("nbtree-dirty-read") && leaf.may_be_undurable::<D>(slot) {
             guard.pool().word(leaf.block_off + value_at(slot)).flush();
             D::fence();
         }

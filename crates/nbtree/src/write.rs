@@ -37,7 +37,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Upserted};
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::Steps;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
@@ -221,13 +221,14 @@ impl<D: Domain> NbTree<D> {
         // Relaxed, and in order on their line: the value word, last, makes them count. Readers see them
         // with the bit in `control`.
         pool.word(leaf.block_off + key_at(slot)).store(probe.slice, Ordering::Relaxed);
-        value.store(pending(word), Ordering::Release);
+        let first = if mutant!("nbtree-live-before-decided") { word } else { pending(word) };
+        value.store(first, Ordering::Release);
         leaf.begin_change::<D>(slot);
         let mut seen = control;
         while let Err(found) = leaf.change::<D>(seen, seen.decided(slot)) {
             let fresh = found.bitmap() & !seen.bitmap();
             let has_key = || self.search(guard, leaf, fresh, &probe, fingerprint).is_some();
-            if found.is_closed() || has_key() {
+            if found.is_closed() || (!mutant!("nbtree-blind-decision") && has_key()) {
                 leaf.end_change::<D>(slot);
                 if let Some(exchange) = exchange {
                     exchange.failed();
@@ -238,7 +239,9 @@ impl<D: Domain> NbTree<D> {
         }
         // Whoever met it may have completed it.
         let _ = value.compare_exchange(pending(word), word);
-        value.flush();
+        if !mutant!("nbtree-undurable-insert") {
+            value.flush();
+        }
         match exchange {
             Some(exchange) => {
                 exchange.succeeded();

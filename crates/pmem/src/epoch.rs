@@ -40,6 +40,7 @@ use crate::astray;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
+use crate::mutant;
 use crate::participant::{GENERATION, Local, PINNED, Thrift, announced, lag};
 use crate::pool::Pool;
 use crate::word::Word;
@@ -123,11 +124,11 @@ impl<D: Domain> Pool<D> {
         for slot_off in self.used_slots() {
             let lease = self.lease_at(slot_off).load(Ordering::Acquire);
             let is_behind = lease & PINNED != 0 && lease & !GENERATION != current;
-            if is_behind && self.is_readied_at(slot_off) {
+            if !mutant!("advance-past-the-pinned") && is_behind && self.is_readied_at(slot_off) {
                 return epoch;
             }
             let left = self.left_at(slot_off).load(Ordering::Acquire);
-            if left != 0 {
+            if !mutant!("left-undone") && left != 0 {
                 self.do_left(slot_off, left);
             }
         }
@@ -321,7 +322,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// As [`collect`](Self::collect); how many blocks that were.
     fn collect_ripe(&self) -> usize {
         let epoch = self.pool.try_advance();
-        let Some(newest) = epoch.checked_sub(GRACE_EPOCHS) else { return 0 };
+        let grace = if mutant!("no-grace") { 0 } else { GRACE_EPOCHS };
+        let Some(newest) = epoch.checked_sub(grace) else { return 0 };
         let reuse = |off| {
             D::observe_process_memory();
             self.pool.reuse(self, off);

@@ -35,6 +35,8 @@ mod glance;
 pub mod layout;
 mod limbo;
 pub mod medium;
+#[doc(hidden)]
+pub mod mutants;
 mod participant;
 mod per_slot;
 mod pool;

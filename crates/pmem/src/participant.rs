@@ -72,6 +72,7 @@ use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{EPOCH_OFF, MAX_PARTICIPANTS, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
 use crate::limbo::SpareNodes;
+use crate::mutant;
 use crate::per_slot::PerSlot;
 use crate::pool::Pool;
 use crate::sys::{Mapping, Process};
@@ -485,7 +486,7 @@ impl<D: Domain> Pool<D> {
             // Release: who sees the slot readied sees nothing of an earlier life.
             self.slot_readied(slot).store(u64::from(self.incarnation()), Ordering::Release);
             // Before anyone is pinned here: who raises the epoch looks at no slot beyond.
-            self.raise_high(slot as u64 + 1);
+            self.raise_high(slot as u64 + if mutant!("not-counted") { 0 } else { 1 });
             if let Some(guard) = self.take(slot) {
                 return Some(guard);
             }
@@ -507,7 +508,7 @@ impl<D: Domain> Pool<D> {
         }
         let word = self.lease_at(off);
         let found = word.load(Ordering::Relaxed);
-        if found & PINNED != 0 {
+        if !mutant!("taken-although-pinned") && found & PINNED != 0 {
             return None;
         }
         let next = found.wrapping_add(1) & GENERATION;

@@ -39,6 +39,7 @@ use crate::layout::{
     CHUNK_BYTES, DESCRIPTORS_OFF, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF,
     PARTITION_BYTES, SEGMENT_COUNT, SEGMENTS_OFF,
 };
+use crate::mutant;
 use crate::participant::Thrift;
 use crate::pool::Pool;
 #[cfg(feature = "testing")]
@@ -222,7 +223,9 @@ impl<D: Domain> Pool<D> {
         if let Some(mut zeroed) = self.exclusive(off, bytes) {
             zeroed.zero(0, bytes as usize);
         }
-        self.flush(off, bytes);
+        if !mutant!("segment-published-undurably") {
+            self.flush(off, bytes);
+        }
         // None of these is a hole to a recovery that finds the word of the directory.
         (first..first + chunks).for_each(|index| self.chunk_word(index).flush());
         self.flush_extent();

@@ -1,6 +1,6 @@
 //! The execution by direct installation: see the protocol on the crate's page.
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 
 use crate::descriptor::{Entries, WordEntry, targets};
 use crate::pmwcas::Pmwcas;
@@ -49,7 +49,9 @@ impl<D: Domain> Pmwcas<D> {
         }
         if D::WRITE_BACK {
             self.flush_replaced(guard);
-            self.flush_targets(targets);
+            if !mutant!("undurable-references") {
+                self.flush_targets(targets);
+            }
             // A success is decided only when no reference, and no activation, can be lost.
             D::fence();
             self.free_landed(guard);
@@ -60,7 +62,9 @@ impl<D: Domain> Pmwcas<D> {
         } else {
             Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing }
         };
-        if status.compare_exchange(installing.encode(), succeeded.encode()).is_err() {
+        if status.compare_exchange(installing.encode(), succeeded.encode()).is_err()
+            && !mutant!("success-after-interruption")
+        {
             self.take_back(guard, life, targets);
             return Direct::Interrupted;
         }
@@ -71,7 +75,9 @@ impl<D: Domain> Pmwcas<D> {
             for target in targets {
                 self.pool().word(target.off).prefetch_for_write();
             }
-            status.flush();
+            if !mutant!("undurable-status") {
+                status.flush();
+            }
             D::fence();
         }
         self.replace_references(life, targets, true);
@@ -98,9 +104,13 @@ impl<D: Domain> Pmwcas<D> {
     /// would know them by.
     #[cold]
     fn take_back(&self, guard: &Guard<'_, D>, life: Life, targets: &[WordEntry]) {
-        self.replace_references(life, targets, false);
+        if !mutant!("interrupted-and-left") {
+            self.replace_references(life, targets, false);
+        }
         self.flush_replaced(guard);
-        self.flush_targets(targets);
+        if !mutant!("interrupted-undurably") {
+            self.flush_targets(targets);
+        }
         D::fence();
         self.free_landed(guard);
     }

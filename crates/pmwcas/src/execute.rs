@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 
 use crate::descriptor::{Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets};
 use crate::direct::Direct;
@@ -62,7 +62,9 @@ impl<D: Domain> Pmwcas<D> {
             self.publish(life, entries, State::Installing);
             self.flush_landed(guard);
             // The descriptor is durable before anything refers to it.
-            D::fence();
+            if !mutant!("published-before-durable") {
+                D::fence();
+            }
             self.replace_landed(guard);
             match self.execute_direct(guard, life, entries, is_plain) {
                 Direct::Landed => {
@@ -160,12 +162,12 @@ impl<D: Domain> Pmwcas<D> {
     #[inline]
     pub(crate) fn persist_status(&self, index: u64, status: Status) {
         let word = self.status_word(index);
-        if status.dirty {
+        if status.dirty && !mutant!("undurable-status-of-another") {
             word.flush();
             D::fence();
             let clean = Status { dirty: false, ..status };
             let _ = word.compare_exchange(status.encode(), clean.encode());
-        } else if status.state == State::Landed {
+        } else if !mutant!("replaced-by-another-before-known") && status.state == State::Landed {
             word.flush();
             D::fence();
         }
@@ -193,6 +195,7 @@ impl<D: Domain> Pmwcas<D> {
         // the reference was seen; landed now, it was decided then or has been since.
         match self.status_of(life)?.state {
             State::Installing => Some(old),
+            _ if mutant!("stale-old-value") => Some(old),
             State::Landed => Some(new),
             _ => None,
         }

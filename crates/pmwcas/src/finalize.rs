@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 
 use crate::descriptor::{Entries, MAX_WORDS, targets};
 use crate::execute::Finals;
@@ -82,7 +82,9 @@ fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u6
         .iter()
         .filter_map(move |entry| match succeeded {
             true if entry.policy.owns_old() => Some(entry.old & BLOCK_MASK),
-            false if entry.policy.owns_new() => Some(entry.new & BLOCK_MASK),
+            false if !mutant!("leaked-new-block") && entry.policy.owns_new() => {
+                Some(entry.new & BLOCK_MASK)
+            }
             _ => None,
         })
         .filter(|&off| off != 0)
@@ -127,7 +129,7 @@ impl<D: Domain> Pmwcas<D> {
         status.flush();
         D::fence();
         for off in freed.offsets() {
-            if succeeded {
+            if succeeded && !mutant!("freed-too-early") {
                 guard.defer_reuse(off);
             } else {
                 self.pool().reuse(guard, off);

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard, Pool, mutant};
 
 use crate::descriptor::{MAX_WORDS, WordEntry, entries, is_descriptor, status_word, targets};
 use crate::pmwcas::Pmwcas;
@@ -61,7 +61,9 @@ impl<D: Domain> Pmwcas<D> {
         if D::WRITE_BACK {
             let landed = self.participant(guard.slot()).landed.borrow();
             if let Some(life) = landed.life {
-                self.status_word(life.index).flush();
+                if !mutant!("replaced-before-known") {
+                    self.status_word(life.index).flush();
+                }
                 landed.offs().for_each(|off| self.pool().word(off).prefetch_for_write());
             }
         }
@@ -90,7 +92,7 @@ impl<D: Domain> Pmwcas<D> {
     pub(crate) fn flush_replaced(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK {
             let landed = self.participant(guard.slot()).landed.borrow();
-            if landed.life.is_some() {
+            if landed.life.is_some() && !mutant!("final-values-forgotten") {
                 self.flush_lines(landed.offs());
             }
         }
@@ -135,7 +137,9 @@ pub(crate) fn settle_left<D: Domain>(pool: &Pool<D>, left: u64) {
     if word.load(Ordering::Acquire) != landed {
         return;
     }
-    word.flush();
+    if !mutant!("left-undurable") {
+        word.flush();
+    }
     D::fence();
     for (index, target) in targets(&entries).iter().enumerate() {
         let _ = pool.word(target.off).compare_exchange(life.reference(index), target.new);

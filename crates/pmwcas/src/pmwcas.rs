@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, PerSlot, Pool};
+use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
 use crate::companions::Companions;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
@@ -161,8 +161,10 @@ impl<D: Domain> Pmwcas<D> {
     /// Makes a dirty value durable and says so (Algorithm 1, `persist`).
     pub(crate) fn persist(&self, off: u64, dirty: u64) {
         let word = self.pool.word(off);
-        word.flush();
-        D::fence();
+        if !mutant!("dirty-read") {
+            word.flush();
+            D::fence();
+        }
         let _ = word.compare_exchange(dirty, dirty & !DIRTY);
     }
 
@@ -310,7 +312,9 @@ impl<D: Domain> Pmwcas<D> {
         // Slots below the high mark are those that a recovery looks at, once the mark is durable. A
         // descriptor claimed elsewhere would stay claimed, and its words unsettled.
         let partitions = self.pool.participants_high() as u64;
-        self.pool.secure_participants_high();
+        if !mutant!("borrowed-off-record") {
+            self.pool.secure_participants_high();
+        }
         (0..partitions * DESCRIPTORS_PER_PARTITION)
             .filter(|index| index % DESCRIPTORS_PER_PARTITION != 0)
             .find_map(|index| self.claim(index))
@@ -322,7 +326,8 @@ impl<D: Domain> Pmwcas<D> {
         let word = self.status_word(index);
         let found = word.load(Ordering::Acquire);
         let status = Status::decode(found).filter(|status| status.state == State::Free)?;
-        let filling = Status::new(State::Filling, status.sequence.wrapping_add(1));
+        let passed = if mutant!("aba-recycled-descriptor") { 0 } else { 1 };
+        let filling = Status::new(State::Filling, status.sequence.wrapping_add(passed));
         word.compare_exchange(found, filling.encode()).ok()?;
         Some(Life { index, sequence: filling.sequence })
     }

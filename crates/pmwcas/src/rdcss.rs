@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 
 use crate::descriptor::{
     DESCRIPTORS_PER_PARTITION, Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets,
@@ -38,7 +38,7 @@ impl<D: Domain> Pmwcas<D> {
         life: Life,
         entries: &Entries,
     ) -> bool {
-        if self.activate_blocks(entries) {
+        if self.activate_blocks(entries) && !mutant!("activated-late") {
             // Now, and not with the fence of phase 1: a helper may decide the operation before
             // this thread comes to that.
             D::fence();
@@ -120,7 +120,7 @@ impl<D: Domain> Pmwcas<D> {
             }
             // Looked at before `found` is held against the operation: else a value that came
             // after its end would count.
-            if !self.is_undecided(life) {
+            if !mutant!("missing-recheck") && !self.is_undecided(life) {
                 return Installed::Decided;
             }
             if found & CONTROL_BITS != 0 {
@@ -130,6 +130,9 @@ impl<D: Domain> Pmwcas<D> {
                 return Installed::Mismatch;
             }
             if found != target.old {
+                if mutant!("success-before-install") {
+                    return Installed::Reference;
+                }
                 // Undecided after `found` was read, so also when it was: the word really held
                 // another value while the operation could still have failed.
                 return Installed::Mismatch;
@@ -143,7 +146,7 @@ impl<D: Domain> Pmwcas<D> {
                 self.replace_conditional(target.off, conditional, reference, target.old);
             }
             if role == Role::Helper {
-                if is_installed {
+                if !mutant!("record-reused-early") && is_installed {
                     // The record is used again for the next install, so this one must be gone
                     // from the medium.
                     word.flush();
@@ -210,7 +213,9 @@ impl<D: Domain> Pmwcas<D> {
     /// line back before it lets go of the record: an owner in phase 2, a helper in `install`.
     #[inline]
     fn replace_conditional(&self, off: u64, found: u64, reference: u64, old: u64) {
-        let value = if self.is_undecided(Life::of(reference).0) { reference } else { old };
+        let is_undecided =
+            mutant!("reference-after-decision") || self.is_undecided(Life::of(reference).0);
+        let value = if is_undecided { reference } else { old };
         let _ = self.pool().word(off).compare_exchange(found, value);
     }
 

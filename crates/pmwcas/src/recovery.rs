@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, layout};
+use pando_pmem::{Domain, layout, mutant};
 
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Entries, Field, WordEntry, targets};
 use crate::pmwcas::Pmwcas;
@@ -68,19 +68,25 @@ impl<D: Domain> Pmwcas<D> {
             self.is_word(target.off)
                 && self.pool().word(target.off).load(Ordering::Acquire) == life.reference(at)
         };
-        let Some(entries) = self.entries(index).filter(Entries::may_land) else { return };
-        if targets(&entries).iter().enumerate().all(refers) {
+        let may_land = |entries: &Entries| mutant!("landed-with-blocks") || entries.may_land();
+        let Some(entries) = self.entries(index).filter(may_land) else { return };
+        let mut targets = targets(&entries).iter().enumerate();
+        let has_landed =
+            if mutant!("landed-by-half") { targets.any(refers) } else { targets.all(refers) };
+        if has_landed {
             let word = self.status_word(index);
             let landed = Status { state: State::Landed, ..status };
             word.store(landed.encode(), Ordering::Release);
-            word.flush();
+            if !mutant!("recovery-decides-undurably") {
+                word.flush();
+            }
         }
     }
 
     fn restore_words(&self, index: u64) {
         let Some(status) = self.status(index) else { return };
         let life = Life { index, sequence: status.sequence };
-        if status.state == State::Helping {
+        if !mutant!("recovery-forgets-helpers") && status.state == State::Helping {
             let field = |field| self.entry_word(index, 0, field).load(Ordering::Acquire);
             self.restore_word(field(Field::Address), life.conditional(0), field(Field::Old));
             return;
@@ -91,9 +97,12 @@ impl<D: Domain> Pmwcas<D> {
         let Some(entries) = self.entries(index) else { return };
         for (at, entry) in entries.all().iter().enumerate() {
             let WordEntry { off, old, new, .. } = *entry;
-            let value = if status.state.has_succeeded() { new } else { old };
+            let is_new = status.state.has_succeeded() && !mutant!("recovery-rolls-back-success");
+            let value = if is_new { new } else { old };
             self.restore_word(off, life.reference(at), value);
-            self.restore_word(off, life.conditional(at), old);
+            if !mutant!("recovery-forgets-conditionals") {
+                self.restore_word(off, life.conditional(at), old);
+            }
         }
     }
 

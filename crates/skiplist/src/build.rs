@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::layout::{
     HIGH_SLICE_AT, INFO_AT, Info, LOW_LEVELS, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
@@ -57,7 +57,9 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
         at += tail.len() as u64;
     }
     block.write(at, inline);
-    block.flush(0, bytes);
+    if !mutant!("skip-node-not-flushed") {
+        block.flush(0, bytes);
+    }
     Ok((block, own))
 }
 
@@ -70,7 +72,9 @@ pub(crate) fn value_block<'op, 'pool, D: Domain>(
     let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
     block.write_u64(0, value.len() as u64);
     block.write(VALUE_HEADER_BYTES, value);
-    block.flush(0, bytes);
+    if !mutant!("skip-value-not-flushed") {
+        block.flush(0, bytes);
+    }
     Ok(block)
 }
 
@@ -85,5 +89,7 @@ pub(crate) fn set_next<D: Domain>(
     let word = context.pool().word(node.next_off(level));
     // Release: with the acquire load of who comes here by the link that is made next.
     word.store(next.0, Ordering::Release);
-    word.flush();
+    if !mutant!("skip-raised-unflushed") {
+        word.flush();
+    }
 }

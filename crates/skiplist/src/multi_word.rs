@@ -44,7 +44,7 @@
 //! that it has compared, a record has one owner, and its levels need not be linked one by one.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, MAX_VALUE, MAX_WORDS, Policy};
 use pando_tree::checked::damaged;
 
@@ -130,6 +130,7 @@ impl Links for MultiWord {
         operation
             .add_word(place.preds[level].next_off(level), place.nexts[level].0, next.0)
             .map_err(Error::storage)?;
+        let state = if mutant!("skip-raised-when-lowered") { context.state(node) } else { state };
         let raised = state.on_levels(level + 1);
         operation.add_word(node.state_off(), state.0, raised.0).map_err(Error::storage)?;
         Ok(if operation.execute() { Raise::Done } else { Raise::Again })
@@ -166,8 +167,9 @@ impl Links for MultiWord {
                 operation
                     .add_word(place.preds[level].next_off(level), place.nexts[level].0, past.0)
                     .map_err(Error::storage)?;
+                let marked = if mutant!("skip-unmarked") { next } else { next.marked() };
                 operation
-                    .add_word(node.next_off(level), next.0, next.marked().0)
+                    .add_word(node.next_off(level), next.0, marked.0)
                     .map_err(Error::storage)?;
                 if level == 0 {
                     let (pred, succ) = (place.preds[0], next.node());
@@ -177,7 +179,8 @@ impl Links for MultiWord {
             let next_state = if lowered > 0 { state.on_levels(lowered) } else { State::DELETED };
             operation.add_word(node.state_off(), state.0, next_state.0).map_err(Error::storage)?;
             if lowered == 0 {
-                for block in [node.0, state.block_off()] {
+                let value = if mutant!("skip-value-leaked") { 0 } else { state.block_off() };
+                for block in [node.0, value] {
                     if block != 0 {
                         operation
                             .own_block(block, Policy::FreeOldOnSuccess)

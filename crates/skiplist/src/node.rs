@@ -3,7 +3,7 @@
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard, Pool, mutant};
 use pando_pmwcas::Pmwcas;
 
 use crate::hint::Hint;
@@ -256,7 +256,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
                 Some(Kind::Small) => {
                     // Both loads acquire, so they are made in this order, and so is the next one.
                     let word = self.read(node.small_off());
-                    if self.state(node) != state {
+                    if !mutant!("skip-torn-small") && self.state(node) != state {
                         continue;
                     }
                     let bytes = state.small_bytes().min(SMALL_BYTES);

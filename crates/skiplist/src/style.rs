@@ -13,7 +13,7 @@
 use std::fmt::Debug;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::{Domain, Reservation, mutant};
 
 use crate::hint::Hint;
 use crate::layout::MAX_HEIGHT;
@@ -81,7 +81,11 @@ pub(crate) fn past<D: Domain>(
     next: Next,
 ) -> Next {
     let from = context.slice(pred);
-    let hint = next.hint().over(from, context.slice(node));
+    let hint = if mutant!("skip-hint-of-another") {
+        Some(next.hint())
+    } else {
+        next.hint().over(from, context.slice(node))
+    };
     Next::to(next.node(), hint.unwrap_or_else(|| context.hint(from, next.node(), head)))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::{Pmwcas, Policy};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
@@ -87,7 +87,9 @@ impl<D: Domain> SortedArray<D> {
         }
         let mut block = guard.reserve(bytes).map_err(Error::storage)?;
         block.write(0, content);
-        block.flush(0, bytes);
+        if !mutant!("array-not-flushed") {
+            block.flush(0, bytes);
+        }
         let mut operation = self.pmwcas.allocate(guard).map_err(Error::storage)?;
         let root =
             operation.reserve_entry(self.root_off, old, Policy::FreeOne).map_err(Error::storage)?;

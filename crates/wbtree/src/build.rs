@@ -1,7 +1,7 @@
 //! Nodes and blocks as they are made, where nobody looks.
 
 use pando_index::Error;
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::{Domain, Reservation, mutant};
 
 use crate::layout::{
     BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, SLOTS_AT,
@@ -47,7 +47,9 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
         block.write(at, &bytes[..length]);
         at += length as u64;
     }
-    block.flush(0, at);
+    if !mutant!("wbtree-node-not-flushed") {
+        block.flush(0, at);
+    }
     Ok(block)
 }
 
@@ -62,7 +64,9 @@ pub(crate) fn block<'op, 'pool, D: Domain>(
     block.write_u64(0, block_header(key.len(), value.len()));
     block.write(BLOCK_HEADER_BYTES, key);
     block.write(BLOCK_HEADER_BYTES + key.len() as u64, value);
-    block.flush(0, bytes);
+    if !mutant!("wbtree-block-not-flushed") {
+        block.flush(0, bytes);
+    }
     Ok(block)
 }
 
@@ -99,7 +103,9 @@ pub(crate) fn flush_cells<D: Domain>(
         let end = (off + bytes).next_multiple_of(LINE_BYTES);
         let begin = off.max(flushed);
         if begin < end {
-            context.pool().flush(begin, end - begin);
+            if !mutant!("wbtree-cell-not-flushed") {
+                context.pool().flush(begin, end - begin);
+            }
             flushed = end;
         }
     }

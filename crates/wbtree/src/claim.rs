@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Pool};
+use pando_pmem::{Domain, Pool, mutant};
 
 use crate::layout::{CLAIMS_AT, MAX_CELLS};
 use crate::node::{Changed, Context, Node};
@@ -112,6 +112,7 @@ impl<'op, D: Domain> Node<'op, D> {
             let found = word.load(Ordering::Acquire);
             let claimed = if found & !CELLS == incarnation { found & CELLS } else { 0 };
             self.still(context, state)?;
+            let claimed = if mutant!("wbtree-unclaimed") { 0 } else { claimed };
             let free = all & !(state.used(self.kind) | claimed);
             let mut wanted = free & among;
             if ones(wanted) < count as usize || ones(free) < (count + spare) as usize {
@@ -124,7 +125,9 @@ impl<'op, D: Domain> Node<'op, D> {
             }
             if word.compare_exchange(found, incarnation | claimed | cells).is_ok() {
                 let claim = Claim { pool, node_off: self.off, cells };
-                self.still(context, state)?;
+                if !mutant!("wbtree-claim-not-rechecked") {
+                    self.still(context, state)?;
+                }
                 return Ok(claim);
             }
         }

@@ -14,7 +14,7 @@
 //! which records are live, which cell is the fence, whether the node lives.
 
 use pando_index::Error;
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 
 use crate::claim::Claim;
@@ -67,7 +67,8 @@ pub(crate) fn commit<'pool, D: Domain>(
     blocks: Blocks<'_, 'pool, D>,
 ) -> Result<bool, Box<Error>> {
     if blocks.is_none() {
-        if claim.as_ref().is_some_and(|(_, is_near)| !is_near) {
+        if !mutant!("wbtree-cell-not-fenced") && claim.as_ref().is_some_and(|(_, is_near)| !is_near)
+        {
             D::fence();
         }
         let swapped = context.pmwcas.compare_exchange_dirty(context.guard, node.off, from.0, to.0);

@@ -19,7 +19,7 @@
 use std::ops::Bound;
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::batch::ThreadsBatch;
 use pando_tree::checked::{Steps, sound};
 
@@ -119,6 +119,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         while !self.batch.is_full(self.most) && self.next != Next::End {
             steps.take(&guard, tree.root_off())?;
             let (leaf, state, low) = match sibling.take() {
+                Some((leaf, _)) if mutant!("wbtree-left-in-another-state") => {
+                    (leaf, leaf.state(context), None)
+                }
                 Some((leaf, state)) => (leaf, state, None),
                 None => {
                     let Some(found) = self.seek(context)? else { continue };

@@ -39,7 +39,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Words};
+use pando_pmem::{Domain, Words, mutant};
 use pando_pmwcas::{CONTROL_BITS, DIRTY, Descriptor};
 
 use crate::layout::{HEADER_AT, Header};
@@ -87,8 +87,12 @@ impl<D: Domain> Node<'_, D> {
         if !D::WRITE_BACK {
             return;
         }
-        context.pool().word(self.off).flush();
-        D::fence();
+        if !mutant!("wbtree-state-not-flushed") {
+            context.pool().word(self.off).flush();
+        }
+        if !mutant!("wbtree-state-not-fenced") {
+            D::fence();
+        }
         let header =
             Header { level: self.level, kind: self.kind, node_bytes: context.shape.node_bytes };
         // Release: who sees it knows what the fence was for.

@@ -9,7 +9,7 @@
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool, Words};
+use pando_pmem::{Domain, Guard, Pool, Words, mutant};
 use pando_pmwcas::Pmwcas;
 
 use crate::layout::{
@@ -240,7 +240,7 @@ impl<'op, D: Domain> Node<'op, D> {
             return Err(Changed);
         }
         let fence = left.fence(context, state)?;
-        if state.is_dead() || fence.link != self.off {
+        if !mutant!("wbtree-left-believed") && (state.is_dead() || fence.link != self.off) {
             return Err(Changed);
         }
         Ok(Some((left, state, fence)))
@@ -269,7 +269,8 @@ impl<'op, D: Domain> Node<'op, D> {
     #[inline(always)]
     pub(crate) fn slot_word(&self, state: State, index: u64) -> Option<u64> {
         let word = self.words.load(SLOTS_AT / 8 + index, Ordering::Acquire);
-        (slots::version_of(word) == state.version()).then_some(word)
+        (mutant!("wbtree-slots-of-another-state") || slots::version_of(word) == state.version())
+            .then_some(word)
     }
 
     /// The order that slot words of `state` say; `None` if they are of another version.

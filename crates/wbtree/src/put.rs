@@ -23,7 +23,7 @@
 //! Where nothing is written back no cell is near: no fence is saved.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 
 use crate::build;
 use crate::claim::{Claim, NoClaim};
@@ -70,6 +70,7 @@ impl<'pool, D: Domain> Place<'pool, D> {
                 Err(NoClaim::Changed) => return Err(NoClaim::Changed),
                 Err(NoClaim::NoRoom) => {}
             }
+            let old = old.filter(|_| !mutant!("wbtree-copy-of-another"));
             let copied = near & state.live(node.kind) & !old.map_or(0, |old| 1 << old);
             match node.claim_among(context, state, !near, 1 + copied.count_ones(), 1) {
                 Ok(claim) => return Ok(Self { claim, is_near: false, copied }),
@@ -120,11 +121,15 @@ impl<D: Domain> WbTree<D> {
             let from = copied.trailing_zeros() as u8;
             copied &= copied - 1;
             build::write_cell(context, node, to, &node.cell(context, from));
-            live = live & !(1 << from) | 1 << to;
+            if !mutant!("wbtree-original-stays") {
+                live &= !(1 << from);
+            }
+            live |= 1 << to;
             if is_ordered {
                 order.replace(from, to);
             }
         }
+        let is_near = is_near || mutant!("wbtree-far-as-near");
         if !is_near {
             build::flush_cells(context, node, claim.cells());
         }

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Pool, Words};
+use pando_pmem::{Domain, Pool, Words, mutant};
 
 use crate::layout::{Cell, LINE_BYTES, NodeKind, SLOTS_AT};
 use crate::node::{Changed, Context, Node, Probe, Seek};
@@ -65,7 +65,8 @@ pub(crate) fn cell_at<D: Domain>(
         return Some(state.slot(place as u64));
     }
     let word = words.get(SLOTS_AT / 8 + (place / CELLS_A_WORD) as u64, Ordering::Acquire)?;
-    (slots::version_of(word) == state.version()).then_some(cell_of(word, place % CELLS_A_WORD))
+    (mutant!("wbtree-child-of-another-state") || slots::version_of(word) == state.version())
+        .then_some(cell_of(word, place % CELLS_A_WORD))
 }
 
 /// How many bits are set. The instruction for that is not of every processor that this is compiled for, and

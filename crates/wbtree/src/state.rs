@@ -15,6 +15,7 @@
 //! a CAS from a state succeeds only if nothing changed since that state was read. A dead node is linked
 //! from nowhere; who still holds it begins again from the root.
 
+use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
 
 use crate::layout::{MAX_CELLS, NodeKind};
@@ -115,7 +116,8 @@ impl State {
     /// bitmap-only node needs none.
     #[inline]
     pub fn next(self, kind: NodeKind, live: u64, order: &Order, fence: u8) -> Self {
-        let version = (self.version() + 1) & MAX_VERSION;
+        let raised = self.version() + if mutant!("wbtree-version-stands") { 0 } else { 1 };
+        let version = raised & MAX_VERSION;
         Self(
             version << VERSION_SHIFT
                 | u64::from(fence) << FENCE_SHIFT

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmem::{Domain, Guard, Reservation, mutant};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{self, Steps};
 
@@ -265,7 +265,9 @@ impl<D: Domain> WbTree<D> {
         if let Some(off) = hint {
             let node = context.fetched_node(off);
             let state = node.state(context);
-            if !state.is_dead() && node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None)
+            if !state.is_dead()
+                && (mutant!("wbtree-writer-passes-fence-over")
+                    || node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None))
             {
                 let low = Cell::default();
                 return Ok(Found { node, state, low, crossed: None });
@@ -297,6 +299,9 @@ impl<D: Domain> WbTree<D> {
                 && let Ok(Some((_, cell))) = leaf.search(context, state, probe)
             {
                 return Ok(Some(cell));
+            }
+            if mutant!("wbtree-fence-passed-over") {
+                return Ok(None);
             }
         }
         self.lookup_among(context, probe, hint)

@@ -6,7 +6,7 @@
 //! it for the old one; a delete writes none.
 
 use pando_index::{Error, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::checked::{Steps, sound};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
@@ -189,7 +189,8 @@ impl<D: Domain> WbTree<D> {
             }
             let live = state.live(leaf.kind) & !(1 << cell);
             let next = state.next(leaf.kind, live, &look.order, state.fence());
-            let blocks = Blocks { new: None, old: old.block };
+            let freed = if mutant!("wbtree-old-block-kept") { 0 } else { old.block };
+            let blocks = Blocks { new: None, old: freed };
             if !commit(context, &leaf, state, next, &look.order, None, blocks)? {
                 continue;
             }

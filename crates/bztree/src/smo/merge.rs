@@ -6,7 +6,7 @@
 //! (`sweep.rs`). A merge that other threads have kept from its end is treated alike.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::checked::sound;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
@@ -257,8 +257,9 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         };
         let neighbour = Leaf::new(context.node(child));
+        let early = mutant!("merge-loses-neighbour").then(|| neighbour.live_records(context));
         let other = neighbour.close(context);
-        let others = neighbour.live_records(context);
+        let others = early.unwrap_or_else(|| neighbour.live_records(context));
         sound(context.guard).inspect_err(|_| other.reopen(context))?;
         let all: Vec<_> = if partner < parent.child {
             others.iter().chain(records).copied().collect()

@@ -1,7 +1,7 @@
 //! Splits: of a leaf, of an inner node, of the root.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Wanted};
@@ -152,10 +152,17 @@ impl<D: Domain> BzTree<D> {
                 return Err(Unprepared::Gone);
             };
             let status_off = parent.inner.node.status_off();
-            operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
+            if !mutant!("parent-not-frozen") {
+                operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
+            }
             let entry = self.hang(&mut operation, anchor, parent.inner.node.link)?;
             Self::give(&mut operation, entry, block);
-            let owned = operation.own_block(old.0, Policy::FreeOne)?;
+            let (replaced, policy) = if mutant!("leaked-split-node") {
+                (0, Policy::FreeNewOnFailure)
+            } else {
+                (old.0, Policy::FreeOne)
+            };
+            let owned = operation.own_block(replaced, policy)?;
             Self::give(&mut operation, owned, left);
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
             Self::give(&mut operation, owned, right);

@@ -52,7 +52,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando_index::Error;
-use pando_pmem::{Domain, Reservation, block_bytes};
+use pando_pmem::{Domain, Reservation, block_bytes, mutant};
 use pando_tree::checked::sound;
 use pando_tree::room::GivenBack;
 
@@ -156,7 +156,7 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn give_back(&self) -> GivenBack {
         self.sweep().was_full.store(true, Ordering::Relaxed);
         let before = self.sweep().passed.load(Ordering::Relaxed);
-        if before == u64::MAX {
+        if mutant!("merge-forgotten") || before == u64::MAX {
             return GivenBack::Nothing;
         }
         let owed = self.sweep().owes.swap(false, Ordering::Relaxed);
@@ -249,8 +249,9 @@ impl<D: Domain> BzTree<D> {
         if path.leaf.link != leaf.node.link {
             return Ok(Progress::Raced);
         }
+        let early = mutant!("sweep-reads-open-leaf").then(|| leaf.live_records(context));
         let closing = leaf.close(context);
-        let records = leaf.live_records(context);
+        let records = early.unwrap_or_else(|| leaf.live_records(context));
         sound(context.guard).inspect_err(|_| closing.reopen(context))?;
         let replaced = self.consolidate(context, &path, closing, &records, room);
         if !matches!(replaced, Ok(Progress::Replaced)) {

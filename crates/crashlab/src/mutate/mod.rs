@@ -4,11 +4,11 @@
 //! * Write-backs and fences: each is left out of the playback of recorded runs ([`sites`]). Those
 //!   that no trial can see stand in `unseen.txt`, each with its reason. Lines that no trial reaches
 //!   are listed.
-//! * Checks, rechecks and orders: bugs are planted into a copy of the project ([`planted`]).
+//! * Checks, rechecks and orders: the mutants of the sources are hunted ([`mutants`]).
 
-pub mod planted;
+mod mutants;
 pub mod sites;
-mod source;
+pub mod source;
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 enum Part {
     /// Write-backs and fences
     Sites,
-    /// Checks, rechecks and orders, as planted bugs
+    /// Checks, rechecks and orders, as mutants of the sources
     Planted,
 }
 
@@ -34,12 +34,12 @@ pub struct Args {
     /// Leave out only these
     #[arg(long)]
     only: Option<Part>,
-    /// Plant only the bugs whose names contain this
+    /// Hunt only the mutants whose names contain this
     #[arg(long, default_value = "")]
     bug: String,
 }
 
-/// Runs the verb: `minutes` for all write-backs and fences, and as many for each planted bug that
+/// Runs the verb: `minutes` for all write-backs and fences, and as many for each mutant that
 /// nothing sees.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut unseen = Vec::new();
@@ -48,13 +48,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.only != Some(Part::Sites) {
         let selection = &args.selection;
-        let verdicts = planted::hunt(&args.bug, selection.seed(), selection.minutes)?;
-        println!("| planted bug | what it is | seen by |\n| --- | --- | --- |");
-        for (bug, seen) in verdicts {
+        let verdicts = mutants::hunt(&args.bug, selection.seed(), selection.minutes)?;
+        println!("| mutant | what it is | seen by |\n| --- | --- | --- |");
+        for (mutant, seen) in verdicts {
             let by = seen.as_deref().unwrap_or("**not seen**");
-            println!("| {} | {} | {by} |", bug.name, bug.what);
+            println!("| {} | {} | {by} |", mutant.name, mutant.what);
             if seen.is_none() {
-                unseen.push(bug.name.to_owned());
+                unseen.push(mutant.name.to_owned());
             }
         }
     }

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-
-use super::planted::root;
+use std::path::{Path, PathBuf};
 
 /// The crates that hold nothing durable of their own; the trials are to reach the write-backs and
 /// fences of all others.
@@ -14,6 +12,11 @@ const NOT_DURABLE: [&str; 7] =
 
 /// Places that no trial sees missing, and why they stay.
 const UNSEEN: &str = include_str!("unseen.txt");
+
+/// The root of the project, from which this program was built.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 /// Why it is known that no trial sees the absence of what stands at `file:line:column`; `None` if
 /// nothing is known.
@@ -50,21 +53,28 @@ pub fn not_reached(reached: &BTreeSet<String>) -> Vec<String> {
     lines
 }
 
-/// The source files of the crates with durable structures, from the root of the project; what serves
-/// tests is left out.
+/// The source files of the crates with durable structures; what serves tests is left out.
 fn durable_sources() -> Vec<String> {
+    let is_of = |name: &String, of: &&str| name.starts_with(&format!("crates/{of}/"));
+    let mut files = all_sources();
+    files.retain(|name| !name.contains("/testing/"));
+    files.retain(|name| !NOT_DURABLE.iter().any(|of| is_of(name, of)));
+    files
+}
+
+/// The source files of all crates, from the root of the project.
+pub fn all_sources() -> Vec<String> {
     let entries = |folder: &str| -> Vec<String> {
         let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
         entries.map(|entry| format!("{folder}/{}", entry.file_name().display())).collect()
     };
-    let is_durable = |name: &String| NOT_DURABLE.iter().all(|not| *name != format!("crates/{not}"));
-    let crates = entries("crates").into_iter().filter(is_durable);
-    let mut open: Vec<String> = crates.map(|name| format!("{name}/src")).collect();
+    let mut open: Vec<String> =
+        entries("crates").into_iter().map(|name| format!("{name}/src")).collect();
     let mut files = Vec::new();
     while let Some(name) = open.pop() {
         if name.ends_with(".rs") {
             files.push(name);
-        } else if !name.ends_with("/testing") {
+        } else {
             open.extend(entries(&name));
         }
     }

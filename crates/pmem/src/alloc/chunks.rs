@@ -25,6 +25,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
+use crate::mutant;
 use crate::pool::Pool;
 use crate::superblock::SIZE_OFF;
 use crate::word::Word;
@@ -144,7 +145,9 @@ impl<D: Domain> Pool<D> {
         let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
         // Durable before any log names the span: a recovery that undoes what the log says finds in
         // the head how long the span is, and must not find how long one was that began there once.
-        self.chunk_word(first).flush();
+        if !mutant!("stale-claim") {
+            self.chunk_word(first).flush();
+        }
         self.flush_extent();
         D::fence();
         Ok(self.geometry().chunk_off(first))
@@ -219,7 +222,10 @@ impl<D: Domain> Pool<D> {
             return Err(());
         }
         let claimed = |chunks| encode(Chunk::Claimed { chunks }, self.incarnation());
-        if head.compare_exchange(found, claimed(chunks)).is_err() {
+        let is_freed = head.compare_exchange(found, claimed(chunks)).is_err();
+        if mutant!("freed-twice") {
+            head.store(claimed(chunks), Ordering::Release);
+        } else if is_freed {
             // Another thread has freed it.
             return Err(());
         }

@@ -30,6 +30,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
+use crate::mutant;
 use crate::participant::Thrift;
 use crate::pool::Pool;
 
@@ -210,9 +211,10 @@ impl<D: Domain> Pool<D> {
         for index in first..first + chunks {
             let word = self.chunk_word(index);
             let found = word.load(Ordering::Acquire);
+            let hole = if mutant!("reused-without-room") { claim(index) } else { Chunk::HeldHole };
             let mine = match decode(found, self.incarnation()) {
                 Some(Chunk::Free) => Some(claim(index)),
-                Some(Chunk::Hole) => Some(Chunk::HeldHole),
+                Some(Chunk::Hole) => Some(hole),
                 _ => None,
             };
             let mine = mine.map(|mine| encode(mine, self.incarnation()));

@@ -29,6 +29,7 @@ use super::Reservation;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::layout::CONTROL_OFF;
+use crate::mutant;
 use crate::pool::Pool;
 
 const KIND: u64 = 0;
@@ -70,8 +71,12 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         pool.slot_log(slot, WORD).store(word_off, Ordering::Release);
         pool.slot_log(slot, OLD).store(old, Ordering::Release);
         pool.slot_log(slot, STABLE).store(stable, Ordering::Release);
-        pool.slot_log(slot, KIND).store(EXCHANGE, Ordering::Release);
-        pool.slot_log(slot, KIND).flush();
+        if !mutant!("activation-without-log") {
+            pool.slot_log(slot, KIND).store(EXCHANGE, Ordering::Release);
+        }
+        if !mutant!("exchange-not-on-record") {
+            pool.slot_log(slot, KIND).flush();
+        }
         D::fence();
         if new != 0 {
             pool.activate_logged(new & BLOCK_MASK);
@@ -160,7 +165,9 @@ impl<D: Domain> Pool<D> {
             if name == 0 || held & stable == name & stable {
                 return 0;
             }
-            self.recover_deactivate(name & BLOCK_MASK);
+            if !mutant!("log-not-settled") {
+                self.recover_deactivate(name & BLOCK_MASK);
+            }
             name & BLOCK_MASK
         })
     }

@@ -30,6 +30,7 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
+use crate::mutant;
 use crate::participant::Thrift;
 use crate::pool::Pool;
 use crate::word::{Word, barrier_after_swap};
@@ -96,7 +97,7 @@ impl<D: Domain> Pool<D> {
 
     /// The bits of a taken word, as they count in this incarnation.
     fn taken_bits(&self, chunk: u64, index: u64, word: u64) -> u32 {
-        if (word >> 32) as u32 == self.incarnation() {
+        if mutant!("stale-taken-bits") || (word >> 32) as u32 == self.incarnation() {
             word as u32
         } else {
             self.active_bits(chunk, index)
@@ -276,7 +277,9 @@ impl<D: Domain> Pool<D> {
         let off = self.geometry().chunk_off(chunk);
         self.word(off).store(SLAB_MARK | class as u64, Ordering::Release);
         for index in 0..(TAKEN_AT - ACTIVE_AT) / 8 {
-            self.active_word(chunk, index).store(0, Ordering::Release);
+            if !mutant!("slab-not-cleared") {
+                self.active_word(chunk, index).store(0, Ordering::Release);
+            }
         }
         for index in 0..blocks_of(class).div_ceil(32) {
             self.taken_word(chunk, index).store(self.tagged(0), Ordering::Release);

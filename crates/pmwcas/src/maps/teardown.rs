@@ -37,7 +37,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::catalog::{DROPPED_MARK, MapEntry, PROGRESS_AT, slot_word};
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 
 use super::catalog::{MAX_ATTEMPTS, MapError, next_version};
 use super::{IndexKind, Setting, Settings};
@@ -142,7 +142,11 @@ impl<D: Domain> Pmwcas<D> {
     /// Takes the map `entry` out of the catalog, durably: step 1. No handle of it is open. It allocates nothing, so
     /// it succeeds in a full pool. What it returns is the dropped map, for [`free_map`](Self::free_map).
     pub fn unlist_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
-        let word = slot_word(DROPPED_MARK, entry.header_off);
+        let word = if mutant!("map-name-free-first") {
+            0
+        } else {
+            slot_word(DROPPED_MARK, entry.header_off)
+        };
         let version_off = self.pool().catalog_version_off();
         for _ in 0..MAX_ATTEMPTS {
             let guard = self.pool().pin()?;
@@ -268,7 +272,8 @@ impl<D: Domain> Pmwcas<D> {
         let mut operation = self.allocate(guard)?;
         if left.len() + own.len() + unit.changes().count() <= MAX_WORDS {
             for Change { off, old, new } in unit.changes() {
-                operation.add_word(off, old, new & !CONTROL_BITS)?;
+                let left = if mutant!("map-unit-freed-first") { old } else { new & !CONTROL_BITS };
+                operation.add_word(off, old, left)?;
             }
             for &block in left.iter().chain(own) {
                 operation.own_block(named(block), Policy::FreeOldOnSuccess)?;
@@ -278,7 +283,12 @@ impl<D: Domain> Pmwcas<D> {
             let next = &left[..left.len().min(MAX_WORDS - 2)];
             let block = own.first().copied().unwrap_or_default();
             operation.add_word(off, old, old)?;
-            operation.add_word(progress_off, found, progress(done + next.len(), block))?;
+            let counted = if mutant!("map-progress-not-kept") {
+                found
+            } else {
+                progress(done + next.len(), block)
+            };
+            operation.add_word(progress_off, found, counted)?;
             for &block in next {
                 operation.own_block(named(block), Policy::FreeOldOnSuccess)?;
             }

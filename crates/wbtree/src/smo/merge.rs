@@ -12,7 +12,7 @@
 //! merged by versions that are kept for that; a node that has used these up too is copied first.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
 
@@ -197,9 +197,12 @@ impl<D: Domain> WbTree<D> {
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             left.node.expect(context, &mut operation, left.state, next)?;
-            gone.node.expect(context, &mut operation, gone.state, gone.state.dead())?;
+            let state = gone.state;
+            let dead = if mutant!("wbtree-dead-not-marked") { state } else { state.dead() };
+            gone.node.expect(context, &mut operation, state, dead)?;
             parent.node.expect(context, &mut operation, parent.state, parent_next)?;
-            relink(context, &mut operation, left.node.level, gone.fence().link, left.node.off)?;
+            let beyond = if mutant!("wbtree-left-of-a-merge") { 0 } else { gone.fence().link };
+            relink(context, &mut operation, left.node.level, beyond, left.node.off)?;
             operation.own_block(gone.node.off, Policy::FreeOldOnSuccess)?;
             own(&mut operation, Blocks { new: None, old: left.fence().block })?;
             own(&mut operation, Blocks { new: None, old: parent.cells[right].block })

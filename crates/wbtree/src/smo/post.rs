@@ -5,7 +5,7 @@
 //! root with one child, whose deciding word is the entry word.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
 
@@ -28,10 +28,11 @@ impl<D: Domain> WbTree<D> {
             let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1)? else {
                 let root = self.root(context);
                 // If the left node is alive, the root that was read before is not below it.
-                if Self::fence_of(context, &left) != Some(fence) {
+                let is_blind = mutant!("wbtree-grown-above-a-lower-root");
+                if !is_blind && Self::fence_of(context, &left) != Some(fence) {
                     return Ok(());
                 }
-                if root.level == left.level {
+                if root.level == left.level || is_blind && root.level < left.level {
                     self.grow(context, root, left.level)?;
                 }
                 continue;

@@ -11,7 +11,7 @@
 //! cell or version is copied first; that ends at the root, and at the first node of the level.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::damaged;
 
@@ -155,10 +155,11 @@ impl<D: Domain> WbTree<D> {
                 None => operation.reserve_entry(self.root_off(), off, Policy::FreeOldOnSuccess)?,
             };
             operation.activate(entry, copy);
-            if let Some(left) = &neighbour {
+            if let Some(left) = neighbour.as_ref().filter(|_| !mutant!("wbtree-copy-not-linked")) {
                 left.node.expect(context, &mut operation, left.state, left.next)?;
             }
-            relink(context, &mut operation, level, fence[0].link, copy_off)?;
+            let beyond = if mutant!("wbtree-left-of-a-copy") { 0 } else { fence[0].link };
+            relink(context, &mut operation, level, beyond, copy_off)?;
             Ok::<_, pando_pmwcas::Error>(())
         })();
         prepared.map_err(Error::storage)?;

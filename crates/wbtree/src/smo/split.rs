@@ -11,7 +11,7 @@
 //! block. Blocks of records change their owner with it.
 
 use pando_index::Error;
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::sound;
 
@@ -71,7 +71,8 @@ impl<D: Domain> WbTree<D> {
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {
             node.expect(context, &mut operation, state, next)?;
-            relink(context, &mut operation, node.level, fence.link, right.off())?;
+            let beyond = if mutant!("wbtree-left-of-a-split") { 0 } else { fence.link };
+            relink(context, &mut operation, node.level, beyond, right.off())?;
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
             operation.activate(owned, right);
             if let Some(block) = key_block {
