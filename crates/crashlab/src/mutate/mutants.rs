@@ -4,6 +4,7 @@
 //! what hunts each. The build with them has a target folder of its own, `target/mutants`.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,6 +99,7 @@ fn cargo_succeeds(command: &mut Command) -> Result<(), Failure> {
 pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Mutant, Option<String>)>, Failure> {
     let mut wanted = mutants().map_err(Failure::Trouble)?;
     wanted.retain(|mutant| mutant.name.contains(only));
+    let limit = Duration::from_secs_f64(minutes * 60.0) + PATIENCE;
     println!("building the project with its mutants");
     let program = build()?;
     let bar = progress::bar(wanted.len() as u64);
@@ -107,7 +109,7 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Mutant, Option<S
         let mut seen = None;
         for (verb, mut command) in searches(&program, &mutant, seed, minutes)? {
             command.env(VARIABLE, mutant.name);
-            let (is_success, said) = run(&mut command, minutes)
+            let (is_success, said) = run(&mut command, limit)
                 .map_err(|error| Failure::trouble("run the program with a mutant", error))?;
             if !is_success {
                 let line = said.lines().find(|line| line.starts_with("pando-crashlab: "));
@@ -156,11 +158,12 @@ fn searches(
     Ok(["schedule", "explore"].map(search).into())
 }
 
-/// Runs the program, which is to take half of `minutes`, to its end: whether it succeeded, and what
-/// it wrote to standard error. A mutant may keep it from coming to an end, before there are steps to
-/// be counted; then it is killed.
-fn run(command: &mut Command, minutes: f64) -> std::io::Result<(bool, String)> {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+/// Runs the program to its end: whether it succeeded, and what it wrote to standard error. A mutant
+/// may keep it from coming to an end, before there are steps to be counted; after `limit` it is
+/// killed, with all processes that it has started: one of these would keep the pipe open.
+fn run(command: &mut Command, limit: Duration) -> std::io::Result<(bool, String)> {
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
     let pipe = child.stderr.take();
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
@@ -169,13 +172,13 @@ fn run(command: &mut Command, minutes: f64) -> std::io::Result<(bool, String)> {
         String::from_utf8_lossy(&said).into_owned()
     });
     let start = Instant::now();
-    let limit = Duration::from_secs_f64(minutes * 60.0) + PATIENCE;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
         if start.elapsed() > limit {
-            child.kill()?;
+            let group = format!("-{}", child.id());
+            Command::new("kill").args(["-KILL", "--", &group]).status()?;
             child.wait()?;
             break None;
         }
@@ -192,6 +195,16 @@ fn run(command: &mut Command, minutes: f64) -> std::io::Result<(bool, String)> {
 mod tests {
     use super::super::source::all_sources;
     use super::*;
+
+    #[test]
+    fn what_does_not_end_is_killed_with_its_children() {
+        let start = Instant::now();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & wait"]);
+        let (is_success, said) = run(&mut command, Duration::from_millis(50)).expect("runs");
+        assert!(!is_success && said.contains("did not come to an end"), "{said}");
+        assert!(start.elapsed() < Duration::from_secs(300), "it waited for the child's child");
+    }
 
     /// The names at all `mutant!("name")` of the sources, sorted.
     fn names_in_sources() -> Vec<String> {
