@@ -1,7 +1,8 @@
 //! Scans, forwards and backwards, which the paper lacks.
 //!
 //! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them, copies their records, and
-//! lends these when it is not. Of long values it copies no more at once than about [`FULL_BYTES`], and comes back.
+//! lends these when it is not. Of long values it copies no more at once than about
+//! [`FULL_BYTES`], and comes back.
 //! Where it goes on is decided by the leaf's range, not by the last key that it returned:
 //!
 //! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is open has at least
