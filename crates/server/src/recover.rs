@@ -8,8 +8,8 @@
 //!
 //! | step | what is done | a crash behind it leaves, and the same command goes on |
 //! | --- | --- | --- |
-//! | 1 | removes `POOL.recovering` | the old pool: begins anew |
-//! | 2 | restores into a new pool `POOL.recovering`, closes it (which syncs it) | a part, or all of it beside the old pool: begins anew |
+//! | 1 | removes `POOL.recovering` and `POOL.recovering.new-*` | the old pool: begins anew |
+//! | 2 | restores into a new pool `POOL.recovering`, closes it (which syncs it) | a part, under either name, or all of it beside the old pool: begins anew |
 //! | 3 | links the old pool also as `POOL.untrusted-DATE`, syncs the folder | both names of the old pool: begins anew, with that second name |
 //! | 4 | renames `POOL.recovering` to `POOL`, syncs the folder | the new pool: nothing is to be recovered |
 //!
@@ -151,12 +151,9 @@ fn build_with(
     options: &StoreOptions,
     fill: impl FnOnce(&Store) -> Result<u64>,
 ) -> Result<u64> {
-    match std::fs::remove_file(building) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(told(format!("{} cannot be removed: {error}", building.display())));
-        }
-        _ => {}
-    }
+    remove_unfinished(building).map_err(|error| {
+        told(format!("what is left of {} cannot be removed: {error}", building.display()))
+    })?;
     step()?;
     let store = Store::open(Some(building), options)?;
     let filled = fill(&store).and_then(|keys| step().map(|()| keys));
@@ -164,6 +161,31 @@ fn build_with(
     let keys = filled?;
     closed?;
     Ok(keys)
+}
+
+/// Removes the pool that a recovery which was cut short has built, also one that had no name yet.
+fn remove_unfinished(building: &Path) -> io::Result<()> {
+    let unnamed = with_suffix(building, "new-");
+    for path in beginning_with(&unnamed)?.into_iter().chain([building.to_owned()]) {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The files whose paths begin with `path`.
+fn beginning_with(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(begin) = path.file_name() else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(snapshot::folder_of(path))? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(begin.as_encoded_bytes()) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 /// Gives the old pool a second name, under which it stays; which.
@@ -186,16 +208,10 @@ fn keep(pool: &Path) -> io::Result<PathBuf> {
 /// The second name that a recovery which was cut short has given the pool.
 fn kept_before(pool: &Path) -> io::Result<Option<PathBuf>> {
     let own = std::fs::metadata(pool)?;
-    let begin = with_suffix(pool, "untrusted-");
-    let Some(begin) = begin.file_name() else { return Ok(None) };
-    for entry in std::fs::read_dir(snapshot::folder_of(pool))? {
-        let entry = entry?;
-        let is_named = entry.file_name().as_encoded_bytes().starts_with(begin.as_encoded_bytes());
-        if is_named {
-            let other = entry.metadata()?;
-            if (other.dev(), other.ino()) == (own.dev(), own.ino()) {
-                return Ok(Some(entry.path()));
-            }
+    for path in beginning_with(&with_suffix(pool, "untrusted-"))? {
+        let other = std::fs::symlink_metadata(&path)?;
+        if (other.dev(), other.ino()) == (own.dev(), own.ino()) {
+            return Ok(Some(path));
         }
     }
     Ok(None)
@@ -413,6 +429,9 @@ mod tests {
                         }
                         Err(refused) => {
                             assert!(can_help(&refused), "{refused}");
+                            // What a death amid the creation of a pool leaves.
+                            let unnamed = folder.join("pool.recovering.new-7f");
+                            std::fs::write(unnamed, []).expect("writes");
                             let recovered = recover(&pool, &snapshot, &options());
                             assert_eq!(
                                 recovered.is_ok(),

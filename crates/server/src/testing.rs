@@ -1,8 +1,10 @@
-//! Conversations without sockets, and a store to restore into, for the fuzzer.
+//! Conversations without sockets, and a store to restore into, for the fuzzer; ports that are free.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use pando::PoolOptions;
+use socket2::{Domain, Socket, Type};
 
 use crate::memcached;
 use crate::net;
@@ -11,6 +13,24 @@ use crate::store::{Store, StoreOptions};
 
 /// So much a store may take; more is refused.
 const MAX_BYTES: u64 = 16 << 20;
+
+/// A port of loopback that nobody listens at.
+///
+/// It is not listened at to find it, either: a child that another thread starts meanwhile has a copy
+/// of the socket until it runs its program, and whoever connected to that would be cut off.
+///
+/// # Panics
+///
+/// If the system has no port left.
+#[must_use]
+pub fn free_port() -> u16 {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    // The copy does not keep the server from the port.
+    socket.set_reuse_address(true).expect("it may be shared");
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
+    let address = socket.local_addr().expect("its address");
+    address.as_socket().expect("an address of TCP").port()
+}
 
 pub(crate) fn server() -> Server {
     let options = StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), index: None };

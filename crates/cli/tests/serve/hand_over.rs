@@ -2,20 +2,16 @@
 //! the process keeps its number.
 
 use std::io::ErrorKind;
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pando_server::testing::free_port;
+
 use crate::server::{Client, Server};
 
 const HAND_OVERS: usize = 3;
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
-}
 
 /// A field of INFO, from whoever answers next.
 fn info(port: u16, name: &str) -> String {

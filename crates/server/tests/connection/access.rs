@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
+use pando_server::testing::free_port;
 use pando_server::{Options, ServeError};
 
 use crate::common::wire::{Client, Value};
-use crate::server::{Server, free_port};
+use crate::server::Server;
 
 fn said(client: &mut Client, line: &str) -> String {
     match client.say(line) {

@@ -73,9 +73,3 @@ impl Drop for Server {
         }
     }
 }
-
-/// A port that nobody listens at.
-pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
-}

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pando_server::testing::free_port;
 use pando_server::{Options, ServeError, TlsOptions};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
 
-use crate::server::{Server, free_port};
+use crate::server::Server;
 
 /// Files of an authority, and of a server and a client that it has signed.
 fn make_certificates(folder: &Path) {

@@ -5,8 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use pando_server::Options;
+use pando_server::testing::free_port;
 
-use crate::server::{Server, free_port};
+use crate::server::Server;
 
 /// What a connection is told that sends these pieces, until it is closed.
 fn told(at: SocketAddr, pieces: &[&[u8]]) -> Vec<u8> {

@@ -4,11 +4,12 @@
 //! Ours is this test program again, started so that it runs nothing but [`serve_for_another_test`].
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pando_server::Options;
+use pando_server::testing::free_port;
 
 use crate::packages;
 
@@ -22,11 +23,6 @@ pub struct Running {
     child: Child,
     port: u16,
     redis_port: u16,
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("its address").port()
 }
 
 /// Our server, on anonymous memory.
