@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pando_bztree::{Options, ValueMode};
+use pando_bztree::{BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
@@ -12,7 +12,7 @@ use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between, between_each};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{anonymous, small_nodes};
+use crate::common::{Planted, Records, anonymous, create, dump, folder, small_nodes};
 
 /// Longer than a value that stays in its leaf.
 const LONG_BYTES: usize = 40;
@@ -117,4 +117,58 @@ fn full_leaves_rewritten_under_scans() {
             full_leaves_that_are_rewritten(&fresh, interrupt, 300);
         });
     }
+}
+
+/// A write that is refused makes the one leaf of a tree smaller, and amid that a record is deleted.
+#[test]
+fn a_record_that_goes_while_its_leaf_is_swept() {
+    within_bounds("the sweeps", || {
+        let mut is_smaller = false;
+        let mut access = 0;
+        loop {
+            let folder = folder();
+            let path = folder.path().join("pool");
+            let planted = create::<Between>(&path, 1 << 20, Options::default());
+            let tree = &planted.index;
+            for number in 0..LEFT * 3 {
+                tree.insert(&[number], &[number; 50]).expect("inserts");
+            }
+            for number in LEFT..LEFT * 3 {
+                assert!(tree.remove(&[number]).expect("removes"));
+            }
+            fill_all_but(&planted, 1000);
+            let before = tree.audit().expect("audits").stat.leaf_bytes;
+            let handle = tree.clone();
+            let remove = move || assert!(handle.remove(&[1]).expect("removes are not refused"));
+            let was_amid = between(access, remove, || {
+                tree.insert(b"refused", &[7; 200_000]).expect_err("the pool is full");
+            });
+            is_smaller |= tree.audit().expect("audits").stat.leaf_bytes < before;
+            let left = (0..LEFT).filter(|&number| number != 1 || !was_amid);
+            let left: Records = left.map(|number| (vec![number], vec![number; 50])).collect();
+            assert!(dump(tree) == left, "with a delete before access {access}");
+            if !was_amid {
+                break;
+            }
+            access += 1;
+        }
+        assert!(is_smaller, "the leaf was never copied");
+    });
+}
+
+/// Records of the leaf that is swept.
+const LEFT: u8 = 6;
+
+/// Fills the pool by another tree, but for the room of one value of so many bytes.
+fn fill_all_but(planted: &Planted<Between>, bytes: usize) {
+    let settings = Options::default().settings().expect("options in range");
+    let other = planted.pmwcas.find_or_create_index::<BzTrees>("other", &settings).expect("a map");
+    other.insert(b"room", &vec![1; bytes]).expect("room");
+    let mut number = 0_u32;
+    for value_bytes in [200_000, 60_000, 30_000, 4000, 2000, 1000, 500, 200, 100, 20] {
+        while other.insert(&number.to_be_bytes(), &vec![1; value_bytes]).is_ok() {
+            number += 1;
+        }
+    }
+    assert!(other.remove(b"room").expect("removes are not refused"));
 }
