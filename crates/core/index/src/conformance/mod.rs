@@ -1,0 +1,227 @@
+//! One suite that every index passes, in every persistence domain.
+//!
+//! An index crate says how to make a fresh, empty index, and gets one named `#[test]` a case:
+//!
+//! ```
+//! use pando_index::RangeIndex;
+//! use pando_index::conformance::{Reference, Subject};
+//!
+//! struct Fresh(Reference);
+//!
+//! impl Subject for Fresh {
+//!     fn index(&self) -> &dyn RangeIndex {
+//!         &self.0
+//!     }
+//!
+//!     // And `check`, where there are invariants and leaks to look for.
+//! }
+//!
+//! mod reference {
+//!     pando_index::conformance_suite!(|| super::Fresh(super::Reference::default()));
+//! }
+//! ```
+//!
+//! `crates/indexes/bztree/tests/tree/conformance.rs` does so for each domain, with pages of several sizes.
+//!
+//! Make the pages small: the suite wants splits and merges, and gets few of them from pages that
+//! hold hundreds of records. A pool that can grow to 512 MiB is large enough for every case.
+//!
+//! * Whatever is random comes from one seed, which each case prints; `PANDO_SEED=<seed>` replays
+//!   it. (The threads of a race still meet as the scheduler likes.)
+//! * `PANDO_CONFORMANCE_SCALE=<factor>` multiplies the work, 1 by default; 0.1 and 20 both work.
+//! * [`Subject::check`] runs at the end of every case, when no thread uses the index any more.
+//!
+//! The suite itself is tested: on [`Reference`], which has to pass, and on copies of it with a
+//! planted bug each, which have to fail.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::RangeIndex;
+use random::Random;
+
+pub mod between;
+mod bytes;
+mod churn;
+mod compare;
+mod counters;
+mod cursors;
+mod edges;
+mod generate;
+pub mod history;
+mod linearizability;
+mod model;
+mod moving_ranges;
+mod race;
+mod races;
+mod random;
+mod ranges;
+mod reference;
+mod refusals;
+pub mod rewritten;
+mod stamped;
+
+pub use reference::Reference;
+
+/// An index under test, with whatever it needs to live: a pool, a temporary folder.
+pub trait Subject {
+    /// The index.
+    fn index(&self) -> &dyn RangeIndex;
+
+    /// Panics if an invariant of the index is broken or a block has leaked. No other thread uses
+    /// the index while it runs.
+    fn check(&self) {}
+
+    /// What part of the work it is given: less than 1 where a write costs what the whole map is long,
+    /// so that the suite's maps are out of proportion.
+    fn scale(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Subject for Box<dyn RangeIndex> {
+    fn index(&self) -> &dyn RangeIndex {
+        self.as_ref()
+    }
+}
+
+impl Subject for Reference {
+    fn index(&self) -> &dyn RangeIndex {
+        self
+    }
+}
+
+/// Makes fresh, empty subjects; every `Fn() -> impl Subject` is one.
+pub trait Factory {
+    /// A subject whose index is empty and which nobody else uses.
+    fn create(&self) -> Box<dyn Subject>;
+}
+
+impl<Make, Made> Factory for Make
+where
+    Make: Fn() -> Made,
+    Made: Subject + 'static,
+{
+    fn create(&self) -> Box<dyn Subject> {
+        Box::new(self())
+    }
+}
+
+/// One named case of the suite.
+pub struct Case {
+    /// The name of the test that [`conformance_suite`](crate::conformance_suite) makes of it.
+    pub name: &'static str,
+    run: fn(&mut Trial<'_>),
+}
+
+/// Every case, the simplest first.
+pub static CASES: &[Case] = crate::conformance_suite!(@list table ());
+
+/// Runs the case of that name; panics, as a test does, if the index fails it.
+pub fn run_case(name: &str, factory: &dyn Factory) {
+    run(case_of_name(name), factory, true);
+}
+
+/// Whether the index fails the case of that name. For planted bugs: it looks for no smaller
+/// sequence of operations that fails as well.
+pub fn notices(name: &str, factory: &dyn Factory) -> bool {
+    let case = case_of_name(name);
+    catch_unwind(AssertUnwindSafe(|| run(case, factory, false))).is_err()
+}
+
+fn case_of_name(name: &str) -> &'static Case {
+    let case = CASES.iter().find(|case| case.name == name);
+    case.unwrap_or_else(|| panic!("the suite has no case {name:?}"))
+}
+
+fn run(case: &Case, factory: &dyn Factory, shrinks: bool) {
+    let seed = random::base_seed();
+    // Captured by the test harness, and shown with the failure if there is one.
+    eprintln!("{}: replay with PANDO_SEED={seed}", case.name);
+    let scale = random::scale() * factory.create().scale();
+    (case.run)(&mut Trial { factory, random: Random::new(seed), shrinks, scale });
+}
+
+/// What a case works with: fresh indexes, random numbers, and how much work to do.
+struct Trial<'factory> {
+    factory: &'factory dyn Factory,
+    random: Random,
+    /// Whether a failure is worth the time of looking for a smaller one.
+    shrinks: bool,
+    /// By which counts are multiplied.
+    scale: f64,
+}
+
+impl Trial<'_> {
+    /// `count`, multiplied by `PANDO_CONFORMANCE_SCALE` and [`Subject::scale`], and at least one.
+    fn scaled(&self, count: usize) -> usize {
+        ((count as f64 * self.scale) as usize).max(1)
+    }
+
+    /// Runs `body` on a fresh index, then the index's own check.
+    fn on_fresh_index(&mut self, body: impl FnOnce(&dyn RangeIndex, &mut Random)) {
+        let subject = self.factory.create();
+        body(subject.index(), &mut self.random);
+        subject.check();
+    }
+}
+
+/// Makes one `#[test]` for every case of the suite; see [`conformance`](crate::conformance).
+///
+/// The argument is an expression that is a [`Factory`](crate::conformance::Factory): a closure
+/// or the path of a function that returns a fresh [`Subject`](crate::conformance::Subject).
+/// Several uses stand in a module each.
+#[macro_export]
+macro_rules! conformance_suite {
+    (@list $form:ident ($($argument:tt)*)) => {
+        $crate::conformance_suite! {
+            @$form ($($argument)*)
+            empty_key: edges::empty_key,
+            empty_value: edges::empty_value,
+            bytewise_order: edges::bytewise_order,
+            longest_key: edges::longest_key,
+            key_too_long: edges::key_too_long,
+            value_too_long: edges::value_too_long,
+            value_of_20_mebibytes: edges::value_of_20_mebibytes,
+            one_giant_record: edges::one_giant_record,
+            long_shared_prefix: edges::long_shared_prefix,
+            refusals_change_nothing: refusals::refusals_change_nothing,
+            model_few_keys: model::few_keys,
+            model_adversarial_bytes: model::adversarial_bytes,
+            model_integers: model::integers,
+            model_long_prefixes: model::long_prefixes,
+            model_mixed_keys: model::mixed_keys,
+            one_key_inserted_and_removed: churn::one_key_inserted_and_removed,
+            one_key_updated: churn::one_key_updated,
+            filled_and_emptied: churn::filled_and_emptied,
+            scans_over_an_emptied_index: churn::scans_over_an_emptied_index,
+            every_pair_of_bounds: ranges::every_pair_of_bounds,
+            long_bounds: ranges::long_bounds,
+            cursors_across_changes: cursors::cursors_across_changes,
+            many_open_cursors: cursors::many_open_cursors,
+            race_disjoint_inserts: races::disjoint_inserts,
+            race_same_inserts: races::same_inserts,
+            race_same_removes: races::same_removes,
+            race_insert_and_remove: races::insert_and_remove,
+            race_private_models: races::private_models,
+            race_counters: counters::counters_of_8_bytes,
+            race_counters_of_all_sizes: counters::counters_of_all_sizes,
+            race_torn_values: counters::torn_values,
+            ranges_under_writers: moving_ranges::ranges_under_writers,
+            linearizable_histories: linearizability::linearizable_histories,
+        }
+    };
+    (@table () $($name:ident: $function:path,)*) => {
+        &[$(Case { name: stringify!($name), run: $function },)*]
+    };
+    (@tests ($factory:expr) $($name:ident: $function:path,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::conformance::run_case(stringify!($name), &$factory);
+            }
+        )*
+    };
+    ($factory:expr) => {
+        $crate::conformance_suite! { @list tests ($factory) }
+    };
+}

@@ -1,0 +1,269 @@
+//! Persistent words: the only way to store into a pool, with [`Reservation`](crate::Reservation)
+//! for blocks that nobody else can see yet.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+
+use crate::astray;
+use crate::domain::Domain;
+use crate::prefetch;
+
+/// An aligned 8-byte word of a pool, under the persistence domain `D`.
+///
+/// Words are little-endian on media; the supported targets are little-endian.
+#[derive(Debug)]
+pub struct Word<'pool, D> {
+    word: &'pool AtomicU64,
+    domain: PhantomData<D>,
+}
+
+impl<D> Clone for Word<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Word<'_, D> {}
+
+const _: () = assert!(cfg!(target_endian = "little"), "pool words are little-endian");
+
+/// A full barrier between a read-modify-write that this thread has just done and all its later
+/// loads. On x86-64 the locked instruction has been that barrier already; elsewhere, and in the
+/// language, even a sequentially consistent one is none for loads that are not.
+#[inline(always)]
+pub(crate) fn barrier_after_swap() {
+    if cfg!(target_arch = "x86_64") {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl<'pool, D: Domain> Word<'pool, D> {
+    pub(crate) fn new(word: &'pool AtomicU64) -> Self {
+        Self { word, domain: PhantomData }
+    }
+
+    pub(crate) fn address(self) -> usize {
+        self.as_ptr() as usize
+    }
+
+    pub(crate) fn as_ptr(self) -> *const AtomicU64 {
+        self.word
+    }
+
+    /// Loads the word.
+    #[inline(always)]
+    pub fn load(self, order: Ordering) -> u64 {
+        D::observe_load(self.address(), 8);
+        self.word.load(order)
+    }
+
+    /// Stores the word. Not durable before [`flush`](Self::flush) and [`Domain::fence`].
+    #[inline(always)]
+    pub fn store(self, value: u64, order: Ordering) {
+        if D::admit_store(self.address(), 8) {
+            self.word.store(value, order);
+        }
+    }
+
+    /// Replaces `current` by `new`; what the word held, as `Ok` if it was `current`.
+    ///
+    /// Sequentially consistent, also when it fails: of two threads that each change one word and
+    /// then look at the other's, by this or by such a load, one sees the other's change (a decided
+    /// status and a reference that comes late; `crates/testing/models/src/late.rs`). A success publishes
+    /// what this thread wrote before; either acquires what the writer of the found value published.
+    #[inline(always)]
+    pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
+        if D::admit_swap(self.address()) {
+            self.word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+        } else {
+            // A killed thread's destructors believe that they went on, so that they come to an end.
+            Ok(current)
+        }
+    }
+
+    /// As [`compare_exchange`](Self::compare_exchange), for a word that recovery never reads (a lease): it is not part
+    /// of what durability costs. The full barrier orders a success before all later loads of this thread.
+    #[inline(always)]
+    pub(crate) fn compare_exchange_transient(self, current: u64, new: u64) -> Result<u64, u64> {
+        if !D::admit_transient_store(self.address()) {
+            return Ok(current);
+        }
+        let found = self.word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
+        barrier_after_swap();
+        found
+    }
+
+    /// Loads a word, relaxed, of which this thread knows enough: only it changes the word now, or any late value will do.
+    /// Tests do not observe it.
+    #[inline(always)]
+    pub(crate) fn load_unobserved(self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// Stores a word that recovery never reads, after all earlier loads and stores of this thread.
+    #[inline(always)]
+    pub(crate) fn store_transient(self, value: u64) {
+        if D::admit_transient_store(self.address()) {
+            self.word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Adds `number`, wrapping around, and returns what the word held; acquire and release.
+    #[inline(always)]
+    pub fn fetch_add(self, number: u64) -> u64 {
+        if D::admit_swap(self.address()) {
+            self.word.fetch_add(number, Ordering::AcqRel)
+        } else {
+            self.word.load(Ordering::Acquire)
+        }
+    }
+
+    /// Clears the bits that `mask` lacks and returns what the word held; acquire and release.
+    #[inline]
+    pub fn fetch_and(self, mask: u64) -> u64 {
+        if D::admit_swap(self.address()) {
+            self.word.fetch_and(mask, Ordering::AcqRel)
+        } else {
+            self.word.load(Ordering::Acquire)
+        }
+    }
+
+    /// Sets the bits of `mask` and returns what the word held; acquire and release.
+    #[inline]
+    pub fn fetch_or(self, mask: u64) -> u64 {
+        if D::admit_swap(self.address()) {
+            self.word.fetch_or(mask, Ordering::AcqRel)
+        } else {
+            self.word.load(Ordering::Acquire)
+        }
+    }
+
+    /// Starts the write-back of the word's line; [`Domain::fence`] completes it.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush(self) {
+        // SAFETY: the word is a live reference, so its line is mapped.
+        unsafe { D::write_back(std::ptr::from_ref(self.word).cast()) }
+    }
+
+    /// Fetches the word's line to be written, while other work goes on.
+    #[inline(always)]
+    pub fn prefetch_for_write(self) {
+        prefetch::for_write(std::ptr::from_ref(self.word).cast());
+    }
+
+    /// Whether both words lie in one cache line, so that one flush serves both.
+    #[inline(always)]
+    pub fn same_line(self, other: Self) -> bool {
+        (self.address() ^ other.address()) < crate::write_back::LINE_BYTES as usize
+    }
+}
+
+/// Bytes of [`Words::nothing`].
+pub const NOTHING_BYTES: u64 = 4096;
+static NOTHING: [AtomicU64; NOTHING_BYTES as usize / 8] =
+    [const { AtomicU64::new(0) }; NOTHING_BYTES as usize / 8];
+
+/// Neighbouring words of a pool, to be read; checked once to lie in the pool.
+#[derive(Debug)]
+pub struct Words<'pool, D> {
+    words: &'pool [AtomicU64],
+    domain: PhantomData<D>,
+}
+
+impl<D> Clone for Words<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Words<'_, D> {}
+
+impl<'pool, D: Domain> Words<'pool, D> {
+    #[inline(always)]
+    pub(crate) fn new(words: &'pool [AtomicU64]) -> Self {
+        Self { words, domain: PhantomData }
+    }
+
+    /// Zeros, for a node to which damage leads.
+    #[inline(always)]
+    pub fn nothing() -> Self {
+        Self::new(&NOTHING)
+    }
+
+    /// Loads word `index`. Only damage leads beyond the end: then it is zero, and the calling thread's
+    /// [`Guard::damage`](crate::Guard::damage) names where these words are.
+    #[inline(always)]
+    pub fn load(self, index: u64, order: Ordering) -> u64 {
+        let Some(word) = self.words.get(index as usize) else {
+            astray::note_behind(self.words);
+            return 0;
+        };
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        word.load(order)
+    }
+
+    /// Loads word `index`, which the caller knows to be there: of a node whose size is a setting, or by
+    /// [`reach`](Self::reach). Panics beyond the end, as a slice does.
+    #[inline(always)]
+    pub fn at(self, index: u64, order: Ordering) -> u64 {
+        let word = &self.words[index as usize];
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        word.load(order)
+    }
+
+    /// Whether there are so many words. Only damage says so of words that have fewer: it is noted.
+    #[inline(always)]
+    pub fn reach(self, count: u64) -> bool {
+        let reach = count <= self.words.len() as u64;
+        if !reach {
+            astray::note_behind(self.words);
+        }
+        reach
+    }
+
+    /// Loads the eight words from word `first` on; zeros if these are not all there, as by [`load`](Self::load).
+    #[inline(always)]
+    pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
+        let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk::<8>);
+        let Some(words) = words else {
+            astray::note_behind(self.words);
+            return [0; 8];
+        };
+        std::array::from_fn(|at| {
+            D::observe_load(std::ptr::from_ref(&words[at]) as usize, 8);
+            words[at].load(order)
+        })
+    }
+
+    /// Loads word `index`; `None` beyond the end.
+    #[inline(always)]
+    pub fn get(self, index: u64, order: Ordering) -> Option<u64> {
+        let word = self.words.get(index as usize)?;
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        Some(word.load(order))
+    }
+
+    /// Folds every `STEP`-th word from word `first` on, `steps` of them, or as many as there are whole steps, the last
+    /// one first. Nothing, if there is no word `first`.
+    #[inline(always)]
+    pub fn fold_every<const STEP: usize, R>(
+        &self,
+        first: u64,
+        steps: usize,
+        order: Ordering,
+        start: R,
+        mut fold: impl FnMut(R, u64) -> R,
+    ) -> R {
+        let mut result = start;
+        let words = self.words.get(first as usize..).unwrap_or(&[]);
+        let words = &words[..words.len().min(steps * STEP)];
+        for step in words.chunks_exact(STEP).rev() {
+            D::observe_load(std::ptr::from_ref(&step[0]) as usize, 8);
+            result = fold(result, step[0].load(order));
+        }
+        result
+    }
+}

@@ -1,0 +1,272 @@
+//! The paper's execution (Algorithms 2 and 3): anyone completes an operation that is undecided, so
+//! references are installed by RDCSS. See the protocol on the crate's page.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Guard, mutant};
+
+use crate::descriptor::{
+    DESCRIPTORS_PER_PARTITION, Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets,
+};
+use crate::pmwcas::Pmwcas;
+use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
+
+/// On whose behalf a thread drives an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Owner,
+    Helper,
+}
+
+/// What became of an attempt to put a reference into a target.
+enum Installed {
+    /// The target holds the reference.
+    Reference,
+    /// The target holds another value than the expected one.
+    Mismatch,
+    /// The operation is decided already.
+    Decided,
+}
+
+impl<D: Domain> Pmwcas<D> {
+    /// Executes the operation, whose descriptor is durable and undecided; whether it succeeded. On
+    /// return all targets hold final values, durably.
+    #[inline]
+    pub(crate) fn execute_rdcss(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        entries: &Entries,
+    ) -> bool {
+        if self.activate_blocks(entries) && !mutant!("activated-late") {
+            // Now, and not with the fence of phase 1: a helper may decide the operation before
+            // this thread comes to that.
+            D::fence();
+        }
+        self.drive(guard, life, entries, Role::Owner)
+    }
+
+    /// Drives on the undecided operation `life`, which another thread began.
+    #[inline(never)]
+    pub(crate) fn help(&self, guard: &Guard<'_, D>, life: Life) {
+        let Some(entries) = self.entries(life.index) else { return };
+        let is_sound = targets(&entries).iter().all(|target| self.is_word(target.off));
+        // After the copy: if the descriptor still is in that life, the copy is of that life.
+        if is_sound && self.status_of(life).is_some_and(|status| status.state.is_executing()) {
+            self.drive(guard, life, &entries, Role::Helper);
+        }
+    }
+
+    /// Sequentially consistent: who has put a conditional reference into a word, and finds here
+    /// that the operation is undecided, knows that phase 2 comes to that word later
+    /// (`crates/testing/models/src/late.rs`).
+    #[inline]
+    fn is_undecided(&self, life: Life) -> bool {
+        self.status_word(life.index).load(Ordering::SeqCst)
+            == Status::new(State::Undecided, life.sequence).encode()
+    }
+
+    /// Drives an operation to its end; whether it succeeded.
+    fn drive(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries, role: Role) -> bool {
+        let targets = targets(entries);
+        let decision = self.phase_1(guard, life, targets, role);
+        let succeeded = match self.decide(life, decision) {
+            Some(State::Succeeded) => true,
+            Some(State::Failed) => false,
+            // Over, and its descriptor in another life: nothing is left to do.
+            _ => return false,
+        };
+        self.phase_2(life, targets, succeeded);
+        succeeded
+    }
+
+    /// Puts references into all targets, in order of address; the decision to be taken.
+    #[inline]
+    fn phase_1(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        targets: &[WordEntry],
+        role: Role,
+    ) -> Option<State> {
+        for (index, target) in targets.iter().enumerate() {
+            match self.install(guard, life, index, target, role) {
+                Installed::Reference => {}
+                Installed::Mismatch => return Some(State::Failed),
+                Installed::Decided => return None,
+            }
+        }
+        // A success may only be decided when no reference can be lost any more.
+        self.flush_targets(targets);
+        D::fence();
+        Some(State::Succeeded)
+    }
+
+    #[inline]
+    fn install(
+        &self,
+        guard: &Guard<'_, D>,
+        life: Life,
+        index: usize,
+        target: &WordEntry,
+        role: Role,
+    ) -> Installed {
+        let word = self.pool().word(target.off);
+        let reference = life.reference(index);
+        loop {
+            let found = word.load(Ordering::Acquire);
+            if found == reference {
+                return Installed::Reference;
+            }
+            // Looked at before `found` is held against the operation: else a value that came
+            // after its end would count.
+            if !mutant!("missing-recheck") && !self.is_undecided(life) {
+                return Installed::Decided;
+            }
+            if found & CONTROL_BITS != 0 {
+                if self.settle(guard, target.off, found) {
+                    continue;
+                }
+                return Installed::Mismatch;
+            }
+            if found != target.old {
+                if mutant!("success-before-install") {
+                    return Installed::Reference;
+                }
+                // Undecided after `found` was read, so also when it was: the word really held
+                // another value while the operation could still have failed.
+                return Installed::Mismatch;
+            }
+            let conditional = match role {
+                Role::Owner => life.conditional(index),
+                Role::Helper => self.record_install(guard, reference, target),
+            };
+            let is_installed = word.compare_exchange(target.old, conditional).is_ok();
+            if is_installed {
+                self.replace_conditional(target.off, conditional, reference, target.old);
+            }
+            if role == Role::Helper {
+                if !mutant!("record-reused-early") && is_installed {
+                    // The record is used again for the next install, so this one must be gone
+                    // from the medium.
+                    word.flush();
+                    D::fence();
+                }
+                self.close_record(guard);
+            }
+        }
+    }
+
+    /// Writes the helper's record of one install, durably; the conditional reference to it.
+    fn record_install(&self, guard: &Guard<'_, D>, reference: u64, target: &WordEntry) -> u64 {
+        let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
+        let status = self.status_word(index);
+        let last = Status::decode(status.load(Ordering::Relaxed)).map_or(0, |last| last.sequence);
+        let next = Status::new(State::Helping, last.wrapping_add(1));
+        // The status first: who read the record's old life sees that it is over. Release, and
+        // acquire at the reader, as in `publish`.
+        status.store(next.encode(), Ordering::Release);
+        self.entry_word(index, 0, Field::Address).store(target.off, Ordering::Release);
+        self.entry_word(index, 0, Field::Old).store(target.old, Ordering::Release);
+        self.entry_word(index, 0, Field::New).store(reference, Ordering::Release);
+        status.flush();
+        D::fence();
+        Life { index, sequence: next.sequence }.conditional(0)
+    }
+
+    /// Makes the helper's record name no word: the word that it named may one day hold a user's
+    /// bytes, which recovery must not mistake for this install.
+    fn close_record(&self, guard: &Guard<'_, D>) {
+        let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
+        let off = self.entry_word(index, 0, Field::Address);
+        off.store(0, Ordering::Release);
+        off.flush();
+        D::fence();
+    }
+
+    /// Replaces the conditional reference `found` in the word at `off` by the reference if its
+    /// operation is undecided, by the old value otherwise (`complete_install`; the paper's listing
+    /// leaves its variables undefined, so this is Harris's RDCSS).
+    pub(crate) fn complete_install(&self, off: u64, found: u64) {
+        let (record, entry) = Life::of(found);
+        if !is_descriptor(self.pool(), record.index) || entry >= MAX_WORDS {
+            return;
+        }
+        let old = self.entry_word(record.index, entry, Field::Old).load(Ordering::Acquire);
+        let named = self.entry_word(record.index, entry, Field::New).load(Ordering::Acquire);
+        // After the loads: if the record still is in that life, they are of that life. If not,
+        // its installer has seen the word without this conditional reference.
+        let Some(status) = self.status_of(record) else { return };
+        let is_helpers = status.state == State::Helping;
+        let reference = if is_helpers { named } else { record.reference(entry) };
+        if !is_descriptor(self.pool(), Life::of(reference).0.index) {
+            return;
+        }
+        self.replace_conditional(off, found, reference, old);
+    }
+
+    /// The second half of an RDCSS: `found`, put into the word at `off` over `old`, gives way to
+    /// `reference` if the operation that this names is undecided, or to the old value.
+    ///
+    /// Whoever calls this need not make the old value durable. Recovery puts it in the place of
+    /// `found` as long as the record that installed `found` stands; and the installer writes the
+    /// line back before it lets go of the record: an owner in phase 2, a helper in `install`.
+    #[inline]
+    fn replace_conditional(&self, off: u64, found: u64, reference: u64, old: u64) {
+        let is_undecided =
+            mutant!("reference-after-decision") || self.is_undecided(Life::of(reference).0);
+        let value = if is_undecided { reference } else { old };
+        let _ = self.pool().word(off).compare_exchange(found, value);
+    }
+
+    /// Decides, if nobody has yet, and makes the decision durable; what was decided, or `None` if
+    /// the operation is over.
+    #[inline]
+    fn decide(&self, life: Life, decision: Option<State>) -> Option<State> {
+        let word = self.status_word(life.index);
+        if let Some(decision) = decision {
+            let undecided = Status::new(State::Undecided, life.sequence);
+            let decided = Status { state: decision, dirty: D::WRITE_BACK, ..undecided };
+            let _ = word.compare_exchange(undecided.encode(), decided.encode());
+        }
+        let status = self.status_of(life)?;
+        self.persist_status(life.index, status);
+        Some(status.state)
+    }
+
+    /// Replaces the references by final values, durably.
+    #[inline]
+    fn phase_2(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
+        let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+        for (index, target) in targets.iter().enumerate() {
+            let reference = life.reference(index);
+            let word = self.pool().word(target.off);
+            let value = if succeeded { target.new } else { target.old };
+            loop {
+                match word.compare_exchange(reference, value | dirty) {
+                    Ok(_) => break,
+                    // A conditional reference may be one of this operation's. Completed after
+                    // the decision it becomes the old value, never again the reference.
+                    Err(found) if found & RDCSS != 0 => {
+                        self.complete_install(target.off, found);
+                        if word.load(Ordering::Acquire) == found {
+                            // Nobody's: the word is damaged.
+                            break;
+                        }
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        if D::WRITE_BACK {
+            self.flush_targets(targets);
+            D::fence();
+            for target in targets {
+                let value = if succeeded { target.new } else { target.old };
+                let _ = self.pool().word(target.off).compare_exchange(value | DIRTY, value);
+            }
+        }
+    }
+}
+
+const _: () = assert!(MWCAS != RDCSS);
