@@ -123,9 +123,9 @@ pub enum Error {
     /// do.
     #[error(transparent)]
     Damaged(Source),
-    /// The map cannot have written what it reads. What was asked for has not taken place, but parts of it may have
-    /// been written: use the map no further, and copy out what can be read. Records carry no checksum, so bytes of keys
-    /// and values may be damaged without an error.
+    /// The map cannot have written what it reads. What was asked for has not taken place, but parts
+    /// of it may have been written: use the map no further, and copy out what can be read. Records
+    /// carry no checksum, so bytes of keys and values may be damaged without an error.
     #[error(
         "the map {map:?} is damaged: the block at {off:#x} {what}; `pando check` says what else is, and `pando \
          --salvage dump --map {map}` copies out what can be read"
@@ -172,8 +172,8 @@ pub enum Error {
         /// What the operating system answered.
         cause: std::io::Error,
     },
-    /// The pool's file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file system has
-    /// one. Removing records still works, and makes room.
+    /// The pool's file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file
+    /// system has one. Removing records still works, and makes room.
     #[error(
         "{}: the pool's file may not grow from {from_bytes} to {to_bytes} bytes ({cause}); raise the \
          process's limit (`ulimit -f`), move the pool to a file system that takes larger files, or \
@@ -190,8 +190,9 @@ pub enum Error {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// So many threads are inside calls that the pool's table of participants is full, and it cannot
-    /// grow: it has its largest size (8,192), or the pool is full. Idle threads do not count.
+    /// So many threads are inside calls that the pool's table of participants is full, and it
+    /// cannot grow: it has its largest size (8,192), or the pool is full. Idle threads do not
+    /// count.
     #[error(
         "{threads} threads are inside operations of the pool at once, and its table of participants \
          cannot grow: {why}; try again, or let fewer threads use it at once"

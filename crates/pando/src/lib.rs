@@ -1,6 +1,6 @@
 //! Ordered key-value maps that many threads write at once without a lock, that a `kill -9` at any
-//! instruction neither corrupts nor blocks, and that are open again in a fraction of a millisecond (on
-//! tmpfs; a disk takes its sync besides) whatever their size.
+//! instruction neither corrupts nor blocks, and that are open again in a fraction of a millisecond
+//! (on tmpfs; a disk takes its sync besides) whatever their size.
 //!
 //! This crate is the face of the library. It stands on `pando-pmem` (the pool), `pando-pmwcas`
 //! (multi-word compare-and-swap) and the crates of the indexes, and picks among persistence
@@ -34,13 +34,15 @@
 //!
 //! * Each operation on one key is linearizable, and what has returned `Ok` survives what the
 //!   pool's persistence domain survives: [`Pool::stat`] says what that is on the medium found.
-//! * A scan is no snapshot: its keys strictly ascend (or descend), and each record is one that was there at some
-//!   instant of the scan. A key that is there throughout appears, and one that never is does not ([`Scan`]).
-//! * No operation on a map waits for another thread. Opening, creating and dropping maps, and closing
-//!   the pool, wait for each other. One exception: the process's memory allocator. `get` asks it for the
-//!   value that it returns, a scan for its buffers, a thread at its first use of a pool for its own lists, and
-//!   a remove at times for a longer list of blocks to be reused. Most allocators, glibc's too, take locks. A
-//!   thread that is stopped within one holds up each thread that needs the same lock, until it goes on.
+//! * A scan is no snapshot: its keys strictly ascend (or descend), and each record is one that was
+//!   there at some instant of the scan. A key that is there throughout appears, and one that never
+//!   is does not ([`Scan`]).
+//! * No operation on a map waits for another thread. Opening, creating and dropping maps, and
+//!   closing the pool, wait for each other. One exception: the process's memory allocator. `get`
+//!   asks it for the value that it returns, a scan for its buffers, a thread at its first use of a
+//!   pool for its own lists, and a remove at times for a longer list of blocks to be reused. Most
+//!   allocators, glibc's too, take locks. A thread that is stopped within one holds up each thread
+//!   that needs the same lock, until it goes on.
 //! * [`Pool`] lists the limits, and what a program must not do (fork, copy, truncate).
 //! * Every failure is a value of [`Error`] with what was found, what is allowed and what to do
 //!   next. Nothing panics on input.

@@ -11,11 +11,11 @@ use crate::{Error, TypedMap};
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
-/// A `Map` is a handle: clones share the map, and any number of threads may use any of them. Up to 8,192 may be inside
-/// calls at once ([`Pool`](crate::Pool) has the limits); beyond, a call, reads too, is [`Error::TooManyThreads`].
-/// Keys are ordered bytewise, as unsigned bytes, a proper prefix before what extends it. What
-/// returns `Ok` is durable, as far as the pool's persistence domain goes, when it returns; what
-/// returns `Err` has changed nothing.
+/// A `Map` is a handle: clones share the map, and any number of threads may use any of them. Up to
+/// 8,192 may be inside calls at once ([`Pool`](crate::Pool) has the limits); beyond, a call, reads
+/// too, is [`Error::TooManyThreads`]. Keys are ordered bytewise, as unsigned bytes, a proper prefix
+/// before what extends it. What returns `Ok` is durable, as far as the pool's persistence domain
+/// goes, when it returns; what returns `Err` has changed nothing.
 #[derive(Clone)]
 pub struct Map {
     shared: Arc<MapShared>,
@@ -60,7 +60,8 @@ impl Map {
         &self.shared.name
     }
 
-    /// The longest key and value that the map takes: 32 KiB and 1 GiB, unless its settings say otherwise.
+    /// The longest key and value that the map takes: 32 KiB and 1 GiB, unless its settings say
+    /// otherwise.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -76,9 +77,9 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyExists`] if the key is there; [`Error::KeyTooLong`] and
-    /// [`Error::ValueTooLong`] past the map's [`limits`](Self::limits); [`Error::PoolFull`] and
-    /// [`Error::FileSystemFull`] or [`Error::FileTooLarge`] if there is no room; [`Error::TooManyThreads`].
+    /// [`Error::KeyExists`] if the key is there; [`Error::KeyTooLong`] and [`Error::ValueTooLong`]
+    /// past the map's [`limits`](Self::limits); [`Error::PoolFull`] and [`Error::FileSystemFull`]
+    /// or [`Error::FileTooLarge`] if there is no room; [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -147,8 +148,8 @@ impl Map {
     }
 
     /// The values of `keys`, copied, in their order; `None` for each that is not there. Faster than
-    /// as many calls of [`get`](Self::get), since their waits for memory overlap; each key is read for
-    /// itself, not all at one moment.
+    /// as many calls of [`get`](Self::get), since their waits for memory overlap; each key is read
+    /// for itself, not all at one moment.
     ///
     /// # Errors
     ///
@@ -221,12 +222,13 @@ impl Map {
         Ok(answer)
     }
 
-    /// Removes a record and returns true, or returns false if the key is not there. Works in a full pool
-    /// too, but for an `nbtree`, which may need a little room.
+    /// Removes a record and returns true, or returns false if the key is not there. Works in a full
+    /// pool too, but for an `nbtree`, which may need a little room.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); for an `nbtree` also [`Error::PoolFull`], [`Error::FileSystemFull`] and [`Error::FileTooLarge`].
+    /// As [`get`](Self::get); for an `nbtree` also [`Error::PoolFull`], [`Error::FileSystemFull`]
+    /// and [`Error::FileTooLarge`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -260,13 +262,13 @@ impl Map {
         self.told(self.index().compare_exchange(key, expected, new))
     }
 
-    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; says which of
-    /// the two that was, or `None` if `change` would have all stay.
+    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; says
+    /// which of the two that was, or `None` if `change` would have all stay.
     ///
-    /// `change` gets the value, or `None` if the key is not there, and an empty vector; what it puts there
-    /// becomes the value if it returns true. It may be called more than once, with what is there then; the
-    /// last call counts. Space is not reclaimed in the pool while it runs, so it should be short, and it
-    /// must not use the pool.
+    /// `change` gets the value, or `None` if the key is not there, and an empty vector; what it
+    /// puts there becomes the value if it returns true. It may be called more than once, with what
+    /// is there then; the last call counts. Space is not reclaimed in the pool while it runs, so it
+    /// should be short, and it must not use the pool.
     ///
     /// # Errors
     ///
@@ -295,9 +297,9 @@ impl Map {
         self.told(self.index().modify(key, &mut change))
     }
 
-    /// The records of `range` in `order`. Beside writers the scan is no snapshot: each record is one of some instant of
-    /// the scan ([`Scan`] says what is promised). It may be kept for any time. A range whose ends lie the wrong way
-    /// round is empty, and no error.
+    /// The records of `range` in `order`. Beside writers the scan is no snapshot: each record is
+    /// one of some instant of the scan ([`Scan`] says what is promised). It may be kept for any
+    /// time. A range whose ends lie the wrong way round is empty, and no error.
     ///
     /// # Errors
     ///

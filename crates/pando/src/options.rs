@@ -110,8 +110,9 @@ impl PoolOptions {
         self
     }
 
-    /// The size in bytes with which a new pool begins, beside its own tables; it grows from there on
-    /// demand. At most `max_bytes`, 1 MiB by default; ignored when a pool that is there is opened.
+    /// The size in bytes with which a new pool begins, beside its own tables; it grows from there
+    /// on demand. At most `max_bytes`, 1 MiB by default; ignored when a pool that is there is
+    /// opened.
     pub fn initial_bytes(mut self, initial_bytes: u64) -> Self {
         self.initial_bytes = Some(initial_bytes);
         self
@@ -185,7 +186,8 @@ impl MapOptions {
         Ok(settings)
     }
 
-    /// Whether a map `name`, of `kind` and created with `settings`, may be opened with these options.
+    /// Whether a map `name`, of `kind` and created with `settings`, may be opened with these
+    /// options.
     pub(crate) fn agrees_with(
         &self,
         name: &str,

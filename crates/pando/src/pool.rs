@@ -28,11 +28,11 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 ///
 /// # What a program must not do
 ///
-/// * **Use a pool after `fork`.** Parent and child would be two processes with one pool, which damage
-///   each other's work. After `fork` the child may only `exec`, or leave the pool and all maps alone and
-///   end by `_exit`; a daemon opens its pools after it has forked.
-/// * **Copy the file while a process has it open.** The copy may look sound and is not. Copy it after
-///   [`close`](Self::close), or copy the records out.
+/// * **Use a pool after `fork`.** Parent and child would be two processes with one pool, which
+///   damage each other's work. After `fork` the child may only `exec`, or leave the pool and all
+///   maps alone and end by `_exit`; a daemon opens its pools after it has forked.
+/// * **Copy the file while a process has it open.** The copy may look sound and is not. Copy it
+///   after [`close`](Self::close), or copy the records out.
 /// * **Truncate the file while it is open.** Whoever then touches what is gone gets SIGBUS from the
 ///   system.
 ///
@@ -41,10 +41,11 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 /// * *Medium*: what the file lies on. *Domain*: see [`DomainChoice`](crate::DomainChoice).
 /// * *Incarnation*: how often the pool has been opened. What belongs to an earlier one, and was not
 ///   settled, is settled by recovery when the pool is opened.
-/// * *Participant*: a thread that is inside a call, with a slot of the pool's table. Between calls another thread may take
-///   the slot.
-/// * *Epoch*: a counter of the pool. What was removed is used again when each participant that was at
-///   work has seen three later epochs, so one that stays within a call for long holds space back.
+/// * *Participant*: a thread that is inside a call, with a slot of the pool's table. Between calls
+///   another thread may take the slot.
+/// * *Epoch*: a counter of the pool. What was removed is used again when each participant that was
+///   at work has seen three later epochs, so one that stays within a call for long holds space
+///   back.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolShared>,
@@ -73,9 +74,10 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is;
-    /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::FileTooLarge`]; [`Error::Option`] for a size that is not
-    /// allowed; [`Error::Io`] for what else the system refuses: a folder that may not be written, too
-    /// few addresses for `max_bytes` ("map the file").
+    /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::FileTooLarge`];
+    /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] for what else the system
+    /// refuses: a folder that may not be written, too few addresses for `max_bytes` ("map the
+    /// file").
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -97,9 +99,10 @@ impl Pool {
     ///
     /// [`Error::PoolNotFound`] if there is no file, [`Error::PoolBusy`] if the pool is open
     /// elsewhere, [`Error::PoolNotWritable`]; [`Error::NotAFile`], [`Error::NotAPool`],
-    /// [`Error::NewerPool`], [`Error::OlderPool`], [`Error::Damaged`] or [`Error::NotTrusted`] if the
-    /// file is not a pool that this version can open; [`Error::PoolSizeDiffers`] if `max_bytes` is set
-    /// and the pool's is another; [`Error::Io`] as in [`create`](Self::create). The file stays as it is.
+    /// [`Error::NewerPool`], [`Error::OlderPool`], [`Error::Damaged`] or [`Error::NotTrusted`] if
+    /// the file is not a pool that this version can open; [`Error::PoolSizeDiffers`] if `max_bytes`
+    /// is set and the pool's is another; [`Error::Io`] as in [`create`](Self::create). The file
+    /// stays as it is.
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};
@@ -153,8 +156,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] if the system has no memory, or
-    /// too few addresses for `max_bytes`.
+    /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] if the system has no memory,
+    /// or too few addresses for `max_bytes`.
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};
@@ -181,9 +184,10 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapName`], [`Error::UnknownKind`]; [`Error::Damaged`] if it is not there and a map is damaged, which may be
-    /// the one; if it is to be created [`Error::TooManyMaps`],
-    /// [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`]; [`Error::TooManyThreads`], as any call.
+    /// [`Error::MapName`], [`Error::UnknownKind`]; [`Error::Damaged`] if it is not there and a map
+    /// is damaged, which may be the one; if it is to be created [`Error::TooManyMaps`],
+    /// [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`];
+    /// [`Error::TooManyThreads`], as any call.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -231,8 +235,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownKind`]; [`Error::Damaged`] if it
-    /// is not there and a map is damaged, which may be the one.
+    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownKind`];
+    /// [`Error::Damaged`] if it is not there and a map is damaged, which may be the one.
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -254,8 +258,8 @@ impl Pool {
         }
     }
 
-    /// The maps, ordered by name. A damaged map, whose name is not known, is among them, with its slot and
-    /// [`MapInfo::damage`].
+    /// The maps, ordered by name. A damaged map, whose name is not known, is among them, with its
+    /// slot and [`MapInfo::damage`].
     ///
     /// # Errors
     ///
@@ -276,10 +280,11 @@ impl Pool {
 
     /// Removes the map `name` with all its records, and gives their space back to the pool.
     ///
-    /// One step takes the map out of the catalog, durably; it needs no room, so it succeeds in a full pool. From then on the
-    /// name is free. Then this call frees the map's blocks, in time that grows with the map; the space becomes usable as it
-    /// goes on, and nobody waits for it. After a crash the map is there as it was, or it is gone and its blocks are freed
-    /// when the pool is opened again, by a thread that ends when it is done or the pool is closed.
+    /// One step takes the map out of the catalog, durably; it needs no room, so it succeeds in a
+    /// full pool. From then on the name is free. Then this call frees the map's blocks, in time
+    /// that grows with the map; the space becomes usable as it goes on, and nobody waits for it.
+    /// After a crash the map is there as it was, or it is gone and its blocks are freed when the
+    /// pool is opened again, by a thread that ends when it is done or the pool is closed.
     ///
     /// # Errors
     ///
@@ -314,21 +319,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees what is left of dropped maps. If that stops at an error, the maps are dropped all the same, and what is left is
-    /// freed by a later call or opening.
+    /// Frees what is left of dropped maps. If that stops at an error, the maps are dropped all the
+    /// same, and what is left is freed by a later call or opening.
     fn free_dropped(&self) {
         let _ = self.shared.engine.free_dropped();
     }
 
-    /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name: for a damaged map, whose
-    /// name is not known ([`MapInfo::damage`]). If it is not known either which kind of index the map was, `options` have
-    /// to name it, and set what was set. A slot that leads to no map at all is emptied; what it led to stays allocated, and
+    /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name:
+    /// for a damaged map, whose name is not known ([`MapInfo::damage`]). If it is not known either
+    /// which kind of index the map was, `options` have to name it, and set what was set. A slot
+    /// that leads to no map at all is emptied; what it led to stays allocated, and
     /// [`check`](Self::check) reports it.
     ///
     /// # Errors
     ///
-    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind; [`Error::Option`] for a kind or a setting
-    /// that there is not; otherwise as [`drop_map`](Self::drop_map).
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind;
+    /// [`Error::Option`] for a kind or a setting that there is not; otherwise as
+    /// [`drop_map`](Self::drop_map).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -355,9 +362,9 @@ impl Pool {
     }
 
     /// Lends every record of the map `name` that can be read to `visit`, key and value, and reports
-    /// what cannot: of a node in which something is wrong, no record is lent, and what lies beneath a
-    /// damaged inner node is not reached. Keys ascend as far as the map is sound. Bytes of a record
-    /// carry no checksum: a value that was torn where nothing else was is lent as it is.
+    /// what cannot: of a node in which something is wrong, no record is lent, and what lies beneath
+    /// a damaged inner node is not reached. Keys ascend as far as the map is sound. Bytes of a
+    /// record carry no checksum: a value that was torn where nothing else was is lent as it is.
     ///
     /// For pools opened with [`PoolOptions::salvage`], whose maps cannot be opened otherwise; to be
     /// called while nobody writes.
@@ -394,14 +401,15 @@ impl Pool {
         }
     }
 
-    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`: for a map that is damaged where its name stands
-    /// ([`MapInfo::damage`]). If it is not known either which kind of index the map is, `options` have to name it, and
-    /// set what was set. The time grows with the pool if the slot itself is damaged.
+    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`: for a map that is
+    /// damaged where its name stands ([`MapInfo::damage`]). If it is not known either which kind of
+    /// index the map is, `options` have to name it, and set what was set. The time grows with the
+    /// pool if the slot itself is damaged.
     ///
     /// # Errors
     ///
-    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind, or if nothing is found of the map;
-    /// [`Error::Option`] for a kind or a setting that there is not.
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind, or if nothing
+    /// is found of the map; [`Error::Option`] for a kind or a setting that there is not.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -421,8 +429,8 @@ impl Pool {
         self.shared.engine.salvage_slot(slot, options, &mut visit)
     }
 
-    /// What the pool lies on and what an operation that has returned survives there. It costs nothing
-    /// that grows with the pool.
+    /// What the pool lies on and what an operation that has returned survives there. It costs
+    /// nothing that grows with the pool.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -433,8 +441,9 @@ impl Pool {
         self.shared.engine.promise()
     }
 
-    /// The pool's figures. The cost is linear in the number of leaves of its maps. A map that cannot
-    /// be read, since it is of a kind that this version does not know, is listed without figures.
+    /// The pool's figures. The cost is linear in the number of leaves of its maps. A map that
+    /// cannot be read, since it is of a kind that this version does not know, is listed without
+    /// figures.
     ///
     /// # Errors
     ///
@@ -454,15 +463,15 @@ impl Pool {
     }
 
     /// Bytes in blocks that are given out: what [`stat`](Self::stat) tells as
-    /// [`used_bytes`](crate::AllocatorStat::used_bytes), nearly, and cheap enough to be asked many times
-    /// a second. Records that were removed go out of it when the index gives their blocks back: at once
-    /// for values in blocks of their own, with their leaf's next copy for others.
+    /// [`used_bytes`](crate::AllocatorStat::used_bytes), nearly, and cheap enough to be asked many
+    /// times a second. Records that were removed go out of it when the index gives their blocks
+    /// back: at once for values in blocks of their own, with their leaf's next copy for others.
     ///
-    /// A call looks at up to 32 MiB of the pool that no call has looked at yet (512 places, which takes
-    /// a fraction of a millisecond if they are in memory), and takes what is left to be as full. When calls
-    /// have looked at all of the pool's size, the figure is off by a few blocks at most, those that
-    /// others were just taking or giving back as a call looked, and a call costs some loads whatever the
-    /// size.
+    /// A call looks at up to 32 MiB of the pool that no call has looked at yet (512 places, which
+    /// takes a fraction of a millisecond if they are in memory), and takes what is left to be as
+    /// full. When calls have looked at all of the pool's size, the figure is off by a few blocks at
+    /// most, those that others were just taking or giving back as a call looked, and a call costs
+    /// some loads whatever the size.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -487,11 +496,12 @@ impl Pool {
         self.shared.engine.size_and_max_bytes().1
     }
 
-    /// Bytes that the pool's file takes on its file system; a pool in anonymous memory has no file, and takes its size
-    /// without what was returned. It costs a system call.
+    /// Bytes that the pool's file takes on its file system; a pool in anonymous memory has no file,
+    /// and takes its size without what was returned. It costs a system call.
     ///
-    /// It is less than [`size_bytes`](Self::size_bytes) by the holes that [`release_unused`](Self::release_unused)
-    /// leaves, and more than [`used_bytes`](Self::used_bytes) by the room that is kept for later writes.
+    /// It is less than [`size_bytes`](Self::size_bytes) by the holes that
+    /// [`release_unused`](Self::release_unused) leaves, and more than
+    /// [`used_bytes`](Self::used_bytes) by the room that is kept for later writes.
     ///
     /// # Errors
     ///
@@ -511,21 +521,23 @@ impl Pool {
         self.shared.engine.occupied_bytes()
     }
 
-    /// Returns room that no record uses any more to the system: to the file system, or as memory. At most
-    /// `max_bytes` of it, but 64 KiB at least; how many bytes it was. Zero says that nothing is left to return.
-    /// Any thread may call it at any time, in steps of a MiB or so, and no other operation waits for it.
+    /// Returns room that no record uses any more to the system: to the file system, or as memory.
+    /// At most `max_bytes` of it, but 64 KiB at least; how many bytes it was. Zero says that
+    /// nothing is left to return. Any thread may call it at any time, in steps of a MiB or so, and
+    /// no other operation waits for it.
     ///
-    /// The file keeps its length ([`size_bytes`](Self::size_bytes)), and the pool takes room again when it needs
-    /// it; if the file system has none by then, the write is refused ([`Error::FileSystemFull`]). Whole chunks of
-    /// 64 KiB go back: what is free beside records that stay does not. After a crash some of that room may be back.
+    /// The file keeps its length ([`size_bytes`](Self::size_bytes)), and the pool takes room again
+    /// when it needs it; if the file system has none by then, the write is refused
+    /// ([`Error::FileSystemFull`]). Whole chunks of 64 KiB go back: what is free beside records
+    /// that stay does not. After a crash some of that room may be back.
     ///
-    /// A pool on tmpfs from which a `wbtree` has been read keeps its room until it is opened again: reads of that
-    /// kind of map may look at a chunk that is free by then.
+    /// A pool on tmpfs from which a `wbtree` has been read keeps its room until it is opened again:
+    /// reads of that kind of map may look at a chunk that is free by then.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyThreads`]; [`Error::Io`] if the file system refuses. One that knows no holes is no error:
-    /// nothing is returned.
+    /// [`Error::TooManyThreads`]; [`Error::Io`] if the file system refuses. One that knows no holes
+    /// is no error: nothing is returned.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -585,14 +597,16 @@ impl Pool {
         self.into_engine()?.close()
     }
 
-    /// Returns all room that no record uses to the file system, cuts the file behind the last block in use, and
-    /// closes the pool. Records stay where they are: room beside them, in chunks of 64 KiB that hold any, is not
-    /// returned. To get that back too, copy the records into a new pool. A crash leaves the pool whole.
+    /// Returns all room that no record uses to the file system, cuts the file behind the last block
+    /// in use, and closes the pool. Records stay where they are: room beside them, in chunks of 64
+    /// KiB that hold any, is not returned. To get that back too, copy the records into a new pool.
+    /// A crash leaves the pool whole.
     ///
     /// # Errors
     ///
-    /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held; [`Error::OpenForSalvage`], of
-    /// a pool that is only copied out; [`Error::Io`] if the file system refuses.
+    /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held;
+    /// [`Error::OpenForSalvage`], of a pool that is only copied out; [`Error::Io`] if the file
+    /// system refuses.
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};

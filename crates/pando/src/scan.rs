@@ -9,19 +9,21 @@ pub type OwnedRecord = (Vec<u8>, Vec<u8>);
 
 /// The records of a range, one after the other.
 ///
-/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It promises:
+/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It
+/// promises:
 ///
 /// * Keys strictly ascend, or strictly descend. So no key is returned twice.
 /// * Each record was in the map, with this key and this value, at some instant between the call of
 ///   [`Map::scan`](crate::Map::scan) and the return of the call that returns the record.
-/// * A key that was present all that time is returned, and one that was absent all that time is not.
+/// * A key that was present all that time is returned, and one that was absent all that time is
+///   not.
 ///
-/// Two records may be of different instants, in any order: a scan may return what a later write has put to one key and
-/// what an earlier write to another key has replaced.
+/// Two records may be of different instants, in any order: a scan may return what a later write has
+/// put to one key and what an earlier write to another key has replaced.
 ///
 /// As an iterator it yields copies; [`next_record`](Scan::next_record) lends each record instead.
-/// After an error the scan has ended. Keys that do not ascend (or descend) are an error: only damage
-/// puts them out of order.
+/// After an error the scan has ended. Keys that do not ascend (or descend) are an error: only
+/// damage puts them out of order.
 pub struct Scan<'map> {
     map: &'map str,
     cursor: Option<Box<dyn Cursor + 'map>>,

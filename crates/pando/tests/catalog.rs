@@ -1,4 +1,5 @@
-//! The catalog: maps that are dropped, in full pools too, and damage: no map disappears, and none is made in place of another.
+//! The catalog: maps that are dropped, in full pools too, and damage: no map disappears, and none
+//! is made in place of another.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::fs::OpenOptions;
@@ -110,7 +111,8 @@ fn salvaged(pool: &Pool, options: &MapOptions) -> Result<Vec<Vec<u8>>, Error> {
 fn a_header_with_one_damaged_copy_serves_and_check_tells() {
     let planted = Planted::new("bztree");
     for copy in [0, 1] {
-        // Of all words that are written, and of the zeros behind the name; the crate below flips each bit.
+        // Of all words that are written, and of the zeros behind the name; the crate below flips
+        // each bit.
         for bit in (0..64 * 8 + 40).step_by(5).chain((64 * 8 + 40..HEADER_COPY_BITS).step_by(399)) {
             planted.with_flipped(&[planted.copy_bit(copy, bit)], |pool| {
                 is_whole(&pool);

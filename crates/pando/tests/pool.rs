@@ -419,7 +419,8 @@ fn a_pool_of_an_earlier_version_is_refused_with_the_commands_that_copy_it() {
     assert!(std::fs::read(&path).unwrap() == old, "the old pool was changed");
 }
 
-/// One thread replaces and removes values that fill the pool, and then does nothing; another writes as large ones.
+/// One thread replaces and removes values that fill the pool, and then does nothing; another writes
+/// as large ones.
 #[test]
 fn what_an_idle_thread_has_replaced_serves_others_in_each_kind() {
     let value = vec![7; 10 << 20];

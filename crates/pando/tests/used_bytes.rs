@@ -1,4 +1,5 @@
-//! `Pool::used_bytes` follows what is given out and given back, and finds it again when a pool is opened.
+//! `Pool::used_bytes` follows what is given out and given back, and finds it again when a pool is
+//! opened.
 
 use pando::{Map, Pool, PoolOptions};
 

@@ -31,8 +31,8 @@ pub enum Error {
         /// Longest value that is taken.
         max_bytes: usize,
     },
-    /// The key is shorter than those of the index, which all have one length. It cannot be there: reads,
-    /// removes and updates find it absent.
+    /// The key is shorter than those of the index, which all have one length. It cannot be there:
+    /// reads, removes and updates find it absent.
     #[error(
         "a key of {found_bytes} bytes is shorter than the {min_bytes} bytes that keys have here"
     )]
@@ -52,8 +52,8 @@ pub enum Error {
         /// Shortest value that is taken.
         min_bytes: usize,
     },
-    /// The index cannot have written what it reads. What was asked for has not taken place, but parts of it may have
-    /// been written.
+    /// The index cannot have written what it reads. What was asked for has not taken place, but
+    /// parts of it may have been written.
     #[error(
         "the block at {off:#x} is damaged: {what}; `pando check` says what else is, and `pando --salvage dump` copies \
          out what can be read"

@@ -12,9 +12,9 @@
 //! * A scan is no snapshot. Its keys strictly ascend (or descend), and each record is one that
 //!   was there at some instant of the scan; [`Cursor`] says what follows from that.
 //! * No operation waits for another thread: any thread may stop for ever at any instruction, and
-//!   the others go on. One exception: a thread that stops within the process's memory allocator, which
-//!   may hold a lock there, holds up those that need the same lock (an index asks it for returned values,
-//!   for the buffers of scans, and for lists of its own).
+//!   the others go on. One exception: a thread that stops within the process's memory allocator,
+//!   which may hold a lock there, holds up those that need the same lock (an index asks it for
+//!   returned values, for the buffers of scans, and for lists of its own).
 //! * Every failure is a value of [`Error`] with the limit that was hit. Nothing panics on input.
 
 mod error;
@@ -39,8 +39,8 @@ pub enum Upserted {
 /// What [`modify`](RangeIndex::modify) makes of a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
-/// How often [`modify`](RangeIndex::modify) looks again, each time since another thread was faster. Only an index that
-/// is damaged, where reads find what writes do not, comes to this.
+/// How often [`modify`](RangeIndex::modify) looks again, each time since another thread was faster.
+/// Only an index that is damaged, where reads find what writes do not, comes to this.
 const MODIFY_ATTEMPTS: u32 = 1 << 16;
 
 /// The longest key and value that an index takes, in bytes.
@@ -76,10 +76,10 @@ pub trait RangeIndex: Send + Sync {
     /// long: reclamation waits while it runs.
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error>;
 
-    /// Lends the value of each of `keys` to `visit`, with the key's index in `keys`, in their order;
-    /// `None` if the key is absent. Each key is read for itself, as by [`read`](Self::read), whose
-    /// limits hold for `visit`; an index that can overlaps their waits for memory. After an error,
-    /// any number of the keys may have been visited.
+    /// Lends the value of each of `keys` to `visit`, with the key's index in `keys`, in their
+    /// order; `None` if the key is absent. Each key is read for itself, as by [`read`](Self::read),
+    /// whose limits hold for `visit`; an index that can overlaps their waits for memory. After an
+    /// error, any number of the keys may have been visited.
     fn read_many(
         &self,
         keys: &[&[u8]],
@@ -110,10 +110,10 @@ pub trait RangeIndex: Send + Sync {
 
     /// Reads the value of `key` and puts in its place what `change` makes of it, as one step.
     ///
-    /// `change` gets the value, or `None` if the key is absent, and an empty vector. What it puts there
-    /// becomes the value if it returns true; if it returns false, all stays, and so says the answer,
-    /// `None`. It may be called more than once, with what is there then; the last call counts. It must not
-    /// call back into the same pool.
+    /// `change` gets the value, or `None` if the key is absent, and an empty vector. What it puts
+    /// there becomes the value if it returns true; if it returns false, all stays, and so says the
+    /// answer, `None`. It may be called more than once, with what is there then; the last call
+    /// counts. It must not call back into the same pool.
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let mut new = Vec::new();
         for _ in 0..MODIFY_ATTEMPTS {
@@ -160,19 +160,23 @@ pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 
 /// A scan in progress. It may be kept for any time.
 ///
-/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It promises:
+/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It
+/// promises:
 ///
 /// * Keys strictly ascend, or strictly descend, and lie in the range. So no key is returned twice.
-/// * Each record was in the index, with this key and this value, at some instant between the call of
-///   [`scan`](RangeIndex::scan) and the return of the call that returns the record. A value is never a mixture of two.
-/// * A key that was present all that time is returned, with one of the values that it had meanwhile. For a key that is
-///   not returned, that time ends when a record beyond it, or the end of the range, is returned.
+/// * Each record was in the index, with this key and this value, at some instant between the call
+///   of [`scan`](RangeIndex::scan) and the return of the call that returns the record. A value is
+///   never a mixture of two.
+/// * A key that was present all that time is returned, with one of the values that it had
+///   meanwhile. For a key that is not returned, that time ends when a record beyond it, or the end
+///   of the range, is returned.
 /// * A key that was absent all that time is not returned.
 ///
-/// It does not promise that two records are of the same instant, in whatever order they are returned and however near
-/// they lie. A scan may return what a later write has put to one key and what an earlier write to another key has
-/// replaced; a value that is moved from one key to another may be returned twice or not at all. A copy of a range as it was
-/// at one instant needs writers that pause.
+/// It does not promise that two records are of the same instant, in whatever order they are
+/// returned and however near they lie. A scan may return what a later write has put to one key and
+/// what an earlier write to another key has replaced; a value that is moved from one key to another
+/// may be returned twice or not at all. A copy of a range as it was at one instant needs writers
+/// that pause.
 pub trait Cursor {
     /// The next record, lent until the next call, or `None` at the end of the range.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;

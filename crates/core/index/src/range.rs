@@ -11,8 +11,8 @@ pub enum Order {
     Descending,
 }
 
-/// A range of keys; each end is included, excluded, or open. If the lower end lies above the upper one,
-/// no key lies in it.
+/// A range of keys; each end is included, excluded, or open. If the lower end lies above the upper
+/// one, no key lies in it.
 ///
 /// ```
 /// use pando_index::KeyRange;

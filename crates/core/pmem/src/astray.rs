@@ -1,9 +1,11 @@
-//! Where damage has led the calling thread, until its guard is asked ([`Guard::damage`](crate::Guard::damage)).
+//! Where damage has led the calling thread, until its guard is asked
+//! ([`Guard::damage`](crate::Guard::damage)).
 //!
-//! A note is a store to memory of the thread, and no call. It is made within the loops of searches, where a call
-//! costs registers even if it never happens.
+//! A note is a store to memory of the thread, and no call. It is made within the loops of searches,
+//! where a call costs registers even if it never happens.
 //!
-//! The first pin of a thread forgets the note. Until then it may be one that was made without a guard.
+//! The first pin of a thread forgets the note. Until then it may be one that was made without a
+//! guard.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;

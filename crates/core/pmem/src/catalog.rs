@@ -15,17 +15,20 @@
 //! ```
 //!
 //! `kind` and the options are what the index that owns the map says they are; `root` is its entry
-//! word; it changes, and so does `progress` while a dropped map is freed, and nothing else of the header. The two copies are equal and share no line. The upper half of
-//! word 3 is the CRC-32 of the whole copy with that half zero, and `slot` is the number of the catalog's slot: a copy is
+//! word; it changes, and so does `progress` while a dropped map is freed, and nothing else of the
+//! header. The two copies are equal and share no line. The upper half of word 3 is the CRC-32 of
+//! the whole copy with that half zero, and `slot` is the number of the catalog's slot: a copy is
 //! believed if both are right. A damaged copy is passed over for the other one.
 //!
-//! The mark says whether the map is *live*, or *dropped*: out of the catalog, and about to be freed by the layer above. Each
-//! mark has six of twelve bits set, and the other one has the other six, so that no few flipped bits make an entry out of an
-//! empty slot, an empty slot out of an entry, or a dropped map out of a live one. A slot that is neither empty nor leads to its header is a *damaged map*: it is listed by its number,
-//! and it keeps every name that is not found from being given again, since it may be the map of that name.
+//! The mark says whether the map is *live*, or *dropped*: out of the catalog, and about to be freed
+//! by the layer above. Each mark has six of twelve bits set, and the other one has the other six,
+//! so that no few flipped bits make an entry out of an empty slot, an empty slot out of an entry,
+//! or a dropped map out of a live one. A slot that is neither empty nor leads to its header is a
+//! *damaged map*: it is listed by its number, and it keeps every name that is not found from being
+//! given again, since it may be the map of that name.
 //!
-//! Slots change only together with the catalog's version (one PMwCAS of the layer above), so that two threads cannot give
-//! one name twice.
+//! Slots change only together with the catalog's version (one PMwCAS of the layer above), so that
+//! two threads cannot give one name twice.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -148,8 +151,8 @@ impl MapHeader {
         copy
     }
 
-    /// The bytes on media of the header of the map in `slot`, with `root` as the entry word. The name is at most
-    /// [`MAX_NAME_BYTES`] long.
+    /// The bytes on media of the header of the map in `slot`, with `root` as the entry word. The
+    /// name is at most [`MAX_NAME_BYTES`] long.
     pub fn encode(&self, slot: u64, root: u64) -> [u8; HEADER_BYTES as usize] {
         let mut block = [0; HEADER_BYTES as usize];
         block[..8].copy_from_slice(&root.to_le_bytes());
@@ -189,8 +192,8 @@ pub struct Remains {
 }
 
 impl<D: Domain> Pool<D> {
-    /// The catalog's slots that are neither empty nor those of dropped maps, each with its map, read by `read`, which knows
-    /// how words under PMwCAS are read.
+    /// The catalog's slots that are neither empty nor those of dropped maps, each with its map,
+    /// read by `read`, which knows how words under PMwCAS are read.
     pub fn catalog(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         self.entries(guard, read, &|entry| !entry.is_dropped())
     }
@@ -200,7 +203,8 @@ impl<D: Domain> Pool<D> {
         self.entries(guard, read, &MapEntry::is_dropped)
     }
 
-    /// Whether a map is dropped and not free yet; perhaps not one that is being dropped right now. Costs 1,024 loads.
+    /// Whether a map is dropped and not free yet; perhaps not one that is being dropped right now.
+    /// Costs 1,024 loads.
     pub fn has_dropped_maps(&self) -> bool {
         // Acquire: with the swap that marked the map.
         (0..CATALOG_SLOTS as u64).any(|slot| {
@@ -288,8 +292,8 @@ impl<D: Domain> Pool<D> {
         Remains { kind: agreed(1), options }
     }
 
-    /// Looks through all blocks for headers that say that they are those of the map in `slot`, for a slot whose word is
-    /// damaged.
+    /// Looks through all blocks for headers that say that they are those of the map in `slot`, for
+    /// a slot whose word is damaged.
     pub fn find_headers(&self, guard: &Guard<'_, D>, slot: u64) -> Result<Vec<(u64, MapHeader)>> {
         let mut found = Vec::new();
         self.visit_active(&mut |block| {
@@ -307,8 +311,9 @@ impl<D: Domain> Pool<D> {
         Ok(found)
     }
 
-    /// Writes both copies of the header at `header_off` anew, durably, for a damaged map that is about to be dropped. A
-    /// crash leaves the first copy written, or the header as damaged as it was.
+    /// Writes both copies of the header at `header_off` anew, durably, for a damaged map that is
+    /// about to be dropped. A crash leaves the first copy written, or the header as damaged as it
+    /// was.
     pub fn rewrite_header(&self, header_off: u64, slot: u64, header: &MapHeader) {
         let copy = header.encode_copy(slot);
         for place in 0..COPIES {
@@ -318,7 +323,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Makes the header of a map that is freed unreadable, durably, so that nobody takes what is left of it for a header.
+    /// Makes the header of a map that is freed unreadable, durably, so that nobody takes what is
+    /// left of it for a header.
     pub fn erase_header(&self, header_off: u64) {
         for place in 0..COPIES {
             let magic = self.word(header_off + copy_at(place));
@@ -328,8 +334,8 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// Writes `word` into the damaged slot numbered `slot`, durably. What stands there may look like an operation under way,
-    /// and no operation ever changes it.
+    /// Writes `word` into the damaged slot numbered `slot`, durably. What stands there may look
+    /// like an operation under way, and no operation ever changes it.
     pub fn rewrite_slot(&self, slot: u64, word: u64) {
         let place = self.word(slot_off(slot));
         place.store(word, Ordering::Release);

@@ -11,7 +11,8 @@
 //! | [`Adr`] | DAX otherwise | write-back and fence of each line | power loss |
 //!
 //! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts what that takes;
-//! [`Emulated`](crate::emulated::Emulated) behaves as `Adr` on a medium as slow as it is told to be.
+//! [`Emulated`](crate::emulated::Emulated) behaves as `Adr` on a medium as slow as it is told to
+//! be.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -27,8 +28,8 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// globally visible is durable, and no dirty bit is ever set.
     const WRITE_BACK: bool;
 
-    /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): what the processor
-    /// commits is durable at once, and no hook need see the stores.
+    /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): what the
+    /// processor commits is durable at once, and no hook need see the stores.
     const TRANSACTIONS: bool = false;
 
     /// How often a thread looks whether another is done, before it interferes with what that one
@@ -84,8 +85,8 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn observe_prefetch(_address: usize) {}
 
-    /// Called before each access to a word of process memory by which threads of an index meet, so that a
-    /// test can let others go on there, as it can at the words of a pool.
+    /// Called before each access to a word of process memory by which threads of an index meet, so
+    /// that a test can let others go on there, as it can at the words of a pool.
     #[inline(always)]
     fn observe_process_memory() {}
 }

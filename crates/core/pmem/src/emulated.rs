@@ -9,9 +9,9 @@
 //!   [`fence`](Domain::fence) of the thread waits the delay for each line noted since the last one,
 //!   so lines are written one after the other, as by a medium without parallelism.
 //! * **Read.** Each thread has a cache of [`CACHED_LINES`] lines, direct-mapped, that stands for
-//!   the processor's own. A load of a line that is not in it waits, and puts it in. A store puts its line in
-//!   and does not wait (a store buffer hides it), nor does a write-back take it out (`clwb`).
-//!   Lines that other threads write stay in: coherence traffic is the real machine's own.
+//!   the processor's own. A load of a line that is not in it waits, and puts it in. A store puts
+//!   its line in and does not wait (a store buffer hides it), nor does a write-back take it out
+//!   (`clwb`). Lines that other threads write stay in: coherence traffic is the real machine's own.
 //! * **Not at all.** Prefetches do not hide a read here, and bandwidth is not shared by threads.
 //!
 //! The bookkeeping itself costs a few nanoseconds an access. So the base of a comparison is this

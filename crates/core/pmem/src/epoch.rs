@@ -15,20 +15,21 @@
 //! the epoch may become `e + 2` while the helper still looks. It cannot become `e + 3`. Further
 //! helpers find the operation while its owner is pinned, so they are no later than `e + 1` too.
 //!
-//! Orderings. *Pin*: the announcement is a CAS of the slot's lease (participant.rs) and a full barrier, so it is visible before
-//! any later load of this thread; it pairs with the sequentially consistent fence in
+//! Orderings. *Pin*: the announcement is a CAS of the slot's lease (participant.rs) and a full
+//! barrier, so it is visible before any later load of this thread; it pairs with the sequentially
+//! consistent fence in
 //! [`Pool::try_advance`]: either the advancing thread sees the announcement, or the pinning
 //! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
 //! with the acquire load in `try_advance`: what the thread read happened before the advance.
 //!
 //! *Left*: a thread may withdraw and leave something to be done that concerns what it has seen
-//! ([`Guard::leave`]). The epoch is raised only when that is done, by the thread or by who raises the
-//! epoch, so it is done before any block is reused that was reachable to the thread. The word is
-//! written before the unpin, and read behind the epoch, which is loaded acquire.
+//! ([`Guard::leave`]). The epoch is raised only when that is done, by the thread or by who raises
+//! the epoch, so it is done before any block is reused that was reachable to the thread. The word
+//! is written before the unpin, and read behind the epoch, which is loaded acquire.
 //!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
-//! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds it
-//! back. Descriptors of pando-pmwcas do not wait for an epoch.
+//! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds
+//! it back. Descriptors of pando-pmwcas do not wait for an epoch.
 //!
 //! `crates/testing/models/src/epoch.rs` tries each of these orderings, and each weaker one.
 
@@ -67,35 +68,38 @@ pub struct Guard<'pool, D: Domain> {
 pub struct Participant {
     /// Its slot in the pool's table.
     pub slot: usize,
-    /// How many epochs ago it pinned; `None` if it is not pinned. At most 1, since the epoch does not
-    /// rise further until it unpins: one that has stopped for ever looks as one that is about to go on.
+    /// How many epochs ago it pinned; `None` if it is not pinned. At most 1, since the epoch does
+    /// not rise further until it unpins: one that has stopped for ever looks as one that is about
+    /// to go on.
     pub pinned_for_epochs: Option<u64>,
 }
 
 impl<D: Domain> Pool<D> {
-    /// Pins the calling thread. It has a slot of the table of participants until all its guards are dropped; then
-    /// another thread may take the slot.
+    /// Pins the calling thread. It has a slot of the table of participants until all its guards are
+    /// dropped; then another thread may take the slot.
     #[inline(always)]
     pub fn pin(&self) -> Result<Guard<'_, D>> {
         self.pin_slot()
     }
 
-    /// The epoch now. It rises by one at a time, and never while someone is pinned in the one before.
+    /// The epoch now. It rises by one at a time, and never while someone is pinned in the one
+    /// before.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
-        // Acquire: who asks whether something was reused has seen what the one wrote that reused it, and so the
-        // epoch in which that was allowed.
+        // Acquire: who asks whether something was reused has seen what the one wrote that reused
+        // it, and so the epoch in which that was allowed.
         self.word(EPOCH_OFF).load(Ordering::Acquire)
     }
 
-    /// Whether a block that was reachable in `epoch`, as [`epoch`](Self::epoch) said then, may have been reused by now.
+    /// Whether a block that was reachable in `epoch`, as [`epoch`](Self::epoch) said then, may have
+    /// been reused by now.
     #[inline(always)]
     pub fn may_be_reused_since(&self, epoch: u64) -> bool {
         self.epoch() >= epoch + GRACE_EPOCHS
     }
 
-    /// Gives back for reuse what all threads have unlinked, as far as no pinned thread holds it back; for a caller
-    /// without a guard, who was told that the pool is full.
+    /// Gives back for reuse what all threads have unlinked, as far as no pinned thread holds it
+    /// back; for a caller without a guard, who was told that the pool is full.
     pub fn reclaim(&self) -> Result<()> {
         let most_loads = self.limbo.waiting() / COLLECT_AT_MOST;
         let (mut passes, mut loads) = (0, 0);
@@ -108,8 +112,8 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// A thread collects whenever it has retired so many blocks more. An advance looks at every slot in use, so this
-    /// grows with the table: at most four slots for each block.
+    /// A thread collects whenever it has retired so many blocks more. An advance looks at every
+    /// slot in use, so this grows with the table: at most four slots for each block.
     fn collect_every(&self) -> usize {
         COLLECT_EVERY.max(self.participants_high() / 4)
     }
@@ -139,8 +143,8 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Names the function that does what threads have [left](Guard::leave): the first that is named
-    /// stays. It may be called by any thread, several times and late, with what was left in any life
-    /// of a participant.
+    /// stays. It may be called by any thread, several times and late, with what was left in any
+    /// life of a participant.
     pub fn do_left_by(&self, work: fn(&Self, u64)) {
         let _ = self.left_work.set(work);
     }
@@ -205,9 +209,9 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.local.slot
     }
 
-    /// Where damage has led this thread since it was pinned, if it has: the first offset at which nothing lies
-    /// that it could have been led to. What it has read since then is not to be believed, and
-    /// nothing that follows from it to be written.
+    /// Where damage has led this thread since it was pinned, if it has: the first offset at which
+    /// nothing lies that it could have been led to. What it has read since then is not to be
+    /// believed, and nothing that follows from it to be written.
     #[inline(always)]
     pub fn damage(&self) -> Option<u64> {
         if astray::is_noted() { self.damage_with_note() } else { self.local.damage() }
@@ -223,13 +227,15 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.local.damage()
     }
 
-    /// Notes that damage has led this thread to `off`, or that what lies there is damaged. The first note stays.
+    /// Notes that damage has led this thread to `off`, or that what lies there is damaged. The
+    /// first note stays.
     #[inline(always)]
     pub fn note_damage(&self, off: u64) {
         self.pool.note_astray(off);
     }
 
-    /// Forgets the note: for who has believed no byte of what it has read, and followed no offset unchecked.
+    /// Forgets the note: for who has believed no byte of what it has read, and followed no offset
+    /// unchecked.
     pub fn forget_damage(&self) {
         astray::forget();
         self.local.forget_damage();
@@ -238,14 +244,14 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Whether what this thread has left is still to be done.
     #[inline]
     pub fn has_left(&self) -> bool {
-        // Relaxed: only this thread sets it, and while it is pinned nothing that it could reach when
-        // it looked is reused.
+        // Relaxed: only this thread sets it, and while it is pinned nothing that it could reach
+        // when it looked is reused.
         self.left().load(Ordering::Relaxed) != 0
     }
 
-    /// Leaves work to be done before any block is reused that this thread can reach now, in place of
-    /// what it has left before. It is named by `left`, by which nothing else ever is, and done as
-    /// [`Pool::do_left_by`] says; zero leaves nothing.
+    /// Leaves work to be done before any block is reused that this thread can reach now, in place
+    /// of what it has left before. It is named by `left`, by which nothing else ever is, and done
+    /// as [`Pool::do_left_by`] says; zero leaves nothing.
     #[inline]
     pub fn leave(&self, left: u64) {
         self.left().store_transient(left);
@@ -314,7 +320,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.local.thrift.get()
     }
 
-    /// Gives back for reuse what nobody can look at any more, whichever thread unlinked it: up to 64 blocks.
+    /// Gives back for reuse what nobody can look at any more, whichever thread unlinked it: up to
+    /// 64 blocks.
     pub fn collect(&self) {
         self.collect_ripe();
     }

@@ -102,8 +102,8 @@ pub enum Error {
         /// Length of the pool.
         expected_bytes: u64,
     },
-    /// The machine went down, or may have, for all that the system tells of its boots, while the pool was
-    /// open in a way that only survives the death of a process.
+    /// The machine went down, or may have, for all that the system tells of its boots, while the
+    /// pool was open in a way that only survives the death of a process.
     #[error("{}: the pool was open when the machine went down, and what was written ({medium}) kept no order across that; restore a copy, or open it for salvage", path.display())]
     NotTrusted {
         /// The file.
@@ -143,7 +143,8 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file system has one.
+    /// The file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file system
+    /// has one.
     #[error(
         "{}: the pool's file may not grow from {from_bytes} to {to_bytes} bytes ({source}); raise the \
          process's limit (`ulimit -f`), or move the pool to a file system that takes larger files",
@@ -159,7 +160,8 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
-    /// More threads are inside operations at once than the table of participants has slots, and it cannot grow.
+    /// More threads are inside operations at once than the table of participants has slots, and it
+    /// cannot grow.
     #[error(
         "{threads} threads are inside operations at once, and the pool's table of participants cannot grow: {why}; try again with fewer threads"
     )]

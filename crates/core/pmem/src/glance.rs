@@ -1,8 +1,9 @@
 //! Glances: looks at shared blocks without a pin, to be believed as long as the epoch stands.
 //!
-//! A pin is a full barrier, and that waits for every write-back that its thread has begun: who wrote durably a
-//! moment ago and now looks for the next key waits for the medium before the first node. A glance waits for
-//! nothing. Who only reads needs no more; who then writes pins behind the look, not before it.
+//! A pin is a full barrier, and that waits for every write-back that its thread has begun: who
+//! wrote durably a moment ago and now looks for the next key waits for the medium before the first
+//! node. A glance waits for nothing. Who only reads needs no more; who then writes pins behind the
+//! look, not before it.
 //!
 //! | step | what is true |
 //! | --- | --- |
@@ -11,12 +12,12 @@
 //! | the epoch is loaded again ([`Glance::holds`]), and is `e` | no block that was linked meanwhile is reused, which takes `e + 3`: the words were those of the blocks that were linked |
 //! | the thread pins, and then asks again | it is pinned as if it had been since the first step |
 //!
-//! So no word is believed, above all no offset followed, before `holds` was asked behind its load. What was loaded
-//! from a block that is in use for something else by then is a word of whatever its new owner writes there; it is
-//! dropped.
+//! So no word is believed, above all no offset followed, before `holds` was asked behind its load.
+//! What was loaded from a block that is in use for something else by then is a word of whatever its
+//! new owner writes there; it is dropped.
 //!
-//! Why that is no data race, in the language's sense. A race takes two accesses of one place of which one is a store, one
-//! is not atomic, and neither happens before the other.
+//! Why that is no data race, in the language's sense. A race takes two accesses of one place of
+//! which one is a store, one is not atomic, and neither happens before the other.
 //!
 //! | access of a block by then | how | beside a load of a glance |
 //! | --- | --- | --- |
@@ -26,16 +27,19 @@
 //! | bytes of a block that does not change any more are read ([`Pool::bytes`]) | plain loads | both are loads |
 //! | a chunk is given back to the system, or a file is made longer | by the kernel, and not by the program | none of the language's |
 //!
-//! There is no other way to write to a block: no `&mut` to memory of a mapping is ever made. So whatever a block is used for next,
-//! in whichever kind of map, a glance that still looks at it is sound, and what it loads is some word that was stored there.
+//! There is no other way to write to a block: no `&mut` to memory of a mapping is ever made. So
+//! whatever a block is used for next, in whichever kind of map, a glance that still looks at it is
+//! sound, and what it loads is some word that was stored there.
 //!
-//! Why the pin comes in time: it announces an epoch that it loads behind the first step, and before the last; so that
-//! is `e` too. The announcement is visible before the last load, and from then on holds the epoch at no more than
-//! `e + 1`, as every late announcement does (`epoch.rs`). Of a thread that was pinned before, the earlier pin holds.
+//! Why the pin comes in time: it announces an epoch that it loads behind the first step, and before
+//! the last; so that is `e` too. The announcement is visible before the last load, and from then on
+//! holds the epoch at no more than `e + 1`, as every late announcement does (`epoch.rs`). Of a
+//! thread that was pinned before, the earlier pin holds.
 //!
-//! Orderings. The first load must come before all later ones, also where the epoch was raised by one thread and the block
-//! unlinked by another: pairs with the fence in [`Guard::unlink_epoch`](crate::Guard::unlink_epoch). On x86-64 loads are
-//! not reordered; elsewhere that takes a fence. The last is behind an acquire fence: whoever reuses a block has
+//! Orderings. The first load must come before all later ones, also where the epoch was raised by
+//! one thread and the block unlinked by another: pairs with the fence in
+//! [`Guard::unlink_epoch`](crate::Guard::unlink_epoch). On x86-64 loads are not reordered;
+//! elsewhere that takes a fence. The last is behind an acquire fence: whoever reuses a block has
 //! acquired the epoch that allowed it, so who sees what it wrote sees that epoch.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -44,8 +48,8 @@ use crate::domain::Domain;
 use crate::error::Result;
 use crate::pool::Pool;
 
-/// A look at a pool's blocks that began in some epoch. It keeps nothing from being reused, and may be kept for any
-/// time.
+/// A look at a pool's blocks that began in some epoch. It keeps nothing from being reused, and may
+/// be kept for any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance<'pool, D: Domain> {
     pool: &'pool Pool<D>,

@@ -44,7 +44,8 @@ pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 pub const PARTICIPANTS_OFF: u64 = 8192;
 /// Slots in the first segment of the participant table.
 pub const FIRST_PARTICIPANTS: usize = 128;
-/// Slots that the participant table may have: threads that are inside operations on one pool at the same time.
+/// Slots that the participant table may have: threads that are inside operations on one pool at the
+/// same time.
 pub const MAX_PARTICIPANTS: usize = FIRST_PARTICIPANTS << SEGMENT_COUNT;
 /// Bytes of a participant slot.
 pub const PARTICIPANT_BYTES: u64 = 128;

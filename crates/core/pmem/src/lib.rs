@@ -12,13 +12,14 @@
 //! block that nobody else sees yet), or [`Pool::store_bytes`] for a claimed place of a shared
 //! block. There is no other way, so one hook of [`Domain`] sees every store.
 //!
-//! A child that is forked does not inherit the mapping of a file. It is refused guards of its parent's
-//! pools, and closes and gives back nothing of them; if it goes on with what its parent's thread had in
-//! hand, a guard or a reservation, it dies of a memory fault, and the pool is unharmed.
+//! A child that is forked does not inherit the mapping of a file. It is refused guards of its
+//! parent's pools, and closes and gives back nothing of them; if it goes on with what its parent's
+//! thread had in hand, a guard or a reservation, it dies of a memory fault, and the pool is
+//! unharmed.
 //!
 //! The layout of the whole pool is drawn in [`layout`], that of each part on top of its own file:
-//! the superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and chunks in
-//! `alloc/`, the catalog in [`catalog`].
+//! the superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and
+//! chunks in `alloc/`, the catalog in [`catalog`].
 
 mod alloc;
 #[cfg(feature = "testing")]

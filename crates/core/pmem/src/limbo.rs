@@ -1,14 +1,15 @@
 //! Limbo: retired blocks, which nobody can find any more and some threads may still look at.
 //!
-//! The structure is process memory and belongs to the pool, not to a thread. So any thread that collects reuses the
-//! ripe blocks of all threads, also of those that idle. A crash loses it, and with it nothing: a block in limbo is
-//! not active, so it is free in the next incarnation.
+//! The structure is process memory and belongs to the pool, not to a thread. So any thread that
+//! collects reuses the ripe blocks of all threads, also of those that idle. A crash loses it, and
+//! with it nothing: a block in limbo is not active, so it is free in the next incarnation.
 //!
 //! # Structure
 //!
-//! Blocks stand on stacks (Treiber's), by the epoch in which they were retired, modulo eight. Threads are spread
-//! over several sets of stacks, *shards*, so that few push to the same one. A stack is pushed to by CAS and emptied
-//! whole by one swap. No thread pops a single node of a shared stack, so there is no ABA problem.
+//! Blocks stand on stacks (Treiber's), by the epoch in which they were retired, modulo eight.
+//! Threads are spread over several sets of stacks, *shards*, so that few push to the same one. A
+//! stack is pushed to by CAS and emptied whole by one swap. No thread pops a single node of a
+//! shared stack, so there is no ABA problem.
 //!
 //! | step of a collection | what other threads find |
 //! | --- | --- |
@@ -16,20 +17,23 @@
 //! | up to a bound, the blocks are given back for reuse | |
 //! | the rest goes to the shard's stack of ripe blocks | these blocks, for the next collection |
 //!
-//! A collector that stops for ever between the first and the last step keeps the blocks in its hands until the
-//! pool is opened again. It is pinned meanwhile, so it holds back all other reclamation too.
+//! A collector that stops for ever between the first and the last step keeps the blocks in its
+//! hands until the pool is opened again. It is pinned meanwhile, so it holds back all other
+//! reclamation too.
 //!
 //! # Why a stack of ripe epochs holds ripe blocks only
 //!
-//! A thread that pushes, and one that collects, is pinned. While a thread is pinned, the global epoch is the one
-//! that it found behind its announcement, `g`, or `g + 1`. So
+//! A thread that pushes, and one that collects, is pinned. While a thread is pinned, the global
+//! epoch is the one that it found behind its announcement, `g`, or `g + 1`. So
 //!
 //! * who pushes uses an epoch that is at most one behind the global one;
-//! * who collects knows the global epoch as `now`, which is `g` or `g + 1`. During the collection others push to
-//!   the stacks of epochs `g - 1` to `g + 1`. That is within `now - 2` to `now + 1`;
-//! * the collection empties the stacks of `now - 3` to `now - 6`. Modulo eight, none of these is one of the former.
+//! * who collects knows the global epoch as `now`, which is `g` or `g + 1`. During the collection
+//!   others push to the stacks of epochs `g - 1` to `g + 1`. That is within `now - 2` to `now + 1`;
+//! * the collection empties the stacks of `now - 3` to `now - 6`. Modulo eight, none of these is
+//!   one of the former.
 //!
-//! A block that no collection reached in its four epochs stays on its stack, and comes with those of a later epoch.
+//! A block that no collection reached in its four epochs stays on its stack, and comes with those
+//! of a later epoch.
 
 use std::cell::RefCell;
 use std::ptr;
@@ -73,8 +77,8 @@ struct Node {
 // SAFETY: one thread at a time has a node, and only that thread follows its pointers.
 unsafe impl Send for Node {}
 
-/// A participant's nodes to use again. With them, a thread that retires blocks seldom asks the process's
-/// allocator for memory.
+/// A participant's nodes to use again. With them, a thread that retires blocks seldom asks the
+/// process's allocator for memory.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "a node stays where it is while it goes from stack to stack")]
 pub(crate) struct SpareNodes(RefCell<Vec<Box<Node>>>);
@@ -105,8 +109,8 @@ impl Stack {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             node.next = head;
-            // Release: with the swap in `take`. Later pushes continue the release sequence, so the swap acquires
-            // every node below the top, too.
+            // Release: with the swap in `take`. Later pushes continue the release sequence, so the
+            // swap acquires every node below the top, too.
             match self.0.compare_exchange(head, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => head = other,
@@ -134,7 +138,8 @@ impl Stack {
                 continue;
             }
             // Another collector has put something back: its first node takes the others along.
-            // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has it.
+            // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has
+            // it.
             let mut first = unsafe { Box::from_raw(list) };
             if !first.aside.is_null() {
                 rest.others.push(first.aside);
@@ -188,7 +193,8 @@ impl Limbo {
         &self.shards[number % SHARDS]
     }
 
-    /// Adds a block that was retired in `epoch`, on behalf of the participant in `slot`, which is pinned.
+    /// Adds a block that was retired in `epoch`, on behalf of the participant in `slot`, which is
+    /// pinned.
     pub fn push(&self, slot: usize, epoch: u64, off: u64, spare: &SpareNodes) {
         let shard = self.shard(slot);
         let node = spare.node(off);
@@ -197,8 +203,8 @@ impl Limbo {
         shard.by_epoch[(epoch % EPOCHS) as usize].push(node);
     }
 
-    /// Calls `reuse` with at most `most` of the blocks that were retired in `newest` or before, first those of the
-    /// shard of `slot`, whose thread is pinned; how many these were.
+    /// Calls `reuse` with at most `most` of the blocks that were retired in `newest` or before,
+    /// first those of the shard of `slot`, whose thread is pinned; how many these were.
     pub fn collect(
         &self,
         slot: usize,

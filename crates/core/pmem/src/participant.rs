@@ -1,25 +1,27 @@
-//! Participants: the threads that are inside operations on a pool, each with a slot of the pool's table (table.rs).
+//! Participants: the threads that are inside operations on a pool, each with a slot of the pool's
+//! table (table.rs).
 //!
 //! ```text
 //! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
 //! 0     readied  lease    left     zero       log: kind, and up to four words
 //! ```
 //!
-//! * `readied` is the incarnation in which the slot was last readied. In any other one the slot is not in use: its
-//!   threads are dead.
-//! * `lease` says which thread has the slot, and whether it is pinned.
-//!   Bits 0..46 the *generation*, bit 47 *pinned*, bits 48..63 the epoch that the thread has announced, modulo 2^16;
-//!   zero while it is not pinned.
-//! * `left` is zero, or names work that the thread has left to its next operation, and that is to be
-//!   done before the epoch is raised ([`Guard::leave`]). The thread writes it, and
-//!   whoever raises the epoch clears it. Recovery never reads it.
+//! * `readied` is the incarnation in which the slot was last readied. In any other one the slot is
+//!   not in use: its threads are dead.
+//! * `lease` says which thread has the slot, and whether it is pinned. Bits 0..46 the *generation*,
+//!   bit 47 *pinned*, bits 48..63 the epoch that the thread has announced, modulo 2^16; zero while
+//!   it is not pinned.
+//! * `left` is zero, or names work that the thread has left to its next operation, and that is to
+//!   be done before the epoch is raised ([`Guard::leave`]). The thread writes it, and whoever
+//!   raises the epoch clears it. Recovery never reads it.
 //! * the log, on a line of its own, belongs to the allocator (alloc/exchange.rs).
 //!
 //! # Leases
 //!
-//! A thread takes a slot when it pins and has none, and keeps it in mind. While it is not pinned, another thread may
-//! take the slot. So an idle thread holds nothing, and there are as many slots as threads that are inside operations
-//! at once. The lease is one word, and each change of it decides alone:
+//! A thread takes a slot when it pins and has none, and keeps it in mind. While it is not pinned,
+//! another thread may take the slot. So an idle thread holds nothing, and there are as many slots
+//! as threads that are inside operations at once. The lease is one word, and each change of it
+//! decides alone:
 //!
 //! | change | from | to | who | ordering |
 //! | --- | --- | --- | --- | --- |
@@ -28,36 +30,41 @@
 //! | take | generation | the next one, pinned, epoch | any thread, by CAS | acquire, full barrier |
 //!
 //! * A pin fails exactly if another thread has taken the slot. Then the thread takes another slot.
-//! * A nested pin finds its own generation, pinned: nobody else changes the word then, so it need not be atomic.
-//! * Only a pinned thread touches what belongs to the slot: [`Local`], the log, the partition of descriptors, `left`. All of
-//!   that stays with the slot, and the next thread goes on with it. An unpin releases it, a pin or take acquires it.
-//! * A thread that stops for ever while it is pinned keeps its slot, and holds back the epoch, until the pool is opened again.
-//! * The generation wraps at 2^47. A thread that sleeps while its slot is taken exactly so often would believe that it
-//!   has the slot: at 10 million takes a second, after 163 days of them.
-//! * The epoch is announced modulo 2^16. A thread may stop between its load of the epoch and its announcement, while the
-//!   epoch rises 65,535 times: then the announcement seems to be of the epoch to come, and lets the epoch rise twice. So a
-//!   thread looks at the epoch again behind its announcement. If that is far behind, it lets go of the slot, which nobody
-//!   has seen it use, and begins again. Of a thread that goes on, whoever sees the announcement knows which epoch it
+//! * A nested pin finds its own generation, pinned: nobody else changes the word then, so it need
+//!   not be atomic.
+//! * Only a pinned thread touches what belongs to the slot: [`Local`], the log, the partition of
+//!   descriptors, `left`. All of that stays with the slot, and the next thread goes on with it. An
+//!   unpin releases it, a pin or take acquires it.
+//! * A thread that stops for ever while it is pinned keeps its slot, and holds back the epoch,
+//!   until the pool is opened again.
+//! * The generation wraps at 2^47. A thread that sleeps while its slot is taken exactly so often
+//!   would believe that it has the slot: at 10 million takes a second, after 163 days of them.
+//! * The epoch is announced modulo 2^16. A thread may stop between its load of the epoch and its
+//!   announcement, while the epoch rises 65,535 times: then the announcement seems to be of the
+//!   epoch to come, and lets the epoch rise twice. So a thread looks at the epoch again behind its
+//!   announcement. If that is far behind, it lets go of the slot, which nobody has seen it use, and
+//!   begins again. Of a thread that goes on, whoever sees the announcement knows which epoch it
 //!   means, and the epoch rises once more at most after that.
 //!
 //! # Which slot is taken
 //!
-//! In this order: one whose thread has ended ([`Slots`] has a bit for it); one that was never used in this incarnation;
-//! any that is not pinned, from a rotating start. If all are pinned, the table grows.
+//! In this order: one whose thread has ended ([`Slots`] has a bit for it); one that was never used
+//! in this incarnation; any that is not pinned, from a rotating start. If all are pinned, the table
+//! grows.
 //!
-//! A slot that was never used is readied by one thread: `lease` and `left` are cleared of what the medium may hold; then
-//! `readied` is stored; then the count of slots ever claimed (control page) is raised and durable, since recovery looks
-//! at no slot beyond. Only then it is taken. A thread that stops in between holds nothing back, since a slot counts
-//! only when it is readied.
+//! A slot that was never used is readied by one thread: `lease` and `left` are cleared of what the
+//! medium may hold; then `readied` is stored; then the count of slots ever claimed (control page)
+//! is raised and durable, since recovery looks at no slot beyond. Only then it is taken. A thread
+//! that stops in between holds nothing back, since a slot counts only when it is readied.
 //!
 //! # Threads that end
 //!
-//! A thread that ends marks its slots in process memory, and writes nothing to the pool. A guard may outlive that, in
-//! another of the thread's destructors; its slot stays pinned until it goes. A guard that is leaked keeps its slot, and its
-//! epoch.
+//! A thread that ends marks its slots in process memory, and writes nothing to the pool. A guard
+//! may outlive that, in another of the thread's destructors; its slot stays pinned until it goes. A
+//! guard that is leaked keeps its slot, and its epoch.
 //!
-//! A child that is forked has the claims of the thread that forked, but not the pool's file: it gives
-//! nothing back, and is refused a guard. (Anonymous memory it has as its own.)
+//! A child that is forked has the claims of the thread that forked, but not the pool's file: it
+//! gives nothing back, and is refused a guard. (Anonymous memory it has as its own.)
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -90,8 +97,8 @@ pub(crate) const GENERATION: u64 = PINNED - 1;
 pub(crate) const PINNED: u64 = 1 << 47;
 const EPOCH_SHIFT: u32 = 48;
 
-/// An announcement that is so many epochs late is withdrawn; one that is less late is told from that of any epoch to
-/// which the global one can rise meanwhile.
+/// An announcement that is so many epochs late is withdrawn; one that is less late is told from
+/// that of any epoch to which the global one can rise meanwhile.
 const TOO_LATE: u64 = 1 << 15;
 
 /// The part of a lease by which a thread that is pinned announces `epoch`.
@@ -118,8 +125,8 @@ pub(crate) enum Thrift {
     Relief,
 }
 
-/// What belongs to a slot in process memory: caches, rebuilt at will. Only the thread that is pinned in the slot
-/// touches it.
+/// What belongs to a slot in process memory: caches, rebuilt at will. Only the thread that is
+/// pinned in the slot touches it.
 #[derive(Debug)]
 pub(crate) struct Local {
     /// Which slot that is.
@@ -155,8 +162,8 @@ impl Local {
     }
 }
 
-// SAFETY: a `Local` is only reached through a lease of its slot by the thread that is pinned by that lease; the
-// lease's word orders the hand-over (release on unpinning, acquire on pinning).
+// SAFETY: a `Local` is only reached through a lease of its slot by the thread that is pinned by
+// that lease; the lease's word orders the hand-over (release on unpinning, acquire on pinning).
 unsafe impl Sync for Local {}
 
 /// A bit for each slot; hints, which may stand too long or be missing.
@@ -198,14 +205,15 @@ impl Bits {
     }
 }
 
-/// The slots of a pool as the end of a thread needs them. Apart from the pool: a thread that just ends
-/// holds no handle of it, so whoever closes it with the last handle does close it.
+/// The slots of a pool as the end of a thread needs them. Apart from the pool: a thread that just
+/// ends holds no handle of it, so whoever closes it with the last handle does close it.
 #[derive(Debug)]
 pub(crate) struct Slots<D> {
     /// Keeps the words of the leases mapped.
     _mapping: Mapping,
     locals: PerSlot<OnceLock<Box<Local>>>,
-    /// The process that has opened the pool, if a child that is forked from it has no pool of its own.
+    /// The process that has opened the pool, if a child that is forked from it has no pool of its
+    /// own.
     process: Option<Process>,
     /// Its thread has ended.
     ended: Bits,
@@ -268,7 +276,8 @@ impl Lease {
 
     /// The generation that the slot has now; only while the pool, or its [`Slots`], is there.
     fn generation(&self) -> u64 {
-        // SAFETY: the word lies in the mapping, which lives as long as either; it is only accessed atomically.
+        // SAFETY: the word lies in the mapping, which lives as long as either; it is only accessed
+        // atomically.
         unsafe { &*self.word }.load(Ordering::Relaxed) & GENERATION
     }
 }
@@ -383,10 +392,12 @@ impl<D: Domain> Pool<D> {
     /// Pins by a lease of this pool, unless another thread has taken the slot.
     #[inline(always)]
     fn pin_leased(&self, lease: &Lease) -> Option<Guard<'_, D>> {
-        // SAFETY: the lease is one of this pool's, since no other ever has its uid. The word lies in its mapping and is
-        // only accessed atomically; the `Local` is one of its `Slots`. Both live as long as the pool.
+        // SAFETY: the lease is one of this pool's, since no other ever has its uid. The word lies
+        // in its mapping and is only accessed atomically; the `Local` is one of its `Slots`. Both
+        // live as long as the pool.
         let (word, local) = unsafe { (&*lease.word, &*lease.local) };
-        // Relaxed, and not observed: what this thread does not know, the CAS tells; what it knows, nobody changes.
+        // Relaxed, and not observed: what this thread does not know, the CAS tells; what it knows,
+        // nobody changes.
         let found = word.load(Ordering::Relaxed);
         let word = Word::new(word);
         if found == lease.generation {
@@ -402,15 +413,16 @@ impl<D: Domain> Pool<D> {
         Some(Guard::new(self, local, word))
     }
 
-    /// Pins the calling thread by the lease `word`, which holds `found`, in `generation`; none if another thread has
-    /// changed the lease.
+    /// Pins the calling thread by the lease `word`, which holds `found`, in `generation`; none if
+    /// another thread has changed the lease.
     #[inline(always)]
     fn announce(&self, word: Word<'_, D>, found: u64, generation: u64) -> Option<()> {
         let global = self.word(EPOCH_OFF);
         loop {
             let epoch = global.load(Ordering::Relaxed);
             word.compare_exchange_transient(found, generation | announced(epoch)).ok()?;
-            // Behind the full barrier: no advance that misses the announcement begins in a later epoch.
+            // Behind the full barrier: no advance that misses the announcement begins in a later
+            // epoch.
             if global.load_unobserved().wrapping_sub(epoch) < TOO_LATE {
                 return Some(());
             }
@@ -418,7 +430,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// The thread's lease of this pool is not that of the pool used last, or it has none, or its slot was taken.
+    /// The thread's lease of this pool is not that of the pool used last, or it has none, or its
+    /// slot was taken.
     #[cold]
     #[inline(never)]
     fn pin_anew(&self) -> Result<Guard<'_, D>> {
@@ -538,7 +551,8 @@ impl<D: Domain> Pool<D> {
         true
     }
 
-    /// How many threads have a slot now: those that are pinned, and those that were and may be again.
+    /// How many threads have a slot now: those that are pinned, and those that were and may be
+    /// again.
     pub fn participants_claimed(&self) -> usize {
         let is_claimed = |&(slot, off): &(usize, u64)| {
             let is_pinned = self.lease_at(off).load(Ordering::Acquire) & PINNED != 0;

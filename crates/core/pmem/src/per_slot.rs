@@ -1,7 +1,9 @@
-//! Process memory of participants: one value for each slot, made as the table of participants grows.
+//! Process memory of participants: one value for each slot, made as the table of participants
+//! grows.
 //!
-//! The values of the first segment are made at once, those of another when one of them is first asked for. Two
-//! threads may make the same segment; the one whose CAS comes second drops what it made. No thread waits.
+//! The values of the first segment are made at once, those of another when one of them is first
+//! asked for. Two threads may make the same segment; the one whose CAS comes second drops what it
+//! made. No thread waits.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -55,8 +57,8 @@ impl<T: Default> PerSlot<T> {
                 }
             };
         }
-        // SAFETY: a segment that is there has a value for each of its slots, and stays until this object is dropped;
-        // `place` says which of them is that of the slot.
+        // SAFETY: a segment that is there has a value for each of its slots, and stays until this
+        // object is dropped; `place` says which of them is that of the slot.
         unsafe { &*found.add(place.index) }
     }
 }

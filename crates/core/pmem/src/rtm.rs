@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
-/// 0 until the processor was asked; then [`NO`] or [`YES`]. Nobody waits for another's answer: who sees 0
-/// asks too. Relaxed suffices: the answer is all there is to it.
+/// 0 until the processor was asked; then [`NO`] or [`YES`]. Nobody waits for another's answer: who
+/// sees 0 asks too. Relaxed suffices: the answer is all there is to it.
 static FOUND: AtomicU8 = AtomicU8::new(0);
 const NO: u8 = 1;
 const YES: u8 = 2;
@@ -42,9 +42,9 @@ fn ask() -> bool {
 
 /// Runs `work` in a transaction. If it is aborted, nothing that it wrote was ever there.
 ///
-/// All that other threads do to the lines that `work` read or wrote comes before or after it. `work`
-/// should be short, and do nothing but read and write memory: a system call in it aborts, so does
-/// an allocation that needs one. Always [`Aborted`] where RTM is not available.
+/// All that other threads do to the lines that `work` read or wrote comes before or after it.
+/// `work` should be short, and do nothing but read and write memory: a system call in it aborts, so
+/// does an allocation that needs one. Always [`Aborted`] where RTM is not available.
 #[inline]
 pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Aborted> {
     if is_available() { imp::attempt(work) } else { Err(Aborted) }
@@ -74,9 +74,9 @@ mod imp {
             return Err(Aborted);
         }
         let result = work();
-        // SAFETY: in the transaction that was begun above. (If `work` unwinds it does not come here:
-        // the transaction goes on until something aborts it, the next interrupt at the latest, and
-        // then the thread is at the label above, as if nothing had been.)
+        // SAFETY: in the transaction that was begun above. (If `work` unwinds it does not come
+        // here: the transaction goes on until something aborts it, the next interrupt at the
+        // latest, and then the thread is at the label above, as if nothing had been.)
         unsafe { asm!("xend") };
         Ok(result)
     }

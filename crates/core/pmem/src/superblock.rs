@@ -11,11 +11,11 @@
 //! * Bytes 0 to 3,967 never change after creation. `crc` (upper half of word 1) is the CRC-32 of
 //!   them all, with itself taken as zero.
 //! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
-//!   torn. Each carries the low 16 bits of the CRC-32 of its other 48 bits in its top 16, so that
-//!   a flipped bit is told from a value. `state` is the incarnation (32 bits), the clean flag (bit 32),
-//!   and whether what is written in that incarnation survives power loss (bit 33), by the domain in which
-//!   it is written and the medium on which it is; `size` is the number of bytes that the file has for
-//!   certain, in pages.
+//!   torn. Each carries the low 16 bits of the CRC-32 of its other 48 bits in its top 16, so that a
+//!   flipped bit is told from a value. `state` is the incarnation (32 bits), the clean flag (bit
+//!   32), and whether what is written in that incarnation survives power loss (bit 33), by the
+//!   domain in which it is written and the medium on which it is; `size` is the number of bytes
+//!   that the file has for certain, in pages.
 //! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
 //!   `state` says that the pool is in use, the boot id is not looked at.
 
@@ -90,7 +90,8 @@ fn payload_check(payload: u64) -> u64 {
     u64::from(crc32fast::hash(&payload.to_le_bytes()[..6]) & 0xFFFF)
 }
 
-/// The word that holds `incarnation`, the clean flag, and whether what is written survives power loss.
+/// The word that holds `incarnation`, the clean flag, and whether what is written survives power
+/// loss.
 pub fn state_word(incarnation: u32, clean: bool, survives_power: bool) -> u64 {
     let clean = if clean { CLEAN_BIT } else { 0 };
     let survives_power = if survives_power { SURVIVES_POWER_BIT } else { 0 };

@@ -46,7 +46,8 @@ unsafe impl Sync for Region {}
 
 impl Mapping {
     fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Self> {
-        // Miri knows no such flag, and gives out what it maps at once: pools there have to be small.
+        // Miri knows no such flag, and gives out what it maps at once: pools there have to be
+        // small.
         let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe {
@@ -99,14 +100,15 @@ impl Mapping {
         self.bytes as u64
     }
 
-    /// Asks for huge pages behind the range from the byte `from` on, a multiple of pages, where the system allows it.
+    /// Asks for huge pages behind the range from the byte `from` on, a multiple of pages, where the
+    /// system allows it.
     pub fn advise_huge_pages(&self, from: usize) {
         if cfg!(miri) {
             return;
         }
         let from = from.min(self.bytes);
-        // SAFETY: advice on a part of a mapping that this object keeps changes no content. A refusal leaves
-        // small pages, which is no error.
+        // SAFETY: advice on a part of a mapping that this object keeps changes no content. A
+        // refusal leaves small pages, which is no error.
         unsafe {
             libc::madvise(self.base.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE);
         }
@@ -114,14 +116,15 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Returns the memory of `bytes` bytes from `from`, of a mapping of anonymous memory, to the system; they read
-    /// as zero. Both are multiples of pages. False if the range does not lie in the mapping.
+    /// Returns the memory of `bytes` bytes from `from`, of a mapping of anonymous memory, to the
+    /// system; they read as zero. Both are multiples of pages. False if the range does not lie in
+    /// the mapping.
     pub fn discard(&self, from: u64, bytes: u64) -> io::Result<bool> {
         if from > self.bytes() || bytes > self.bytes() - from {
             return Ok(false);
         }
-        // SAFETY: the range lies in the mapping. Its content becomes zero, as a store to words would make it: who
-        // calls this holds the chunks there, and nobody else looks at them.
+        // SAFETY: the range lies in the mapping. Its content becomes zero, as a store to words
+        // would make it: who calls this holds the chunks there, and nobody else looks at them.
         check(unsafe {
             libc::madvise(self.base.add(from as usize).cast(), bytes as usize, libc::MADV_DONTNEED)
         })?;
@@ -143,8 +146,8 @@ impl Drop for Region {
 
 /// A process, told from the children that are forked from it.
 ///
-/// By its id and by a count of forks: process ids repeat in other namespaces, and the count does not
-/// rise in a child that was made past the C library.
+/// By its id and by a count of forks: process ids repeat in other namespaces, and the count does
+/// not rise in a child that was made past the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     id: u32,
@@ -167,8 +170,8 @@ impl Process {
     pub fn this() -> Self {
         // Relaxed: if two threads hook it at once, each fork counts twice, which is as good.
         if !COUNTS_FORKS.load(Ordering::Relaxed) {
-            // SAFETY: the function may run in a child with one thread: it adds to an atomic and sets
-            // a cell of the thread. A refusal, for want of memory, leaves the process id.
+            // SAFETY: the function may run in a child with one thread: it adds to an atomic and
+            // sets a cell of the thread. A refusal, for want of memory, leaves the process id.
             unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
             COUNTS_FORKS.store(true, Ordering::Relaxed);
         }
@@ -267,8 +270,8 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     }
 }
 
-/// Returns the room of `bytes` bytes of `file` from `from` to the file system; they read as zero, and the file keeps
-/// its length. False if the file system cannot.
+/// Returns the room of `bytes` bytes of `file` from `from` to the file system; they read as zero,
+/// and the file keeps its length. False if the file system cannot.
 pub fn punch(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
     let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(bytes)) else {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));

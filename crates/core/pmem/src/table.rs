@@ -1,8 +1,8 @@
 //! The table of participants: where the slots and their descriptors lie, and how the table grows.
 //!
-//! The first segment, of 128 slots, is part of the layout. Each further one is a span of chunks, as large as all
-//! segments before it, so that the table doubles: 256, 512, ... 8,192 slots. A word of the directory (control page)
-//! holds the offset of the span, or zero.
+//! The first segment, of 128 slots, is part of the layout. Each further one is a span of chunks, as
+//! large as all segments before it, so that the table doubles: 256, 512, ... 8,192 slots. A word of
+//! the directory (control page) holds the offset of the span, or zero.
 //!
 //! ```text
 //! byte     0                128 * slots                    2,176 * slots
@@ -11,8 +11,8 @@
 //!
 //! # Growth
 //!
-//! A thread that finds all slots pinned grows the table. It has no slot, so it has no log, and needs none: the word
-//! of the directory decides.
+//! A thread that finds all slots pinned grows the table. It has no slot, so it has no log, and
+//! needs none: the word of the directory decides.
 //!
 //! | step | other threads | a crash leaves |
 //! | --- | --- | --- |
@@ -25,9 +25,10 @@
 //!
 //! So a crash leaves a whole segment or none. The table never shrinks.
 //!
-//! Recovery trusts a word of the directory only if the chunks there can be those of a segment: allocated as one span of
-//! the right length, or free, or claimed by an earlier incarnation. Otherwise the table ends before that segment, and
-//! what refers to a descriptor behind it is damaged. `check` compares the directory with what is allocated.
+//! Recovery trusts a word of the directory only if the chunks there can be those of a segment:
+//! allocated as one span of the right length, or free, or claimed by an earlier incarnation.
+//! Otherwise the table ends before that segment, and what refers to a descriptor behind it is
+//! damaged. `check` compares the directory with what is allocated.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,8 @@ pub(crate) struct Place {
     pub index: usize,
 }
 
-/// Where `slot` lies, behind the `first` slots of the first segment; beyond the table, in its last segment.
+/// Where `slot` lies, behind the `first` slots of the first segment; beyond the table, in its last
+/// segment.
 pub(crate) fn place(slot: usize, first: usize) -> Place {
     let segment = ((slot / first).ilog2() as usize).min(SEGMENT_COUNT - 1);
     let slots = first << segment;
@@ -73,7 +75,8 @@ impl<D: Domain> Pool<D> {
         self.word(SEGMENTS_OFF + segment as u64 * 8)
     }
 
-    /// The offset of a segment behind the first, if the table has it. The directory says so durably.
+    /// The offset of a segment behind the first, if the table has it. The directory says so
+    /// durably.
     #[inline]
     fn segment_off(&self, segment: usize) -> Option<u64> {
         // Acquire: who has stored it has made the word of the directory durable.

@@ -71,8 +71,9 @@ impl<'pool, D: Domain> Word<'pool, D> {
     ///
     /// Sequentially consistent, also when it fails: of two threads that each change one word and
     /// then look at the other's, by this or by such a load, one sees the other's change (a decided
-    /// status and a reference that comes late; `crates/testing/models/src/late.rs`). A success publishes
-    /// what this thread wrote before; either acquires what the writer of the found value published.
+    /// status and a reference that comes late; `crates/testing/models/src/late.rs`). A success
+    /// publishes what this thread wrote before; either acquires what the writer of the found value
+    /// published.
     #[inline(always)]
     pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
         if D::admit_swap(self.address()) {
@@ -83,8 +84,9 @@ impl<'pool, D: Domain> Word<'pool, D> {
         }
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), for a word that recovery never reads (a lease): it is not part
-    /// of what durability costs. The full barrier orders a success before all later loads of this thread.
+    /// As [`compare_exchange`](Self::compare_exchange), for a word that recovery never reads (a
+    /// lease): it is not part of what durability costs. The full barrier orders a success before
+    /// all later loads of this thread.
     #[inline(always)]
     pub(crate) fn compare_exchange_transient(self, current: u64, new: u64) -> Result<u64, u64> {
         if !D::admit_transient_store(self.address()) {
@@ -95,8 +97,8 @@ impl<'pool, D: Domain> Word<'pool, D> {
         found
     }
 
-    /// Loads a word, relaxed, of which this thread knows enough: only it changes the word now, or any late value will do.
-    /// Tests do not observe it.
+    /// Loads a word, relaxed, of which this thread knows enough: only it changes the word now, or
+    /// any late value will do. Tests do not observe it.
     #[inline(always)]
     pub(crate) fn load_unobserved(self) -> u64 {
         self.word.load(Ordering::Relaxed)
@@ -193,8 +195,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         Self::new(&NOTHING)
     }
 
-    /// Loads word `index`. Only damage leads beyond the end: then it is zero, and the calling thread's
-    /// [`Guard::damage`](crate::Guard::damage) names where these words are.
+    /// Loads word `index`. Only damage leads beyond the end: then it is zero, and the calling
+    /// thread's [`Guard::damage`](crate::Guard::damage) names where these words are.
     #[inline(always)]
     pub fn load(self, index: u64, order: Ordering) -> u64 {
         let Some(word) = self.words.get(index as usize) else {
@@ -205,8 +207,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         word.load(order)
     }
 
-    /// Loads word `index`, which the caller knows to be there: of a node whose size is a setting, or by
-    /// [`reach`](Self::reach). Panics beyond the end, as a slice does.
+    /// Loads word `index`, which the caller knows to be there: of a node whose size is a setting,
+    /// or by [`reach`](Self::reach). Panics beyond the end, as a slice does.
     #[inline(always)]
     pub fn at(self, index: u64, order: Ordering) -> u64 {
         let word = &self.words[index as usize];
@@ -224,7 +226,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         reach
     }
 
-    /// Loads the eight words from word `first` on; zeros if these are not all there, as by [`load`](Self::load).
+    /// Loads the eight words from word `first` on; zeros if these are not all there, as by
+    /// [`load`](Self::load).
     #[inline(always)]
     pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
         let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk::<8>);
@@ -246,8 +249,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         Some(word.load(order))
     }
 
-    /// Folds every `STEP`-th word from word `first` on, `steps` of them, or as many as there are whole steps, the last
-    /// one first. Nothing, if there is no word `first`.
+    /// Folds every `STEP`-th word from word `first` on, `steps` of them, or as many as there are
+    /// whole steps, the last one first. Nothing, if there is no word `first`.
     #[inline(always)]
     pub fn fold_every<const STEP: usize, R>(
         &self,

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Bytes of a cache line. (On processors with lines of 128 bytes each is written back twice, which only
-/// costs.)
+/// Bytes of a cache line. (On processors with lines of 128 bytes each is written back twice, which
+/// only costs.)
 pub const LINE_BYTES: u64 = 64;
 
 /// A write-back instruction, from best to worst.
@@ -18,8 +18,8 @@ pub enum WriteBack {
     Clflush = 3,
     /// `dc cvap` of aarch64: cleans to the point of persistence.
     DcCvap = 4,
-    /// `dc cvac` of aarch64: cleans to the point of coherency, which is the memory where the processor
-    /// knows no point of persistence.
+    /// `dc cvac` of aarch64: cleans to the point of coherency, which is the memory where the
+    /// processor knows no point of persistence.
     DcCvac = 5,
 }
 

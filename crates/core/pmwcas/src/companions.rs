@@ -21,10 +21,11 @@ impl Companions {
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// What the index whose entry word is at `root_off` keeps in process memory: what another handle of
-    /// it has, or else what `make` makes. It lives as long as some handle holds it.
+    /// What the index whose entry word is at `root_off` keeps in process memory: what another
+    /// handle of it has, or else what `make` makes. It lives as long as some handle holds it.
     ///
-    /// For opening an index, not for its operations: one call waits for another, and for its `make`.
+    /// For opening an index, not for its operations: one call waits for another, and for its
+    /// `make`.
     pub fn companion<T: Any + Send + Sync>(
         &self,
         root_off: u64,

@@ -14,9 +14,8 @@ use crate::word::{BLOCK_MASK, Life, State, Status};
 /// paper's, one word alone, without blocks, takes one CAS where nothing is written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// A hardware transaction changes all words, where the processor commits one and the domain writes
-    /// nothing back; otherwise, and for operations with blocks, as
-    /// [`Direct`](Self::Direct).
+    /// A hardware transaction changes all words, where the processor commits one and the domain
+    /// writes nothing back; otherwise, and for operations with blocks, as [`Direct`](Self::Direct).
     #[default]
     Transactional,
     /// Only the owner installs references, each by one CAS, and lets the operation succeed; who
@@ -35,11 +34,12 @@ pub(crate) enum Finals {
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation with `entries` in any order; whether it succeeded. It fails if damage has led the thread
-    /// astray since it was pinned.
+    /// Executes the operation with `entries` in any order; whether it succeeded. It fails if damage
+    /// has led the thread astray since it was pinned.
     #[inline]
     pub(crate) fn execute(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) -> bool {
-        // Nothing is published that follows from what damage has led to; the caller asks the guard why.
+        // Nothing is published that follows from what damage has led to; the caller asks the guard
+        // why.
         if guard.damage().is_some() {
             self.give_up(guard, life, entries);
             return false;
@@ -94,8 +94,8 @@ impl<D: Domain> Pmwcas<D> {
         succeeded
     }
 
-    /// Executes an operation without its descriptor, if that can be: one word takes one CAS, several a
-    /// hardware transaction.
+    /// Executes an operation without its descriptor, if that can be: one word takes one CAS,
+    /// several a hardware transaction.
     #[inline]
     fn execute_at_once(&self, guard: &Guard<'_, D>, targets: &[WordEntry]) -> Option<bool> {
         match (self.algorithm(), targets) {
@@ -183,8 +183,8 @@ impl<D: Domain> Pmwcas<D> {
         Some((life, self.status_of(life)?, entry))
     }
 
-    /// The value of a word that holds the reference `found`, if nothing need be done to know it:
-    /// as long as the operation can still fail, the word holds its old value; when it has landed, its
+    /// The value of a word that holds the reference `found`, if nothing need be done to know it: as
+    /// long as the operation can still fail, the word holds its old value; when it has landed, its
     /// new one, durably.
     #[inline]
     pub(crate) fn value_under(&self, found: u64) -> Option<u64> {

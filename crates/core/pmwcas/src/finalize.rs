@@ -91,8 +91,8 @@ fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u6
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Sets the active bits of the blocks that come with the operation, whose descriptor is durable;
-    /// whether there were any. Durable after the caller's next fence.
+    /// Sets the active bits of the blocks that come with the operation, whose descriptor is
+    /// durable; whether there were any. Durable after the caller's next fence.
     pub(crate) fn activate_blocks(&self, entries: &Entries) -> bool {
         let mut activated = false;
         for entry in entries.all() {

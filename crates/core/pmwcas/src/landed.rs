@@ -9,10 +9,10 @@
 //! 3. *free*.
 //!
 //! Who meets one of the references before that reads the new value, or does 1 and its own part of 2
-//! to change the word. And before 1 and 2 are done no more than one epoch passes, by whoever wants it to
-//! pass ([`settle_left`]): a word may lie in a block that is about to be used for something else. (One:
-//! who raises the epoch may have looked at the thread before it left something. The next raise needs
-//! that thread unpinned, or pinned anew, and so sees it. Blocks wait for three.)
+//! to change the word. And before 1 and 2 are done no more than one epoch passes, by whoever wants
+//! it to pass ([`settle_left`]): a word may lie in a block that is about to be used for something
+//! else. (One: who raises the epoch may have looked at the thread before it left something. The
+//! next raise needs that thread unpinned, or pinned anew, and so sees it. Blocks wait for three.)
 
 use std::sync::atomic::Ordering;
 

@@ -25,17 +25,18 @@
 //!
 //! # Protocol
 //!
-//! The status word of the descriptor decides, by one CAS: *succeeded* or *failed*. Everything before
-//! it can be undone by anyone, everything after it completed by anyone. There are two ways there
-//! ([`Algorithm`]), and one without a descriptor; all may be under way in one pool at once. An
-//! operation is *plain* if it owns no blocks.
+//! The status word of the descriptor decides, by one CAS: *succeeded* or *failed*. Everything
+//! before it can be undone by anyone, everything after it completed by anyone. There are two ways
+//! there ([`Algorithm`]), and one without a descriptor; all may be under way in one pool at once.
+//! An operation is *plain* if it owns no blocks.
 //!
 //! ## Transactional (`transactional.rs`)
 //!
-//! Where nothing is written back, a plain operation on one word is one CAS, and on several one hardware
-//! transaction, if the processor commits it: compare all targets, then change all. Another thread, a kill and (in `Eadr`) a power
-//! cut see all of it or nothing, so there is nothing to help or to recover. A target that holds a
-//! reference, or eight aborts, and it is executed directly; so nobody waits for a commit.
+//! Where nothing is written back, a plain operation on one word is one CAS, and on several one
+//! hardware transaction, if the processor commits it: compare all targets, then change all. Another
+//! thread, a kill and (in `Eadr`) a power cut see all of it or nothing, so there is nothing to help
+//! or to recover. A target that holds a reference, or eight aborts, and it is executed directly; so
+//! nobody waits for a commit.
 //!
 //! ## Direct (`direct.rs`, `landed.rs`)
 //!
@@ -55,17 +56,17 @@
 //! | status := *landed*, if it still is *installing*; **return** | owner | all references | new values |
 //! | the next operation, or whoever changes one of the words, or raises the epoch, does the rest | | | |
 //!
-//! So the medium knows a success by all targets' references first, and by the status before the first
-//! of these goes. Recovery looks for the references of each plain operation that is *installing*, and
-//! makes what it has found durable, as *landed*, before it changes a word.
+//! So the medium knows a success by all targets' references first, and by the status before the
+//! first of these goes. Recovery looks for the references of each plain operation that is
+//! *installing*, and makes what it has found durable, as *landed*, before it changes a word.
 //!
-//! Why that is a decision, though others may let the operation fail until the owner's CAS: who does so
-//! puts old values back, so the medium either loses a reference, and recovery agrees; or keeps all, and
-//! recovery lets an operation succeed that has not returned. Nobody can tell: whatever a thread did
-//! durably to one of the words in between took the reference from the medium. (Who does durably to
-//! *another* word what is right only because this one did not succeed must write this one's words
-//! back first: deletes in place of a BzTree do.) An owner that was let
-//! fail takes its references back durably before it does anything else.
+//! Why that is a decision, though others may let the operation fail until the owner's CAS: who does
+//! so puts old values back, so the medium either loses a reference, and recovery agrees; or keeps
+//! all, and recovery lets an operation succeed that has not returned. Nobody can tell: whatever a
+//! thread did durably to one of the words in between took the reference from the medium. (Who does
+//! durably to *another* word what is right only because this one did not succeed must write this
+//! one's words back first: deletes in place of a BzTree do.) An owner that was let fail takes its
+//! references back durably before it does anything else.
 //!
 //! Others take one fence more, since recovery may act upon their blocks only when all is durable:
 //!
@@ -82,10 +83,10 @@
 //!
 //! A thread that meets a reference of an operation that is *installing*
 //!
-//! * to read: takes the old value from the entry, and asks for the status again. Still *installing*,
-//!   so the word held a reference to an operation that could still fail: it held the old value.
-//!   Nothing is written, nobody is held up. (Of one that has *landed* it is the new value, which is
-//!   durable.)
+//! * to read: takes the old value from the entry, and asks for the status again. Still
+//!   *installing*, so the word held a reference to an operation that could still fail: it held the
+//!   old value. Nothing is written, nobody is held up. (Of one that has *landed* it is the new
+//!   value, which is durable.)
 //! * to change the word: looks a bounded number of times ([`Domain::SPINS`](pando_pmem::Domain)),
 //!   then sets the status to *failed* and puts the old value back. The owner finds its decision
 //!   refused, puts back the others, durably, and begins again in a new life of the descriptor, by
@@ -105,18 +106,19 @@
 //! reference.
 //!
 //! Why no reference is left in memory that is used for something else: a word of an operation that
-//! landed may lie in a block that is freed before the thread comes back. Then recovery would miss that
-//! word's reference, and take the others back. So the status is made durable, and the references are
-//! replaced, before the epoch is raised ([`Guard::leave`](pando_pmem::Guard::leave)), and no block is
-//! reused before that. (On the medium an operation stays on record until its descriptor is used again. If one of its words
-//! lies in a block that is freed meanwhile and used again, and a crash finds there a user's eight bytes
-//! that equal the reference, sequence number included, recovery takes them for it. The same holds for
-//! an operation that a crash cuts short.)
+//! landed may lie in a block that is freed before the thread comes back. Then recovery would miss
+//! that word's reference, and take the others back. So the status is made durable, and the
+//! references are replaced, before the epoch is raised
+//! ([`Guard::leave`](pando_pmem::Guard::leave)), and no block is reused before that. (On the medium
+//! an operation stays on record until its descriptor is used again. If one of its words lies in a
+//! block that is freed meanwhile and used again, and a crash finds there a user's eight bytes that
+//! equal the reference, sequence number included, recovery takes them for it. The same holds for an
+//! operation that a crash cuts short.)
 //!
-//! An uncontended plain operation on k words takes 2 + 2k swaps (a claim, k installs, the decision, k
-//! replacements) and, where lines are written back, two fences: 4 write-backs for one word, 11
-//! for four in lines of their own. Fewer fences cannot be had this way: a reference must not reach the
-//! medium before the descriptor that knows the old value, nor the answer the user before the
+//! An uncontended plain operation on k words takes 2 + 2k swaps (a claim, k installs, the decision,
+//! k replacements) and, where lines are written back, two fences: 4 write-backs for one word, 11
+//! for four in lines of their own. Fewer fences cannot be had this way: a reference must not reach
+//! the medium before the descriptor that knows the old value, nor the answer the user before the
 //! references the medium.
 //!
 //! ## RDCSS (`rdcss.rs`), the paper's
@@ -153,7 +155,8 @@
 //!
 //! ## Blocks
 //!
-//! After either: blocks are freed by policy, then the descriptor is *free*, durably (`finalize.rs`).
+//! After either: blocks are freed by policy, then the descriptor is *free*, durably
+//! (`finalize.rs`).
 
 mod companions;
 mod descriptor;

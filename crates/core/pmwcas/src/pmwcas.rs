@@ -26,8 +26,8 @@ pub struct Pmwcas<D: Domain> {
     pub(crate) kinds: Vec<KnownKind<D>>,
 }
 
-/// What belongs to a participant's slot, and only the thread that is pinned there touches: on lines of its own, and on pairs of them,
-/// which processors fetch together.
+/// What belongs to a participant's slot, and only the thread that is pinned there touches: on lines
+/// of its own, and on pairs of them, which processors fetch together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Participant {
@@ -37,16 +37,16 @@ pub(crate) struct Participant {
     next: Cell<u64>,
 }
 
-// SAFETY: the cells of a slot are only touched by the thread that is pinned in the slot, and the pool
-// orders the hand-over of a slot from thread to thread.
+// SAFETY: the cells of a slot are only touched by the thread that is pinned in the slot, and the
+// pool orders the hand-over of a slot from thread to thread.
 unsafe impl Sync for Participant {}
 
 impl<D: Domain> Pmwcas<D> {
     /// Recovers the operations that a crash cut short, and readies the pool for new ones.
     ///
-    /// Before that, nothing may be allocated in the pool: recovery takes back what operations had begun to
-    /// give away. And it is done once in each opening of a pool, or it is an error: a second recovery would
-    /// undo what is under way.
+    /// Before that, nothing may be allocated in the pool: recovery takes back what operations had
+    /// begun to give away. And it is done once in each opening of a pool, or it is an error: a
+    /// second recovery would undo what is under way.
     pub fn open(pool: Arc<Pool<D>>) -> Result<Self> {
         if !pool.begin_recovery() {
             return Err(Error::BegunBefore);
@@ -106,8 +106,8 @@ impl<D: Domain> Pmwcas<D> {
     /// not, reads as [`MAX_VALUE`](crate::MAX_VALUE), and is never changed.
     #[inline(always)]
     pub fn read(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
-        // Acquire: with the swap, by whomever, that put the value there. What its writer did before it
-        // gave the value to an operation is seen, also if a third thread completed that.
+        // Acquire: with the swap, by whomever, that put the value there. What its writer did before
+        // it gave the value to an operation is seen, also if a third thread completed that.
         let value = self.pool.word(off).load(Ordering::Acquire);
         if value & CONTROL_BITS == 0 { value } else { self.read_settled(guard, off) }
     }
@@ -189,10 +189,11 @@ impl<D: Domain> Pmwcas<D> {
         Ok(())
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), but of two steps only the first: `new` stands with its
-    /// dirty bit, if the domain has these, and is durable when the caller has written the word's line back and
-    /// fenced. The bit stays until somebody wants the word without it, and makes it durable again for that;
-    /// who knows by other means that the value is durable looks past the bit, and may [clear](Self::clear_dirty) it.
+    /// As [`compare_exchange`](Self::compare_exchange), but of two steps only the first: `new`
+    /// stands with its dirty bit, if the domain has these, and is durable when the caller has
+    /// written the word's line back and fenced. The bit stays until somebody wants the word without
+    /// it, and makes it durable again for that; who knows by other means that the value is durable
+    /// looks past the bit, and may [clear](Self::clear_dirty) it.
     ///
     /// `expected` is a durable value, found with the bit or without.
     #[inline]
@@ -219,7 +220,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Clears the dirty bit, if the word at `off` has it and `value`, which the caller knows to be durable.
+    /// Clears the dirty bit, if the word at `off` has it and `value`, which the caller knows to be
+    /// durable.
     #[inline]
     pub fn clear_dirty(&self, off: u64, value: u64) {
         if D::WRITE_BACK {
@@ -234,8 +236,8 @@ impl<D: Domain> Pmwcas<D> {
     /// As [`compare_exchange`](Self::compare_exchange), without making `new` durable.
     ///
     /// Only for a value on which nothing durable depends: whoever later changes the word by a
-    /// PMwCAS makes that later value durable, and a crash may bring back any earlier one, or the new
-    /// value of an operation that this very swap let fail.
+    /// PMwCAS makes that later value durable, and a crash may bring back any earlier one, or the
+    /// new value of an operation that this very swap let fail.
     #[inline]
     pub fn compare_exchange_undurable(
         &self,

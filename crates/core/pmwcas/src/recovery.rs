@@ -1,8 +1,8 @@
 //! Recovery (section 4.4): a scan of the descriptors of those participants that ever claimed a
 //! slot since the last recovery, and of nothing else.
 //!
-//! 0. Each plain operation whose targets all hold references has landed; its status says so, durable,
-//!    before any of these references goes.
+//! 0. Each plain operation whose targets all hold references has landed; its status says so,
+//!    durable, before any of these references goes.
 //! 1. Every word that holds a reference, or a conditional reference, of a descriptor found in
 //!    use, gets its final value, durable: the new one if the descriptor succeeded and the word
 //!    held the reference; the old one otherwise. A conditional reference never stands for the

@@ -2,9 +2,9 @@
 //!
 //! The processor makes it whole: another thread, and a crash, see all of it or nothing. So there is
 //! no reference for a reader to meet, and no descriptor for a recovery. It serves plain operations
-//! (without blocks) where nothing is written back, and no more often than the processor
-//! commits: a target under a descriptor's reference, or [`ATTEMPTS`] aborts, and the operation takes
-//! the other way, on which nobody waits.
+//! (without blocks) where nothing is written back, and no more often than the processor commits: a
+//! target under a descriptor's reference, or [`ATTEMPTS`] aborts, and the operation takes the other
+//! way, on which nobody waits.
 
 use std::sync::atomic::Ordering;
 
@@ -34,8 +34,8 @@ impl<D: Domain> Pmwcas<D> {
     #[inline]
     pub(crate) fn try_transaction(&self, targets: &[WordEntry]) -> Option<bool> {
         let change = || {
-            // Relaxed, all: the processor makes a transaction's accesses one, before and after which all
-            // others of this thread stand, as those of a locked instruction do.
+            // Relaxed, all: the processor makes a transaction's accesses one, before and after
+            // which all others of this thread stand, as those of a locked instruction do.
             for target in targets {
                 let found = self.pool().word(target.off).load(Ordering::Relaxed);
                 if found != target.old {

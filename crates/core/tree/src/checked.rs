@@ -1,10 +1,11 @@
-//! What keeps an operation on a damaged pool from panicking, from leaving the pool and from going in circles: the same
-//! policy for all indexes.
+//! What keeps an operation on a damaged pool from panicking, from leaving the pool and from going
+//! in circles: the same policy for all indexes.
 //!
-//! An index trusts its blocks: they carry no checksum, and a look at each byte would cost more than the operation.
-//! But whatever it finds in them, it comes to an end with an answer or an error. Who finds damage notes it in the
-//! operation's guard ([`Guard::note_damage`]), goes on with something harmless (a zero, an empty slice, an empty leaf),
-//! and asks the guard before anything is believed.
+//! An index trusts its blocks: they carry no checksum, and a look at each byte would cost more than
+//! the operation. But whatever it finds in them, it comes to an end with an answer or an error. Who
+//! finds damage notes it in the operation's guard ([`Guard::note_damage`]), goes on with something
+//! harmless (a zero, an empty slice, an empty leaf), and asks the guard before anything is
+//! believed.
 //!
 //! | what is checked | where | what follows |
 //! | --- | --- | --- |
@@ -18,28 +19,31 @@
 //! | keys of a scan ascend | `pando::Scan` | an error |
 //! | nothing is believed of a map that is freed | `IndexKind::next_unit` | it is passed over; the note is forgotten |
 //!
-//! A reader without a guard ([`Glance`](pando_pmem::Glance)) leaves no note. It reads zeros, which are of no sound node, and begins
-//! again with a guard.
+//! A reader without a guard ([`Glance`](pando_pmem::Glance)) leaves no note. It reads zeros, which
+//! are of no sound node, and begins again with a guard.
 //!
-//! A note is a store to memory of the thread (`pando-pmem`, astray.rs), without a call. It costs a get two stores, where it
-//! pins, and two tests, where it ends. All else takes the place of a bounds check that would panic.
+//! A note is a store to memory of the thread (`pando-pmem`, astray.rs), without a call. It costs a
+//! get two stores, where it pins, and two tests, where it ends. All else takes the place of a
+//! bounds check that would panic.
 //!
-//! What this does not see: bytes of keys and values that are others and no worse ones; a pointer that leads into another
-//! sound block of the same kind and level; a record that is no longer reached; a block in use that the allocator's damaged
-//! bits name as free, and which is given out again. `check` sees most of the latter three.
+//! What this does not see: bytes of keys and values that are others and no worse ones; a pointer
+//! that leads into another sound block of the same kind and level; a record that is no longer
+//! reached; a block in use that the allocator's damaged bits name as free, and which is given out
+//! again. `check` sees most of the latter three.
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, mutant};
 
-/// How often an operation begins again before its index counts as damaged. An attempt fails since another thread's has
-/// succeeded, or since what it read contradicts itself. With hundreds of threads on one key, none loses so many races
-/// one after the other.
+/// How often an operation begins again before its index counts as damaged. An attempt fails since
+/// another thread's has succeeded, or since what it read contradicts itself. With hundreds of
+/// threads on one key, none loses so many races one after the other.
 const ATTEMPTS: u32 = 1 << 16;
 
 #[cfg(feature = "testing")]
 static LOWERED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(ATTEMPTS);
 
-/// Lowers, for this process, how often operations begin again: tests of damage have no other threads, and are to be quick.
+/// Lowers, for this process, how often operations begin again: tests of damage have no other
+/// threads, and are to be quick.
 #[cfg(feature = "testing")]
 pub fn lower_attempts(attempts: u32) {
     // Relaxed: a figure, on which nothing hangs.
@@ -85,7 +89,8 @@ impl Steps {
         Self(u64::from(attempts()))
     }
 
-    /// Of a walk from block to block, each of at least `bytes` bytes: as many as the pool has room for.
+    /// Of a walk from block to block, each of at least `bytes` bytes: as many as the pool has room
+    /// for.
     #[inline]
     pub fn of_blocks<D: Domain>(guard: &Guard<'_, D>, bytes: u64) -> Self {
         Self(guard.pool().size_bytes() / bytes)

@@ -1,8 +1,8 @@
 //! Another try for an operation to which a full pool refused room.
 //!
-//! A pool is full when no block is free. But a block that was replaced or removed is free only when no
-//! thread can look at it any more, and a thread that is pinned holds its own blocks back. So a refused
-//! operation lets go of its guard first, and then:
+//! A pool is full when no block is free. But a block that was replaced or removed is free only when
+//! no thread can look at it any more, and a thread that is pinned holds its own blocks back. So a
+//! refused operation lets go of its guard first, and then:
 //!
 //! | step | what it does |
 //! | --- | --- |
@@ -13,11 +13,12 @@
 //! | reclaim, try | as above; from *give back* on again while that finds something, up to a limit |
 //! | report | the operation returns the error of its last try |
 //!
-//! No step waits for another thread: each is a bounded piece of work, and there are [`Tries`] of them. So an
-//! operation may be refused while a thread that has stopped holds the epoch back, or while other threads
-//! take what was given back. A refused operation has changed nothing.
+//! No step waits for another thread: each is a bounded piece of work, and there are [`Tries`] of
+//! them. So an operation may be refused while a thread that has stopped holds the epoch back, or
+//! while other threads take what was given back. A refused operation has changed nothing.
 //!
-//! Nothing here is durable. A crash leaves what the operation leaves, or what the index leaves of a merge.
+//! Nothing here is durable. A crash leaves what the operation leaves, or what the index leaves of a
+//! merge.
 
 use std::cell::Cell;
 
@@ -80,8 +81,8 @@ const DROP_STEPS: u32 = 256;
 pub enum Tries {
     /// An operation that takes room: few times, so that a full pool says so quickly.
     Few,
-    /// One that gives back more than it takes, as a remove: it is refused only if others' operations
-    /// take the room each time.
+    /// One that gives back more than it takes, as a remove: it is refused only if others'
+    /// operations take the room each time.
     Many,
 }
 
@@ -109,7 +110,8 @@ pub fn nothing_to_give() -> GivenBack {
 }
 
 /// Runs `attempt`, and again after a refusal: see [the module](self). `attempt` and `give_back` pin
-/// themselves, and hold no guard when they return; nor does the caller, or nothing can be reclaimed.
+/// themselves, and hold no guard when they return; nor does the caller, or nothing can be
+/// reclaimed.
 #[inline(always)]
 pub fn with_room<D: Domain, R, E: Refusal>(
     pmwcas: &Pmwcas<D>,

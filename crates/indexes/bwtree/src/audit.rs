@@ -1,9 +1,10 @@
-//! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it reaches. Exact
-//! while nobody writes.
+//! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it
+//! reaches. Exact while nobody writes.
 //!
-//! Nothing that a page or a delta says is believed before it was found to lie in its block: a chain is looked
-//! through from its newest record to its base, and only if all of it is sound it is put together, and its records
-//! are lent. What a damaged page would have led to is looked for no further; the others are walked.
+//! Nothing that a page or a delta says is believed before it was found to lie in its block: a chain
+//! is looked through from its newest record to its base, and only if all of it is sound it is put
+//! together, and its records are lent. What a damaged page would have led to is looked for no
+//! further; the others are walked.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! Pages and values' blocks as they are made: written and flushed before anyone can see them. Deltas are in `prepend.rs`.
+//! Pages and values' blocks as they are made: written and flushed before anyone can see them.
+//! Deltas are in `prepend.rs`.
 
 use std::ops::Range;
 
@@ -34,7 +35,8 @@ pub struct NewPage<'page, 'op, 'pool, D: Domain> {
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     records: usize,
-    /// Bytes of each key and each value, if there is one for all, and none of the values has a block.
+    /// Bytes of each key and each value, if there is one for all, and none of the values has a
+    /// block.
     lengths: Option<(usize, usize)>,
     /// Bytes of all keys and values.
     bytes: u64,
@@ -129,9 +131,9 @@ pub struct Cut<'op, 'pool, D: Domain> {
     pub separator: &'op [u8],
 }
 
-/// Cuts the records in two halves of about as many bytes; `None` if there are too few. An inner page keeps two
-/// children: with one, it would lead to nothing that its parent does not, and a root of two long keys would
-/// be cut again and again.
+/// Cuts the records in two halves of about as many bytes; `None` if there are too few. An inner
+/// page keeps two children: with one, it would lead to nothing that its parent does not, and a root
+/// of two long keys would be cut again and again.
 pub(crate) fn cut<'op, 'pool, D: Domain>(
     items: &[Item<'op, 'pool, D>],
     is_inner: bool,
@@ -165,8 +167,8 @@ pub(crate) fn cut<'op, 'pool, D: Domain>(
     Some(Cut { right, separator })
 }
 
-/// The shortest key that is above `below` and not above `above`. Keys of up to eight bytes are left as they
-/// are: those of one length are found quicker.
+/// The shortest key that is above `below` and not above `above`. Keys of up to eight bytes are left
+/// as they are: those of one length are found quicker.
 fn shortest_between<'key>(below: &[u8], above: &'key [u8]) -> &'key [u8] {
     if above.len() <= SLICE_BYTES {
         return above;
@@ -210,7 +212,8 @@ struct Writer<'block, 'range> {
     /// Where the next key or value goes, and where none goes any more.
     at: usize,
     end: usize,
-    /// There was more to write than was counted: this block is in use, and damaged bits had named it as free.
+    /// There was more to write than was counted: this block is in use, and damaged bits had named
+    /// it as free.
     is_over: bool,
     lengths: Option<(usize, usize)>,
     prefix_bytes: usize,

@@ -68,16 +68,18 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     /// A word that never changes while it can be reached.
     #[inline(always)]
     pub fn fixed(self, off: u64) -> u64 {
-        // Relaxed: what it is of was published by the word that led here, which was read with acquire.
+        // Relaxed: what it is of was published by the word that led here, which was read with
+        // acquire.
         self.pool().word(off).load(Ordering::Relaxed)
     }
 
     /// Bytes of a published page, delta or value.
     #[inline(always)]
     pub fn bytes(self, off: u64, bytes: u64) -> &'op [u8] {
-        // SAFETY: base pages, deltas and values' blocks are written before the word that leads to them is,
-        // and never after; what is written beside them is another delta's place. The guard keeps what was
-        // reachable since it was taken from being reused. The offset came from there.
+        // SAFETY: base pages, deltas and values' blocks are written before the word that leads to
+        // them is, and never after; what is written beside them is another delta's place. The guard
+        // keeps what was reachable since it was taken from being reused. The offset came from
+        // there.
         unsafe { self.pool().bytes(off, bytes) }
     }
 
@@ -97,7 +99,8 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         Ok(self.bytes(off + VALUE_HEADER_BYTES, bytes))
     }
 
-    /// Refuses what is no value's block, before it is freed. It must be named by a record that is there still.
+    /// Refuses what is no value's block, before it is freed. It must be named by a record that is
+    /// there still.
     pub fn check_value_block(self, off: u64) -> Result<(), Damaged> {
         let room =
             self.pool().active_block(off).and_then(|bytes| bytes.checked_sub(VALUE_HEADER_BYTES));

@@ -1,18 +1,20 @@
 //! Scans, forwards and backwards.
 //!
-//! A cursor copies a batch of one leaf's records while it is pinned, and lends them when it is not. Where
-//! it goes on is decided by the leaf's range, not by the last key that it returned: an empty leaf has a range,
-//! too. A leaf that has been split is left by its side link's range, one that was removed is found again by the
-//! range that is still to come. Backwards, a descent to what is before the leaf's lowest key.
+//! A cursor copies a batch of one leaf's records while it is pinned, and lends them when it is not.
+//! Where it goes on is decided by the leaf's range, not by the last key that it returned: an empty
+//! leaf has a range, too. A leaf that has been split is left by its side link's range, one that was
+//! removed is found again by the range that is still to come. Backwards, a descent to what is
+//! before the leaf's lowest key.
 //!
-//! Before each record it looks whether the leaf's mapping word still is what it was when the batch was
-//! copied. If not, what was not returned yet is copied anew (section III.C of the paper): a scan returns a
-//! record as it was when it was asked for. That is more than the contract asks, which is some instant of the scan; so
-//! the records of one leaf may be of different instants.
+//! Before each record it looks whether the leaf's mapping word still is what it was when the batch
+//! was copied. If not, what was not returned yet is copied anew (section III.C of the paper): a
+//! scan returns a record as it was when it was asked for. That is more than the contract asks,
+//! which is some instant of the scan; so the records of one leaf may be of different instants.
 //!
-//! The cursor is not pinned then, so the word may be what it was, and lead to another content: the block was freed
-//! and reused at the same place. That takes three epochs, so a batch is copied anew also if the epoch is three above what it
-//! was before the leaf was looked for. The word is read first: whoever put a reused block there had seen that epoch.
+//! The cursor is not pinned then, so the word may be what it was, and lead to another content: the
+//! block was freed and reused at the same place. That takes three epochs, so a batch is copied anew
+//! also if the epoch is three above what it was before the leaf was looked for. The word is read
+//! first: whoever put a reused block there had seen that epoch.
 
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
@@ -67,8 +69,9 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     fn is_outdated(&self) -> bool {
         self.source.is_some_and(|(source, epoch)| {
             let pool = self.tree.pmwcas().pool();
-            // Acquire: what is copied anew is at least as new as what is found here; and with the swap that put the
-            // word there, the epoch is at least the one in which its block was reused.
+            // Acquire: what is copied anew is at least as new as what is found here; and with the
+            // swap that put the word there, the epoch is at least the one in which its block was
+            // reused.
             let word = pool.word(source.pid).load(Ordering::Acquire);
             word != source.link.0 || pool.may_be_reused_since(epoch)
         })
@@ -363,7 +366,8 @@ mod tests {
         pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
     }
 
-    /// A mapping word that is again what it was, while the cursor was not pinned: the block was reused.
+    /// A mapping word that is again what it was, while the cursor was not pinned: the block was
+    /// reused.
     #[test]
     fn a_link_that_comes_back_leads_to_what_is_new() {
         let tree = tree();

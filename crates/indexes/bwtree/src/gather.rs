@@ -1,8 +1,8 @@
 //! All that a chain says, put together: what consolidation, splits, merges and scans work from.
 //!
-//! A chain is one or two base pages (two under a node merge delta), whose records below a bound count,
-//! and *edits*, the newest delta of each key, in order of keys. Records of a base that no edit concerns are taken in
-//! runs.
+//! A chain is one or two base pages (two under a node merge delta), whose records below a bound
+//! count, and *edits*, the newest delta of each key, in order of keys. Records of a base that no
+//! edit concerns are taken in runs.
 
 use std::ops::Range;
 
@@ -189,8 +189,8 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
         }
     }
 
-    /// The records, in order: runs of the bases, and what edits have put between them. With `by_records`
-    /// each record for itself.
+    /// The records, in order: runs of the bases, and what edits have put between them. With
+    /// `by_records` each record for itself.
     pub fn items(&self, by_records: bool) -> Vec<Item<'op, 'pool, D>> {
         let mut items = Vec::with_capacity(self.edits.len() * 2 + 4);
         let mut edits = self.edits.as_slice();

@@ -39,9 +39,10 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta, and then
-    /// the page that takes it in, carries: for a transactional component that redoes what is newer than
-    /// what a page says (paper, section V.A). Zero stands for none. Numbers are kept, not acted upon.
+    /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta,
+    /// and then the page that takes it in, carries: for a transactional component that redoes what
+    /// is newer than what a page says (paper, section V.A). Zero stands for none. Numbers are kept,
+    /// not acted upon.
     pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted, Error> {
         self.put(key, value, Intent::Upsert, lsn)
     }

@@ -14,14 +14,17 @@
 //! 0      next      anchor    0         mapping words of 504 PIDs
 //! ```
 //!
-//! * `root`: the mapping word of the root page. Zero: a leaf without records, if `begun` is zero; else it is damaged.
+//! * `root`: the mapping word of the root page. Zero: a leaf without records, if `begun` is zero;
+//!   else it is damaged.
 //! * `begun`: one from the first record on.
 //! * `segments`: the newest segment; each names the one before it.
-//! * `fresh`, `sweep`: where free PIDs are looked for next (`table.rs`): bits 63 .. 48 which word, below the segment. Any of
-//!   their former values will do.
-//! * `anchor`: whose segment it is. Zero in `begun` and `anchor` is what trees have that were made before these words were.
+//! * `fresh`, `sweep`: where free PIDs are looked for next (`table.rs`): bits 63 .. 48 which word,
+//!   below the segment. Any of their former values will do.
+//! * `anchor`: whose segment it is. Zero in `begun` and `anchor` is what trees have that were made
+//!   before these words were.
 //!
-//! A *PID* is the offset of its mapping word. A mapping word is free (zero, or removed), or a [`Link`]:
+//! A *PID* is the offset of its mapping word. A mapping word is free (zero, or removed), or
+//! a [`Link`]:
 //!
 //! ```text
 //! bit    60        59 .. 49  48        47 .. 0
@@ -29,11 +32,11 @@
 //!        1         incarnation (20 bits), epoch (40 bits)                     removed
 //! ```
 //!
-//! * The newest record is the base, or a delta. `distance`: how far it lies behind the base of its chain,
-//!   in units of 32 bytes; 0 for the base itself, 0x7FF for a delta that is a block.
+//! * The newest record is the base, or a delta. `distance`: how far it lies behind the base of its
+//!   chain, in units of 32 bytes; 0 for the base itself, 0x7FF for a delta that is a block.
 //! * `inner`: whether it is an inner page.
-//! * *removed*: the page was merged into its left neighbour in that incarnation and epoch. Epoch 0: after
-//!   the removal nobody has looked at the clock yet.
+//! * *removed*: the page was merged into its left neighbour in that incarnation and epoch. Epoch 0:
+//!   after the removal nobody has looked at the clock yet.
 //!
 //! ```text
 //! base page
@@ -54,11 +57,12 @@
 //! claim  63 .. 32 incarnation                          31 .. 0 first free byte of the delta space
 //! ```
 //!
-//! * A *slice* is eight bytes of a key as they stand, zeros behind its end: the first eight if `words` is
-//!   set (then all keys are of one length up to eight, all values of one length and in the page, and there
-//!   are values in place of places), else those behind the *prefix*, with which all keys begin.
-//! * In an inner page a record is a child: its lowest key, and its PID as the value. The lowest key of
-//!   the first is the page's own; its slice is zero, and its key is not kept.
+//! * A *slice* is eight bytes of a key as they stand, zeros behind its end: the first eight if
+//!   `words` is set (then all keys are of one length up to eight, all values of one length and in
+//!   the page, and there are values in place of places), else those behind the *prefix*, with which
+//!   all keys begin.
+//! * In an inner page a record is a child: its lowest key, and its PID as the value. The lowest key
+//!   of the first is the page's own; its slice is zero, and its key is not kept.
 //! * A *pointer* is the offset of the block of a value, eight bytes in the value's place.
 //! * The claim stands right before the delta space, which begins at the next multiple of 32.
 //!
@@ -85,8 +89,8 @@
 //! | 10 remove node | | (only in the style of single words) |
 //! | 11 flush | | kept for pages on a log-structured store |
 //!
-//! *position*: so many records of the base are before the key; 0x7FFF: not known. *own*: the delta is a
-//! block of its own.
+//! *position*: so many records of the base are before the key; 0x7FFF: not known. *own*: the delta
+//! is a block of its own.
 //!
 //! A value's block has the value's length in its first word, and behind it the value.
 
@@ -189,7 +193,8 @@ impl Link {
         self.0 & INNER != 0
     }
 
-    /// What stands above the offset, as [`Descriptor::activate_with_hint`](pando_pmwcas::Descriptor) takes it.
+    /// What stands above the offset, as
+    /// [`Descriptor::activate_with_hint`](pando_pmwcas::Descriptor) takes it.
     pub fn hint(self) -> u16 {
         (self.0 >> HINT_SHIFT) as u16
     }
@@ -214,7 +219,8 @@ impl Link {
         }
     }
 
-    /// Of a page that was removed in that incarnation and epoch; epoch 0 if it is to be looked up yet.
+    /// Of a page that was removed in that incarnation and epoch; epoch 0 if it is to be looked up
+    /// yet.
     pub fn removed(incarnation: u32, epoch: u64) -> Self {
         let epoch = epoch & ((1 << EPOCH_BITS) - 1);
         Self(REMOVED | (u64::from(incarnation) & INCARNATION_MASK) << EPOCH_BITS | epoch)
@@ -406,7 +412,8 @@ impl DeltaInfo {
     }
 }
 
-/// Where the delta space of a page begins whose base ends at `base_bytes`; the claim stands in the word before.
+/// Where the delta space of a page begins whose base ends at `base_bytes`; the claim stands in the
+/// word before.
 #[inline(always)]
 pub(crate) fn deltas_at(base_bytes: u64) -> u64 {
     (base_bytes + 8).next_multiple_of(DELTA_ALIGN)

@@ -1,25 +1,26 @@
-//! The Bw-tree of Levandoski, Lomet and Sengupta (`bwtree.txt`, sections III and IV), whose structure changes
-//! by PMwCAS (`pmwcas.txt`, section 6.2), so that the same code serves volatile and persistent memory and has
-//! no recovery of its own.
+//! The Bw-tree of Levandoski, Lomet and Sengupta (`bwtree.txt`, sections III and IV), whose
+//! structure changes by PMwCAS (`pmwcas.txt`, section 6.2), so that the same code serves volatile
+//! and persistent memory and has no recovery of its own.
 //!
-//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of `pando-index`. It
-//! owns nothing but blocks of the pool, reached from one entry word.
+//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
+//! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
 //!
-//! * [`layout`](mod@layout): pages, deltas and the mapping table drawn byte by byte. `table.rs`: the mapping table,
-//!   and the life of a PID.
-//! * `page.rs`: base pages and deltas as they are read; `gather.rs`: chains, put together; `build.rs`: pages
-//!   as they are made; `prepend.rs`: deltas. `context.rs`: what an operation reads with; keys and values.
-//! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when pages are
-//!   split; `merge.rs`: when they are merged, with the protocol.
+//! * [`layout`](mod@layout): pages, deltas and the mapping table drawn byte by byte. `table.rs`:
+//!   the mapping table, and the life of a PID.
+//! * `page.rs`: base pages and deltas as they are read; `gather.rs`: chains, put together;
+//!   `build.rs`: pages as they are made; `prepend.rs`: deltas. `context.rs`: what an operation
+//!   reads with; keys and values.
+//! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when
+//!   pages are split; `merge.rs`: when they are merged, with the protocol.
 //! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS.
 //! * `races.rs`: how often changes lose a race.
-//! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end of a tree.
-//!   `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
+//! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end
+//!   of a tree. `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
 //!
-//! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the page
-//! on top of the file says so: low keys belong to a page and high keys do not; deltas stand beside their base;
-//! splits and merges are one step.
+//! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the
+//! page on top of the file says so: low keys belong to a page and high keys do not; deltas stand
+//! beside their base; splits and merges are one step.
 
 mod audit;
 mod build;

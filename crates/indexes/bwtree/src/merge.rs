@@ -8,16 +8,18 @@
 //! | that is *small*: below `merge_bytes` | if the two fill three quarters of a page at most, so that they are not split again soon; or if they are inner pages of so few children that they would not be split |
 //! | any other | never |
 //!
-//! The left neighbour is tried first, then the right one. A bare page without a neighbour is its parent's only child. So
-//! the parent is bare too, and its merge is due first; or it is the root, and *collapses*: what its only child
-//! is comes to the root's PID, and the tree is one level lower.
+//! The left neighbour is tried first, then the right one. A bare page without a neighbour is its
+//! parent's only child. So the parent is bare too, and its merge is due first; or it is the root,
+//! and *collapses*: what its only child is comes to the root's PID, and the tree is one level
+//! lower.
 //!
 //! # Protocol
 //!
-//! Each merge, of leaves and of inner pages alike, and each collapse is one change of the style's: with PMwCAS one step
-//! over the words of both pages and of their parent, or of the root and its only child. Between two of them the tree is
-//! whole; there is nothing to help along. What the words decide and what a crash leaves is in `multi_word.rs`, the
-//! sequence of single words in `single_merge.rs`. Here it is decided which change is next:
+//! Each merge, of leaves and of inner pages alike, and each collapse is one change of the style's:
+//! with PMwCAS one step over the words of both pages and of their parent, or of the root and its
+//! only child. Between two of them the tree is whole; there is nothing to help along. What the
+//! words decide and what a crash leaves is in `multi_word.rs`, the sequence of single words in
+//! `single_merge.rs`. Here it is decided which change is next:
 //!
 //! | who | sees | does next |
 //! | --- | --- | --- |
@@ -27,17 +29,20 @@
 //! | | a neighbour, and it is due | merges; consolidates, splits if that is due; looks at the page again, which may be due still |
 //! | | a word has changed since it was read | looks at the page again |
 //!
-//! Whoever makes a page due sees to it: the remove whose leaf is small then, the merge that took the parent's last but one
-//! child, or that left two small pages one small page. Each looks after its own change, so the last
-//! of several that change a page at once sees all of their changes, and no page that is due is left to nobody. A bare page is
-//! tried many times: nothing will be removed from it any more, so nobody would come back but by a record that is inserted there. Each attempt that
-//! fails does so since another thread's change has succeeded. A small one is left after some attempts, to its next remove.
+//! Whoever makes a page due sees to it: the remove whose leaf is small then, the merge that took
+//! the parent's last but one child, or that left two small pages one small page. Each looks after
+//! its own change, so the last of several that change a page at once sees all of their changes, and
+//! no page that is due is left to nobody. A bare page is tried many times: nothing will be removed
+//! from it any more, so nobody would come back but by a record that is inserted there. Each attempt
+//! that fails does so since another thread's change has succeeded. A small one is left after some
+//! attempts, to its next remove.
 //!
 //! # What stays
 //!
-//! When all records are removed, one leaf at the root. But what a merge was refused by a full pool, what a crash came
-//! between, or what others came between 256 times: a page that is due stays so, and is merged with its neighbour as soon as that is due, or when
-//! a record of it is removed. Segments of the mapping table stay, for the next PIDs.
+//! When all records are removed, one leaf at the root. But what a merge was refused by a full pool,
+//! what a crash came between, or what others came between 256 times: a page that is due stays so,
+//! and is merged with its neighbour as soon as that is due, or when a record of it is removed.
+//! Segments of the mapping table stay, for the next PIDs.
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -54,7 +59,8 @@ use crate::smo::{ATTEMPTS, LEAST_SPLIT};
 use crate::style::{Merge, Style};
 use crate::tree::BwTree;
 
-/// How often it is tried to merge a bare page, beside others that change it or its neighbours each time.
+/// How often it is tried to merge a bare page, beside others that change it or its neighbours each
+/// time.
 const BARE_ATTEMPTS: usize = 256;
 
 /// What became of an attempt.
@@ -83,7 +89,8 @@ pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op
     children
 }
 
-/// Again, if one of the pages has changed since it was read. Else they do not go together: one is damaged.
+/// Again, if one of the pages has changed since it was read. Else they do not go together: one is
+/// damaged.
 fn changed<D: Domain>(
     context: Context<'_, '_, D>,
     pages: &[At],
@@ -111,7 +118,8 @@ fn live_bytes<D: Domain>(page: &Gathered<'_, '_, D>) -> u64 {
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Merges the page on `level` that holds `key` while that is due, and what is above it while that is.
+    /// Merges the page on `level` that holds `key` while that is due, and what is above it while
+    /// that is.
     pub(crate) fn merge(
         &self,
         context: Context<'_, '_, D>,
@@ -187,7 +195,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(Step::NotDue)
     }
 
-    /// Merges the second of two neighbours into the first, if they may be one page, or with `is_bare` in any case.
+    /// Merges the second of two neighbours into the first, if they may be one page, or with
+    /// `is_bare` in any case.
     fn merge_pair(
         &self,
         context: Context<'_, '_, D>,
@@ -223,7 +232,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         let level = chains[0].level;
         let most = self.max_bytes(level);
-        // As one page, which may be larger than the two: if the keys of each are of one length, but not of the same.
+        // As one page, which may be larger than the two: if the keys of each are of one length, but
+        // not of the same.
         let items: Vec<_> = chains.iter().flat_map(|chain| chain.items(false)).collect();
         let both = base_bytes(&items, level > 0) - HEADER_BYTES;
         let fits = both <= (most - HEADER_BYTES) / 4 * 3;

@@ -2,11 +2,11 @@
 //!
 //! # Protocol
 //!
-//! The tree is what the mapping table says of it, and each change is one PMwCAS over the mapping words that
-//! it concerns. So between two of them all of this holds, always:
+//! The tree is what the mapping table says of it, and each change is one PMwCAS over the mapping
+//! words that it concerns. So between two of them all of this holds, always:
 //!
-//! 1. Every page but the root has one entry in one page of the level above, whose range is the page's own:
-//!    from its lowest key to its high key.
+//! 1. Every page but the root has one entry in one page of the level above, whose range is the
+//!    page's own: from its lowest key to its high key.
 //! 2. The side link of a page leads to the page whose range begins where its own ends.
 //! 3. A word that is no page's is free, or waits for its epoch (`table.rs`).
 //!
@@ -20,34 +20,37 @@
 //! | merge of R into L | L: to the node merge delta, which leads to R's content; R: to *removed*; the parent: to the index entry delete | none: R's blocks go over to L | two pages | one |
 //! | root collapse | the root: to the content of its only child; the child: to *removed* | the root's, freed on success | the same | a level less |
 //!
-//! The deciding word is the status of the PMwCAS (or the page's own mapping word, where it is the only one),
-//! the helper whoever meets one of its words. There are no half-done structure changes, for a reader, for a
-//! helper or for a crash; nothing is to be helped along, or posted twice, and no recovery is needed but
-//! that of PMwCAS.
+//! The deciding word is the status of the PMwCAS (or the page's own mapping word, where it is the
+//! only one), the helper whoever meets one of its words. There are no half-done structure changes,
+//! for a reader, for a helper or for a crash; nothing is to be helped along, or posted twice, and
+//! no recovery is needed but that of PMwCAS.
 //!
-//! Why it is enough that the words are as they were found: a mapping word never holds a link twice while
-//! anyone knows it. A delta's place is claimed by one thread and published once; a block is not reused
-//! while anyone who has seen it is pinned. So an unchanged word says that nothing of the page has changed
-//! since it was read: its records, its range, its side link; and that of the parent, that it still has that
-//! very entry. Two structure changes that meet in one page, or at one parent, share a word: one of them fails.
-//! A parent that was removed has another word. A page that was removed has, too; so no entry for it is ever posted.
+//! Why it is enough that the words are as they were found: a mapping word never holds a link twice
+//! while anyone knows it. A delta's place is claimed by one thread and published once; a block is
+//! not reused while anyone who has seen it is pinned. So an unchanged word says that nothing of the
+//! page has changed since it was read: its records, its range, its side link; and that of the
+//! parent, that it still has that very entry. Two structure changes that meet in one page, or at
+//! one parent, share a word: one of them fails. A parent that was removed has another word. A page
+//! that was removed has, too; so no entry for it is ever posted.
 //!
-//! Each that fails does so since another has succeeded, so all is lock-free. A write that fails is tried
-//! again; a consolidation, split or merge is left to the next who finds it due.
+//! Each that fails does so since another has succeeded, so all is lock-free. A write that fails is
+//! tried again; a consolidation, split or merge is left to the next who finds it due.
 //!
 //! # The order of what a thread sees
 //!
-//! A search reads the parent's word and then the child's. By then the child may have been split, so it
-//! looks whether its key lies behind it, and takes the side link; or removed, and it begins again: the parent
-//! it read is not the parent any more. It cannot come to a page that begins behind its key: low keys never
-//! change, and a PID is not another page's while the thread is pinned. (The root's PID is always the root's.)
+//! A search reads the parent's word and then the child's. By then the child may have been split, so
+//! it looks whether its key lies behind it, and takes the side link; or removed, and it begins
+//! again: the parent it read is not the parent any more. It cannot come to a page that begins
+//! behind its key: low keys never change, and a PID is not another page's while the thread is
+//! pinned. (The root's PID is always the root's.)
 //!
 //! # Where we leave the paper
 //!
-//! It uses PMwCAS for every change of one word too, since a persistent allocation must pass its block to the
-//! word. Here a delta stands beside its base, in room that came with it, so there is no block to pass, and a
-//! single-word persistent CAS is enough: `delta_bytes` 0 is the paper's design. And the paper's remove-node
-//! delta is the word *removed* itself: nobody can see a page that is removed and not merged.
+//! It uses PMwCAS for every change of one word too, since a persistent allocation must pass its
+//! block to the word. Here a delta stands beside its base, in room that came with it, so there is
+//! no block to pass, and a single-word persistent CAS is enough: `delta_bytes` 0 is the paper's
+//! design. And the paper's remove-node delta is the word *removed* itself: nobody can see a page
+//! that is removed and not merged.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};

@@ -4,8 +4,8 @@ use pando_pmwcas::maps::{Allowed, BadSetting, Setting, Settings};
 
 use crate::layout::MAX_INLINE_BYTES;
 
-/// Deltas of a chain at most, if they are blocks of their own: the operation that replaces a chain names
-/// each of its blocks.
+/// Deltas of a chain at most, if they are blocks of their own: the operation that replaces a chain
+/// names each of its blocks.
 pub(crate) const MAX_BLOCK_DELTAS: u32 = 6;
 
 /// The shape of a Bw-tree. Kept with the tree, so that it opens as it was created.

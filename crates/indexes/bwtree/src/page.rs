@@ -1,9 +1,10 @@
 //! Base pages and deltas, as a pinned thread reads them.
 //!
-//! A link may lead anywhere: the word that it was read from may have rotted. So what it leads to is taken for a
-//! page or a delta only if it says of itself what the link says of it, and lies in the pool with all that it says it
-//! has; and a walk along a chain ends after as many steps as no sound chain has. Else the caller gets [`Damaged`].
-//! (What a page that looks like one says of its keys and values is believed, but never past the end of its base.)
+//! A link may lead anywhere: the word that it was read from may have rotted. So what it leads to is
+//! taken for a page or a delta only if it says of itself what the link says of it, and lies in the
+//! pool with all that it says it has; and a walk along a chain ends after as many steps as no sound
+//! chain has. Else the caller gets [`Damaged`]. (What a page that looks like one says of its keys
+//! and values is believed, but never past the end of its base.)
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -287,8 +288,8 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
 
     /// The first record in `range` whose slice is not below `slice`, or its end.
     ///
-    /// Without a branch on what is found: it would be mispredicted half of the time. The three loads of a
-    /// step wait for their lines together.
+    /// Without a branch on what is found: it would be mispredicted half of the time. The three
+    /// loads of a step wait for their lines together.
     #[inline(always)]
     fn first_not_below(&self, range: Range<usize>, slice: u64) -> usize {
         let (mut low, mut size) = (range.start, range.end.saturating_sub(range.start));
@@ -305,8 +306,8 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
             let quarter = size / 4;
             let pivot = low + quarter - 1;
             let steps = is_below(pivot) + is_below(pivot + quarter) + is_below(pivot + 2 * quarter);
-            // The last part has what the division left over. Others take slices of the next part with
-            // them, which are not below: no harm.
+            // The last part has what the division left over. Others take slices of the next part
+            // with them, which are not below: no harm.
             (low, size) = (low + steps * quarter, size - 3 * quarter);
         }
         (0..size).fold(low, |found, index| found + is_below(low + index))

@@ -1,7 +1,7 @@
 //! Deltas as they are made: written and flushed before anyone can see them.
 //!
-//! A delta stands in the delta space of its base, if that has room, or is a block. Room is claimed by a swap of one
-//! word, which no crash need keep ([`Context::prepare`]).
+//! A delta stands in the delta space of its base, if that has room, or is a block. Room is claimed
+//! by a swap of one word, which no crash need keep ([`Context::prepare`]).
 
 use std::sync::atomic::Ordering;
 
@@ -88,8 +88,8 @@ pub struct Chaining {
 }
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    /// Makes a delta that is to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the chain
-    /// is as long as it may be, or there is no room for it.
+    /// Makes a delta that is to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the
+    /// chain is as long as it may be, or there is no room for it.
     #[inline(always)]
     pub fn prepare(
         self,
@@ -116,8 +116,8 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             return self.prepare_large(next, delta, before);
         }
         let Some(off) = self.claim(&base, next, info.room())? else {
-            // A base without deltas, whose room others have taken and not used yet: if it were consolidated for that, two
-            // threads could do so in turn for ever.
+            // A base without deltas, whose room others have taken and not used yet: if it were
+            // consolidated for that, two threads could do so in turn for ever.
             return if next.is_base() { self.prepare_large(next, delta, before) } else { Ok(None) };
         };
         let pool = self.pool();
@@ -143,8 +143,8 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         Ok(Some(Prepared::Beside(Link::beside(base.off, off, next.is_inner()))))
     }
 
-    /// Makes a delta for which no page like this has room beside it. A change of a record has better
-    /// be consolidated; one of structure has a block.
+    /// Makes a delta for which no page like this has room beside it. A change of a record has
+    /// better be consolidated; one of structure has a block.
     #[cold]
     fn prepare_large(
         self,
@@ -186,8 +186,8 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 
     /// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
     ///
-    /// The claim is not durable: of another incarnation it is void, and the first free byte is that behind
-    /// the deltas of the chain, `link`, to which nobody has added anything in this one.
+    /// The claim is not durable: of another incarnation it is void, and the first free byte is that
+    /// behind the deltas of the chain, `link`, to which nobody has added anything in this one.
     #[inline(always)]
     fn claim(
         self,
@@ -252,8 +252,9 @@ mod tests {
         pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
     }
 
-    /// A base without deltas, of whose delta space nothing is left, as it is while others have claimed it and not used it yet: a
-    /// delta of structure is a block, one of a record is consolidated.
+    /// A base without deltas, of whose delta space nothing is left, as it is while others have
+    /// claimed it and not used it yet: a delta of structure is a block, one of a record is
+    /// consolidated.
     #[test]
     fn a_delta_of_structure_is_a_block_where_others_have_claimed_all_room() {
         let tree = tree();

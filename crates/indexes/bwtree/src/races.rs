@@ -1,5 +1,5 @@
-//! How often changes of pages lose a race: what table I of `bwtree.txt` reports. Counted in process memory, by a
-//! handle that was asked to, and its clones.
+//! How often changes of pages lose a race: what table I of `bwtree.txt` reports. Counted in process
+//! memory, by a handle that was asked to, and its clones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,8 @@ struct Count {
     failures: AtomicU64,
 }
 
-/// Attempts at changes of pages, and how many of them failed since another thread's change came first.
+/// Attempts at changes of pages, and how many of them failed since another thread's change came
+/// first.
 #[derive(Debug, Default)]
 pub struct Races {
     counts: [Count; 4],

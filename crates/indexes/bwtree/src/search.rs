@@ -1,21 +1,24 @@
 //! The way to a key: down the inner pages, along side links, and through a leaf's chain.
 //!
-//! Every page may have been split since the word was read that led to it, so each is asked first whether
-//! the target lies behind it. A chain is walked from the newest record on: what comes first holds. A split
-//! delta is older than all deltas of keys that it left in the page, and newer than those of keys that it
-//! took out of it; a node merge delta stands for two chains, of which one is gone on with.
+//! Every page may have been split since the word was read that led to it, so each is asked first
+//! whether the target lies behind it. A chain is walked from the newest record on: what comes first
+//! holds. A split delta is older than all deltas of keys that it left in the page, and newer than
+//! those of keys that it took out of it; a node merge delta stands for two chains, of which one is
+//! gone on with.
 //!
-//! A page is removed by the very step, or after the step, by which what led to it leads there no more. So whoever
-//! comes to a removed page looks again at the word that led there: it has changed, and the search begins again at
-//! the root; or it has not, and then one of the two words has rotted.
+//! A page is removed by the very step, or after the step, by which what led to it leads there no
+//! more. So whoever comes to a removed page looks again at the word that led there: it has changed,
+//! and the search begins again at the root; or it has not, and then one of the two words has
+//! rotted.
 //!
 //! # What a rotted word does
 //!
-//! A word of the mapping table may hold anything, one day. A search then ends, with [`Damaged`] or at a page
-//! that looks sound (`page.rs`): chains are walked a bounded number of steps; each step to a child is one level down,
-//! of which there are no more than 255; each step to the right comes to a page whose lowest key is higher; and
-//! a search that begins again has seen a word change. A leaf that begins behind the key that led to it is another's; so an insert puts
-//! nothing where no search would find it. (One that ends before the key is gone past, by side links.)
+//! A word of the mapping table may hold anything, one day. A search then ends, with [`Damaged`] or
+//! at a page that looks sound (`page.rs`): chains are walked a bounded number of steps; each step
+//! to a child is one level down, of which there are no more than 255; each step to the right comes
+//! to a page whose lowest key is higher; and a search that begins again has seen a word change. A
+//! leaf that begins behind the key that led to it is another's; so an insert puts nothing where no
+//! search would find it. (One that ends before the key is gone past, by side links.)
 
 use std::ops::Range;
 
@@ -143,8 +146,8 @@ impl<'op, D: Domain> Context<'op, '_, D> {
                         });
                     }
                     if shortcuts {
-                        // Without a branch on what is found: there is no pattern in it. What is not known
-                        // is above all positions that there are.
+                        // Without a branch on what is found: there is no pattern in it. What is not
+                        // known is above all positions that there are.
                         let position = usize::from(info.position);
                         let is_below = head < probe.head && info.position != NO_POSITION;
                         let is_above = head > probe.head;
@@ -234,8 +237,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    /// The page on `level`, above the leaves, to which the target leads, and the child there; `None` if
-    /// the tree is not so high.
+    /// The page on `level`, above the leaves, to which the target leads, and the child there;
+    /// `None` if the tree is not so high.
     pub(crate) fn find_inner(
         &self,
         context: Context<'_, '_, D>,
@@ -289,7 +292,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(at)
     }
 
-    /// The child of `at` at `pid`; `None` if it is gone, and the search begins again. `levels` counts steps down.
+    /// The child of `at` at `pid`; `None` if it is gone, and the search begins again. `levels`
+    /// counts steps down.
     #[inline(always)]
     fn descend(
         &self,
@@ -305,8 +309,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(self.arrive(context, at, pid)?)
     }
 
-    /// What is at `pid`, to which `from` leads; its lines are asked for. `None` if it is gone, and `from` has
-    /// changed since it was read.
+    /// What is at `pid`, to which `from` leads; its lines are asked for. `None` if it is gone, and
+    /// `from` has changed since it was read.
     #[inline(always)]
     pub(crate) fn arrive(
         &self,
@@ -320,7 +324,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return self.gone(context, from, pid);
         }
         if let Some(base) = link.base_off() {
-            // The header, the first slices; and the newest deltas, which stand one before the other.
+            // The header, the first slices; and the newest deltas, which stand one before the
+            // other.
             for line in 0..6 {
                 context.pool().prefetch(base + line * 64);
             }
@@ -333,15 +338,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(Some(At { pid, link }))
     }
 
-    /// There is no page at `pid`: since it was removed, after `from` was read; or else one of the two words is
-    /// damaged.
+    /// There is no page at `pid`: since it was removed, after `from` was read; or else one of the
+    /// two words is damaged.
     #[cold]
     fn gone(&self, context: Context<'_, '_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
         if context.link(from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
     }
 
-    /// The right sibling of `at`, to which a search goes on that has found its target behind the page; `None` if
-    /// it begins again.
+    /// The right sibling of `at`, to which a search goes on that has found its target behind the
+    /// page; `None` if it begins again.
     #[cold]
     pub(crate) fn step_right(
         &self,
@@ -383,7 +388,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 /// Whether the tree whose root is at `pid`, where there is none, has never had a record.
 #[cold]
 fn is_new<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> bool {
-    // The root may have come since it was looked for; its word is written before or with the other one.
+    // The root may have come since it was looked for; its word is written before or with the other
+    // one.
     context.read(begun_off(pid)) == 0 || context.link(pid) != Link::EMPTY
 }
 

@@ -11,32 +11,40 @@
 //! | 3. the node merge delta, with R's content, is prepended | that of the page before R | all of R's records, in the page before it |
 //! | 4. *removed* | R's | the merge; the PID waits for its epoch |
 //!
-//! The deciding word is P's. From then on anyone completes it: who would take the side link to R (`complete` of
-//! `single_word.rs`), who comes to R when it is leaving, and who would put another base in the place of P's chain, split
-//! P, or merge under P again. Each finds out by itself how far it is: it goes to the page that holds what is right before K. If
-//! that page ends at K, the merge is not over, and its right sibling is R; if it ends behind K, step 3 is done.
+//! The deciding word is P's. From then on anyone completes it: who would take the side link to R
+//! (`complete` of `single_word.rs`), who comes to R when it is leaving, and who would put another
+//! base in the place of P's chain, split P, or merge under P again. Each finds out by itself how
+//! far it is: it goes to the page that holds what is right before K. If that page ends at K, the
+//! merge is not over, and its right sibling is R; if it ends behind K, step 3 is done.
 //!
-//! Why the page right of K is R and no other: a page that is to be split at K holds K within. It is read first, and its
-//! parent then; if K's index entry delete stands in the parent's chain, the chain is consolidated first. If that is
-//! prepended later, there was a page that began at K by then, so the page that was to be split has changed, and its CAS fails. So
-//! while P's chain says that K is deleted, no page begins at K but R. And the chain says so until another base takes its
-//! place, for which the merge must be over: P can neither be split between L and R, nor be merged, meanwhile.
+//! Why the page right of K is R and no other: a page that is to be split at K holds K within. It is
+//! read first, and its parent then; if K's index entry delete stands in the parent's chain, the
+//! chain is consolidated first. If that is prepended later, there was a page that began at K by
+//! then, so the page that was to be split has changed, and its CAS fails. So while P's chain says
+//! that K is deleted, no page begins at K but R. And the chain says so until another base takes its
+//! place, for which the merge must be over: P can neither be split between L and R, nor be merged,
+//! meanwhile.
 //!
-//! Who comes late may find another page that begins at K, which has its entry. So step 2 is made only if the parent still says, after
-//! R's word was read, that K is deleted; then R is still to be marked, or its word has changed. And a page that is leaving
-//! already, whichever it is, is to be merged.
+//! Who comes late may find another page that begins at K, which has its entry. So step 2 is made
+//! only if the parent still says, after R's word was read, that K is deleted; then R is still to be
+//! marked, or its word has changed. And a page that is leaving already, whichever it is, is to be
+//! merged.
 //!
-//! Why no index entry for R is posted again: who posts one has read of P that K is not deleted, and P has changed since.
+//! Why no index entry for R is posted again: who posts one has read of P that K is not deleted, and
+//! P has changed since.
 //!
-//! Why nothing is lost of R: step 3 takes the content that the remove-node delta was prepended to, and from then on R's word
-//! changes only to *removed*. And not twice: the page before R ends behind K after step 3, and its word has changed.
+//! Why nothing is lost of R: step 3 takes the content that the remove-node delta was prepended to,
+//! and from then on R's word changes only to *removed*. And not twice: the page before R ends
+//! behind K after step 3, and its word has changed.
 //!
-//! What is read in R before step 2 was so when R's word was read; after that nobody reads R. (A page may
-//! be split once more between 1 and 3: then the page before R is another, and is found as such.)
+//! What is read in R before step 2 was so when R's word was read; after that nobody reads R. (A
+//! page may be split once more between 1 and 3: then the page before R is another, and is found as
+//! such.)
 //!
-//! Completing may have to consolidate a page, for which other merges are completed. That comes to an end: those are of keys
-//! before K (or below R, of which this holds again), and a page that is met on the way to what is right before a
-//! key, and is leaving itself, begins before that key. Half splits are passed by, and left to others.
+//! Completing may have to consolidate a page, for which other merges are completed. That comes to
+//! an end: those are of keys before K (or below R, of which this holds again), and a page that is
+//! met on the way to what is right before a key, and is leaving itself, begins before that key.
+//! Half splits are passed by, and left to others.
 //!
 //! # Protocol of the root's collapse
 //!
@@ -46,15 +54,16 @@
 //! | 2. the content of the child | the root's | the collapse |
 //! | 3. *removed* | the child's | the PID waits for its epoch |
 //!
-//! The deciding word is the child's. It was read first, and says that nothing is behind the child; then the root, that it
-//! leads to this child alone. While the child's word is unchanged there is one page on its level, so the root stays that child's
-//! parent, and stays alone. Who comes to the child looks whether the root leads there, and does what is left.
+//! The deciding word is the child's. It was read first, and says that nothing is behind the child;
+//! then the root, that it leads to this child alone. While the child's word is unchanged there is
+//! one page on its level, so the root stays that child's parent, and stays alone. Who comes to the
+//! child looks whether the root leads there, and does what is left.
 //!
 //! # Where we leave the paper
 //!
-//! It marks R first, and takes the index entry out of the parent last. But between the two the parent may be split right
-//! at R, whose entry is then the first of another page than L's, and cannot be deleted without one of L's taking its place. Here
-//! the parent decides first.
+//! It marks R first, and takes the index entry out of the parent last. But between the two the
+//! parent may be split right at R, whose entry is then the first of another page than L's, and
+//! cannot be deleted without one of L's taking its place. Here the parent decides first.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
@@ -102,8 +111,8 @@ pub(crate) fn settle<D: Domain>(
     Ok(())
 }
 
-/// Completes the merge of the page on `level` that begins at `key`, if it is not over. By the time that this looks, it may
-/// be over, and another page may begin there.
+/// Completes the merge of the page on `level` that begins at `key`, if it is not over. By the time
+/// that this looks, it may be over, and another page may begin there.
 pub(crate) fn complete_merge<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
@@ -149,8 +158,9 @@ pub(crate) fn complete_merge<D: Domain>(
     }
 }
 
-/// Whether the parent's chain says now that the entry at `key` is deleted. If so, the page that begins there is to be merged,
-/// and it stays so until that page is leaving: whoever has read its word before may mark it.
+/// Whether the parent's chain says now that the entry at `key` is deleted. If so, the page that
+/// begins there is to be merged, and it stays so until that page is leaving: whoever has read its
+/// word before may mark it.
 fn is_still_deleted<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
@@ -185,8 +195,8 @@ fn page_before<D: Domain>(
     }
 }
 
-/// Prepends the remove-node delta, if the page's content is of one base; else it is consolidated first. Merges under
-/// way among its children go over with it. Whether it is marked now.
+/// Prepends the remove-node delta, if the page's content is of one base; else it is consolidated
+/// first. Merges under way among its children go over with it. Whether it is marked now.
 fn mark<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,

@@ -1,5 +1,5 @@
-//! Pages that change by single-word CAS: the Bw-tree as sections III and IV of `bwtree.txt` have it, and what
-//! `pmwcas.txt` compares with. For measuring, in a pool that is not to survive.
+//! Pages that change by single-word CAS: the Bw-tree as sections III and IV of `bwtree.txt` have
+//! it, and what `pmwcas.txt` compares with. For measuring, in a pool that is not to survive.
 //!
 //! # Protocol of a split
 //!
@@ -9,23 +9,26 @@
 //! | 2. the split delta is prepended | the page's | a *half split*: the right half is found by the side link alone |
 //! | 3. the index entry is prepended | the parent's | the split |
 //!
-//! The deciding word is the page's. From then on anyone completes it: whoever takes a side link, and whoever would split
-//! or merge one of the two, looks whether the parent has an entry that begins where the right sibling does, and if
-//! not, prepends it. It reads the parent's word first and then the page's. If the page still has that side link, its
-//! right sibling is there, and was not known to the parent as it was read; and if since then another has prepended
-//! the entry, or begun to merge the sibling, the parent's word has changed, and the CAS fails. So no entry is posted
-//! twice, and none for a page that is gone. If the parent says instead that the entry is deleted, the sibling is being
-//! merged, and that is completed (`single_merge.rs`).
+//! The deciding word is the page's. From then on anyone completes it: whoever takes a side link,
+//! and whoever would split or merge one of the two, looks whether the parent has an entry that
+//! begins where the right sibling does, and if not, prepends it. It reads the parent's word first
+//! and then the page's. If the page still has that side link, its right sibling is there, and was
+//! not known to the parent as it was read; and if since then another has prepended the entry, or
+//! begun to merge the sibling, the parent's word has changed, and the CAS fails. So no entry is
+//! posted twice, and none for a page that is gone. If the parent says instead that the entry is
+//! deleted, the sibling is being merged, and that is completed (`single_merge.rs`).
 //!
-//! A page whose right sibling the parent does not know is not split again, nor is a page that the parent does not know: the
-//! entry is posted first. So there is one half split at a page at most, and each index entry ends where the next begins.
+//! A page whose right sibling the parent does not know is not split again, nor is a page that the
+//! parent does not know: the entry is posted first. So there is one half split at a page at most,
+//! and each index entry ends where the next begins.
 //!
-//! Of a root, the page that takes its content and the right half are made before one CAS of the root's word.
+//! Of a root, the page that takes its content and the right half are made before one CAS of the
+//! root's word.
 //!
 //! # Blocks
 //!
-//! A block is activated before the CAS that gives it away and freed after the one that takes it out, with nothing on
-//! record that would do either after a crash: what `pmwcas.txt` calls PCAS.
+//! A block is activated before the CAS that gives it away and freed after the one that takes it
+//! out, with nothing on record that would do either after a crash: what `pmwcas.txt` calls PCAS.
 
 use std::sync::atomic::Ordering;
 
@@ -238,8 +241,8 @@ impl Style for SingleWord {
     }
 }
 
-/// Completes what is under way at a page that is to be split, and among its children; whether nothing of its parent
-/// stands in the way.
+/// Completes what is under way at a page that is to be split, and among its children; whether
+/// nothing of its parent stands in the way.
 fn may_split<D: Domain>(
     tree: &BwTree<D, SingleWord>,
     context: Context<'_, '_, D>,
@@ -265,7 +268,8 @@ fn may_split<D: Domain>(
     Ok(is_known)
 }
 
-/// Sees to it that the parent of `pid` leads to its right sibling, or that this is merged, if that has begun.
+/// Sees to it that the parent of `pid` leads to its right sibling, or that this is merged, if that
+/// has begun.
 fn complete<D: Domain>(
     tree: &BwTree<D, SingleWord>,
     context: Context<'_, '_, D>,

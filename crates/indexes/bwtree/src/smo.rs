@@ -1,10 +1,11 @@
-//! When pages are split, and what with; how that is made one step, or several, says the style (`multi_word.rs`,
-//! `single_word.rs`). Merges are in `merge.rs`.
+//! When pages are split, and what with; how that is made one step, or several, says the style
+//! (`multi_word.rs`, `single_word.rs`). Merges are in `merge.rs`.
 //!
-//! A split is prepared from what the mapping table had of each of its pages, and takes place only if it still has
-//! that. Its parent is looked up anew each time, by the separator: nothing that was remembered on the way down can be
-//! out of date. If the parent does not lead to the page, it was split since, or is a right half of which the
-//! parent does not know yet; the style is asked to see to that, and the page is looked at anew.
+//! A split is prepared from what the mapping table had of each of its pages, and takes place only
+//! if it still has that. Its parent is looked up anew each time, by the separator: nothing that was
+//! remembered on the way down can be out of date. If the parent does not lead to the page, it was
+//! split since, or is a right half of which the parent does not know yet; the style is asked to see
+//! to that, and the page is looked at anew.
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -130,7 +131,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(self.counted(Race::Split, S::split(self, context, split)?))
     }
 
-    /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large then.
+    /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large
+    /// then.
     pub(crate) fn make_room(
         &self,
         context: Context<'_, '_, D>,

@@ -1,8 +1,8 @@
 //! How pages change: what the two styles of section 7.2 of `pmwcas.txt` have to say.
 //!
-//! All else is the same code: pages, deltas, searches, scans, and the decisions when a page is consolidated,
-//! split or merged and what with. In which domain a style runs is another type, so the paper's four
-//! primitives are four types:
+//! All else is the same code: pages, deltas, searches, scans, and the decisions when a page is
+//! consolidated, split or merged and what with. In which domain a style runs is another type, so
+//! the paper's four primitives are four types:
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
@@ -60,7 +60,8 @@ pub struct Split<'op, 'pool, D: Domain> {
 pub enum Above<'op, 'pool, D: Domain> {
     /// Its parent gets an index entry.
     Parent(At, Prepared<'op, 'pool, D>),
-    /// The page is the root: its content goes to another PID, and a page with two children takes its place.
+    /// The page is the root: its content goes to another PID, and a page with two children takes
+    /// its place.
     Root(FreePid, Block<'op, 'pool, D>),
 }
 
@@ -81,7 +82,8 @@ pub struct Merge<'op, 'pool, D: Domain> {
 /// How pages change.
 ///
 /// Each of these says whether it took place: not, if something has come between; then nothing is
-/// changed, and what was prepared is free again. `Err` without a change if the pool could not serve.
+/// changed, and what was prepared is free again. `Err` without a change if the pool could not
+/// serve.
 pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
     /// Prepends a delta to the page.
     fn prepend<D: Domain>(
@@ -115,7 +117,8 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         merge: Merge<'_, '_, D>,
     ) -> Result<bool, Error>;
 
-    /// Puts the content of the root's only child in the place of the root, whose blocks are `freed`.
+    /// Puts the content of the root's only child in the place of the root, whose blocks are
+    /// `freed`.
     fn collapse<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
@@ -124,8 +127,8 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         freed: &[u64],
     ) -> Result<bool, Error>;
 
-    /// Does what is to be done before a search goes on to the right sibling of `at`, since that is not
-    /// known to the parent yet, perhaps.
+    /// Does what is to be done before a search goes on to the right sibling of `at`, since that is
+    /// not known to the parent yet, perhaps.
     fn passed_side_link<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
@@ -139,8 +142,8 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         at: At,
     ) -> Result<(), Error>;
 
-    /// Completes what is under way among the children of an inner page and stands in its chain, so that another
-    /// base may take the chain's place.
+    /// Completes what is under way among the children of an inner page and stands in its chain, so
+    /// that another base may take the chain's place.
     fn settle<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,

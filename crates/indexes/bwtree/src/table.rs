@@ -1,8 +1,9 @@
 //! The mapping table: which PIDs there are, and which are free.
 //!
-//! The table has no directory. A PID is the offset of its mapping word, so a page is found by one load, at
-//! any size, and a pool opens without looking at the table. It grows by a segment of 504 words at a time,
-//! which one PMwCAS puts before the others; segments stay until the map is dropped.
+//! The table has no directory. A PID is the offset of its mapping word, so a page is found by one
+//! load, at any size, and a pool opens without looking at the table. It grows by a segment of 504
+//! words at a time, which one PMwCAS puts before the others; segments stay until the map is
+//! dropped.
 //!
 //! # A PID's life
 //!
@@ -14,17 +15,18 @@
 //! | removed in this one, epoch not known | waiting; whoever looks for a free PID writes down the epoch |
 //! | removed in this one in epoch e | free when nobody is pinned since before e (three epochs later) |
 //!
-//! The word itself decides: the PMwCAS that makes a page expects the word as it was found, so a PID is given
-//! out together with its page, or not at all, and removed together with the page. There is no list of free
-//! PIDs that a crash could lose, and nothing to recover. A free PID is looked for where two cursors
-//! point: in the newest segment, and then, for a bounded number of words, round all of them. The cursors are hints;
-//! whatever a crash leaves of them will do, and one that rotted begins anew. But a word is a PID only if it is one of the table: a
-//! segment says whose it is, and one that does not is an error, before anything is written there.
+//! The word itself decides: the PMwCAS that makes a page expects the word as it was found, so a PID
+//! is given out together with its page, or not at all, and removed together with the page. There is
+//! no list of free PIDs that a crash could lose, and nothing to recover. A free PID is looked for
+//! where two cursors point: in the newest segment, and then, for a bounded number of words, round
+//! all of them. The cursors are hints; whatever a crash leaves of them will do, and one that rotted
+//! begins anew. But a word is a PID only if it is one of the table: a segment says whose it is, and
+//! one that does not is an error, before anything is written there.
 //!
-//! Why no PID returns too early: a thread that still knows it has read a word that led to the page before
-//! that was removed, and is pinned since; the epoch that is written down is read after the removal. Why no
-//! swap mistakes a later removal for an earlier one: the word has its epoch, and that does not rise by three while
-//! whoever has read it is pinned.
+//! Why no PID returns too early: a thread that still knows it has read a word that led to the page
+//! before that was removed, and is pinned since; the epoch that is written down is read after the
+//! removal. Why no swap mistakes a later removal for an earlier one: the word has its epoch, and
+//! that does not rise by three while whoever has read it is pinned.
 
 use std::sync::atomic::Ordering;
 
@@ -322,8 +324,8 @@ mod tests {
     use super::*;
     use crate::{BwTrees, Options};
 
-    /// The second PID that a root's split needs is another than the first: also if that is the only free one, and if the sweep
-    /// comes to it again.
+    /// The second PID that a root's split needs is another than the first: also if that is the only
+    /// free one, and if the sweep comes to it again.
     #[test]
     fn another_free_pid_is_another() {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
@@ -339,7 +341,8 @@ mod tests {
         words.iter().for_each(|&pid| word(pid).store(taken, Ordering::Release));
         let only = words[words.len() / 2];
         word(only).store(0, Ordering::Release);
-        // The cursor of the newest segment is at its end: all is found by the sweep, which goes round.
+        // The cursor of the newest segment is at its end: all is found by the sweep, which goes
+        // round.
         let end = Place { segment: anchor, index: words_in(anchor, anchor) };
         word(anchor + FRESH_AT).store(end.encode(), Ordering::Release);
         let first = tree.free_pid(context).expect("a PID");

@@ -1,6 +1,7 @@
-//! What goes next of a tree whose map is dropped: the page of the newest segment's first mapping word that has one, with the
-//! blocks of its chain and of its values; then the segment; at last the anchor. The tree is not looked at: each page has one
-//! mapping word. (How units are freed, and what a crash leaves, says `pando_pmwcas::maps`.)
+//! What goes next of a tree whose map is dropped: the page of the newest segment's first mapping
+//! word that has one, with the blocks of its chain and of its values; then the segment; at last the
+//! anchor. The tree is not looked at: each page has one mapping word. (How units are freed, and
+//! what a crash leaves, says `pando_pmwcas::maps`.)
 
 use std::sync::atomic::AtomicU64;
 

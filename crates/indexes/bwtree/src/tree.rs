@@ -29,8 +29,8 @@ impl From<Damaged> for Error {
     }
 }
 
-/// A Bw-tree in a pool, whose pages change in the style `S`. All of its state is in the pool; any number of
-/// handles may be open.
+/// A Bw-tree in a pool, whose pages change in the style `S`. All of its state is in the pool; any
+/// number of handles may be open.
 #[derive(Debug)]
 pub struct BwTree<D: Domain, S = MultiWord> {
     pmwcas: Arc<Pmwcas<D>>,

@@ -1,26 +1,29 @@
 //! Writes of records, and consolidation.
 //!
-//! Every write is one step on its leaf's mapping word, from the link under which the record was looked up: what
-//! was found still holds when the step is made, or the step fails and the write looks again. Usually it
-//! prepends a delta. If the chain is as long as it may be, or has no room, the write consolidates the page
-//! and puts its own change into the new base, in one step.
+//! Every write is one step on its leaf's mapping word, from the link under which the record was
+//! looked up: what was found still holds when the step is made, or the step fails and the write
+//! looks again. Usually it prepends a delta. If the chain is as long as it may be, or has no room,
+//! the write consolidates the page and puts its own change into the new base, in one step.
 //!
 //! What is due after that, a split or a merge, is done by the same thread, and left if it cannot be
 //! done: the write has taken place.
 //!
 //! # A full pool
 //!
-//! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs none if its delta
-//! finds room beside the base. Else it takes a new base without room for deltas, which is no larger than the one that
-//! it gives back: from the room that other writes leave to those that relieve the pool, two chunks of 64 KiB, which are
-//! cut into blocks of 4 KiB. What a remove gives back is free when no thread can look at it any more; a remove that is
-//! refused tries again some times for that. So it is carried out, but
+//! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs
+//! none if its delta finds room beside the base. Else it takes a new base without room for deltas,
+//! which is no larger than the one that it gives back: from the room that other writes leave to
+//! those that relieve the pool, two chunks of 64 KiB, which are cut into blocks of 4 KiB. What a
+//! remove gives back is free when no thread can look at it any more; a remove that is refused tries
+//! again some times for that. So it is carried out, but
 //!
-//! * with `delta_bytes` 0: there a base that takes in the inserts of its chain is larger than what it gives back;
+//! * with `delta_bytes` 0: there a base that takes in the inserts of its chain is larger than what
+//!   it gives back;
 //! * in pages of more than 4 KiB;
-//! * in a page whose keys, or values, all had one length (`build.rs`), if deltas have brought others: its new base says where
-//!   each record is, and is larger than what it gives back;
-//! * if as many blocks wait for a thread that stays pinned, or if others' writes take each time what removes give back.
+//! * in a page whose keys, or values, all had one length (`build.rs`), if deltas have brought
+//!   others: its new base says where each record is, and is larger than what it gives back;
+//! * if as many blocks wait for a thread that stays pinned, or if others' writes take each time
+//!   what removes give back.
 //!
 //! Then it may be refused, as any write; removes of other records make room for it.
 
@@ -200,7 +203,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         with_room(self.pmwcas(), W::TRIES, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
-                // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
+                // What this leaves is kept for removes, here (`consolidate_with`) and in other
+                // maps.
                 let done =
                     guard.frugal(|| self.attempt(self.context(&guard), probe, write, lsn))?;
                 if let Some(done) = done {
@@ -264,7 +268,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let prepared = match at.link {
             Link::EMPTY => None,
             link => match context.prepare(link, &delta, self.chaining()) {
-                // Its block takes room until the page is consolidated; a base gives back more than it takes.
+                // Its block takes room until the page is consolidated; a base gives back more than
+                // it takes.
                 Err(error) if removes && error.is_full() => None,
                 prepared => prepared?,
             },
@@ -283,8 +288,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(is_done.then_some(done))
     }
 
-    /// Consolidates the leaf and merges it, if the chain at which a record was removed may leave little of
-    /// a small page: without waiting for the chain to be full, since there may be no more removes.
+    /// Consolidates the leaf and merges it, if the chain at which a record was removed may leave
+    /// little of a small page: without waiting for the chain to be full, since there may be no more
+    /// removes.
     #[inline(always)]
     fn tidy_if_small(&self, context: Context<'_, '_, D>, at: At, key: &[u8]) {
         if at.link == Link::EMPTY {
@@ -301,7 +307,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    /// Whether a leaf of that many bytes is to be merged: one that is small, or without records (`merge.rs`).
+    /// Whether a leaf of that many bytes is to be merged: one that is small, or without records
+    /// (`merge.rs`).
     fn is_due(&self, bytes: u64) -> bool {
         let merge_bytes = u64::from(self.options().merge_bytes);
         merge_bytes > 0 && bytes < merge_bytes.max(HEADER_BYTES + 1)
@@ -324,8 +331,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(())
     }
 
-    /// Consolidates the leaf together with the change of a record, and then splits or merges it if that is
-    /// due.
+    /// Consolidates the leaf together with the change of a record, and then splits or merges it if
+    /// that is due.
     #[cold]
     fn consolidate_with(
         &self,
@@ -356,8 +363,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(true)
     }
 
-    /// Puts a base page in the place of the chain, with at least `room` bytes for deltas, and as many as pages have.
-    /// How many bytes it has; `None` if something has come between.
+    /// Puts a base page in the place of the chain, with at least `room` bytes for deltas, and as
+    /// many as pages have. How many bytes it has; `None` if something has come between.
     pub(crate) fn consolidate(
         &self,
         context: Context<'_, '_, D>,

@@ -60,9 +60,9 @@ impl Candidate {
 }
 
 impl Leaf {
-    /// Gathers those of the records in `slots`, the claimed ones as they were read, that `wanted` admits
-    /// into `newest`, which is empty: of each key the newest settled one, ascending. Whether records
-    /// were deleted in place.
+    /// Gathers those of the records in `slots`, the claimed ones as they were read, that `wanted`
+    /// admits into `newest`, which is empty: of each key the newest settled one, ascending. Whether
+    /// records were deleted in place.
     #[inline]
     pub(crate) fn gather_unsorted<D: Domain>(
         &self,
@@ -98,7 +98,8 @@ impl Leaf {
 
     /// The live records, ascending: of each key the newest settled record, if it is visible.
     ///
-    /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are final.
+    /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are
+    /// final.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
         if !self.is_sound(context) {
             context.guard.note_damage(self.node.off);

@@ -127,8 +127,8 @@ impl Leaf {
 }
 
 impl Leaf {
-    /// Takes a step of those that only other threads' success, or damage, makes necessary. Whether there is none
-    /// left: then damage is noted, and nothing will come of what the caller does.
+    /// Takes a step of those that only other threads' success, or damage, makes necessary. Whether
+    /// there is none left: then damage is noted, and nothing will come of what the caller does.
     #[cold]
     fn is_stuck<D: Domain>(&self, context: Context<'_, '_, D>, steps: &mut Steps) -> bool {
         let is_stuck = steps.take(context.guard, self.node.off).is_err();

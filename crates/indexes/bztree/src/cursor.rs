@@ -1,10 +1,10 @@
 //! Scans, forwards and backwards (paper 4.2.6).
 //!
-//! A cursor copies a batch of one leaf's live records while it is pinned, and lends them when it
-//! is not. Where it goes on is decided by the leaf's range, not by the last key that it returned:
-//! an empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the
-//! batch's last key, in whatever leaf that lies by then. Each record is one of an instant of the scan (`leaf.rs`); those of
-//! one leaf may be of different instants.
+//! A cursor copies a batch of one leaf's live records while it is pinned, and lends them when it is
+//! not. Where it goes on is decided by the leaf's range, not by the last key that it returned: an
+//! empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's
+//! last key, in whatever leaf that lies by then. Each record is one of an instant of the scan
+//! (`leaf.rs`); those of one leaf may be of different instants.
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;

@@ -19,9 +19,9 @@
 //!              5..0 the first of them; of an inner node: 11 zero  10..0 children; zero if unknown
 //! ```
 //!
-//! Gate and slots, and the metadata of sorted records, are drawn in [`meta`](crate::meta), slices in
-//! [`slices`](crate::slices); prefix is how many bytes all keys with slices begin with alike, at most.
-//! Offsets in a node count from its first byte. Records start at multiples of 8:
+//! Gate and slots, and the metadata of sorted records, are drawn in [`meta`](crate::meta), slices
+//! in [`slices`](crate::slices); prefix is how many bytes all keys with slices begin with alike, at
+//! most. Offsets in a node count from its first byte. Records start at multiples of 8:
 //!
 //! ```text
 //! inline   key, value, padding to 8
@@ -31,10 +31,10 @@
 //!
 //! A leaf's sorted records stand at its end, in order, and never change. If their keys have 8
 //! bytes, and they are equally long and inline, they stand one length (padded) apart and need no
-//! metadata and no slices (m is zero); else each has its own (m is their number). Records that came later have a
-//! slot each, claimed from the first to the last, and stand before the sorted ones, the later the
-//! lower. A dead bit (60 a word) of each sorted record and each slot says that it was deleted in
-//! place; such bits are set only when all slots are claimed.
+//! metadata and no slices (m is zero); else each has its own (m is their number). Records that came
+//! later have a slot each, claimed from the first to the last, and stand before the sorted ones,
+//! the later the lower. A dead bit (60 a word) of each sorted record and each slot says that it was
+//! deleted in place; such bits are set only when all slots are claimed.
 //!
 //! An inner node whose keys all have 8 bytes keeps them side by side, without slices or key places.
 //!

@@ -12,11 +12,12 @@
 //!   first of them, since none behind that was settled then.
 //! * If it found none, S was the newest at the moment when it came to an empty slot, or to the end.
 //!
-//! A scan reads the slots of a leaf for each batch anew, once and in order, and then the records that they name. A
-//! record that is there throughout is found: once its slot has settled it stays so, and only a settled slot
-//! behind it, which is read later, can say something newer of its key. So each record is one of an instant of the scan, and
-//! those of one leaf may be of different instants. (Values in blocks of their own, and what was deleted in place, are
-//! read after the slots, each as it is then.)
+//! A scan reads the slots of a leaf for each batch anew, once and in order, and then the records
+//! that they name. A record that is there throughout is found: once its slot has settled it stays
+//! so, and only a settled slot behind it, which is read later, can say something newer of its key.
+//! So each record is one of an instant of the scan, and those of one leaf may be of different
+//! instants. (Values in blocks of their own, and what was deleted in place, are read after the
+//! slots, each as it is then.)
 //!
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
 //! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
@@ -482,9 +483,9 @@ impl Leaf {
         slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
     }
 
-    /// Whether all records of the leaf may have been deleted, of which `estimate` counts those twice that were
-    /// updated: as many were deleted as the leaf was made of, and behind each that was added is a deletion
-    /// that may be of its key.
+    /// Whether all records of the leaf may have been deleted, of which `estimate` counts those
+    /// twice that were updated: as many were deleted as the leaf was made of, and behind each that
+    /// was added is a deletion that may be of its key.
     #[inline]
     pub fn may_be_empty<D: Domain>(&self, context: Context<'_, '_, D>, estimate: Estimate) -> bool {
         estimate.deleted >= self.sorted().max(1) && self.all_added_may_be_deleted(context)

@@ -9,10 +9,11 @@
 //! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
 //! * `tree.rs`: the descent. `cursor.rs`: scans. `many.rs`: gets of many keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing. `write.rs`: inserts and updates;
-//!   `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation, split, merge, and what
-//!   is given back when the pool is full; `install.rs`: how that is put in place. `sound.rs`: nodes that
-//!   are taken as a whole are looked at first. `audit.rs`: what `check` and `stat` see; `teardown.rs`: the end
-//!   of a tree. `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
+//!   `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation, split,
+//!   merge, and what is given back when the pool is full; `install.rs`: how that is put in place.
+//!   `sound.rs`: nodes that are taken as a whole are looked at first. `audit.rs`: what `check` and
+//!   `stat` see; `teardown.rs`: the end of a tree. `kind.rs`: the tree as a kind of map;
+//!   `options.rs`: what can be set of it.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
 //! changes of a leaf that one word decides, inserts that never wait, leaves without a status,

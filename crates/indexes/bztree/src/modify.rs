@@ -1,8 +1,8 @@
 //! Read-modify-write of a single record: one descent for the look and the write.
 //!
-//! The record is read in its leaf, and what is made of it is written there as a compare-exchange of the
-//! value that was read, or as an insert if there was none (`write.rs`). What those refuse, since another
-//! thread was faster, begins again at the root: its success.
+//! The record is read in its leaf, and what is made of it is written there as a compare-exchange of
+//! the value that was read, or as an insert if there was none (`write.rs`). What those refuse,
+//! since another thread was faster, begins again at the root: its success.
 
 use pando_index::{Change, Error, Upserted};
 use pando_pmem::Domain;

@@ -1,8 +1,8 @@
 //! Nodes as a pinned thread reads them.
 //!
-//! Everything in a node but its status or gate, its slots, its dead bits, its children and its value
-//! pointers never changes once it can be reached, so keys and values are lent as plain slices.
-//! Leaves have a file of their own, `leaf.rs`.
+//! Everything in a node but its status or gate, its slots, its dead bits, its children and its
+//! value pointers never changes once it can be reached, so keys and values are lent as plain
+//! slices. Leaves have a file of their own, `leaf.rs`.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Range;
@@ -235,8 +235,8 @@ fn quartered(low: u64, size: u64, goes_right: impl Fn(u64) -> u64) -> (u64, u64)
     (low + steps * quarter, size - 3 * quarter)
 }
 
-/// The first index in `range` that does not go right, or its end; none that does comes behind one that
-/// does not.
+/// The first index in `range` that does not go right, or its end; none that does comes behind one
+/// that does not.
 #[inline(always)]
 pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) -> u64 {
     let Range { start: mut low, end: mut high } = range;
@@ -251,8 +251,8 @@ pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) 
     low
 }
 
-/// Whether a search for `key` goes right of `found`: to the first that is not below it (`above`: that
-/// is above it).
+/// Whether a search for `key` goes right of `found`: to the first that is not below it (`above`:
+/// that is above it).
 #[inline(always)]
 pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
     match found.cmp(key) {

@@ -10,8 +10,8 @@
 //!         where the key has no more
 //! ```
 //!
-//! Slices that differ compare, as big-endian numbers, as their keys do. Equal ones say nothing: zeros
-//! may be the key's own, and keys go on behind them.
+//! Slices that differ compare, as big-endian numbers, as their keys do. Equal ones say nothing:
+//! zeros may be the key's own, and keys go on behind them.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Range;
@@ -65,7 +65,8 @@ pub(crate) struct Sliced<'op, D: Domain> {
 
 impl<'op, D: Domain> Sliced<'op, D> {
     /// The first key in `range` that is not below `key` (`above`: that is above it), or the range's
-    /// end. `key_at` lends the node's keys; `narrowed` is told early about where the search will end.
+    /// end. `key_at` lends the node's keys; `narrowed` is told early about where the search will
+    /// end.
     #[inline]
     pub fn search(
         &self,

@@ -1,5 +1,5 @@
-//! Whether a node that is about to be taken as a whole says of itself what a node can say: where it is copied, merged or
-//! scanned, everything that it counts and names is first found to lie in it.
+//! Whether a node that is about to be taken as a whole says of itself what a node can say: where it
+//! is copied, merged or scanned, everything that it counts and names is first found to lie in it.
 //!
 //! A get does without: what it reads is bounded access by access ([`pando_tree::checked`]).
 
@@ -33,8 +33,8 @@ impl Inner {
 }
 
 impl Leaf {
-    /// Whether the sorted records, and those of the slots that are claimed now, lie in the leaf. Others may be
-    /// claiming slots meanwhile.
+    /// Whether the sorted records, and those of the slots that are claimed now, lie in the leaf.
+    /// Others may be claiming slots meanwhile.
     pub fn is_sound<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
         let storage_at = self.records_at();
         let claimed = || (0..self.slots()).map(|slot| self.slot(context, slot));
@@ -45,7 +45,8 @@ impl Leaf {
                 .all(|meta| !meta.is_settled() || self.lies_well(meta, storage_at))
     }
 
-    /// Whether what stands before the records leaves room for them, and the sorted ones are as many as counted.
+    /// Whether what stands before the records leaves room for them, and the sorted ones are as many
+    /// as counted.
     fn holds_its_places(&self) -> bool {
         let Node { header, shape, .. } = self.node;
         let sorted_bytes = header.node_bytes.checked_sub(shape.sorted_at);
@@ -72,8 +73,8 @@ impl Leaf {
         (stored <= header.node_bytes - self.records_at()).then_some(stored)
     }
 
-    /// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order. Exact while
-    /// nobody writes.
+    /// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order.
+    /// Exact while nobody writes.
     pub fn holds_its_records<D: Domain>(
         &self,
         context: Context<'_, '_, D>,

@@ -1,6 +1,6 @@
-//! What goes next of a tree whose map is dropped: the first leaf, with the values that have blocks of their own, or an inner
-//! node without children. Entry word and children become zero, the first before the second. (How units are freed, and
-//! what a crash leaves, says `pando_pmwcas::maps`.)
+//! What goes next of a tree whose map is dropped: the first leaf, with the values that have blocks
+//! of their own, or an inner node without children. Entry word and children become zero, the first
+//! before the second. (How units are freed, and what a crash leaves, says `pando_pmwcas::maps`.)
 
 use pando_pmem::Domain;
 use pando_pmwcas::maps::Unit;

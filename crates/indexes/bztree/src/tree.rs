@@ -28,7 +28,8 @@ use crate::smo::Sweep;
 /// Levels of inner nodes that a path holds: with two children a node, more than any pool can.
 pub(crate) const MAX_HEIGHT: usize = 48;
 
-/// A BzTree in a pool. All that counts of its state is in the pool; any number of handles may be open.
+/// A BzTree in a pool. All that counts of its state is in the pool; any number of handles may be
+/// open.
 #[derive(Debug)]
 pub struct BzTree<D: Domain> {
     pmwcas: Arc<Pmwcas<D>>,

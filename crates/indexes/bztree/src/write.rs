@@ -329,8 +329,8 @@ impl<D: Domain> BzTree<D> {
         self.settle_in_doubt(context, leaf, claim, probe, value, None, intent)
     }
 
-    /// As `settle`, with earlier slots in doubt, or values in blocks of their own. `block` holds the
-    /// value, if it is to have one; after a failure another is made.
+    /// As `settle`, with earlier slots in doubt, or values in blocks of their own. `block` holds
+    /// the value, if it is to have one; after a failure another is made.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[cold]
     pub(crate) fn settle_in_doubt<'op, 'pool>(
@@ -351,9 +351,9 @@ impl<D: Domain> BzTree<D> {
                 // Aborted, by a later operation on the key or by who closed the leaf.
                 return Ok(Attempt::Again);
             }
-            // Before the look, all of this: a slot that settles between the two is seen by the look,
-            // one that settles later fails the operation. And who deletes the key in place, which the
-            // look does not see, has aborted our slot before.
+            // Before the look, all of this: a slot that settles between the two is seen by the
+            // look, one that settles later fails the operation. And who deletes the key in place,
+            // which the look does not see, has aborted our slot before.
             let conflicts = Self::conflicts(context, &leaf, claim, probe);
             let look = leaf.look(context, probe, Some(claim.slot));
             let decision = Self::decide(context, &leaf, intent, &look)

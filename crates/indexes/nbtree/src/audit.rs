@@ -1,5 +1,5 @@
-//! What `check`, `stat` and salvage see of a tree: a walk over the chain of blocks that believes none of them,
-//! compared with what is in process memory.
+//! What `check`, `stat` and salvage see of a tree: a walk over the chain of blocks that believes
+//! none of them, compared with what is in process memory.
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain, Guard};
@@ -136,8 +136,9 @@ fn walk_leaf<D: Domain>(
     }
 }
 
-/// Lends what was found, in order and each key once. A leaf's records are held back until the next one's are
-/// known: of two leaves that overlap, what lies beyond the middle of the other is damaged.
+/// Lends what was found, in order and each key once. A leaf's records are held back until the next
+/// one's are known: of two leaves that overlap, what lies beyond the middle of the other is
+/// damaged.
 struct Lender<'visit> {
     held: Vec<(Vec<u8>, Vec<u8>)>,
     last: Option<Vec<u8>>,
@@ -171,7 +172,8 @@ impl Lender<'_> {
 
 type FoundRecord = (Block, Vec<u8>, Vec<u8>);
 
-/// The record in the block at `off`, whose key begins with `slice`; what is wrong, if there is none.
+/// The record in the block at `off`, whose key begins with `slice`; what is wrong, if there is
+/// none.
 fn record<D: Domain>(
     guard: &Guard<'_, D>,
     off: u64,

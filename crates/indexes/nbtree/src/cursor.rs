@@ -1,25 +1,28 @@
 //! Scans, forwards and backwards, which the paper lacks.
 //!
-//! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them, copies their records, and
-//! lends these when it is not. Of long values it copies no more at once than about
-//! [`FULL_BYTES`], and comes back.
-//! Where it goes on is decided by the leaf's range, not by the last key that it returned:
+//! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them,
+//! copies their records, and lends these when it is not. Of long values it copies no more at once
+//! than about [`FULL_BYTES`], and comes back. Where it goes on is decided by the leaf's range, not
+//! by the last key that it returned:
 //!
-//! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is open has at least
-//!   that range, since its range only grows, to the right, when its neighbour is dropped. What lies
-//!   beyond is left to the next step, which may come to the same leaf.
+//! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is
+//!   open has at least that range, since its range only grows, to the right, when its neighbour is
+//!   dropped. What lies beyond is left to the next step, which may come to the same leaf.
 //! * Backwards: right below the leaf's lowest key, which never changes.
 //!
-//! The leaf was not replaced when it was found, during the scan. Its bitmap is read once, and then each of its value words.
+//! The leaf was not replaced when it was found, during the scan. Its bitmap is read once, and then
+//! each of its value words.
 //!
-//! * A record that is there throughout has its slot in that bitmap, and its word holds it whenever it is read: an update
-//!   changes the word in place, or leaves it closed, with the value before, in a leaf that is replaced meanwhile.
-//! * What a word says was true at that moment, or, of a closed one, when the leaf was found or later: no
-//!   change of a closed word takes effect before the leaf's replacement is published.
+//! * A record that is there throughout has its slot in that bitmap, and its word holds it whenever
+//!   it is read: an update changes the word in place, or leaves it closed, with the value before,
+//!   in a leaf that is replaced meanwhile.
+//! * What a word says was true at that moment, or, of a closed one, when the leaf was found or
+//!   later: no change of a closed word takes effect before the leaf's replacement is published.
 //! * No key is there twice: of the slots of one bitmap all but one of a key are deleted for ever.
 //!
-//! So each record is one of an instant of the scan, and those of one leaf may be of different instants. No step waits for
-//! another thread or begins again because of one, other than at a leaf that is dropped while it is looked for.
+//! So each record is one of an instant of the scan, and those of one leaf may be of different
+//! instants. No step waits for another thread or begins again because of one, other than at a leaf
+//! that is dropped while it is looked for.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;

@@ -1,8 +1,8 @@
 //! Changes of inner nodes (paper 4.3).
 //!
-//! Inner nodes are a hint that is kept good: a leaf that is replaced names its replacement, so an operation
-//! that finds it comes to the right leaf anyway, and brings the inner nodes up to date on its way. Whoever
-//! does so first does it for all.
+//! Inner nodes are a hint that is kept good: a leaf that is replaced names its replacement, so an
+//! operation that finds it comes to the right leaf anyway, and brings the inner nodes up to date on
+//! its way. Whoever does so first does it for all.
 //!
 //! # Protocol
 //!
@@ -15,18 +15,18 @@
 //! | replace the node in its parent by the same rules, or in the root | | the old node, or the new |
 //! | retire the old node | | |
 //!
-//! The deciding word is the slot, in the lowest node that only has a child replaced, or the root. A thread that
-//! stops with a node frozen holds nobody up: whoever wants to change that node copies it too, and
-//! the slot above decides which copy it is. That is why the fallback is as good as the transaction, which
-//! saves a CAS a slot. (The paper changes nodes in place within transactions, and says nothing of
-//! processors that never commit one.)
+//! The deciding word is the slot, in the lowest node that only has a child replaced, or the root. A
+//! thread that stops with a node frozen holds nobody up: whoever wants to change that node copies
+//! it too, and the slot above decides which copy it is. That is why the fallback is as good as the
+//! transaction, which saves a CAS a slot. (The paper changes nodes in place within transactions,
+//! and says nothing of processors that never commit one.)
 //!
-//! A root with one child left is frozen as any other, and its child put in its place: the tree is a level lower. (Its
-//! keys never change, so it has one child for ever.)
+//! A root with one child left is frozen as any other, and its child put in its place: the tree is a
+//! level lower. (Its keys never change, so it has one child for ever.)
 //!
-//! If the first child of a node is dropped, the range of its leaf goes to the leaf before it, which is below
-//! another node: the separator to the left of the node rises in the same step, in the parent, which is
-//! copied too, or further up.
+//! If the first child of a node is dropped, the range of its leaf goes to the leaf before it, which
+//! is below another node: the separator to the left of the node rises in the same step, in the
+//! parent, which is copied too, or further up.
 
 use pando_pmem::{Domain, Guard, mutant};
 
@@ -65,8 +65,8 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Carries out `edit` on `target`, which is at `level` on the way to `probe`, if it is still there;
-    /// whether this thread did it.
+    /// Carries out `edit` on `target`, which is at `level` on the way to `probe`, if it is still
+    /// there; whether this thread did it.
     fn change(
         &self,
         guard: &Guard<'_, D>,
@@ -136,7 +136,8 @@ impl<D: Domain> NbTree<D> {
             inner.freeze::<D>();
         }
         let mut parts = inner.parts(guard);
-        // It may have been replaced before the freeze. Then the copy only makes the node one that can change.
+        // It may have been replaced before the freeze. Then the copy only makes the node one that
+        // can change.
         let at = parts.children.iter().position(|&child| child == target);
         let raised = at.and_then(|at| apply(&mut parts, at, edit));
         let (level, old) = (inner.level, inner.node());
@@ -166,8 +167,8 @@ impl<D: Domain> NbTree<D> {
             Edit::None => (None, None),
         };
         for new in [first, second].into_iter().flatten() {
-            // SAFETY: made above, and no slot holds it: the change failed. A copy of the node above that held
-            // it was given back unseen.
+            // SAFETY: made above, and no slot holds it: the change failed. A copy of the node above
+            // that held it was given back unseen.
             unsafe { new.discard() }
         }
         false

@@ -33,8 +33,8 @@ impl IndexKind for NbTrees {
         NbTree::first_leaf(guard, &Options::from(settings))
     }
 
-    /// Rebuilds what is in process memory, unless another handle has it: in time that grows with the records,
-    /// unlike other indexes (paper 3.2).
+    /// Rebuilds what is in process memory, unless another handle has it: in time that grows with
+    /// the records, unlike other indexes (paper 3.2).
     fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> NbTree<D> {
         NbTree::open(pmwcas, root_off, Options::from(settings))
     }

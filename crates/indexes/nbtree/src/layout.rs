@@ -8,12 +8,14 @@
 //! ...                                                                              to 1,024: 45 slots
 //! ```
 //!
-//! * `next`: the block of the next leaf, zero behind the last; with [`REPLACED`] the leaf is replaced, and
-//!   `next` is what it was then. A word of PMwCAS.
+//! * `next`: the block of the next leaf, zero behind the last; with [`REPLACED`] the leaf is
+//!   replaced, and `next` is what it was then. A word of PMwCAS.
 //! * `mark`: [`LEAF_MARK`] and, in the low 8 bits, how many slots the block has.
-//! * A slot's `key` is the first eight bytes of the key as a big-endian number, filled up with zeros.
-//! * A record may be in any slot. It is put into the *home* line of its fingerprint, or the first behind it that has
-//!   room: so a search can fetch that line while it waits for the leaf's metadata (`tree.rs`).
+//! * A slot's `key` is the first eight bytes of the key as a big-endian number, filled up with
+//!   zeros.
+//! * A record may be in any slot. It is put into the *home* line of its fingerprint, or the first
+//!   behind it that has room: so a search can fetch that line while it waits for the leaf's
+//!   metadata (`tree.rs`).
 //! * `classes`: two bits a slot, the top two bits of the value that the slot was made for.
 //!
 //! A *value word* decides what its slot holds, by its top two bits:
@@ -29,9 +31,9 @@
 //!                                                    flags: 1 PENDING, 2 CLOSED
 //! ```
 //!
-//! The paper takes the top two bits from the user's value. Here these stand in `classes` instead, and every
-//! value is allowed: a value of eight bytes whose top two bits are not those of its slot has a block of its own.
-//! A record's block, which never changes:
+//! The paper takes the top two bits from the user's value. Here these stand in `classes` instead,
+//! and every value is allowed: a value of eight bytes whose top two bits are not those of its slot
+//! has a block of its own. A record's block, which never changes:
 //!
 //! ```text
 //! byte  0                              8 ..          8 + key bytes ..
@@ -90,7 +92,8 @@ pub(crate) const EMPTY: u64 = SPECIAL;
 pub(crate) const DELETED: u64 = SPECIAL | DELETED_KIND;
 /// What stands beside a block's offset in the value word of a record.
 pub(crate) const RECORD_TAG: u64 = SPECIAL | RECORD_KIND;
-/// The bits of a record's value word that decide whether it names its block: all but the closed one.
+/// The bits of a record's value word that decide whether it names its block: all but the closed
+/// one.
 pub(crate) const STABLE_BITS: u64 = !SPECIAL_CLOSED;
 
 const _: () = {
@@ -128,7 +131,8 @@ pub(crate) fn value_at(slot: usize) -> u64 {
     key_at(slot) + 8
 }
 
-/// The first slot of the line where a key with this fingerprint is put if there is room, in a leaf of so many slots.
+/// The first slot of the line where a key with this fingerprint is put if there is room, in a leaf
+/// of so many slots.
 #[inline(always)]
 pub(crate) fn home_slot(fingerprint: u8, slots: usize) -> usize {
     let lines = slots.div_ceil(SLOTS_A_LINE as usize);

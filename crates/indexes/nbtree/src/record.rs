@@ -1,5 +1,5 @@
-//! Records in blocks of their own: those whose key or value is not of eight bytes, or whose value is not of its
-//! slot's class. `layout.rs` draws the block, which never changes.
+//! Records in blocks of their own: those whose key or value is not of eight bytes, or whose value
+//! is not of its slot's class. `layout.rs` draws the block, which never changes.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,8 @@ pub(crate) fn reserve<'guard, 'pool, D: Domain>(
     Ok(block)
 }
 
-/// Key and value of the record in the block at `off`, which was found in a value word under this guard.
+/// Key and value of the record in the block at `off`, which was found in a value word under this
+/// guard.
 #[inline]
 pub(crate) fn parts<'guard, D: Domain>(
     guard: &'guard Guard<'_, D>,
@@ -31,8 +32,9 @@ pub(crate) fn parts<'guard, D: Domain>(
 ) -> (&'guard [u8], &'guard [u8]) {
     let pool = guard.pool();
     let lent = |off, bytes| {
-        // SAFETY: a record's block is written before its offset is, and never afterwards; the caller has
-        // found it in a value word while the guard was held, so it is not reused before that is dropped.
+        // SAFETY: a record's block is written before its offset is, and never afterwards; the
+        // caller has found it in a value word while the guard was held, so it is not reused before
+        // that is dropped.
         unsafe { pool.bytes(off, bytes) }
     };
     let header =
@@ -49,7 +51,8 @@ pub(crate) fn has_key<D: Domain>(guard: &Guard<'_, D>, off: u64, key: &[u8]) -> 
     parts(guard, off).0 == key
 }
 
-/// The key of the record in the block at `off`, which may be anything; `None` if no record can be there.
+/// The key of the record in the block at `off`, which may be anything; `None` if no record can be
+/// there.
 pub(crate) fn checked_key<'guard, D: Domain>(
     guard: &'guard Guard<'_, D>,
     off: u64,

@@ -1,8 +1,8 @@
 //! Structure modifications of leaves: split, consolidation, drop (paper 4.2, 5.1).
 //!
-//! A leaf without a free slot is replaced by two if more than half of its slots are live, else by one; a leaf
-//! without a live slot is dropped, its range going to the leaf before it (the first leaf never is). There
-//! are no merges of leaves that have records.
+//! A leaf without a free slot is replaced by two if more than half of its slots are live, else by
+//! one; a leaf without a live slot is dropped, its range going to the leaf before it (the first
+//! leaf never is). There are no merges of leaves that have records.
 //!
 //! # Three phases, and what stops in each
 //!
@@ -15,33 +15,37 @@
 //! | publish | the new leaves' metadata, by a CAS of the old one's `replacement` | go on in the new | the same | go on in the new | the new leaves |
 //! | install | inner nodes (`install.rs`) | go on | go on | go on | |
 //!
-//! The paper's sync phase brings one shared copy up to date while updates change old and new leaf, told apart by the
-//! copy and sync bits of values; two updates that put a first value back then let a late synchronizer undo
-//! a third (its CAS compares values, and values return). Here a value word that is synchronized is closed, so what it holds
-//! is what it will ever hold, and each thread has a copy of its own.
+//! The paper's sync phase brings one shared copy up to date while updates change old and new leaf,
+//! told apart by the copy and sync bits of values; two updates that put a first value back then let
+//! a late synchronizer undo a third (its CAS compares values, and values return). Here a value word
+//! that is synchronized is closed, so what it holds is what it will ever hold, and each thread has
+//! a copy of its own.
 //!
 //! # Changes that go along
 //!
-//! Who replaces a leaf since it has no slot for a record, or since the value word that is to change is closed, makes that change
-//! in what replaces it: the PMwCAS is then the insert, update or delete, durably, and takes effect when it is published. (Otherwise threads
-//! that claim all slots of leaf after leaf and one that finds them claimed, or words closed, could hold each other up for ever, a replacement after the
-//! other. So each replacement is some thread's success.) Nothing is inserted into the leaf once it is closed, so a key that
-//! is absent then stays absent; a closed word never changes, so what a change was decided by still holds. A record's block that goes
-//! with its value is freed by the same PMwCAS. A log that wrote the block's name into the closed word may stand:
-//! recovery finds the name there and leaves the block alone.
+//! Who replaces a leaf since it has no slot for a record, or since the value word that is to change
+//! is closed, makes that change in what replaces it: the PMwCAS is then the insert, update or
+//! delete, durably, and takes effect when it is published. (Otherwise threads that claim all slots
+//! of leaf after leaf and one that finds them claimed, or words closed, could hold each other up
+//! for ever, a replacement after the other. So each replacement is some thread's success.) Nothing
+//! is inserted into the leaf once it is closed, so a key that is absent then stays absent; a closed
+//! word never changes, so what a change was decided by still holds. A record's block that goes with
+//! its value is freed by the same PMwCAS. A log that wrote the block's name into the closed word
+//! may stand: recovery finds the name there and leaves the block alone.
 //!
 //! # Cooperation
 //!
-//! Whoever needs the leaf to be replaced does all of it, with blocks of its own (cooperative SMO). The PMwCAS decides: it
-//! succeeds once, since it marks the old leaf's `next`. The blocks of the others are free again by its
-//! policies, so nothing leaks, whoever stops or dies where. If the one that succeeded stops before it has
-//! published, the others find the mark, read the new leaves from the chain, and publish themselves: before that
-//! nobody has changed these.
+//! Whoever needs the leaf to be replaced does all of it, with blocks of its own (cooperative SMO).
+//! The PMwCAS decides: it succeeds once, since it marks the old leaf's `next`. The blocks of the
+//! others are free again by its policies, so nothing leaks, whoever stops or dies where. If the one
+//! that succeeded stops before it has published, the others find the mark, read the new leaves from
+//! the chain, and publish themselves: before that nobody has changed these.
 //!
-//! Neighbours: the PMwCAS expects the successor's block in this leaf's `next`, and changes the predecessor's. If the successor is
-//! replaced first, it fails and begins again with the new one. If the predecessor is, the same, once
-//! that one's replacement is published, which is helped along (that goes to the left, once for each thread that has stopped
-//! between linking and publishing). No next pointer is ever copied and then changed.
+//! Neighbours: the PMwCAS expects the successor's block in this leaf's `next`, and changes the
+//! predecessor's. If the successor is replaced first, it fails and begins again with the new one.
+//! If the predecessor is, the same, once that one's replacement is published, which is helped along
+//! (that goes to the left, once for each thread that has stopped between linking and publishing).
+//! No next pointer is ever copied and then changed.
 
 use std::sync::atomic::Ordering;
 
@@ -115,7 +119,8 @@ impl Copies {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone from then on.
+    /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone
+    /// from then on.
     pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<(), Error> {
         self.replace_with(guard, leaf, None).map(drop)
     }
@@ -159,7 +164,8 @@ impl<D: Domain> NbTree<D> {
         Ok(is_made)
     }
 
-    /// One attempt; the leaf may be replaced afterwards, or not. Whether the change, which nothing stands against, was made.
+    /// One attempt; the leaf may be replaced afterwards, or not. Whether the change, which nothing
+    /// stands against, was made.
     fn try_replace(
         &self,
         guard: &Guard<'_, D>,
@@ -383,8 +389,9 @@ impl<D: Domain> NbTree<D> {
             }
         }
         if D::WRITE_BACK {
-            // A log of a thread that has not come to its end must find in this block what the new ones
-            // say; the fence of the PMwCAS's descriptor completes it before anything is linked.
+            // A log of a thread that has not come to its end must find in this block what the new
+            // ones say; the fence of the PMwCAS's descriptor completes it before anything is
+            // linked.
             let undurable =
                 slots(control.bitmap()).filter(|&slot| leaf.may_be_undurable::<D>(slot));
             for slot in undurable {
@@ -395,8 +402,8 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Publishes what was linked in place of the leaf, behind the word at `previous_off` and before the leaf
-    /// at `next`, by a thread that has not done so yet.
+    /// Publishes what was linked in place of the leaf, behind the word at `previous_off` and before
+    /// the leaf at `next`, by a thread that has not done so yet.
     fn publish_found(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, previous_off: u64, next: u64) {
         let first = self.pmwcas.read(guard, previous_off);
         if first == leaf.block_off || first & REPLACED != 0 {
@@ -411,7 +418,8 @@ impl<D: Domain> NbTree<D> {
         if leaf.is_replaced::<D>() || second & REPLACED != 0 {
             return;
         }
-        // As long as nothing is published nobody changes the new leaves; and if it is, this comes to nothing.
+        // As long as nothing is published nobody changes the new leaves; and if it is, this comes
+        // to nothing.
         let Some(left) = recovery::survey(guard, first, self.slots()) else { return };
         let right = if second == next {
             None

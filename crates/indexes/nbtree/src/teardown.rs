@@ -1,5 +1,6 @@
-//! What goes next of a tree whose map is dropped: the first leaf of the chain, with the records that have blocks of their own.
-//! The entry word becomes what follows. (How units are freed, and what a crash leaves, says `pando_pmwcas::maps`.)
+//! What goes next of a tree whose map is dropped: the first leaf of the chain, with the records
+//! that have blocks of their own. The entry word becomes what follows. (How units are freed, and
+//! what a crash leaves, says `pando_pmwcas::maps`.)
 
 use std::sync::atomic::Ordering;
 

@@ -3,29 +3,32 @@
 //! # Which leaf has a key
 //!
 //! Inner nodes may lag: a leaf that is replaced stands in them until its replacement does
-//! (`install.rs`). But a leaf that is replaced is closed, and names what replaces it. So a descent that
-//! ends in an open leaf has found the leaf of the key, since a leaf's range shrinks only by its replacement;
-//! and from a closed one it goes on to what replaces it. A leaf that was dropped names nothing: its range
-//! is that of the leaf before it, and the descent begins again once inner nodes say so.
+//! (`install.rs`). But a leaf that is replaced is closed, and names what replaces it. So a descent
+//! that ends in an open leaf has found the leaf of the key, since a leaf's range shrinks only by
+//! its replacement; and from a closed one it goes on to what replaces it. A leaf that was dropped
+//! names nothing: its range is that of the leaf before it, and the descent begins again once inner
+//! nodes say so.
 //!
 //! # What a search sees
 //!
-//! The leaf was not replaced at some moment since the operation began: when its `control` was found open, or, if it was
-//! closed, when it named no replacement. The slots of `control`'s bitmap at the beginning are all that were ever
-//! decided in the leaf by then. Of a key, at most one of them is live at any moment, and one that is deleted stays
-//! so. So:
+//! The leaf was not replaced at some moment since the operation began: when its `control` was found
+//! open, or, if it was closed, when it named no replacement. The slots of `control`'s bitmap at the
+//! beginning are all that were ever decided in the leaf by then. Of a key, at most one of them is
+//! live at any moment, and one that is deleted stays so. So:
 //!
-//! * A live slot, its value word not closed: the record was there, with this value, when the word was read.
-//!   (While a value word is open, nothing else in the tree has the record.)
-//! * A live slot, closed: the word never changes any more, and nobody changes the record elsewhere before the leaf names
-//!   its replacement. So this was its value at that moment, or when the word was closed, whichever came last. (The paper
-//!   has the reader bring the new leaf up to date first, sync-on-read: 4.2. Here the new leaf is not to be seen
-//!   before it is.)
-//! * No live slot: the key was absent when `control` was read, when its slot was deleted, or, in a closed leaf, at
-//!   that moment: a closed leaf takes no insert, and neither does its replacement before it is named.
+//! * A live slot, its value word not closed: the record was there, with this value, when the word
+//!   was read. (While a value word is open, nothing else in the tree has the record.)
+//! * A live slot, closed: the word never changes any more, and nobody changes the record elsewhere
+//!   before the leaf names its replacement. So this was its value at that moment, or when the word
+//!   was closed, whichever came last. (The paper has the reader bring the new leaf up to date
+//!   first, sync-on-read: 4.2. Here the new leaf is not to be seen before it is.)
+//! * No live slot: the key was absent when `control` was read, when its slot was deleted, or, in a
+//!   closed leaf, at that moment: a closed leaf takes no insert, and neither does its replacement
+//!   before it is named.
 //!
-//! Where lines are written back, whatever such an answer relies on is made durable first, if its slot says that
-//! a change of it may not be (`volatile/leaf.rs`): no dirty read, which the paper accepts without eADR.
+//! Where lines are written back, whatever such an answer relies on is made durable first, if its
+//! slot says that a change of it may not be (`volatile/leaf.rs`): no dirty read, which the paper
+//! accepts without eADR.
 
 use std::cmp::Ordering as Compare;
 use std::sync::Arc;
@@ -92,8 +95,8 @@ pub(crate) struct Found {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless another
-    /// handle has it.
+    /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless
+    /// another handle has it.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
         let layers = pmwcas.companion(root_off, || recovery::build(&pmwcas, root_off, &options));
         Self { pmwcas, root_off, options, layers }
@@ -296,8 +299,9 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an insert that it meets,
-    /// writes back what may be lost, and brings inner nodes up to date behind a replacement.
+    /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an
+    /// insert that it meets, writes back what may be lost, and brings inner nodes up to date behind
+    /// a replacement.
     #[inline]
     pub fn read_with<R>(
         &self,

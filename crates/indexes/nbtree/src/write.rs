@@ -10,29 +10,32 @@
 //! | decide: CAS of `control` to the slot's bit, as long as no slot was decided since that holds the key | `control` | | pending: not live |
 //! | complete: CAS of the value word from pending to plain; write back, fence | value word | whoever meets it | live |
 //!
-//! So at most one slot of a key is live, which two steps of the paper (a slot that is claimed blindly, a bit that
-//! is set without a look at what else was decided) do not ensure; and what is live on the medium was decided,
-//! which its key word alone does not say. A slot whose thread stops before it has decided is lost to
-//! others until the leaf is replaced, and to nobody else. If the leaf is closed meanwhile, or another slot has the
-//! key, the slot is given up as it is: pending, it counts for nothing.
+//! So at most one slot of a key is live, which two steps of the paper (a slot that is claimed
+//! blindly, a bit that is set without a look at what else was decided) do not ensure; and what is
+//! live on the medium was decided, which its key word alone does not say. A slot whose thread stops
+//! before it has decided is lost to others until the leaf is replaced, and to nobody else. If the
+//! leaf is closed meanwhile, or another slot has the key, the slot is given up as it is: pending,
+//! it counts for nothing.
 //!
-//! One line of the pool is written, written back once, behind one fence. If no slot is free, or the leaf is closed, the
-//! leaf is replaced, and the record goes with it (`smo.rs`).
+//! One line of the pool is written, written back once, behind one fence. If no slot is free, or the
+//! leaf is closed, the leaf is replaced, and the record goes with it (`smo.rs`).
 //!
 //! # Update, delete
 //!
-//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write back, fence. It fails
-//! if the word was closed: then the leaf is replaced, and the change goes along (`smo.rs`), or another thread has replaced it and the search begins
-//! again there (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was copied
-//! nowhere for good, so a change of it is never lost.
+//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write
+//! back, fence. It fails if the word was closed: then the leaf is replaced, and the change goes
+//! along (`smo.rs`), or another thread has replaced it and the search begins again there
+//! (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was
+//! copied nowhere for good, so a change of it is never lost.
 //!
 //! # Records in blocks of their own
 //!
-//! The same, with the word's name of the block and the block exchanged by `pando_pmem::Exchange`: the log of the
-//! thread stands until the value word is durable, or given up. A pending word names no block to
-//! recovery. A leaf is replaced only behind what its threads are doing to such words: who replaces it writes back
-//! each line with a change that may not be durable (`smo.rs`), and an unlinked leaf keeps its words as long as
-//! some thread that could have a log of them holds its guard.
+//! The same, with the word's name of the block and the block exchanged by `pando_pmem::Exchange`:
+//! the log of the thread stands until the value word is durable, or given up. A pending word names
+//! no block to recovery. A leaf is replaced only behind what its threads are doing to such words:
+//! who replaces it writes back each line with a change that may not be durable (`smo.rs`), and an
+//! unlinked leaf keeps its words as long as some thread that could have a log of them holds its
+//! guard.
 
 use std::sync::atomic::Ordering;
 
@@ -218,8 +221,8 @@ impl<D: Domain> NbTree<D> {
             (None, Some(exchange)) => exchange.new_name(),
             (None, None) => 0,
         };
-        // Relaxed, and in order on their line: the value word, last, makes them count. Readers see them
-        // with the bit in `control`.
+        // Relaxed, and in order on their line: the value word, last, makes them count. Readers see
+        // them with the bit in `control`.
         pool.word(leaf.block_off + key_at(slot)).store(probe.slice, Ordering::Relaxed);
         let first = if mutant!("nbtree-live-before-decided") { word } else { pending(word) };
         value.store(first, Ordering::Release);
@@ -295,7 +298,8 @@ impl<D: Domain> NbTree<D> {
         if changed { Ok(()) } else { Err(Again) }
     }
 
-    /// Changes the value word that was found to a word that names no block, or to the name of a block.
+    /// Changes the value word that was found to a word that names no block, or to the name of a
+    /// block.
     fn exchange<'guard, 'pool>(
         &self,
         guard: &'guard Guard<'pool, D>,

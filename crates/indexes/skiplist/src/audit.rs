@@ -1,15 +1,16 @@
-//! What `check` and `stat` see of a list: its invariants, its shape, and the blocks that it reaches.
-//! Exact while nobody writes.
+//! What `check` and `stat` see of a list: its invariants, its shape, and the blocks that it
+//! reaches. Exact while nobody writes.
 //!
-//! Nothing that a node says is believed before it was found to lie in the node's block: a damaged list
-//! is walked to the end of each level as far as that can be, and every problem is reported. Behind a
-//! node that is damaged a walk goes on from the levels above, which pass over it. What is lent is lent
-//! at the end, in order and each key once, wherever it was found.
+//! Nothing that a node says is believed before it was found to lie in the node's block: a damaged
+//! list is walked to the end of each level as far as that can be, and every problem is reported.
+//! Behind a node that is damaged a walk goes on from the levels above, which pass over it. What is
+//! lent is lent at the end, in order and each key once, wherever it was found.
 //!
-//! Beside writers a walk may come to a node that is removed before it was looked at. Its block is then not
-//! active, as that of no node is in a damaged list; but the word that led there has changed, or is of a node
-//! that was removed itself. So the walk goes back to a node that it has passed and that is still linked,
-//! and from there on passes over what it knows, up to the last key.
+//! Beside writers a walk may come to a node that is removed before it was looked at. Its block is
+//! then not active, as that of no node is in a damaged list; but the word that led there has
+//! changed, or is of a node that was removed itself. So the walk goes back to a node that it has
+//! passed and that is still linked, and from there on passes over what it knows, up to the last
+//! key.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -32,8 +33,8 @@ const TURNS: usize = 64;
 /// What a walk has found, and where it has been.
 struct Walk<'visit> {
     found: Audit,
-    /// The nodes that were walked, by offset, and on how many levels each says that it is linked, less
-    /// those on which it was met.
+    /// The nodes that were walked, by offset, and on how many levels each says that it is linked,
+    /// less those on which it was met.
     unmet: HashMap<u64, i64>,
     /// The nodes in which nothing is wrong, as they were met.
     whole: Vec<Node>,
@@ -58,8 +59,8 @@ impl Trail {
         self.turns = 0;
     }
 
-    /// Where to go on if `next`, the word of `before`, led to a node that is gone; `None` if nobody has
-    /// changed anything.
+    /// Where to go on if `next`, the word of `before`, led to a node that is gone; `None` if nobody
+    /// has changed anything.
     fn back<D: Domain>(
         &mut self,
         context: Context<'_, '_, D>,
@@ -93,8 +94,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         self.walk(&mut |_, _| ())
     }
 
-    /// Walks the whole list, and lends the records in which nothing is wrong to `visit`, in order and each
-    /// key once.
+    /// Walks the whole list, and lends the records in which nothing is wrong to `visit`, in order
+    /// and each key once.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -195,7 +196,8 @@ impl Walk<'_> {
                 self.leads(before, level, next, Next::to(head, Hint::NONE));
                 return;
             }
-            // Each node is walked on level 0, where all are; one that is met first above it is lost there.
+            // Each node is walked on level 0, where all are; one that is met first above it is lost
+            // there.
             if level > 0 && !known {
                 self.is_ordered = false;
                 self.problem(

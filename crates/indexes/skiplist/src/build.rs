@@ -13,8 +13,8 @@ use crate::node::{Context, Next, Node, Probe};
 use crate::state::{Small, State};
 use crate::style::{Block, Place};
 
-/// A node of that height for the record, to stand at `place` and to be linked on `levels` at once, and the
-/// block of its value, if that is longer than `inline_bytes` (and than a small one).
+/// A node of that height for the record, to stand at `place` and to be linked on `levels` at once,
+/// and the block of its value, if that is longer than `inline_bytes` (and than a small one).
 pub(crate) fn node<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
     place: &Place,

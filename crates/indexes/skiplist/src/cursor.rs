@@ -2,13 +2,13 @@
 //!
 //! A cursor copies a batch of records while it is pinned, and lends them when it is not. The next
 //! batch begins behind the last key that it has visited, wherever that lies by then. Each record is
-//! one of an instant of the scan, and so is the absence of any other between it and the next one: the
-//! two were neighbours (see `search.rs`). Backwards, `prev` says so, which is exact while its node is
-//! linked and stays as it was when that is unlinked.
+//! one of an instant of the scan, and so is the absence of any other between it and the next one:
+//! the two were neighbours (see `search.rs`). Backwards, `prev` says so, which is exact while its
+//! node is linked and stays as it was when that is unlinked.
 //!
-//! A scan waits for memory, for one node after the other. Upwards it asks for those ahead: where its search left the low
-//! levels, some nodes further on each, and where the words of the nodes it comes to lead, of which the lowest three are in a line that
-//! it has read.
+//! A scan waits for memory, for one node after the other. Upwards it asks for those ahead: where
+//! its search left the low levels, some nodes further on each, and where the words of the nodes it
+//! comes to lead, of which the lowest three are in a line that it has read.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Bound;
@@ -24,8 +24,8 @@ use crate::node::{Context, Node, Probe};
 use crate::search::Aim;
 use crate::style::Links;
 
-/// Nodes of the first batch: each is a line to wait for, and short scans are mostly of ten. Later batches
-/// double up to [`LAST_BATCH`].
+/// Nodes of the first batch: each is a line to wait for, and short scans are mostly of ten. Later
+/// batches double up to [`LAST_BATCH`].
 const FIRST_BATCH: usize = 10;
 const LAST_BATCH: usize = 768;
 /// Nodes that are counted under one guard, so that reclamation does not wait for all.

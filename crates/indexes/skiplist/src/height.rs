@@ -1,12 +1,13 @@
 //! How high a node becomes.
 //!
-//! Heights decide nothing but speed: a list is sound whatever they are. By chance alone, as in the paper, half of the
-//! nodes of a level are on the next one. But the gaps between two of these differ, and a search goes through long
-//! ones more often than through short ones: to one node a level on the average, each of which is a line to wait for.
+//! Heights decide nothing but speed: a list is sound whatever they are. By chance alone, as in the
+//! paper, half of the nodes of a level are on the next one. But the gaps between two of these
+//! differ, and a search goes through long ones more often than through short ones: to one node a
+//! level on the average, each of which is a line to wait for.
 //!
-//! With *even gaps* an insert looks how many nodes of a level lie in the gap in which it finds its place, between two
-//! nodes of the next level: those that its search has gone through, and whether there is one behind. Before the node
-//! rises from a level to the next:
+//! With *even gaps* an insert looks how many nodes of a level lie in the gap in which it finds its
+//! place, between two nodes of the next level: those that its search has gone through, and whether
+//! there is one behind. Before the node rises from a level to the next:
 //!
 //! | nodes that it knows of in the gap | it rises |
 //! | --- | --- |
@@ -14,18 +15,21 @@
 //! | one | in one of two |
 //! | two or more | in seven of eight |
 //!
-//! So inserts leave few long gaps, in whatever order they come, and a search goes to 0.7 times as many nodes (0.9 times
-//! after descending inserts). Removes make gaps longer. In the worst order of those that were tried (descending
-//! inserts, then each second record removed) a search goes to about as many nodes as by chance alone.
+//! So inserts leave few long gaps, in whatever order they come, and a search goes to 0.7 times as
+//! many nodes (0.9 times after descending inserts). Removes make gaps longer. In the worst order of
+//! those that were tried (descending inserts, then each second record removed) a search goes to
+//! about as many nodes as by chance alone.
 //!
-//! No row is certain. If none never rose, and two always did, then who knows nothing of the seed, or an accident, could
-//! surround each node with high ones, so that it stays low, and remove these: nothing but low nodes would be left,
-//! and a search would go to all of them. As it is, wherever nodes are inserted, at least one in eight of a level is on
-//! the next one in the mean, whatever is removed without knowing which; if no more are, a search goes to seven nodes
-//! a level, on a third as many levels, which is 2.3 times as many as by chance alone.
+//! No row is certain. If none never rose, and two always did, then who knows nothing of the seed,
+//! or an accident, could surround each node with high ones, so that it stays low, and remove these:
+//! nothing but low nodes would be left, and a search would go to all of them. As it is, wherever
+//! nodes are inserted, at least one in eight of a level is on the next one in the mean, whatever is
+//! removed without knowing which; if no more are, a search goes to seven nodes a level, on a third
+//! as many levels, which is 2.3 times as many as by chance alone.
 //!
-//! What is chance follows from the key and the map's seed, so that a run can be repeated, and so that who does not know
-//! the seed can neither choose keys whose nodes stay low nor foresee which nodes are high.
+//! What is chance follows from the key and the map's seed, so that a run can be repeated, and so
+//! that who does not know the seed can neither choose keys whose nodes stay low nor foresee which
+//! nodes are high.
 
 use crate::layout::{MAX_HEIGHT, slice_of};
 use crate::style::Place;
@@ -37,8 +41,8 @@ fn fold(mixed: u64, word: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// What the height of the node of `key` depends on by chance: a bit a level, of one key in one map always the same.
-/// The map's `seed` keeps a user's keys from being chosen to be low.
+/// What the height of the node of `key` depends on by chance: a bit a level, of one key in one map
+/// always the same. The map's `seed` keeps a user's keys from being chosen to be low.
 #[inline]
 fn chances(key: &[u8], seed: u64) -> u64 {
     let start = fold(seed ^ 0xA076_1D64_78BD_642F, key.len() as u64);
@@ -54,7 +58,8 @@ pub(crate) fn by_chance(key: &[u8], seed: u64) -> usize {
     (1 + chances(key, seed).trailing_zeros() as usize).min(MAX_HEIGHT)
 }
 
-/// Whether a node rises from each level, a bit a level, by the nodes that are known of in its gap: none, one, more.
+/// Whether a node rises from each level, a bit a level, by the nodes that are known of in its gap:
+/// none, one, more.
 #[inline]
 fn rising(key: &[u8], seed: u64) -> [u64; 3] {
     let first = chances(key, seed);
@@ -87,8 +92,9 @@ mod tests {
     use crate::node::Probe;
     use crate::{Options, SkipLists};
 
-    /// Nodes that searches for all keys go to that are left, in lists of nodes of so many levels in all. The few nodes on
-    /// the highest levels are chance, and one list may differ by a quarter from the mean.
+    /// Nodes that searches for all keys go to that are left, in lists of nodes of so many levels in
+    /// all. The few nodes on the highest levels are chance, and one list may differ by a quarter
+    /// from the mean.
     fn passed(even_gaps: bool, keys: &[u64], gone: impl Fn(u64) -> bool) -> (u64, u64) {
         (1..=16)
             .map(|seed| passed_in_one(seed, even_gaps, keys, &gone))
@@ -146,7 +152,8 @@ mod tests {
         }
     }
 
-    /// Who knows nothing of the seed inserts keys so that those that are left found none in their gaps.
+    /// Who knows nothing of the seed inserts keys so that those that are left found none in their
+    /// gaps.
     #[test]
     fn heights_cannot_be_foreseen() {
         const PLACES: u64 = 8;

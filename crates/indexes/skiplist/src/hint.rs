@@ -1,9 +1,9 @@
 //! What a `next` word says of the key that it leads to, so that a search need not look.
 //!
-//! A search compares the key that it looks for with the next node's on each level, and half of these
-//! nodes it does not go to: it only waits for their lines. A node's offset leaves twelve bits of its
-//! word free; they say where the next node's slice differs from that of the node that the word is of,
-//! and what follows:
+//! A search compares the key that it looks for with the next node's on each level, and half of
+//! these nodes it does not go to: it only waits for their lines. A node's offset leaves twelve bits
+//! of its word free; they say where the next node's slice differs from that of the node that the
+//! word is of, and what follows:
 //!
 //! ```text
 //! bit    60   59 .. 54     53 .. 48                        47 .. 6    5 .. 1   0
@@ -11,9 +11,10 @@
 //!                          that differs
 //! ```
 //!
-//! The next node's slice is the larger one, so it has a one where they first differ. All zero: nothing is
-//! said; so it is behind the last node, where slices are the same, and of slices that differ in their
-//! first bit with nothing behind. The word is changed as a whole, so what it says is of where it leads.
+//! The next node's slice is the larger one, so it has a one where they first differ. All zero:
+//! nothing is said; so it is behind the last node, where slices are the same, and of slices that
+//! differ in their first bit with nothing behind. The word is changed as a whole, so what it says
+//! is of where it leads.
 //!
 //! The head counts as a node whose slice is zero.
 
@@ -62,9 +63,9 @@ impl Hint {
         u32::from(self.0 >> FOLLOWING_BITS)
     }
 
-    /// How the key that the word leads to compares with one of the slice `probe`, which has the first
-    /// `alike` bits of the slice of the word's node, and is not below that; `None` if this does not
-    /// tell.
+    /// How the key that the word leads to compares with one of the slice `probe`, which has the
+    /// first `alike` bits of the slice of the word's node, and is not below that; `None` if this
+    /// does not tell.
     #[inline(always)]
     pub fn compare(self, probe: u64, alike: u32) -> Option<Compare> {
         if self == Self::NONE {
@@ -88,8 +89,8 @@ impl Hint {
         is_told.then_some(self)
     }
 
-    /// Of the word of a node with the slice `from` that is to lead where that of a node with the slice
-    /// `over` leads, whose hint this is; `None` if this does not tell.
+    /// Of the word of a node with the slice `from` that is to lead where that of a node with the
+    /// slice `over` leads, whose hint this is; `None` if this does not tell.
     pub fn over(self, from: u64, over: u64) -> Option<Self> {
         if self == Self::NONE {
             return None;

@@ -18,7 +18,8 @@ use crate::teardown::next_unit;
 #[derive(Clone, Copy, Debug)]
 pub enum SkipLists {}
 
-/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to survive.
+/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
+/// survive.
 #[derive(Clone, Copy, Debug)]
 pub enum CasSkipLists {}
 

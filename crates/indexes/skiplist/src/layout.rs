@@ -6,15 +6,17 @@
 //! 64     slice     next 3    ..  next h-1, tail: the key's bytes from the ninth on, then the inline value
 //! ```
 //!
-//! * `next i`: the successor on level `i`, with a hint of its key (`hint.rs`); only `h` of them are there,
-//!   so the tail of a node of height 1 begins at byte 48, of height 3 at byte 64. The last node's successor is the head. Bit 0
-//!   ([`MARK`]): the node is no more linked on that level, and the word changes no more.
+//! * `next i`: the successor on level `i`, with a hint of its key (`hint.rs`); only `h` of them are
+//!   there, so the tail of a node of height 1 begins at byte 48, of height 3 at byte 64. The last
+//!   node's successor is the head. Bit 0 ([`MARK`]): the node is no more linked on that level, and
+//!   the word changes no more.
 //! * `prev`: the predecessor on level 0; the first node's is the head.
 //! * `state`, `small`: liveness, links and value (`state.rs`).
 //! * `info`: bits 7 .. 0 the height `h`; 31 .. 8 the bytes of the key; 63 .. 32 the bytes of the
 //!   inline value.
 //! * `slice`: the first eight bytes of the key as a number whose order is theirs; a shorter key is
-//!   filled up with zeros. Again before `next 3`: a search on the upper levels looks at that line alone.
+//!   filled up with zeros. Again before `next 3`: a search on the upper levels looks at that line
+//!   alone.
 //!
 //! `info`, `slice` and the tail never change. A node of height 3 at most with a key and a value of
 //! eight bytes each is one cache line. The *head* is a node of height [`MAX_HEIGHT`] without a key,
@@ -30,8 +32,9 @@
 
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
 
-/// Levels of the head, and of the highest node. About half of the nodes of a level are on the next one
-/// (`height.rs`), so these serve sixteen million records as well as fewer, and more nearly as well.
+/// Levels of the head, and of the highest node. About half of the nodes of a level are on the next
+/// one (`height.rs`), so these serve sixteen million records as well as fewer, and more nearly as
+/// well.
 pub const MAX_HEIGHT: usize = 24;
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;

@@ -1,8 +1,9 @@
 //! Gets of many keys at once.
 //!
-//! A get waits for memory most of its time, for one node after the other. Here the searches for a group
-//! of keys take turns: the node that one of them goes to next is asked for while the others look at
-//! theirs. Each key is read for itself, as by a single get; the answers are not of one moment.
+//! A get waits for memory most of its time, for one node after the other. Here the searches for a
+//! group of keys take turns: the node that one of them goes to next is asked for while the others
+//! look at theirs. Each key is read for itself, as by a single get; the answers are not of one
+//! moment.
 
 use std::cmp::Ordering as Compare;
 

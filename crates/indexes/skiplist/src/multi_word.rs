@@ -2,17 +2,17 @@
 //!
 //! # Protocol
 //!
-//! Level 0 is a doubly linked list of all records, each level above it a singly linked list of a part
-//! of the level below. Between two operations of PMwCAS all of this holds, always:
+//! Level 0 is a doubly linked list of all records, each level above it a singly linked list of a
+//! part of the level below. Between two operations of PMwCAS all of this holds, always:
 //!
-//! 1. A node that is linked on a level names its successor there, unmarked; on level 0 its successor
-//!    names it back. Keys ascend. The head is behind the last node.
+//! 1. A node that is linked on a level names its successor there, unmarked; on level 0 its
+//!    successor names it back. Keys ascend. The head is behind the last node.
 //! 2. A node's state says on how many levels it is linked: on exactly the levels below that number.
-//! 3. A node that is unlinked from a level is marked there, and its words of that level never change
-//!    again. One that is unlinked from level 0 is unlinked from all, and its state is zero.
+//! 3. A node that is unlinked from a level is marked there, and its words of that level never
+//!    change again. One that is unlinked from level 0 is unlinked from all, and its state is zero.
 //!
-//! So there is no half-linked tower, for a reader, for a helper or for a crash: a node that was to be
-//! higher is a lower one, which is as right. No recovery is needed but that of PMwCAS.
+//! So there is no half-linked tower, for a reader, for a helper or for a crash: a node that was to
+//! be higher is a lower one, which is as right. No recovery is needed but that of PMwCAS.
 //!
 //! | operation | words of its PMwCAS | blocks | a crash before it leaves | after it |
 //! | --- | --- | --- | --- | --- |
@@ -23,15 +23,16 @@
 //! | new small value of `n` | `n.state`, `n.small` | | the old value | the new one |
 //! | new value of `n` in a block | `n.state` | the old and the new block: one of them freed | the old value | the new one |
 //!
-//! The deciding word is the status of the PMwCAS, the helper whoever meets one of its words. Each that
-//! fails does so since another has succeeded, so all is lock-free. An insert, a remove and a write of
-//! a value take effect when theirs succeeds; raising and lowering change nothing that a user sees.
+//! The deciding word is the status of the PMwCAS, the helper whoever meets one of its words. Each
+//! that fails does so since another has succeeded, so all is lock-free. An insert, a remove and a
+//! write of a value take effect when theirs succeeds; raising and lowering change nothing that a
+//! user sees.
 //!
-//! A node is raised by who has inserted it, and by nobody else; so its words of higher levels are that
-//! thread's own until they are linked, and it stops raising when the state does not say what it has
-//! left there. A remove lowers a node from the highest level first: whoever finds a node on some level
-//! finds it on all below. Most nodes need neither: six in seven are on three levels at most, and are
-//! linked, and removed, by one PMwCAS.
+//! A node is raised by who has inserted it, and by nobody else; so its words of higher levels are
+//! that thread's own until they are linked, and it stops raising when the state does not say what
+//! it has left there. A remove lowers a node from the highest level first: whoever finds a node on
+//! some level finds it on all below. Most nodes need neither: six in seven are on three levels at
+//! most, and are linked, and removed, by one PMwCAS.
 //!
 //! Why `p` is linked when it is given another successor: its word is expected unmarked. Why `s` is:
 //! `p`, which is linked, names it.
@@ -58,11 +59,11 @@ use crate::style::{Block, Links, Place, Raise, Removal};
 #[derive(Clone, Copy, Debug)]
 pub enum MultiWord {}
 
-/// Most levels on which one operation links a node: beside these, the successor's `prev` and the value's
-/// block.
+/// Most levels on which one operation links a node: beside these, the successor's `prev` and the
+/// value's block.
 pub(crate) const MAX_LEVELS_AT_ONCE: u32 = MAX_WORDS as u32 - 2;
-/// Levels that one operation removes a node from, and frees it: two words each, and beside them `prev`,
-/// `state`, and two blocks.
+/// Levels that one operation removes a node from, and frees it: two words each, and beside them
+/// `prev`, `state`, and two blocks.
 const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
 /// Levels that one operation lowers a node by: two words each, and `state`.
 const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;

@@ -196,7 +196,8 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         Info::decode(self.fixed(node.0 + INFO_AT))
     }
 
-    /// What the node says of itself, if a node can say so; else that of a node without key and value.
+    /// What the node says of itself, if a node can say so; else that of a node without key and
+    /// value.
     #[inline(always)]
     fn sound_info(self, node: Node) -> Info {
         let info = self.info(node);

@@ -12,11 +12,13 @@ pub struct Options {
     pub inline_bytes: u32,
     /// On so many levels an insert links a node by one PMwCAS; on the others, one by one.
     pub levels_at_once: u32,
-    /// From this, and its key, follows what is chance in the height of a node. With 0 it is drawn when the list is
-    /// created, so that nobody can choose keys whose nodes are low; with another number a run can be repeated.
+    /// From this, and its key, follows what is chance in the height of a node. With 0 it is drawn
+    /// when the list is created, so that nobody can choose keys whose nodes are low; with another
+    /// number a run can be repeated.
     pub height_seed: u32,
-    /// How likely a node is to be high follows from those beside it too, so that searches are shorter. It is never
-    /// certain, so that no order of inserts and removes, chosen without the seed, leaves only low nodes.
+    /// How likely a node is to be high follows from those beside it too, so that searches are
+    /// shorter. It is never certain, so that no order of inserts and removes, chosen without the
+    /// seed, leaves only low nodes.
     pub even_gaps: bool,
 }
 

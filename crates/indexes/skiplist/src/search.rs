@@ -1,19 +1,19 @@
 //! The way to a key, from the highest level of the head down.
 //!
-//! A search stands on a node before the key, and goes to its successor as long as that is before the
-//! key too, else a level down. It writes nothing and begins nothing again, for what it stands on was
-//! linked at some moment since it began, and:
+//! A search stands on a node before the key, and goes to its successor as long as that is before
+//! the key too, else a level down. It writes nothing and begins nothing again, for what it stands
+//! on was linked at some moment since it began, and:
 //!
 //! * A node that was unlinked from a level keeps, marked, the successor that it had at that moment.
 //!   That one was linked then, and so is not in use for something else before this thread unpins.
 //! * If no key lay between the two at that moment, none did at a moment of this operation. So an
 //!   answer that is drawn from a marked word was right then.
 //!
-//! Who wants to write needs predecessors that are linked: [`SkipList::find_place`] begins again at a
-//! mark. It comes to one only if another thread has unlinked that node since it began.
+//! Who wants to write needs predecessors that are linked: [`SkipList::find_place`] begins again at
+//! a mark. It comes to one only if another thread has unlinked that node since it began.
 //!
-//! With the style of single words a marked word promises less (`single_word.rs`): every search begins
-//! again there, and unlinks what is marked before it steps on it.
+//! With the style of single words a marked word promises less (`single_word.rs`): every search
+//! begins again there, and unlinks what is marked before it steps on it.
 
 use std::cmp::Ordering as Compare;
 
@@ -70,7 +70,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// Where the key stands, for a writer; `met` is told its node, if it is there, as soon as it is met.
+    /// Where the key stands, for a writer; `met` is told its node, if it is there, as soon as it is
+    /// met.
     #[inline]
     pub(crate) fn find_place(
         &self,
@@ -102,8 +103,9 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// The last node before the key, or not behind it, as `aim` says, and the first behind that one, on level 0; either
-    /// may be the head. For a scan that ascends from there the lines of the next few nodes are asked for.
+    /// The last node before the key, or not behind it, as `aim` says, and the first behind that
+    /// one, on level 0; either may be the head. For a scan that ascends from there the lines of the
+    /// next few nodes are asked for.
     pub(crate) fn find_gap(
         &self,
         context: Context<'_, '_, D>,
@@ -157,8 +159,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// Takes a step; whether there is none left, or damage was noted: then it is noted, and the caller ends with
-    /// any answer.
+    /// Takes a step; whether there is none left, or damage was noted: then it is noted, and the
+    /// caller ends with any answer.
     #[cold]
     fn is_stuck(&self, context: Context<'_, '_, D>, steps: &mut Steps) -> bool {
         let head = self.head(context).0;
@@ -169,8 +171,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         is_stuck
     }
 
-    /// Goes down; tells `note` where it left each level, and `met` the node of the key, before it goes on. The node of
-    /// the key, if it was met.
+    /// Goes down; tells `note` where it left each level, and `met` the node of the key, before it
+    /// goes on. The node of the key, if it was met.
     #[inline(always)]
     fn descend(
         &self,
@@ -193,8 +195,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let mut rounds = None;
         loop {
             let next = self.next(context, node, level, head, only_linked)?;
-            // The head is behind all. A search that took it for a node before the key, which is what its
-            // slice would say, would go round for ever.
+            // The head is behind all. A search that took it for a node before the key, which is
+            // what its slice would say, would go round for ever.
             if next.node() != bound && (mutant!("skip-end-taken-for-a-node") || next.node() != head)
             {
                 // If the hint does not tell, the node does.
@@ -205,13 +207,15 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 if compared == Compare::Less || (compared.is_eq() && aim == Aim::Behind) {
                     node = next.node();
                     if level >= LOW_LEVELS {
-                        // The words of the lower levels, to which the search comes from here more often than not.
+                        // The words of the lower levels, to which the search comes from here more
+                        // often than not.
                         context.pool().prefetch(node.0);
                     }
                     alike = (probe.slice ^ context.slice_on(node, level)).leading_zeros();
                     passed = match passed.checked_add(1) {
                         Some(more) => more,
-                        // From now on every 128 nodes: only a long level, or a circle, comes to this.
+                        // From now on every 128 nodes: only a long level, or a circle, comes to
+                        // this.
                         None => {
                             let steps = rounds.get_or_insert_with(|| {
                                 Steps::of_blocks(context.guard, 128 * NODE_BYTES)

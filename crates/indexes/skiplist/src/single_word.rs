@@ -1,8 +1,8 @@
 //! Links that change by single-word CAS: what section 7.2 of the paper compares with.
 //!
-//! For measuring. It is latch-free and linearizable, but a crash may leave it as no code repairs it, so no
-//! map of a user is of this style. In a volatile domain each change is one CAS of the processor; in
-//! one that writes lines back it is the paper's persistent CAS (its section 3).
+//! For measuring. It is latch-free and linearizable, but a crash may leave it as no code repairs
+//! it, so no map of a user is of this style. In a volatile domain each change is one CAS of the
+//! processor; in one that writes lines back it is the paper's persistent CAS (its section 3).
 //!
 //! # Protocol
 //!
@@ -14,19 +14,19 @@
 //! | `next i` of a node | marked once the record is deleted, from the highest level down; then it changes no more, and the node is to be unlinked from that level |
 //! | `prev` | a hint: who finds that it is behind searches |
 //!
-//! *Insert*: the predecessor's `next 0` from s to n, where it takes effect; then the same on each level
-//! above, and `s.prev` is set. *Remove*: `state` to zero, where it takes effect; all `next` words of
-//! all levels are marked; a search for the key unlinks the node from each level, as every search does
-//! that meets a marked node; the successor's `prev` is set; the node is freed.
+//! *Insert*: the predecessor's `next 0` from s to n, where it takes effect; then the same on each
+//! level above, and `s.prev` is set. *Remove*: `state` to zero, where it takes effect; all `next`
+//! words of all levels are marked; a search for the key unlinks the node from each level, as every
+//! search does that meets a marked node; the successor's `prev` is set; the node is freed.
 //!
 //! Where PMwCAS has one step, three races are to be thought of here:
 //!
-//! * *An insert links a level of a node whose remove has already searched there.* It looks for the mark
-//!   after each link, and if there is one, searches too.
+//! * *An insert links a level of a node whose remove has already searched there.* It looks for the
+//!   mark after each link, and if there is one, searches too.
 //! * *A search stands on a node that is unlinked.* Its word leads to a node that may be unlinked as
 //!   well, and freed before this thread has pinned: a marked word is never followed. A node that is
-//!   marked is unlinked before its successor is, since nobody can change a marked word; so a marked node
-//!   that is still linked leads to one that is linked.
+//!   marked is unlinked before its successor is, since nobody can change a marked word; so a marked
+//!   node that is still linked leads to one that is linked.
 //! * *Two threads set one `prev`, and the later one is late.* Who has set it looks whether that was
 //!   right, and if not sets it again.
 //!
@@ -35,9 +35,9 @@
 //! # When a node may be used for something else
 //!
 //! A thread that has found n linked may put n in a word later: link a level, set a `prev`. It takes
-//! that back, as above, before it unpins. If it is pinned in epoch e, n is unlinked in e or later, and
-//! used again three epochs later at the earliest. Who has seen what that thread put there is pinned in
-//! e + 1 at the latest, and holds the epoch below e + 3 until it unpins.
+//! that back, as above, before it unpins. If it is pinned in epoch e, n is unlinked in e or later,
+//! and used again three epochs later at the earliest. Who has seen what that thread put there is
+//! pinned in e + 1 at the latest, and holds the epoch below e + 3 until it unpins.
 
 use pando_index::{Error, Order};
 use pando_pmem::Domain;

@@ -1,5 +1,5 @@
-//! The state of a node: how many levels it is linked on, and where its value is. One word, so that a
-//! write of the value, a link and a delete are each refused if another has come between.
+//! The state of a node: how many levels it is linked on, and where its value is. One word, so that
+//! a write of the value, a link and a delete are each refused if another has come between.
 //!
 //! ```text
 //! bit    60     59 .. 58  57 .. 56  55 .. 53   52 .. 48   47 .. 4     3 .. 0
@@ -10,12 +10,13 @@
 //!
 //! * `levels`: the node is linked on so many, from level 0 up. Zero: the record is deleted, and the
 //!   word is zero for ever.
-//! * *small*: a value of eight bytes at most. It lies in the word `small`, but for its top three bits,
-//!   which that word needs for itself; these are here. A change replaces both words at once and raises
-//!   the version, so that who finds the same state before and after `small` has a value that was there.
+//! * *small*: a value of eight bytes at most. It lies in the word `small`, but for its top three
+//!   bits, which that word needs for itself; these are here. A change replaces both words at once
+//!   and raises the version, so that who finds the same state before and after `small` has a value
+//!   that was there.
 //! * *inline*: behind the key, as it was inserted.
-//! * *block*: in a block of its own. A value that has left its node does not come back: a small one's
-//!   version would begin anew.
+//! * *block*: in a block of its own. A value that has left its node does not come back: a small
+//!   one's version would begin anew.
 
 use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
 

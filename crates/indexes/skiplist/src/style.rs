@@ -116,16 +116,16 @@ pub enum Raise {
 
 /// How links change.
 pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
-    /// A node whose successor is marked may still be linked, and where that word leads may be in use
-    /// for something else: a search begins again, and on its way unlinks what is marked.
+    /// A node whose successor is marked may still be linked, and where that word leads may be in
+    /// use for something else: a search begins again, and on its way unlinks what is marked.
     const MARKED_STAY: bool;
 
     /// A node's state says on how many levels it is linked, and an insert may link several at once.
     const COUNTS_LEVELS: bool;
 
-    /// Links the new node `node`, of that slice and height, with its value's block at `place`, where its
-    /// own words lead already, on as many levels as is done at once. Whether it did: not, if something
-    /// has come between.
+    /// Links the new node `node`, of that slice and height, with its value's block at `place`,
+    /// where its own words lead already, on as many levels as is done at once. Whether it did: not,
+    /// if something has come between.
     fn insert<'op, 'pool, D: Domain>(
         list: &SkipList<D, Self>,
         context: Context<'op, 'pool, D>,
@@ -165,8 +165,8 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
     /// Does for `node`, whose record was found deleted, what lets an insert of the same key go on.
     fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node);
 
-    /// Takes the node that `next` leads to, whose own word on `level` is `behind` and marked, out of the
-    /// list of that level, behind `node`. Whether the search may go on from `node`.
+    /// Takes the node that `next` leads to, whose own word on `level` is `behind` and marked, out
+    /// of the list of that level, behind `node`. Whether the search may go on from `node`.
     fn unlink<D: Domain>(
         context: Context<'_, '_, D>,
         head: Node,
@@ -176,7 +176,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         behind: Next,
     ) -> bool;
 
-    /// The node before `node` on level 0, as a scan that goes backwards needs it; `None` if it is to
-    /// be searched for.
+    /// The node before `node` on level 0, as a scan that goes backwards needs it; `None` if it is
+    /// to be searched for.
     fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node>;
 }

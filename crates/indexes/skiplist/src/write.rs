@@ -121,13 +121,14 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let (block, own) =
             build::node(context, &place, height, levels, probe, value, inline_bytes)?;
         let node = Node(block.off());
-        // As often as not the next insert's block, which takes its stores when they are made only if its line is there.
+        // As often as not the next insert's block, which takes its stores when they are made only
+        // if its line is there.
         context.pool().prefetch(block.off() + block.bytes());
         if !S::insert(self, context, &place, probe.slice, levels, block, own)? {
             return Ok(None);
         }
-        // The record is there. What is left to do makes it quicker to find, and is left if it cannot
-        // be done.
+        // The record is there. What is left to do makes it quicker to find, and is left if it
+        // cannot be done.
         let _ = self.raise(context, place, node, levels..height, probe);
         Ok(Some(Upserted::Inserted))
     }

@@ -8,8 +8,8 @@
 //!                    bits 31 .. 0   where in the block the record begins
 //! ```
 //!
-//! A value ends where the next record begins, the last at `bytes`. Nothing in the block changes once
-//! its offset has been published.
+//! A value ends where the next record begins, the last at `bytes`. Nothing in the block changes
+//! once its offset has been published.
 
 use pando_index::Record;
 use pando_pmem::{Domain, Guard, Pool};

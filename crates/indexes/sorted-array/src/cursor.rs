@@ -1,6 +1,6 @@
 //! Scans: a batch of one array's records is copied while pinned, and lent when not. The next batch
-//! begins behind the last key, in the array of that moment: so each record is one of an instant of the scan, and two may be
-//! of different instants.
+//! begins behind the last key, in the array of that moment: so each record is one of an instant of
+//! the scan, and two may be of different instants.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

@@ -43,8 +43,8 @@ impl<D: Domain> SortedArray<D> {
         (off, Array::at(guard, off))
     }
 
-    /// Changes the value of `key` to what `decide` makes of it, unless that refuses; returns whether
-    /// the key was there.
+    /// Changes the value of `key` to what `decide` makes of it, unless that refuses; returns
+    /// whether the key was there.
     fn write<'new>(
         &self,
         key: &[u8],

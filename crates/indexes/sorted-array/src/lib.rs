@@ -16,12 +16,12 @@
 //! | reserves a block, writes the copy, flushes it | a reserved block | free, by the allocator |
 //! | swaps the entry word from the old block to the new by a PMwCAS that owns both | old or new | by PMwCAS: the other one is freed |
 //!
-//! and begins again if the swap fails: then another write has succeeded. So it is lock-free, and the
-//! swap is where an operation takes effect. A reader sees one array as long as it is pinned: the
-//! epoch keeps a block that was replaced.
+//! and begins again if the swap fails: then another write has succeeded. So it is lock-free, and
+//! the swap is where an operation takes effect. A reader sees one array as long as it is pinned:
+//! the epoch keeps a block that was replaced.
 //!
-//! * `array.rs`: the block. `index.rs`: the operations. `cursor.rs`: scans. `kind.rs`: what those who
-//!   hold maps of any kind need to know.
+//! * `array.rs`: the block. `index.rs`: the operations. `cursor.rs`: scans. `kind.rs`: what those
+//!   who hold maps of any kind need to know.
 
 pub mod array;
 mod cursor;

@@ -1,9 +1,10 @@
-//! What `check` and `stat` see of a tree. Exact while nobody writes; believes nothing of a block before it
-//! was found to lie in one.
+//! What `check` and `stat` see of a tree. Exact while nobody writes; believes nothing of a block
+//! before it was found to lie in one.
 //!
-//! Level by level, from the root's, along the fences: a node need not have a cell in its parent, but each
-//! child of a parent must be one of the level below, with the key of its cell as its lowest, and no node the child of
-//! two cells. Each leaf's pointer to the left must lead to the one before it.
+//! Level by level, from the root's, along the fences: a node need not have a cell in its parent,
+//! but each child of a parent must be one of the level below, with the key of its cell as its
+//! lowest, and no node the child of two cells. Each leaf's pointer to the left must lead to the one
+//! before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -120,7 +121,8 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             at = node.fence.cell.link;
             low = node.fence.key;
         }
-        // A chain that is broken hides the nodes behind: what the parents lead to is visited all the same.
+        // A chain that is broken hides the nodes behind: what the parents lead to is visited all
+        // the same.
         let is_broken = at != 0;
         let mut expected: Vec<_> = expected.into_iter().collect();
         expected.sort_by(|left, right| left.1.cmp(&right.1));
@@ -151,7 +153,8 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
     fn expect(&mut self, off: u64, node: &Sound, children: &mut BTreeMap<u64, Vec<u8>>) {
         for entry in &node.entries {
             if children.insert(entry.cell.link, entry.key.clone()).is_some() {
-                // Some of its keys lead to the wrong node, which need not lie in front of the right one.
+                // Some of its keys lead to the wrong node, which need not lie in front of the right
+                // one.
                 let what = "a second cell of the level leads to the same child";
                 self.problem(ProblemClass::Structure, off, what);
             }
@@ -168,8 +171,8 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
         }
     }
 
-    /// Lends the records of a leaf that lie in its range and above all that were lent: of a damaged tree, too,
-    /// what is lent is in order, and each key there once.
+    /// Lends the records of a leaf that lie in its range and above all that were lent: of a damaged
+    /// tree, too, what is lent is in order, and each key there once.
     fn lend(&mut self, leaf: &Sound, low: &[u8]) {
         let is_last = leaf.fence.cell.link == 0;
         for Entry { key, value, .. } in &leaf.entries {
@@ -203,7 +206,8 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
         debug_assert_eq!(node.state.count(node.kind), node.entries.len());
     }
 
-    /// Takes the block at `off` for a node's or a key's; false if it is none, or was reached before.
+    /// Takes the block at `off` for a node's or a key's; false if it is none, or was reached
+    /// before.
     fn take(&mut self, off: u64, least_bytes: u64, what: &str) -> bool {
         let bytes = self.context.pool().active_block(off);
         let Some(bytes) = bytes.filter(|&bytes| bytes >= least_bytes) else {

@@ -12,8 +12,8 @@ use crate::order::Order;
 use crate::slots;
 use crate::state::State;
 
-/// A node of `level` with these cells, which ascend, this fence, and of a leaf the leaf to the left; written
-/// and flushed.
+/// A node of `level` with these cells, which ascend, this fence, and of a leaf the leaf to the
+/// left; written and flushed.
 pub(crate) fn node<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
     level: u64,
@@ -34,7 +34,8 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     block.write_u64(LEFT_AT, if level == 0 { left_off } else { 0 });
     let order = Order::ascending(first, cells.len());
     for index in 0..(kind.cells_at() - SLOTS_AT) / 8 {
-        // Words without slots have a version too, so that none is believed that an earlier node left.
+        // Words without slots have a version too, so that none is believed that an earlier node
+        // left.
         let is_slots = index < slots::words_of(cells.len());
         block.write_u64(
             SLOTS_AT + index * 8,

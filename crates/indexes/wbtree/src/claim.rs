@@ -1,7 +1,7 @@
 //! Claims of cells: which free cells of a node a thread may write.
 //!
-//! The claims word has a bit for each claimed cell, and the incarnation that claimed. It is process memory
-//! in all but place: never written back for its own sake, and void in the next incarnation.
+//! The claims word has a bit for each claimed cell, and the incarnation that claimed. It is process
+//! memory in all but place: never written back for its own sake, and void in the next incarnation.
 //!
 //! | step | what it ensures |
 //! | --- | --- |
@@ -75,8 +75,8 @@ impl<D: Domain> Drop for Claim<'_, D> {
 }
 
 impl<'op, D: Domain> Node<'op, D> {
-    /// Claims `count` free cells of the node in `state`, the lowest, and leaves `spare` others. Near cells are taken
-    /// if no others are left: puts want them.
+    /// Claims `count` free cells of the node in `state`, the lowest, and leaves `spare` others.
+    /// Near cells are taken if no others are left: puts want them.
     #[inline]
     pub fn claim<'pool>(
         &self,

@@ -9,9 +9,9 @@
 //! | the line of these words is written back; **fence** | 1, 1 | all |
 //! | the version is stored that is durable (`durable.rs`); return | | all |
 //!
-//! One that makes or frees blocks is a PMwCAS of the state that owns them, so that a block is allocated
-//! exactly if the state names it. In both the state that was read is what the change depends on:
-//! which records are live, which cell is the fence, whether the node lives.
+//! One that makes or frees blocks is a PMwCAS of the state that owns them, so that a block is
+//! allocated exactly if the state names it. In both the state that was read is what the change
+//! depends on: which records are live, which cell is the fence, whether the node lives.
 
 use pando_index::Error;
 use pando_pmem::{Domain, Reservation, mutant};
@@ -54,8 +54,8 @@ pub(crate) fn own<'pool, D: Domain>(
     Ok(())
 }
 
-/// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it returns.
-/// With a claim, cells were written; they are near, or else their write-back has begun.
+/// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it
+/// returns. With a claim, cells were written; they are near, or else their write-back has begun.
 #[inline]
 pub(crate) fn commit<'pool, D: Domain>(
     context: Context<'_, 'pool, D>,

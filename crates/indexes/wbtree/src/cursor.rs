@@ -1,20 +1,24 @@
 //! Scans, forwards and backwards.
 //!
-//! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state, and lends
-//! them when it is not. The state is what makes the copy one of records that were there: a cell is used again
-//! under a later one. The records of one leaf may be of different instants, since they may lie in two batches. It goes from leaf to leaf by their sibling pointers, as the paper's scans do: forwards
-//! by fences, backwards by the leaves' pointers to the left, and comes from the root only for the next batch.
+//! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state,
+//! and lends them when it is not. The state is what makes the copy one of records that were there:
+//! a cell is used again under a later one. The records of one leaf may be of different instants,
+//! since they may lie in two batches. It goes from leaf to leaf by their sibling pointers, as the
+//! paper's scans do: forwards by fences, backwards by the leaves' pointers to the left, and comes
+//! from the root only for the next batch.
 //!
-//! Forwards, the next leaf begins where the fence says, in whatever state it is found. Backwards, the leaf to the left has
-//! to end where the last one begins: so it is read in the state in which its fence was seen to lead there
-//! ([`Node::left`]), and if it is split or merged meanwhile, the cursor comes from the root again.
+//! Forwards, the next leaf begins where the fence says, in whatever state it is found. Backwards,
+//! the leaf to the left has to end where the last one begins: so it is read in the state in which
+//! its fence was seen to lead there ([`Node::left`]), and if it is split or merged meanwhile, the
+//! cursor comes from the root again.
 //!
-//! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an empty
-//! leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's last key, in
-//! whatever leaf that lies by then.
+//! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an
+//! empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's
+//! last key, in whatever leaf that lies by then.
 //!
-//! Fixed keys are told apart by their eight bytes, bounds may be longer. So a bound that goes on behind a
-//! key's eight bytes is looked for as if it were that key, and each record is compared with the whole of it.
+//! Fixed keys are told apart by their eight bytes, bounds may be longer. So a bound that goes on
+//! behind a key's eight bytes is looked for as if it were that key, and each record is compared
+//! with the whole of it.
 
 use std::ops::Bound;
 
@@ -161,8 +165,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         self.tree.seek(context, seek, 0)
     }
 
-    /// Copies the wanted records of a leaf, up to the batch's size; false if the scan is to go on in the leaf, or is
-    /// at its end.
+    /// Copies the wanted records of a leaf, up to the batch's size; false if the scan is to go on
+    /// in the leaf, or is at its end.
     fn copy(&mut self, context: Context<'_, '_, D>, records: &[Cell]) -> bool {
         let mut key = Vec::new();
         let count = records.len();
@@ -210,8 +214,9 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         Some((right, right.state(context)))
     }
 
-    /// Goes on below a leaf whose lowest record this is; the leaf there, if it is to be looked at now. Where the leaf
-    /// begins is `low`, known of one that was found from the root; else the leaf to the left says so.
+    /// Goes on below a leaf whose lowest record this is; the leaf there, if it is to be looked at
+    /// now. Where the leaf begins is `low`, known of one that was found from the root; else the
+    /// leaf to the left says so.
     fn go_left<'op>(
         &mut self,
         context: Context<'op, '_, D>,
@@ -235,7 +240,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
                 (self.next != Next::End).then_some((left, state))
             }
             Err(Changed) => {
-                // Nothing else is known of where the leaf begins; one without records is looked for again.
+                // Nothing else is known of where the leaf begins; one without records is looked for
+                // again.
                 if let (None, Some(lowest)) = (low, lowest) {
                     self.go_below(context, lowest);
                 }
@@ -244,7 +250,8 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
         }
     }
 
-    /// Goes on below the key of `bound`, with which a leaf begins; its words are zero for the smallest.
+    /// Goes on below the key of `bound`, with which a leaf begins; its words are zero for the
+    /// smallest.
     fn go_below(&mut self, context: Context<'_, '_, D>, bound: &Cell) {
         context.copy_key(bound, &mut self.key);
         let is_smallest = bound.slice == 0 && bound.block == 0;

@@ -1,17 +1,19 @@
 //! The descent that nothing disturbs.
 //!
-//! It is a loop of its own, which knows no way but down: that keeps what it needs in registers. It gives up at the
-//! first thing that is not so, and the descent of [`tree`](crate::tree) begins again from the root.
+//! It is a loop of its own, which knows no way but down: that keeps what it needs in registers. It
+//! gives up at the first thing that is not so, and the descent of [`tree`](crate::tree) begins
+//! again from the root.
 //!
-//! It needs no pin, but a glance ([`pando_pmem::Glance`]), which waits for none of the thread's write-backs. Each
-//! offset is believed only when the glance was seen to hold behind the load: then the node it came from was
-//! linked when it was looked at, and so was the node that it leads to. What else is loaded may be anything until
-//! then, and is looked at as such. A search in a tree of fixed records ends
-//! so, with the value; one whose value lies in a block pins, since the block is lent. A write pins behind the
-//! descent; if the glance still holds then, it is pinned as if it had been before.
+//! It needs no pin, but a glance ([`pando_pmem::Glance`]), which waits for none of the thread's
+//! write-backs. Each offset is believed only when the glance was seen to hold behind the load: then
+//! the node it came from was linked when it was looked at, and so was the node that it leads to.
+//! What else is loaded may be anything until then, and is looked at as such. A search in a tree of
+//! fixed records ends so, with the value; one whose value lies in a block pins, since the block is
+//! lent. A write pins behind the descent; if the glance still holds then, it is pinned as if it had
+//! been before.
 //!
-//! A search of fixed records that does not find its key descends again, pinned: only then is asked whether the key
-//! lies beyond the leaf.
+//! A search of fixed records that does not find its key descends again, pinned: only then is asked
+//! whether the key lies beyond the leaf.
 
 use std::sync::atomic::Ordering;
 
@@ -26,8 +28,8 @@ use crate::search::{cell_at, compare_all, fetch, ones};
 use crate::tree::WbTree;
 
 impl<D: Domain> WbTree<D> {
-    /// The leaf to which live cells lead that were there when they were looked at; the key may lie beyond
-    /// it. `None` if anything else was to be done than to go down.
+    /// The leaf to which live cells lead that were there when they were looked at; the key may lie
+    /// beyond it. `None` if anything else was to be done than to go down.
     #[inline(always)]
     pub(crate) fn descend(&self, pool: &Pool<D>, glance: Glance<'_, D>, slice: u64) -> Option<u64> {
         match self.shape().is_variable {
@@ -69,7 +71,8 @@ impl<D: Domain> WbTree<D> {
             if top == Header::LEAF_TOP {
                 return Some(off);
             }
-            // It goes down, and so comes to an end: a top has 16 bits. Below a damaged root no node is as expected.
+            // It goes down, and so comes to an end: a top has 16 bits. Below a damaged root no node
+            // is as expected.
             expected = top.wrapping_sub(1);
             let (live, compared) =
                 (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice, u64::MAX));
@@ -93,7 +96,8 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// The value of the key of a tree with fixed records, if it is where an undisturbed descent leads.
+    /// The value of the key of a tree with fixed records, if it is where an undisturbed descent
+    /// leads.
     #[inline(always)]
     pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>, Error> {
         let pool = self.pmwcas().pool();

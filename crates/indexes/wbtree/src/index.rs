@@ -12,7 +12,8 @@ use crate::write::{Intent, with_value};
 
 impl<D: Domain> WbTree<D> {
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Writes no record and allocates nothing, but slot words that a crash has left invalid are written anew.
+    /// Writes no record and allocates nothing, but slot words that a crash has left invalid are
+    /// written anew.
     #[inline]
     pub fn read_with<R>(
         &self,

@@ -14,18 +14,19 @@
 //! block of a key or record   0 bytes of the key (u32)   4 bytes of the value (u32)   8 key, value
 //! ```
 //!
-//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots), the durable version is
-//! explained in [`durable`](crate::durable). Left is the offset of
-//! the leaf to the left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
+//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots), the
+//! durable version is explained in [`durable`](crate::durable). Left is the offset of the leaf to
+//! the left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
 //!
-//! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in the
-//! block (variable). One of an inner node is a child: the link is the child's offset, the key the
-//! lowest that the child may hold. Cells in the state's own line are *near*: they are written back with the state
-//! ([`put`](crate::put)), and a new node leaves them free. One cell of each node, the *fence*, has the lowest key beyond the node
-//! and the offset of the next node of the level; of the last node its words are zero.
+//! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in
+//! the block (variable). One of an inner node is a child: the link is the child's offset, the key
+//! the lowest that the child may hold. Cells in the state's own line are *near*: they are written
+//! back with the state ([`put`](crate::put)), and a new node leaves them free. One cell of each
+//! node, the *fence*, has the lowest key beyond the node and the offset of the next node of the
+//! level; of the last node its words are zero.
 //!
-//! A fixed key is the eight bytes as a number, the first byte the most significant. A slice is that of the
-//! first eight bytes, padded with zeros; block zero stands for the empty key.
+//! A fixed key is the eight bytes as a number, the first byte the most significant. A slice is that
+//! of the first eight bytes, padded with zeros; block zero stands for the empty key.
 
 use pando_pmem::BLOCK_ALIGN;
 
@@ -49,8 +50,8 @@ pub(crate) const MAX_CELLS: u64 = 38;
 pub(crate) const MAX_SLOT_BITMAP_CELLS: u64 = SLOT_WORDS * 8;
 /// Most cells of a slot-only node: slots have three bits.
 pub(crate) const MAX_SLOT_ONLY_CELLS: u64 = 8;
-/// Fewest cells of a node: the fence, one for the fence of a split, and twice two, so that no split leaves
-/// an inner node with one child.
+/// Fewest cells of a node: the fence, one for the fence of a split, and twice two, so that no split
+/// leaves an inner node with one child.
 pub(crate) const MIN_CELLS: u64 = 6;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Most lines of a node.
@@ -142,8 +143,8 @@ impl Shape {
         if level == 0 { self.leaf } else { self.inner }
     }
 
-    /// A bit for each near cell of a node of `kind`. In a tree with variable records there are none: a record's state
-    /// is changed by a PMwCAS, which has its own fence.
+    /// A bit for each near cell of a node of `kind`. In a tree with variable records there are
+    /// none: a record's state is changed by a PMwCAS, which has its own fence.
     #[inline(always)]
     pub fn near(&self, kind: NodeKind) -> u64 {
         if self.is_variable { 0 } else { kind.near() }
@@ -157,7 +158,8 @@ impl Shape {
     }
 }
 
-/// The third word of a node. Nothing of it changes but the durable version, which is not part of this.
+/// The third word of a node. Nothing of it changes but the durable version, which is not part of
+/// this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub level: u64,

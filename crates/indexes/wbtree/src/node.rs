@@ -1,10 +1,10 @@
 //! Nodes as they are read.
 //!
-//! A reader loads the state, then cells, then the state again. If it is the same, the cells were those of
-//! that state: a cell that is live is not written before a later state is there, which has another
-//! version. Stores to cells release and loads acquire, so who sees a cell's next content sees the later
-//! state too. What was read is believed only after the second look; above all no block is looked
-//! into before.
+//! A reader loads the state, then cells, then the state again. If it is the same, the cells were
+//! those of that state: a cell that is live is not written before a later state is there, which has
+//! another version. Stores to cells release and loads acquire, so who sees a cell's next content
+//! sees the later state too. What was read is believed only after the second look; above all no
+//! block is looked into before.
 
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
@@ -133,9 +133,9 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         }
         let pool: &'op Pool<D> = self.guard.pool();
         let (key_bytes, value_bytes) = block_lengths(pool.word(off).load(Ordering::Relaxed));
-        // SAFETY: the callers have found the block's offset in a cell that was live, or a fence, while
-        // the guard was held, and have seen so by the state; such a block was written before it was
-        // published, is not written again, and is not reused before the guard is dropped.
+        // SAFETY: the callers have found the block's offset in a cell that was live, or a fence,
+        // while the guard was held, and have seen so by the state; such a block was written before
+        // it was published, is not written again, and is not reused before the guard is dropped.
         let bytes =
             unsafe { pool.bytes(off.wrapping_add(BLOCK_HEADER_BYTES), key_bytes + value_bytes) };
         // None at all, if damage has led here.
@@ -207,11 +207,13 @@ impl<'op, D: Domain> Node<'op, D> {
         context.pmwcas.read(context.guard, self.off + LEFT_AT)
     }
 
-    /// The leaf to the left of this leaf, its state, and its fence, which leads here; `None` of the first leaf.
+    /// The leaf to the left of this leaf, its state, and its fence, which leads here; `None` of the
+    /// first leaf.
     ///
-    /// The pointer may be of another moment than the state: a split may have come between the two, or
-    /// this leaf may be dead. The fence decides: what it leads to is alive in that state, and begins where it
-    /// says. The pointer never leads to a block that is given out anew while the guard is held ([`smo`]).
+    /// The pointer may be of another moment than the state: a split may have come between the two,
+    /// or this leaf may be dead. The fence decides: what it leads to is alive in that state, and
+    /// begins where it says. The pointer never leads to a block that is given out anew while the
+    /// guard is held ([`smo`]).
     ///
     /// [`smo`]: crate::smo
     pub fn left(
@@ -228,7 +230,8 @@ impl<'op, D: Domain> Node<'op, D> {
         if end.is_none_or(|end| end > pool.size_bytes()) {
             return Err(Changed);
         }
-        // Before it is entered, since the pointer is a hint. Relaxed: written before the node was published.
+        // Before it is entered, since the pointer is a hint. Relaxed: written before the node was
+        // published.
         let header = Header::decode(pool.word(off + HEADER_AT).load(Ordering::Relaxed));
         let leaf = Header { level: 0, kind: shape.leaf, node_bytes: shape.node_bytes };
         if header != Some(leaf) {
@@ -260,7 +263,8 @@ impl<'op, D: Domain> Node<'op, D> {
             return Ok(slice.cmp(&probe.slice));
         }
         let found = self.cell(context, cell);
-        // Before the block is looked into: it is the cell's, and not what was there before or after.
+        // Before the block is looked into: it is the cell's, and not what was there before or
+        // after.
         self.still(context, state)?;
         Ok(context.block(found.block).0.cmp(probe.bytes))
     }
@@ -309,8 +313,8 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(low)
     }
 
-    /// The live cells in order; by their keys if the slot words are of another version, which then are
-    /// written anew.
+    /// The live cells in order; by their keys if the slot words are of another version, which then
+    /// are written anew.
     #[inline]
     pub fn order(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
         match self.kind {

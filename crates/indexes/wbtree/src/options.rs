@@ -7,8 +7,8 @@ use crate::layout::{LINE_BYTES, MAX_NODE_LINES, MIN_CELLS, NodeKind, Shape};
 /// What the trees of the paper's table 2 differ in, and how large nodes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Leaves: slot+bitmap is the wB+-Tree, bitmap-only the one with bitmap-only leaves; with slot-only
-    /// leaves the inner nodes are slot-only too.
+    /// Leaves: slot+bitmap is the wB+-Tree, bitmap-only the one with bitmap-only leaves; with
+    /// slot-only leaves the inner nodes are slot-only too.
     pub leaf: NodeKind,
     /// Whether keys and values have any length (paper 4.6), or all have eight bytes.
     pub is_variable: bool,

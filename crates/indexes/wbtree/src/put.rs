@@ -1,13 +1,15 @@
 //! Where a put cell goes.
 //!
-//! A cell has to be durable before a state names it. *Far* from the state that takes a write-back and a fence of its
-//! own, and the swap of the state waits for it. A *near* cell lies in the state's own line, whose stores reach the
-//! medium in order: it is stored, the state is swapped behind it, and one write-back and one fence take both. So a put
-//! takes a near cell where one is free.
+//! A cell has to be durable before a state names it. *Far* from the state that takes a write-back
+//! and a fence of its own, and the swap of the state waits for it. A *near* cell lies in the
+//! state's own line, whose stores reach the medium in order: it is stored, the state is swapped
+//! behind it, and one write-back and one fence take both. So a put takes a near cell where one is
+//! free.
 //!
-//! When none is, the put takes far cells, one for itself and one for each near cell that is live, copies these
-//! there, and the swap that names its own names the copies for the originals: the next puts have near cells again.
-//! With two near cells, two of three puts take one fence. If there is no room for that, the put takes any cell.
+//! When none is, the put takes far cells, one for itself and one for each near cell that is live,
+//! copies these there, and the swap that names its own names the copies for the originals: the next
+//! puts have near cells again. With two near cells, two of three puts take one fence. If there is
+//! no room for that, the put takes any cell.
 //!
 //! | step | near | far |
 //! | --- | --- | --- |
@@ -16,9 +18,10 @@
 //! | the state is swapped | a crash leaves it and the cell, or not the state | a crash leaves the state or not |
 //! | the state is made durable (`durable.rs`) | | |
 //!
-//! A copy holds what its original held in the state that was swapped, since a live cell is not written; and the
-//! original may be written as soon as the later state is there, as any free cell. An update leaves out the cell that it
-//! replaces. Who claims cells for something else (fences, merges) is given far ones.
+//! A copy holds what its original held in the state that was swapped, since a live cell is not
+//! written; and the original may be written as soon as the later state is there, as any free cell.
+//! An update leaves out the cell that it replaces. Who claims cells for something else (fences,
+//! merges) is given far ones.
 //!
 //! Where nothing is written back no cell is near: no fence is saved.
 

@@ -1,16 +1,17 @@
 //! The search of a key in a node (paper 4.5).
 //!
-//! The paper's search is binary, through the slot array, and leaves that for a register when fewer than eight
-//! slots are left: what its slots cost it are loads that wait for loads. Here no cell waits for a slot.
-//! All cells are compared with the key, in the order in which they lie, whatever the comparisons say,
-//! into a word of one bit a cell; of a leaf those up to the last live one, since what lies behind need not be waited for. With the live cells of the state that word says
+//! The paper's search is binary, through the slot array, and leaves that for a register when fewer
+//! than eight slots are left: what its slots cost it are loads that wait for loads. Here no cell
+//! waits for a slot. All cells are compared with the key, in the order in which they lie, whatever
+//! the comparisons say, into a word of one bit a cell; of a leaf those up to the last live one,
+//! since what lies behind need not be waited for. With the live cells of the state that word says
 //!
 //! * in a leaf, which cell has the key;
-//! * in an inner node, how many keys are not above it; and the one slot of that place, which cell is the last
-//!   of these.
+//! * in an inner node, how many keys are not above it; and the one slot of that place, which cell
+//!   is the last of these.
 //!
-//! All lines of a node are on their way at once (paper 2.2), no address depends on what a line holds, and
-//! there is no branch that could be guessed wrong.
+//! All lines of a node are on their way at once (paper 2.2), no address depends on what a line
+//! holds, and there is no branch that could be guessed wrong.
 //!
 //! Slices are compared. They decide, unless a key begins as the probe does: then whole keys are.
 
@@ -24,8 +25,8 @@ use crate::order::{CELLS_A_WORD, Order, cell_of};
 use crate::slots;
 use crate::state::State;
 
-/// Which cells have slices that are not above the given one, and which have that: a bit each, of cells that are not live
-/// too.
+/// Which cells have slices that are not above the given one, and which have that: a bit each, of
+/// cells that are not live too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
     pub not_above: u64,
@@ -69,14 +70,15 @@ pub(crate) fn cell_at<D: Domain>(
         .then_some(cell_of(word, place % CELLS_A_WORD))
 }
 
-/// How many bits are set. The instruction for that is not of every processor that this is compiled for, and
-/// without it this is a tenth of a search.
+/// How many bits are set. The instruction for that is not of every processor that this is compiled
+/// for, and without it this is a tenth of a search.
 #[inline(always)]
 pub(crate) fn ones(word: u64) -> usize {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("popcnt") {
         let count: usize;
-        // SAFETY: the processor has the instruction, which has no effect but on its operand and flags.
+        // SAFETY: the processor has the instruction, which has no effect but on its operand and
+        // flags.
         unsafe {
             std::arch::asm!(
                 "popcnt {0}, {1}", out(reg) count, in(reg) word, options(pure, nomem, nostack)
@@ -131,7 +133,8 @@ impl<D: Domain> Node<'_, D> {
         while equal != 0 {
             let at = equal.trailing_zeros() as u8;
             let cell = self.cell(context, at);
-            // Before the block is looked into: it is the cell's, and not what was there before or after.
+            // Before the block is looked into: it is the cell's, and not what was there before or
+            // after.
             self.still(context, state)?;
             if !context.shape.is_variable || context.block(cell.block).0 == probe.bytes {
                 return Ok(Some((at, cell)));
@@ -142,8 +145,8 @@ impl<D: Domain> Node<'_, D> {
         Ok(None)
     }
 
-    /// What a writer has to know of a key. The place and the order are to be believed if the swap of the
-    /// state succeeds.
+    /// What a writer has to know of a key. The place and the order are to be believed if the swap
+    /// of the state succeeds.
     #[inline]
     pub fn look(
         &self,
@@ -168,8 +171,8 @@ impl<D: Domain> Node<'_, D> {
         Ok(Look { found, place, order })
     }
 
-    /// Of an inner node, the cell of the child to go to, and whether it is the last in order. The state is
-    /// not looked at again.
+    /// Of an inner node, the cell of the child to go to, and whether it is the last in order. The
+    /// state is not looked at again.
     pub fn child(
         &self,
         context: Context<'_, '_, D>,

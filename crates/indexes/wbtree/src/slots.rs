@@ -8,9 +8,10 @@
 //!
 //! # Protocol
 //!
-//! What is live follows from the state alone; the slot words are derived from it, and each says from
-//! which version. Who needs the order and finds a word of another version sorts the live cells, and writes the
-//! words anew (paper, figure 10, lines 2 to 4). A leaf is searched without its slots (`search.rs`).
+//! What is live follows from the state alone; the slot words are derived from it, and each says
+//! from which version. Who needs the order and finds a word of another version sorts the live
+//! cells, and writes the words anew (paper, figure 10, lines 2 to 4). A leaf is searched without
+//! its slots (`search.rs`).
 //!
 //! | step | who | what a crash leaves |
 //! | --- | --- | --- |
@@ -18,14 +19,16 @@
 //! | the cells are read and sorted; the state still has version v | anyone | the same |
 //! | each word of another version is written with that of v | anyone | some words of v |
 //!
-//! So a word of version v holds what the live cells of v sort to, whoever wrote it, and whenever: one that
-//! comes late, over a word of a later version, is of a version that does not return, and who finds it
-//! passes it over as any other. That costs a reader a look through the cells, and no word its truth.
+//! So a word of version v holds what the live cells of v sort to, whoever wrote it, and whenever:
+//! one that comes late, over a word of a later version, is of a version that does not return, and
+//! who finds it passes it over as any other. That costs a reader a look through the cells, and no
+//! word its truth.
 //!
-//! The writer of a state writes its words right behind the swap, before the write-back, which then takes
-//! both: they are of one line, whose stores reach the medium in order. So a word of v is on the medium only
-//! with a state of v or of a later version, and a recovery never goes back to an earlier one: after a
-//! crash no other state has the version of a word that was left. The words need no write-back of their own.
+//! The writer of a state writes its words right behind the swap, before the write-back, which then
+//! takes both: they are of one line, whose stores reach the medium in order. So a word of v is on
+//! the medium only with a state of v or of a later version, and a recovery never goes back to an
+//! earlier one: after a crash no other state has the version of a word that was left. The words
+//! need no write-back of their own.
 
 use crate::order::{CELL_BITS, CELLS, CELLS_A_WORD, Order};
 

@@ -8,12 +8,13 @@
 //! ```
 //!
 //! The paper's bitmap has a bit that says whether the slot array is valid. Here slot words tell by
-//! the version for which they were written ([`slots`](crate::slots)), so no write has to clear a bit first.
+//! the version for which they were written ([`slots`](crate::slots)), so no write has to clear a
+//! bit first.
 //!
-//! The version is raised by each change and never returns: a node whose versions run out is copied. So a
-//! state that a thread finds again, after it has looked at cells, held all the time in between; and
-//! a CAS from a state succeeds only if nothing changed since that state was read. A dead node is linked
-//! from nowhere; who still holds it begins again from the root.
+//! The version is raised by each change and never returns: a node whose versions run out is copied.
+//! So a state that a thread finds again, after it has looked at cells, held all the time in
+//! between; and a CAS from a state succeeds only if nothing changed since that state was read. A
+//! dead node is linked from nowhere; who still holds it begins again from the root.
 
 use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
@@ -39,8 +40,8 @@ const _: () = {
 pub(crate) struct State(pub u64);
 
 impl State {
-    /// Of a new node, whose `live` cells from the cell `first` on are live, in order, and whose fence is the cell
-    /// behind them.
+    /// Of a new node, whose `live` cells from the cell `first` on are live, in order, and whose
+    /// fence is the cell behind them.
     pub fn new(kind: NodeKind, first: usize, live: usize) -> Self {
         let order = Order::ascending(first, live);
         let cells = ((1 << live) - 1) << first;

@@ -1,10 +1,11 @@
-//! What goes next of a tree whose map is dropped: the first node of a level, with its keys and records, level by level from the
-//! leaves up.
+//! What goes next of a tree whose map is dropped: the first node of a level, with its keys and
+//! records, level by level from the leaves up.
 //!
-//! A node need not have a cell in its parent, so a level goes along its fences. The word that leads to the level's first node
-//! is a cell of the first node of the level above, or the entry word; it becomes the next node of the level, and at
-//! last zero. An inner node with a cell that leads nowhere is one whose level below is gone. So the next node of an inner
-//! level gets such a cell in the step in which it becomes the first. (How units are freed, and what a crash leaves, says
+//! A node need not have a cell in its parent, so a level goes along its fences. The word that leads
+//! to the level's first node is a cell of the first node of the level above, or the entry word; it
+//! becomes the next node of the level, and at last zero. An inner node with a cell that leads
+//! nowhere is one whose level below is gone. So the next node of an inner level gets such a cell in
+//! the step in which it becomes the first. (How units are freed, and what a crash leaves, says
 //! `pando_pmwcas::maps`.)
 
 use std::sync::atomic::Ordering;

@@ -1,21 +1,24 @@
 //! The tree: its handle, and the descent from the root.
 //!
-//! A descent goes from a child of one state of its parent to that child. That child was alive when the
-//! parent had that state, so its range began not above the key; it begins there for as long as the node is
-//! alive, since splits and merges move only its upper end. If the key lies beyond that, the fence leads to
-//! the next node, which is alive as long as the fence names it. A dead node sends to the root. So
-//! the node in which a descent ends holds the key's range in the state that it returns.
+//! A descent goes from a child of one state of its parent to that child. That child was alive when
+//! the parent had that state, so its range began not above the key; it begins there for as long as
+//! the node is alive, since splits and merges move only its upper end. If the key lies beyond that,
+//! the fence leads to the next node, which is alive as long as the fence names it. A dead node
+//! sends to the root. So the node in which a descent ends holds the key's range in the state that
+//! it returns.
 //!
 //! # Why a descent ends
 //!
-//! *What a live node or the entry word leads to is alive.* A node dies by the one PMwCAS that changes all that leads
-//! to it: a merge changes the parent's state and the left neighbour's; a copy both too, of the first of a level the
-//! parent's, of the root the entry word; a collapse, and the drop of the map, the entry word. So who has seen a node
-//! dead, and only then looks at what leads there, finds another state or another entry word. A descent that comes to
-//! the same dead node a second time has found what no sound tree has, since the node's block is not given out
-//! anew while the guard is held: the node's state is damaged, as is one that PMwCAS cannot read, which reads as dead.
-//! The descent ends with [`Damaged`]. The other loops that look at a node again ask the same: a merge, whether the
-//! parent that leads to a dead child has changed; a collapse, whether the dead root still is the root.
+//! *What a live node or the entry word leads to is alive.* A node dies by the one PMwCAS that
+//! changes all that leads to it: a merge changes the parent's state and the left neighbour's; a
+//! copy both too, of the first of a level the parent's, of the root the entry word; a collapse, and
+//! the drop of the map, the entry word. So who has seen a node dead, and only then looks at what
+//! leads there, finds another state or another entry word. A descent that comes to the same dead
+//! node a second time has found what no sound tree has, since the node's block is not given out
+//! anew while the guard is held: the node's state is damaged, as is one that PMwCAS cannot read,
+//! which reads as dead. The descent ends with [`Damaged`]. The other loops that look at a node
+//! again ask the same: a merge, whether the parent that leads to a dead child has changed; a
+//! collapse, whether the dead root still is the root.
 
 use std::sync::Arc;
 
@@ -254,7 +257,8 @@ impl<D: Domain> WbTree<D> {
         Ok(Step::Down(child))
     }
 
-    /// The leaf that holds the key. It is looked for at `hint` first, if there is one, to which the key led before.
+    /// The leaf that holds the key. It is looked for at `hint` first, if there is one, to which the
+    /// key led before.
     #[inline]
     pub(crate) fn seek_leaf<'op>(
         &self,

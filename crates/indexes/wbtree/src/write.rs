@@ -1,9 +1,9 @@
 //! Inserts, updates and deletes of records (paper 4.3, 4.4).
 //!
 //! Each decides by one state of the key's leaf and takes effect by the swap of that state
-//! ([`commit`](crate::commit)); if it is another by then, somebody else's change has taken effect, and
-//! this one begins again. An insert writes a free cell (`put.rs`); an update writes one too, and the swap exchanges
-//! it for the old one; a delete writes none.
+//! ([`commit`](crate::commit)); if it is another by then, somebody else's change has taken effect,
+//! and this one begins again. An insert writes a free cell (`put.rs`); an update writes one too,
+//! and the swap exchanges it for the old one; a delete writes none.
 
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, mutant};
@@ -27,8 +27,8 @@ pub(crate) enum Intent<'op> {
     Exchange { expected: &'op [u8] },
 }
 
-/// How a write ended, unless by an error of the pool. It goes from frame to frame in a register, as does a boxed error:
-/// what is copied through memory behind the last fence would wait for it.
+/// How a write ended, unless by an error of the pool. It goes from frame to frame in a register, as
+/// does a boxed error: what is copied through memory behind the last fence would wait for it.
 #[derive(Clone, Copy, Debug)]
 enum Written {
     Inserted,

@@ -185,7 +185,8 @@ impl Check {
         }
     }
 
-    /// A map is dropped, and cannot be freed here: the pool is open for salvage, or the header is damaged.
+    /// A map is dropped, and cannot be freed here: the pool is open for salvage, or the header is
+    /// damaged.
     pub(super) fn dropped_map(&mut self, entry: &MapEntry) {
         self.has_passed_over = true;
         if let Err(damage) = &entry.header {

@@ -37,7 +37,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Takes the map `name` out of the catalog, which is there and of which no index is open.
     fn unlist_map(&self, name: &str) -> Result<(), Error>;
 
-    /// Frees what is left of maps that are out of the catalog; whether there were any. Any number of threads may call it.
+    /// Frees what is left of maps that are out of the catalog; whether there were any. Any number
+    /// of threads may call it.
     fn free_dropped(&self) -> Result<bool, Error>;
 
     /// What the pool lies on and promises, without its figures.
@@ -71,12 +72,12 @@ pub(crate) trait Engine: Send + Sync {
     /// The name of the map in the catalog's slot `slot`; none if that is no longer known.
     fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error>;
 
-    /// Takes the map in the slot `slot` out of the catalog, of which no index is open; a damaged one is taken for what `options`
-    /// say. A slot that leads to no map is emptied.
+    /// Takes the map in the slot `slot` out of the catalog, of which no index is open; a damaged
+    /// one is taken for what `options` say. A slot that leads to no map is emptied.
     fn unlist_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error>;
 
-    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`; a damaged one is taken for what `options`
-    /// say.
+    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`; a damaged one is
+    /// taken for what `options` say.
     fn salvage_slot(
         &self,
         slot: u64,

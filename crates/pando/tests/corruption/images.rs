@@ -25,14 +25,16 @@ pub struct Image {
     pub keys: Vec<Vec<u8>>,
     /// Offsets of words in blocks and tables that are in use, whatever they hold.
     pub live: Vec<u64>,
-    /// Those of them that lead or describe: tables, headers of slabs and blocks, words that name a block.
+    /// Those of them that lead or describe: tables, headers of slabs and blocks, words that name a
+    /// block.
     pub metadata: Vec<u64>,
     /// Offset of the map's slot in the catalog, and what it holds once the map is dropped.
     pub slot_off: u64,
     pub dropped_word: u64,
 }
 
-/// The pools of a kind: small records, all alike; records of mixed lengths; what much change leaves.
+/// The pools of a kind: small records, all alike; records of mixed lengths; what much change
+/// leaves.
 pub fn build(kind: &str) -> Vec<Image> {
     [alike, mixed, changed]
         .into_iter()

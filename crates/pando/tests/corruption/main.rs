@@ -1,13 +1,15 @@
 //! Pools damaged at random, and used as if nothing had happened.
 //!
-//! For each kind of index some small pools are built (`images.rs`). A case copies one of them, damages one to
-//! three words of the copy, half of them in metadata that is in use (`damage.rs`), opens it and does with it all
-//! that the library can do (`usage.rs`). Errors are as good as answers. A panic, a signal and an operation that does
-//! not end are failures, and so is a scan whose keys do not ascend.
+//! For each kind of index some small pools are built (`images.rs`). A case copies one of them,
+//! damages one to three words of the copy, half of them in metadata that is in use (`damage.rs`),
+//! opens it and does with it all that the library can do (`usage.rs`). Errors are as good as
+//! answers. A panic, a signal and an operation that does not end are failures, and so is a scan
+//! whose keys do not ascend.
 //!
-//! Cases run in a child process, so that the parent sees a signal, and a case that does not end is killed. The
-//! child says which case it begins and how it ended; if it dies, the parent starts another behind that case.
-//! Everything follows from the kind and the number of the case. A failure is repeated by
+//! Cases run in a child process, so that the parent sees a signal, and a case that does not end is
+//! killed. The child says which case it begins and how it ended; if it dies, the parent starts
+//! another behind that case. Everything follows from the kind and the number of the case. A failure
+//! is repeated by
 //!
 //! ```text
 //! PANDO_CORRUPTION=bztree:17 cargo test -p pando --test corruption -- one_case --nocapture
@@ -34,7 +36,8 @@ use images::Image;
 const CASES: u64 = 2_000;
 /// Further cases of each kind, in the test that takes longer.
 const MORE_CASES: u64 = 40_000;
-/// A case takes some milliseconds. The bounds of the indexes end what goes in circles; this ends what they miss.
+/// A case takes some milliseconds. The bounds of the indexes end what goes in circles; this ends
+/// what they miss.
 const LONGEST_CASE: Duration = Duration::from_secs(60);
 /// Says to a child what it is to do: the kind, the first case, and the case before which it ends.
 const ORDER: &str = "PANDO_CORRUPTION_ORDER";
@@ -164,7 +167,8 @@ fn supervise(kind: &str, cases: Range<u64>, tally: &mut Tally) -> u64 {
     cases.end
 }
 
-/// Runs cases of a kind. Of 1,000 at least `least` are to be detected. Whether all is as it should be.
+/// Runs cases of a kind. Of 1,000 at least `least` are to be detected. Whether all is as it should
+/// be.
 fn check(kind: &str, cases: Range<u64>, least: u64) -> bool {
     let mut tally = Tally::default();
     let mut next = cases.start;

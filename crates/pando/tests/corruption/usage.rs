@@ -55,7 +55,8 @@ impl Seen {
     }
 }
 
-/// Opens a pool with the content `bytes` and uses it; whether anything named damage. An error says what must not be.
+/// Opens a pool with the content `bytes` and uses it; whether anything named damage. An error says
+/// what must not be.
 pub fn open_and_use(image: &Image, bytes: &[u8], choices: &mut Choices) -> Result<bool, String> {
     let mut seen = Seen::default();
     if choices.below(2) == 0 {

@@ -1,4 +1,5 @@
-//! Pools that are full, or seem so, with maps of every kind: each kind that is added later is tested too.
+//! Pools that are full, or seem so, with maps of every kind: each kind that is added later is
+//! tested too.
 
 use pando::{Error, Map, MapOptions, Pool, PoolOptions, kinds};
 
@@ -63,8 +64,8 @@ fn a_value_of_almost_half_a_pool_is_replaced_again_and_again() {
     }
 }
 
-/// Room that a map gives back is room for the others, whatever their kinds: what one inserts does not take
-/// the room that another needs to merge its nodes.
+/// Room that a map gives back is room for the others, whatever their kinds: what one inserts does
+/// not take the room that another needs to merge its nodes.
 #[test]
 fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
     for (kind, other) in

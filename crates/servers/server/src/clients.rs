@@ -1,8 +1,8 @@
 //! The clients that are connected: who they are, what they do, and how to end them.
 //!
 //! Each connection has an entry that others may read at any time. Its own event loop writes it by
-//! relaxed stores on lines that nobody else writes, so to keep it up costs a request next to nothing. A
-//! client is ended by aborting the task that serves it, wherever that waits.
+//! relaxed stores on lines that nobody else writes, so to keep it up costs a request next to
+//! nothing. A client is ended by aborting the task that serves it, wherever that waits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -311,8 +311,8 @@ impl Clients {
         self.now_ms.load(Relaxed)
     }
 
-    /// To be called ten times a second or so: keeps the time, ends clients that were silent for longer
-    /// than `timeout_s` (0 for never), and a pause whose time is over.
+    /// To be called ten times a second or so: keeps the time, ends clients that were silent for
+    /// longer than `timeout_s` (0 for never), and a pause whose time is over.
     pub(crate) fn tick(&self, timeout_s: u64) {
         let now_ms = self.elapsed_ms();
         self.now_ms.store(now_ms, Relaxed);

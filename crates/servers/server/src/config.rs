@@ -1,8 +1,9 @@
 //! The server's settings: one table, from which follow CONFIG GET and SET, and what each may be.
 //!
-//! A setting's number is an atomic, so that to ask for one in the way of a request costs a load. The names
-//! are Redis's, where Redis has the setting; those that clients and tools ask for on connecting, and
-//! that say nothing here, answer with what is true here and refuse to be anything else.
+//! A setting's number is an atomic, so that to ask for one in the way of a request costs a load.
+//! The names are Redis's, where Redis has the setting; those that clients and tools ask for on
+//! connecting, and that say nothing here, answer with what is true here and refuse to be anything
+//! else.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -47,7 +48,8 @@ const fn at_any_time(name: &'static str, kind: Kind, default: &'static str) -> S
     Setting { name, kind, default, is_settable: true, option: None }
 }
 
-/// A setting of Redis's that clients and tools set, and that changes nothing here: it is checked and told.
+/// A setting of Redis's that clients and tools set, and that changes nothing here: it is checked
+/// and told.
 const fn without_effect(name: &'static str, kind: Kind, default: &'static str) -> Setting {
     at_any_time(name, kind, default)
 }
@@ -136,7 +138,8 @@ const NO_BUFFER_CLASSES: Kind = Kind::Only(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
-/// The place of the setting of that name; there must be one, which is found out as this is compiled.
+/// The place of the setting of that name; there must be one, which is found out as this is
+/// compiled.
 const fn place(name: &str) -> Place {
     let mut at = 0;
     while at < SETTINGS.len() {
@@ -178,8 +181,8 @@ pub(crate) const PORT: Place = place("port");
 pub(crate) const MAX_BULK_BYTES: Place = place("proto-max-bulk-len");
 /// Whether only this machine's clients are let in as long as there is no password.
 pub(crate) const PROTECTED_MODE: Place = place("protected-mode");
-/// The default user's password. It is kept by the ACL alone, hashed; what is here is what CONFIG GET
-/// tells.
+/// The default user's password. It is kept by the ACL alone, hashed; what is here is what CONFIG
+/// GET tells.
 pub(crate) const REQUIRE_PASS: Place = place("requirepass");
 /// Microseconds from which on a command is in the slow log; negative: none is.
 pub(crate) const SLOW_LOG_SLOWER_THAN: Place = place("slowlog-log-slower-than");
@@ -263,7 +266,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// There is none of that name, another option sets it, or it may not be this: why, and what is allowed.
+    /// There is none of that name, another option sets it, or it may not be this: why, and what is
+    /// allowed.
     pub(crate) fn begin(&self, name: &str, value: &str) -> Result<(), String> {
         let place = find(name).ok_or_else(|| "there is no such setting".to_owned())?;
         let Setting { kind, default, option, .. } = *place.setting();

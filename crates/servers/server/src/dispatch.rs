@@ -71,8 +71,8 @@ pub(crate) enum Together {
     Writes,
 }
 
-/// Whether a request may be carried out together with its like: a simple one, from a client that may send
-/// it and that waits for its reply.
+/// Whether a request may be carried out together with its like: a simple one, from a client that
+/// may send it and that waits for its reply.
 #[inline]
 pub(crate) fn together(
     server: &Server,
@@ -131,8 +131,8 @@ pub(crate) fn execute_together(
     }
 }
 
-/// Carries out gets, so that their waits for memory overlap; how many. Each is a command of its own, at one
-/// moment with the others.
+/// Carries out gets, so that their waits for memory overlap; how many. Each is a command of its
+/// own, at one moment with the others.
 fn execute_gets(
     server: &Server,
     session: &mut Session,
@@ -318,8 +318,8 @@ fn try_execute(
     transaction.commit()
 }
 
-/// What a client is told whose command is refused before it runs. A transaction will not be carried out
-/// then; one whose EXEC is refused is over.
+/// What a client is told whose command is refused before it runs. A transaction will not be carried
+/// out then; one whose EXEC is refused is over.
 fn refuse(session: &mut Session, command: Option<&Command>, failure: Failure) -> Failure {
     if command.is_none_or(|command| command.name != "exec") {
         if let Some(multi) = &mut session.multi {

@@ -1,13 +1,13 @@
 //! Patterns as Redis matches them: `*` is any bytes, `?` any byte, `[a-c]` and `[^a-c]` a byte of a
 //! class, `\x` the byte x.
 //!
-//! The time it takes grows with the product of both lengths, never faster: of several `*` only the last
-//! is tried again, since what an earlier one could leave to it, it takes itself.
+//! The time it takes grows with the product of both lengths, never faster: of several `*` only the
+//! last is tried again, since what an earlier one could leave to it, it takes itself.
 
 /// Whether all of `string` matches `pattern`.
 ///
-/// As in Redis, nothing but the empty pattern matches the empty string, not even `*`, which its callers
-/// look for first; and a class that does not end, ends with the pattern.
+/// As in Redis, nothing but the empty pattern matches the empty string, not even `*`, which its
+/// callers look for first; and a class that does not end, ends with the pattern.
 pub(crate) fn matches(pattern: &[u8], string: &[u8], ignores_case: bool) -> bool {
     if string.is_empty() {
         return pattern.is_empty();

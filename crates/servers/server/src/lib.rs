@@ -1,10 +1,10 @@
-//! Serves ordered maps over the Redis and memcached protocols. What is acknowledged survives the death of
-//! the process, and the next one has it all at once, whatever its size.
+//! Serves ordered maps over the Redis and memcached protocols. What is acknowledged survives the
+//! death of the process, and the next one has it all at once, whatever its size.
 //!
 //! In the house it stands on `pando`, the face, alone. A request's way: `net` reads it, `resp` or
-//! `memcached` parses it, [`dispatch`] finds the command, locks its keys and runs it, [`commands`] does
-//! what it says in a transaction of the [`store`], the transaction commits, and only then does `net`
-//! send the reply.
+//! `memcached` parses it, [`dispatch`] finds the command, locks its keys and runs it, [`commands`]
+//! does what it says in a transaction of the [`store`], the transaction commits, and only then does
+//! `net` send the reply.
 
 mod acl;
 mod clients;
@@ -50,11 +50,11 @@ pub struct Options {
     pub index: Option<String>,
     /// Where clients of the Redis protocol connect.
     pub redis: Vec<SocketAddr>,
-    /// Where clients of the memcached protocol connect: they read and write database 0, and none is asked
-    /// who it is.
+    /// Where clients of the memcached protocol connect: they read and write database 0, and none is
+    /// asked who it is.
     pub memcached: Vec<SocketAddr>,
-    /// How long a value may be that a client of the memcached protocol sends, in bytes, with its key and
-    /// the 60 bytes or so that memcached counts besides; none for memcached's 1 MiB.
+    /// How long a value may be that a client of the memcached protocol sends, in bytes, with its
+    /// key and the 60 bytes or so that memcached counts besides; none for memcached's 1 MiB.
     pub memcached_max_item_bytes: Option<u64>,
     /// A socket in the file system for the Redis protocol.
     pub unix: Option<PathBuf>,
@@ -64,8 +64,9 @@ pub struct Options {
     pub snapshot: Option<PathBuf>,
     /// A snapshot that a new store begins with.
     pub restore: Option<PathBuf>,
-    /// Whether a pool that cannot be trusted, or is damaged, is put aside under another name and a new one begun from
-    /// the newest snapshot that is whole; without one, from what can be read of the old pool.
+    /// Whether a pool that cannot be trusted, or is damaged, is put aside under another name and a
+    /// new one begun from the newest snapshot that is whole; without one, from what can be read of
+    /// the old pool.
     pub recover: bool,
     /// Event loops, a thread each; 0 for one a processor.
     pub threads: usize,
@@ -77,9 +78,9 @@ pub struct Options {
     pub acl_file: Option<PathBuf>,
 }
 
-/// Serves until it is told to stop by SIGTERM, SIGINT or a client's SHUTDOWN, then closes the pool. On
-/// SIGUSR2 the process becomes the program that is at its path by then, which goes on with the same
-/// sockets, so this does not return.
+/// Serves until it is told to stop by SIGTERM, SIGINT or a client's SHUTDOWN, then closes the pool.
+/// On SIGUSR2 the process becomes the program that is at its path by then, which goes on with the
+/// same sockets, so this does not return.
 ///
 /// # Errors
 ///

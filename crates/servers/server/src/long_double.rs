@@ -1,6 +1,6 @@
-//! The numbers that INCRBYFLOAT computes with: C's `long double` on x86-64, whose significands have 64
-//! bits. Redis reads them by `strtold`, adds them, and writes them with seventeen digits behind the point
-//! at most; clients see every bit of it, so it is done here to the bit, in integers.
+//! The numbers that INCRBYFLOAT computes with: C's `long double` on x86-64, whose significands have
+//! 64 bits. Redis reads them by `strtold`, adds them, and writes them with seventeen digits behind
+//! the point at most; clients see every bit of it, so it is done here to the bit, in integers.
 
 use num_bigint::{BigInt, BigUint, Sign};
 
@@ -148,7 +148,8 @@ fn split(text: &[u8], mark: u8, is_digit: impl Fn(&u8) -> bool) -> Option<(Vec<u
     Some((digits, fraction.len() as i64, exponent))
 }
 
-/// The number nearest to `numerator / denominator * 2^exponent`, of two that are as near the even one.
+/// The number nearest to `numerator / denominator * 2^exponent`, of two that are as near the even
+/// one.
 fn round(sign: Sign, numerator: BigUint, denominator: &BigUint, exponent: i64) -> LongDouble {
     // Shifted so that the quotient has two bits more than a significand, or three.
     let shift = BITS as i64 + 2 - (numerator.bits() as i64 - denominator.bits() as i64);
@@ -173,8 +174,8 @@ fn round(sign: Sign, numerator: BigUint, denominator: &BigUint, exponent: i64) -
     LongDouble::Finite(BigInt::from_biguint(sign, significand), exponent)
 }
 
-/// `value / 2^bits`, rounded to the nearest, of two that are as near to the even one; `is_more` says that
-/// a little more than `value` is meant.
+/// `value / 2^bits`, rounded to the nearest, of two that are as near to the even one; `is_more`
+/// says that a little more than `value` is meant.
 fn shift_right(value: BigUint, bits: u64, is_more: bool) -> BigUint {
     if bits == 0 {
         return value;

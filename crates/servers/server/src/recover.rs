@@ -2,9 +2,10 @@
 //!
 //! # Protocol
 //!
-//! The new pool is built beside the old one, from the newest snapshot that is whole; without one, from what can be
-//! read of the old pool. It takes the old one's name only when it is complete and on the medium. The old file keeps
-//! its records and gets a name of its own; to open it for salvage counts up its incarnation, and no more.
+//! The new pool is built beside the old one, from the newest snapshot that is whole; without one,
+//! from what can be read of the old pool. It takes the old one's name only when it is complete and
+//! on the medium. The old file keeps its records and gets a name of its own; to open it for salvage
+//! counts up its incarnation, and no more.
 //!
 //! | step | what is done | a crash behind it leaves, and the same command goes on |
 //! | --- | --- | --- |
@@ -13,9 +14,9 @@
 //! | 3 | links the old pool also as `POOL.untrusted-DATE`, syncs the folder | both names of the old pool: begins anew, with that second name |
 //! | 4 | renames `POOL.recovering` to `POOL`, syncs the folder | the new pool: nothing is to be recovered |
 //!
-//! So there is a pool of that name at each moment, and a start without `--recover` never begins an empty one. The
-//! old pool is held open for salvage until step 4 is done, so that no other process recovers it meanwhile; one whose
-//! superblock cannot be read is not held.
+//! So there is a pool of that name at each moment, and a start without `--recover` never begins an
+//! empty one. The old pool is held open for salvage until step 4 is done, so that no other process
+//! recovers it meanwhile; one whose superblock cannot be read is not held.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -227,7 +228,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// Seconds since 1970 as a date and a time of day, by UTC: `2026-11-23 11:25:07`.
 pub(crate) fn date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that the leap day is a year's last; 400 of them have the same number of days.
+    // Years begin in March, so that the leap day is a year's last; 400 of them have the same number
+    // of days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -292,8 +294,8 @@ mod tests {
         format!("value {number}").into_bytes()
     }
 
-    /// A pool as one that was open when the machine went down, with snapshots of 1 to `snapshots` hundred keys, the
-    /// newest one last, and 1,000 keys, a hash and a long string in it.
+    /// A pool as one that was open when the machine went down, with snapshots of 1 to `snapshots`
+    /// hundred keys, the newest one last, and 1,000 keys, a hash and a long string in it.
     fn untrusted(folder: &Path, snapshots: u64) -> (PathBuf, PathBuf) {
         let (pool, snapshot, open) =
             (folder.join("pool"), folder.join("pool.snapshot"), folder.join("open"));

@@ -98,8 +98,8 @@ impl Server {
     pub(crate) fn limit_memory(&self) {
         let place = self.config.size(config::MAX_MEMORY_POLICY);
         let policy = EvictionPolicy::at(place).unwrap_or_default();
-        // A pool that is all but full has room left for what was decided already, and under a policy that
-        // evicts for the gaps that this leaves.
+        // A pool that is all but full has room left for what was decided already, and under a
+        // policy that evicts for the gaps that this leaves.
         let sixteenths = if policy == EvictionPolicy::NoEviction { 15 } else { 11 };
         let most_bytes = self.store.pool().max_bytes() / 16 * sixteenths;
         let bytes = match self.config.size(config::MAX_MEMORY) as u64 {

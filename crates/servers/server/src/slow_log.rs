@@ -1,4 +1,5 @@
-//! Commands that took long, the latest first, for SLOWLOG. Bounded in entries and in what each keeps.
+//! Commands that took long, the latest first, for SLOWLOG. Bounded in entries and in what each
+//! keeps.
 
 use std::collections::VecDeque;
 

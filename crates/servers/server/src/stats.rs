@@ -1,9 +1,9 @@
 //! What the server counts of itself: for INFO, the metrics, the page and `pando top`.
 //!
-//! Each event loop has a block of counters that its thread alone writes, by a load and a store without
-//! an atomic addition, on cache lines of its own. Readers add the blocks up. So to count costs an
-//! increment in a line that is there already, and a reader sees figures that are a moment apart. All
-//! other threads share one more block, which they add to atomically.
+//! Each event loop has a block of counters that its thread alone writes, by a load and a store
+//! without an atomic addition, on cache lines of its own. Readers add the blocks up. So to count
+//! costs an increment in a line that is there already, and a reader sees figures that are a moment
+//! apart. All other threads share one more block, which they add to atomically.
 //!
 //! Nothing here is ever set back; `CONFIG RESETSTAT` remembers what had been counted by then
 //! ([`Stats::reset`]), and [`Stats::since_reset`] leaves it out.
@@ -159,8 +159,8 @@ impl Figures {
         self.counts[count as usize]
     }
 
-    /// Clients that are connected. (A client may come while its block is read, so that it seems to have
-    /// gone before.)
+    /// Clients that are connected. (A client may come while its block is read, so that it seems to
+    /// have gone before.)
     pub(crate) fn connected(&self) -> u64 {
         self.get(Count::Connections).saturating_sub(self.get(Count::ConnectionsClosed))
     }
@@ -223,8 +223,8 @@ pub(crate) struct Stats {
 /// Most first words of errors that are counted apart.
 const MAX_ERROR_CODES: usize = 128;
 
-/// What one thread counts, or all that have none of their own. A line of the processor's cache, with the
-/// one that it fetches beside it, is in no two blocks.
+/// What one thread counts, or all that have none of their own. A line of the processor's cache,
+/// with the one that it fetches beside it, is in no two blocks.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Block {
@@ -247,8 +247,8 @@ struct CallBlock {
 /// Adds to a counter that this thread alone writes, or several.
 #[inline]
 fn add_to(counter: &AtomicU64, by: u64, is_shared: bool) {
-    // Relaxed: a counter is read for itself alone. Where nobody else writes, nothing is lost between
-    // the load and the store.
+    // Relaxed: a counter is read for itself alone. Where nobody else writes, nothing is lost
+    // between the load and the store.
     if is_shared {
         counter.fetch_add(by, Ordering::Relaxed);
     } else {
@@ -332,7 +332,8 @@ impl Stats {
         }
     }
 
-    /// Counts a request of another protocol than Redis's, or a command without an entry in the table.
+    /// Counts a request of another protocol than Redis's, or a command without an entry in the
+    /// table.
     #[inline]
     pub(crate) fn note_request(&self, kind: Kind, took: Duration) {
         let block = self.here();
@@ -376,8 +377,8 @@ impl Stats {
         figures
     }
 
-    /// All that was counted since the last [`reset`](Self::reset). Clients that were connected by then
-    /// still are: ask [`figures`](Self::figures) for them.
+    /// All that was counted since the last [`reset`](Self::reset). Clients that were connected by
+    /// then still are: ask [`figures`](Self::figures) for them.
     pub(crate) fn since_reset(&self) -> Figures {
         let mut figures = self.figures();
         if let Some(before) = &*self.before_reset.lock() {

@@ -22,8 +22,8 @@ pub struct Status {
     pub durability: Durability,
     /// The pool's memory.
     pub memory: Memory,
-    /// Keys of all databases, expired ones that were not removed yet among them; none until they were
-    /// counted.
+    /// Keys of all databases, expired ones that were not removed yet among them; none until they
+    /// were counted.
     pub keys: Option<u64>,
     /// Clients that are connected.
     pub connected_clients: u64,
@@ -31,7 +31,8 @@ pub struct Status {
     pub totals: BTreeMap<String, u64>,
     /// The last seconds, at most [`SECONDS`], the latest last.
     pub seconds: Vec<Second>,
-    /// The commands that took most time since the server started, at most [`COMMANDS`], the most first.
+    /// The commands that took most time since the server started, at most [`COMMANDS`], the most
+    /// first.
     pub commands: Vec<CommandStatus>,
     /// What was found when the tree was last walked.
     pub shape: Shape,
@@ -145,7 +146,8 @@ pub struct CommandStatus {
     pub nanoseconds: u64,
 }
 
-/// What a walk over the pool's maps found. It is made when somebody asks for it, at most once a minute.
+/// What a walk over the pool's maps found. It is made when somebody asks for it, at most once a
+/// minute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Shape {

@@ -16,8 +16,8 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// A port of loopback that nobody listens at.
 ///
-/// It is not listened at to find it, either: a child that another thread starts meanwhile has a copy
-/// of the socket until it runs its program, and whoever connected to that would be cut off.
+/// It is not listened at to find it, either: a child that another thread starts meanwhile has a
+/// copy of the socket until it runs its program, and whoever connected to that would be cut off.
 ///
 /// # Panics
 ///
@@ -42,7 +42,8 @@ pub(crate) fn server() -> Server {
     server
 }
 
-/// What a client of the Redis protocol gets from a new server to what it sends, so many bytes at a time.
+/// What a client of the Redis protocol gets from a new server to what it sends, so many bytes at a
+/// time.
 ///
 /// # Panics
 ///
@@ -58,8 +59,8 @@ pub(crate) fn redis_on(server: &Server, input: &[u8], piece_bytes: usize) -> Vec
     net::converse_without_socket(server, input, piece_bytes)
 }
 
-/// What a client of the memcached protocol gets from a new server to what it sends, so many bytes at a
-/// time.
+/// What a client of the memcached protocol gets from a new server to what it sends, so many bytes
+/// at a time.
 ///
 /// # Panics
 ///

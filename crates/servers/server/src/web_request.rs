@@ -1,8 +1,9 @@
 //! HTTP requests that a browser sends to the Redis or the memcached port.
 //!
-//! A web page can make a browser send a POST with a body of its choice to any address and port, also to the
-//! loopback's. The lines of the body would be commands. So a connection is closed at the first line that
-//! shows an HTTP request, before any line behind it is read. Nothing is answered, as in Redis and memcached.
+//! A web page can make a browser send a POST with a body of its choice to any address and port,
+//! also to the loopback's. The lines of the body would be commands. So a connection is closed at
+//! the first line that shows an HTTP request, before any line behind it is read. Nothing is
+//! answered, as in Redis and memcached.
 //!
 //! | protocol | a line is a part of an HTTP request if | as |
 //! | --- | --- | --- |
@@ -10,8 +11,8 @@
 //! | Redis | it has three words, the last begins with `HTTP/`, and it is no command | we alone: a request may have no `Host:` |
 //! | memcached | it is no command, and its last word begins with `HTTP/` | memcached, which answers `ERROR` to some lower-case names |
 //!
-//! Commands in the memcached protocol are in lower case, and the methods of HTTP in upper case: `get / HTTP/1.1`
-//! asks for two keys, and `GET / HTTP/1.1` closes the connection.
+//! Commands in the memcached protocol are in lower case, and the methods of HTTP in upper case:
+//! `get / HTTP/1.1` asks for two keys, and `GET / HTTP/1.1` closes the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,8 +21,8 @@ use crate::commands::Arguments;
 /// Between two lines in the log about such requests, in seconds: nobody may fill the log with them.
 const LOG_INTERVAL_S: u64 = 60;
 
-/// Whether a request of the Redis protocol that is no command, or has the wrong number of arguments, is a part
-/// of an HTTP request.
+/// Whether a request of the Redis protocol that is no command, or has the wrong number of
+/// arguments, is a part of an HTTP request.
 pub(crate) fn is_one(arguments: &Arguments<'_>) -> bool {
     match arguments {
         [_, _, version] if is_version(version) => true,
@@ -43,7 +44,8 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Writes a warning that a client sent an HTTP request, unless there was one within the last minute.
+    /// Writes a warning that a client sent an HTTP request, unless there was one within the last
+    /// minute.
     pub(crate) fn raise(&self, client: &str) {
         let now_s = crate::store::clock::system_ms() / 1000;
         // Relaxed: the word stands for itself, and one thread wins it.

@@ -1,5 +1,6 @@
-//! What no comparison with another server shows: keys that expire as time goes by, what a server that is
-//! started again after `kill -9` has, scans while others write, room that goes back to the file system.
+//! What no comparison with another server shows: keys that expire as time goes by, what a server
+//! that is started again after `kill -9` has, scans while others write, room that goes back to the
+//! file system.
 
 mod common;
 

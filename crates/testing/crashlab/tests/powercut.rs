@@ -1,5 +1,6 @@
 //! A slice of `powercut`: a cut in each mode, and the refusal of a pool that is not on persistent
-//! memory. Where the machine cannot be had it is skipped, and says so; with `PANDO_REQUIRE` set it fails there.
+//! memory. Where the machine cannot be had it is skipped, and says so; with `PANDO_REQUIRE` set it
+//! fails there.
 
 use std::io::Write;
 use std::process::Command;

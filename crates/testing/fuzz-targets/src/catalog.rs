@@ -20,8 +20,8 @@ const UNDER_WAY: u64 = 0b11 << 61;
 const OPTIONS_AT: usize = 64 + 32;
 
 /// Each edit is of a catalog word, or of the header that one names: a byte of it, or all of it
-/// anew. The pool is opened, looked at and used: no slot that is not empty is passed over in silence. Then maps are made
-/// and dropped.
+/// anew. The pool is opened, looked at and used: no slot that is not empty is passed over in
+/// silence. Then maps are made and dropped.
 pub fn catalog(data: &[u8]) {
     let mut input = Input::new(data);
     let mut image = images()[0].clone();

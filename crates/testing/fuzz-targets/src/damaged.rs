@@ -110,8 +110,8 @@ pub(crate) fn write(image: &[u8], path: &Path) {
     }
 }
 
-/// Opens the pool, looks at it and uses it. If it says that nothing is wrong, its answers have to agree with each
-/// other; else they have to come.
+/// Opens the pool, looks at it and uses it. If it says that nothing is wrong, its answers have to
+/// agree with each other; else they have to come.
 pub(crate) fn open_and_use(path: &Path) {
     let options = PoolOptions::new().domain(DomainChoice::Process);
     let pool = match Pool::open(path, &options) {

@@ -25,7 +25,8 @@ const MAX_BYTES: u64 = 4 << 20;
 
 /// The first of the bytes that pick a pool with NBTrees, wB+-Trees or skip lists.
 const OTHERS: u8 = 200;
-/// The first of those, up to the last of all, that pick a pool with Bw-trees; all others pick BzTrees.
+/// The first of those, up to the last of all, that pick a pool with Bw-trees; all others pick
+/// BzTrees.
 const BW_TREES: u8 = 245;
 
 /// The pool that a byte picks. Corpora go by it.
@@ -41,7 +42,8 @@ pub(crate) fn pick(byte: u8) -> &'static [u8] {
     }
 }
 
-/// The pools: with BzTrees, closed first, then killed; then with each other kind of index, closed and killed.
+/// The pools: with BzTrees, closed first, then killed; then with each other kind of index, closed
+/// and killed.
 pub(crate) fn images() -> &'static [Vec<u8>] {
     static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     IMAGES.get_or_init(|| {

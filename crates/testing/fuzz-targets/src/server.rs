@@ -5,8 +5,9 @@ use pando_server::testing;
 use crate::input::Input;
 use crate::scratch::Scratch;
 
-/// The first byte says in what pieces the rest comes, which a client of the Redis protocol sends. The
-/// server answers in whole replies, and its pool is sound. As the rest of an HTTP request it is not answered.
+/// The first byte says in what pieces the rest comes, which a client of the Redis protocol sends.
+/// The server answers in whole replies, and its pool is sound. As the rest of an HTTP request it is
+/// not answered.
 pub fn redis(data: &[u8]) {
     let Some((&pieces, sent)) = data.split_first() else { return };
     let request = http_request(pieces, sent);
@@ -29,8 +30,8 @@ pub fn memcached(data: &[u8]) {
     assert!(replies.is_empty() || replies.ends_with(b"\r\n"), "replies end with their lines");
 }
 
-/// The first byte says whether the rest is the file of a snapshot, or its blocks' entries, which then stand
-/// in a file that is sound otherwise. It is refused or restored, and the pool is sound.
+/// The first byte says whether the rest is the file of a snapshot, or its blocks' entries, which
+/// then stand in a file that is sound otherwise. It is refused or restored, and the pool is sound.
 pub fn snapshot(data: &[u8]) {
     let mut input = Input::new(data);
     let is_whole = input.byte().is_multiple_of(4);

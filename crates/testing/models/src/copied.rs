@@ -1,8 +1,9 @@
 //! Which functions the models copy, and whether these are as they were when they were copied.
 //!
-//! A model is written by hand, since it leaves out all but the atomic accesses. `copied.txt` names each function that one
-//! repeats, with a hash of its text without comments and white space. When that text changes, the test
-//! here fails until somebody has compared the two: a model of what the code was says nothing of what it is.
+//! A model is written by hand, since it leaves out all but the atomic accesses. `copied.txt` names
+//! each function that one repeats, with a hash of its text without comments and white space. When
+//! that text changes, the test here fails until somebody has compared the two: a model of what the
+//! code was says nothing of what it is.
 
 use std::fmt::Write;
 use std::path::Path;

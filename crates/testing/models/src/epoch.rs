@@ -7,8 +7,8 @@
 //!   descriptor; a helper that pinned later, perhaps after the unlinking, looks at the block
 //!   because the operation names it. That takes three.
 //!
-//! Who only glances (`pando-pmem/src/glance.rs`) finds words of a reused block, and must notice; who pins behind a
-//! look that still holds is as safe as if it had pinned before.
+//! Who only glances (`pando-pmem/src/glance.rs`) finds words of a reused block, and must notice;
+//! who pins behind a look that still holds is as safe as if it had pinned before.
 //!
 //! And what a thread has left to be done with the block when it unpinned (`Guard::leave`) is done
 //! before the block is reused.
@@ -28,8 +28,8 @@ use crate::explore;
 /// What the planted faults change.
 #[derive(Clone, Copy)]
 struct Code {
-    /// `Word::compare_exchange_transient`: the announcement is followed by a full barrier. (A CAS alone
-    /// is one on x86, but not in the language.)
+    /// `Word::compare_exchange_transient`: the announcement is followed by a full barrier. (A CAS
+    /// alone is one on x86, but not in the language.)
     announcement_fenced: bool,
     /// `try_advance`: a fence stands between the epoch and the looks at the slots.
     advance_fenced: bool,
@@ -273,8 +273,8 @@ fn looks_at_slots_must_acquire() {
     direct_reader(Code { look: Relaxed, ..TWO_EPOCHS });
 }
 
-/// A thread without a pin finds the block by its link, and believes what it has read there while the epoch stands;
-/// or pins then, and looks.
+/// A thread without a pin finds the block by its link, and believes what it has read there while
+/// the epoch stands; or pins then, and looks.
 fn glancer(code: Code, pins: bool) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 2);

@@ -4,8 +4,8 @@
 //!
 //! The word holds another value than the operation expects. The *owner* finds that, decides that
 //! the operation failed, makes its pass of phase 2 over the word, which finds no reference, and is
-//! done. Meanwhile a *third* thread puts the expected value back, and the *helper*, which had seen it
-//! before, installs its conditional reference, looks at the status, replaces the conditional
+//! done. Meanwhile a *third* thread puts the expected value back, and the *helper*, which had seen
+//! it before, installs its conditional reference, looks at the status, replaces the conditional
 //! reference as the status says, and stops for ever.
 //!
 //! Helper and owner each write one word and then look at the other's: the helper the target, then

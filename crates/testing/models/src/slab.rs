@@ -10,11 +10,11 @@
 //! (`retire_current`), unless there is room after all. Each writes its word and then looks at the
 //! other's. If both could miss the other's write, the slab would be lost to allocation.
 //!
-//! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve it,
-//! is the same claim (`claim_slab`). A claim has a generation. A thread that is refused room takes the claim of an empty
-//! slab from whoever has it, by raising the generation (`take_empty_slabs`), and dissolves the slab. Who had it may be
-//! about to take a block: then the two meet at the taken bits. Or it lets go of the slab, which must not end a later
-//! claim.
+//! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve
+//! it, is the same claim (`claim_slab`). A claim has a generation. A thread that is refused room
+//! takes the claim of an empty slab from whoever has it, by raising the generation
+//! (`take_empty_slabs`), and dissolves the slab. Who had it may be about to take a block: then the
+//! two meet at the taken bits. Or it lets go of the slab, which must not end a later claim.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -410,7 +410,8 @@ fn an_empty_slab_is_not_lost() {
     });
 }
 
-/// A thread takes blocks from its slab, and another, that is refused room, takes the slab from it, or finds it again.
+/// A thread takes blocks from its slab, and another, that is refused room, takes the slab from it,
+/// or finds it again.
 fn taken_over(code: Code) {
     explore(Some(3), move || {
         let slab = Slab::new(code, 0, FIRST | CURRENT);

@@ -1,6 +1,7 @@
-//! The lease of a participant slot (`pando-pmem/src/participant.rs`): one word says which thread has the slot, by its
-//! generation, and whether that thread is pinned. What belongs to the slot (`Local`) is plain memory. It is touched by
-//! pinned threads only, and each finds it as the one before has left it.
+//! The lease of a participant slot (`pando-pmem/src/participant.rs`): one word says which thread
+//! has the slot, by its generation, and whether that thread is pinned. What belongs to the slot
+//! (`Local`) is plain memory. It is touched by pinned threads only, and each finds it as the one
+//! before has left it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -55,7 +56,8 @@ impl Slot {
         false
     }
 
-    /// `pin_leased`; whether the thread with that generation is pinned, and by a guard that it had already.
+    /// `pin_leased`; whether the thread with that generation is pinned, and by a guard that it had
+    /// already.
     fn pin(&self, generation: u64) -> Option<bool> {
         let found = self.lease.load(Relaxed);
         let pinned = generation | PINNED;

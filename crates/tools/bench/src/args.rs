@@ -216,7 +216,8 @@ pub struct SpaceArgs {
 /// How slow an emulated medium is.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DelayArgs {
-    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written back
+    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written
+    /// back
     #[arg(long, default_value = "0", value_parser = delay_ns())]
     pub write_back_ns: u64,
     /// Emulated medium: nanoseconds for each line read that its thread has not cached

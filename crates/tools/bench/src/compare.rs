@@ -103,7 +103,8 @@ struct Contestant<'run> {
     space: Space,
 }
 
-/// Runs `plan` over `entrants`, the first of which the others are divided by; each tick of `progress` is one slice.
+/// Runs `plan` over `entrants`, the first of which the others are divided by; each tick of
+/// `progress` is one slice.
 pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<Vec<Row>, Error> {
     check_deletes(plan)?;
     let run = Run::new(plan, progress);

@@ -1,5 +1,5 @@
-//! Figures that are no comparison of rounds, for people: a table and bars. The terminal and the page
-//! show the same.
+//! Figures that are no comparison of rounds, for people: a table and bars. The terminal and the
+//! page show the same.
 
 use crate::report::Spread;
 

@@ -105,8 +105,8 @@ pub struct Row {
     pub operations: u64,
     /// Gets that missed a key while another thread replaced its value: a known fault of that side.
     pub transient_misses: u64,
-    /// Operations of an open loop that were due when a slice ended, and had not begun: each is in the
-    /// latencies with the time that it had waited by then.
+    /// Operations of an open loop that were due when a slice ended, and had not begun: each is in
+    /// the latencies with the time that it had waited by then.
     pub due_not_begun: u64,
     /// Operations that were timed, and those that were due and not begun.
     pub latency_samples: u64,

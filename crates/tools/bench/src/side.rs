@@ -2,9 +2,9 @@
 //!
 //! An adapter implements [`Side`]. The timed slices are compiled against each of those in memory,
 //! so that a call costs what it would cost that library's user; [`Subject`] is such a side with its
-//! type forgotten: one virtual call a slice, none an operation. All else, and sides whose operations
-//! take microseconds anyway, goes through [`AnySide`], a virtual call an operation, and is compiled
-//! once.
+//! type forgotten: one virtual call a slice, none an operation. All else, and sides whose
+//! operations take microseconds anyway, goes through [`AnySide`], a virtual call an operation, and
+//! is compiled once.
 
 pub use pando_index::Order;
 

@@ -374,7 +374,8 @@ fn the_profile_adds_up_to_the_whole() {
         ["profile", "--records", "20k", "--seconds", "0.3", "--read-percent", "50", "--json"];
     let (succeeded, out, error) = bench(&[&plan[..], &[json.to_str().unwrap()]].concat());
     if !succeeded {
-        // No `perf`, none that may be used here, or a build without line tables: each says what to do.
+        // No `perf`, none that may be used here, or a build without line tables: each says what to
+        // do.
         let known =
             ["linux-perf", "perf failed: ", "build with `--release`", "the line tables of "];
         assert!(known.iter().any(|known| error.contains(known)), "{error}");

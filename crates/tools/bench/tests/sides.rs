@@ -116,8 +116,8 @@ fn due(model: &BTreeMap<Vec<u8>, Vec<u8>>, from: &[u8], limit: usize, order: Ord
     }
 }
 
-/// How often an operation is tried. A fault of a peer that is on record (docs/peers.md) may be met once, but
-/// not stay.
+/// How often an operation is tried. A fault of a peer that is on record (docs/peers.md) may be met
+/// once, but not stay.
 fn tries(peer: &SideEntry) -> usize {
     if peer.name == "masstree" { 100 } else { 1 }
 }

@@ -126,8 +126,8 @@ pub struct ServeArguments {
     /// The port of the memcached protocol, whose clients are asked for no password [default: none]
     #[arg(long, value_name = "N")]
     pub memcached_port: Option<u16>,
-    /// How long a value may be that memcached's clients send, such as 8M, its key included; at most 1G
-    /// [default: 1M]
+    /// How long a value may be that memcached's clients send, such as 8M, its key included; at most
+    /// 1G [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
     pub memcached_max_item: Option<u64>,
     /// The address to listen at; may be given several times
@@ -148,14 +148,15 @@ pub struct ServeArguments {
     /// Begin a new store with the keys of a snapshot
     #[arg(long, value_name = "PATH")]
     pub restore: Option<PathBuf>,
-    /// If the pool cannot be trusted or is damaged, keep it under another name and begin a new one from the
-    /// newest snapshot, or without one from what can be read of it
+    /// If the pool cannot be trusted or is damaged, keep it under another name and begin a new one
+    /// from the newest snapshot, or without one from what can be read of it
     #[arg(long, conflicts_with = "restore")]
     pub recover: bool,
     /// Write a snapshot every so many seconds in which something changed [default: none]
     #[arg(long, value_name = "SECONDS")]
     pub snapshot_every: Option<u64>,
-    /// How many snapshots are kept, the earlier ones with .1, .2 and so on behind the name [default: 1]
+    /// How many snapshots are kept, the earlier ones with .1, .2 and so on behind the name
+    /// [default: 1]
     #[arg(long, value_name = "N")]
     pub snapshots: Option<u8>,
     /// Which kind of index a new store is in; `pando kinds` tells about them
@@ -315,7 +316,8 @@ pub struct DropArguments {
 /// A damaged map, whose name is not known.
 #[derive(Debug, Args)]
 pub struct SlotArguments {
-    /// The map's slot of the catalog, in place of its name: for a damaged map, which stat and check list by its slot
+    /// The map's slot of the catalog, in place of its name: for a damaged map, which stat and check
+    /// list by its slot
     #[arg(long, value_name = "N", conflicts_with_all = ["name"])]
     pub slot: Option<u64>,
     /// Which kind of index the map is, if that is damaged too
@@ -387,11 +389,11 @@ pub struct StatArguments {
     pub json: bool,
 }
 
-/// Gives chunks of 64 KiB that no record uses back to the file system, and cuts the file behind the last one that is
-/// used. The pool must not be open elsewhere; a crash leaves it whole.
+/// Gives chunks of 64 KiB that no record uses back to the file system, and cuts the file behind the
+/// last one that is used. The pool must not be open elsewhere; a crash leaves it whole.
 ///
-/// It moves no record: room beside records that stay is not given back. To get that back too, `dump` the maps and
-/// `load` them into a new pool.
+/// It moves no record: room beside records that stay is not given back. To get that back too,
+/// `dump` the maps and `load` them into a new pool.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct CompactArguments {

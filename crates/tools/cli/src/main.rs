@@ -1,8 +1,8 @@
 //! The `pando` command: loads, reads, scans, dumps and checks pools, and shows on real data that
 //! they survive `kill -9`.
 //!
-//! It is thin: it parses, calls the `pando` library and prints. What it writes and what it reads
-//! is escaped in one way everywhere ([`mod@format`]), its exit codes are in [`failure`], and the tour
+//! It is thin: it parses, calls the `pando` library and prints. What it writes and what it reads is
+//! escaped in one way everywhere ([`mod@format`]), its exit codes are in [`failure`], and the tour
 //! is in [`tour`]; `bench` is all in `pando-bench`.
 
 mod arguments;

@@ -88,7 +88,8 @@ impl ForceArgument {
     }
 }
 
-/// The map to write to, and whether it is new; a map that is created without `--create` is reported.
+/// The map to write to, and whether it is new; a map that is created without `--create` is
+/// reported.
 pub fn open_or_create_map(
     pool: &Pool,
     name: &str,

@@ -1,5 +1,6 @@
-//! What others do between two steps of an operation: before one of its accesses to memory, a second thread does
-//! something to its end. The answers and what is there afterwards must be those of one order of the two.
+//! What others do between two steps of an operation: before one of its accesses to memory, a second
+//! thread does something to its end. The answers and what is there afterwards must be those of one
+//! order of the two.
 //!
 //! It is for the tests of an index, which say how to get between the accesses ([`Interrupt`]).
 
@@ -10,8 +11,8 @@ use super::Subject;
 use super::random::{Random, base_seed, scale};
 use crate::{KeyRange, Order, RangeIndex};
 
-/// Runs the last argument, and in another thread the second before its access of that number; false if it has
-/// fewer.
+/// Runs the last argument, and in another thread the second before its access of that number; false
+/// if it has fewer.
 pub type Interrupt = fn(u64, Box<dyn FnOnce() + Send>, &mut dyn FnMut()) -> bool;
 
 /// An operation on a key of eight bytes.
@@ -139,8 +140,9 @@ pub(super) fn on_model(model: &mut Model, act: Act) -> Answer {
     }
 }
 
-/// Does `act` with `others` before its access number `access`, in an index that has done what is in `there`; whether it has
-/// so many accesses. Panics if no order of it and the others explains what came of it.
+/// Does `act` with `others` before its access number `access`, in an index that has done what is in
+/// `there`; whether it has so many accesses. Panics if no order of it and the others explains what
+/// came of it.
 pub fn one_between<S>(
     subject: S,
     handle: Arc<dyn RangeIndex>,
@@ -193,7 +195,8 @@ where
     is_between
 }
 
-/// [`one_between`] with a fresh index: what is there, the act, what others do, and before which access.
+/// [`one_between`] with a fresh index: what is there, the act, what others do, and before which
+/// access.
 pub type One<'test> = &'test dyn Fn(&[Act], Act, &[Act], u64) -> bool;
 
 /// Each act with each list of others before each of its accesses, or each `stride`-th.
@@ -237,7 +240,8 @@ pub fn acts_upon(key: u64, long_bytes: usize) -> [Act; 11] {
     ]
 }
 
-/// The value of a key, present or absent, changes, goes and comes back, in an index of four records.
+/// The value of a key, present or absent, changes, goes and comes back, in an index of four
+/// records.
 pub fn a_record_that_is_changed(one: One<'_>, stride: usize, long_bytes: usize) {
     let there = [&inserts(1..4)[..], &[Act::UpsertLong(40, 20)]].concat();
     for key in [20, 25, 40] {
@@ -261,7 +265,8 @@ pub fn a_record_that_is_changed(one: One<'_>, stride: usize, long_bytes: usize) 
     }
 }
 
-/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split, emptied and merged.
+/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split,
+/// emptied and merged.
 pub fn nodes_that_are_split_and_merged(one: One<'_>, stride: usize, long_bytes: usize) {
     let there = inserts(0..40);
     let splits: Vec<Act> = (1..10).map(|step| Act::Insert(200 + step, step)).collect();
@@ -285,8 +290,9 @@ pub fn nodes_that_are_split_and_merged(one: One<'_>, stride: usize, long_bytes: 
     );
 }
 
-/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others do the like. Of which
-/// number of records on one more splits the first node is not known here: all of `filled` are tried.
+/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others
+/// do the like. Of which number of records on one more splits the first node is not known here: all
+/// of `filled` are tried.
 pub fn structure_changes_amid_structure_changes(
     one: One<'_>,
     stride: usize,
@@ -305,8 +311,8 @@ pub fn structure_changes_amid_structure_changes(
     }
 }
 
-/// Acts upon a key among sixty, amid runs of inserts, removes and changes around it, before any of its accesses; so many
-/// rounds.
+/// Acts upon a key among sixty, amid runs of inserts, removes and changes around it, before any of
+/// its accesses; so many rounds.
 pub fn at_random(one: One<'_>, rounds: usize, long_bytes: usize) {
     let seed = base_seed();
     eprintln!("at random: replay with PANDO_SEED={seed}");

@@ -20,8 +20,9 @@ pub(super) fn counters_of_all_sizes(trial: &mut Trial<'_>) {
     count_together(trial, 2_500, &LENGTHS);
 }
 
-/// Four threads raise the same counters, by compare-exchange or by modify, each also one of its own, next
-/// to them, by upsert; the shared ones start absent. Increments that succeeded are the final value.
+/// Four threads raise the same counters, by compare-exchange or by modify, each also one of its
+/// own, next to them, by upsert; the shared ones start absent. Increments that succeeded are the
+/// final value.
 fn count_together(trial: &mut Trial<'_>, increments: usize, lengths: &[usize]) {
     const THREADS: usize = 4;
     let each = trial.scaled(increments);

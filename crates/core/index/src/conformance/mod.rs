@@ -21,7 +21,8 @@
 //! }
 //! ```
 //!
-//! `crates/indexes/bztree/tests/tree/conformance.rs` does so for each domain, with pages of several sizes.
+//! `crates/indexes/bztree/tests/tree/conformance.rs` does so for each domain, with pages of several
+//! sizes.
 //!
 //! Make the pages small: the suite wants splits and merges, and gets few of them from pages that
 //! hold hundreds of records. A pool that can grow to 512 MiB is large enough for every case.
@@ -71,8 +72,8 @@ pub trait Subject {
     /// the index while it runs.
     fn check(&self) {}
 
-    /// What part of the work it is given: less than 1 where a write costs what the whole map is long,
-    /// so that the suite's maps are out of proportion.
+    /// What part of the work it is given: less than 1 where a write costs what the whole map is
+    /// long, so that the suite's maps are out of proportion.
     fn scale(&self) -> f64 {
         1.0
     }

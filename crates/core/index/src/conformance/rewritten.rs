@@ -1,9 +1,9 @@
-//! Full leaves whose records a second thread rewrites between the accesses of a scan: the promise of
-//! [`Cursor`](crate::Cursor), judged record by record.
+//! Full leaves whose records a second thread rewrites between the accesses of a scan: the promise
+//! of [`Cursor`](crate::Cursor), judged record by record.
 //!
-//! The writer acts at known accesses of the scan and nowhere else, so it is known how many of its steps were done
-//! when the scan returned a record. What the record may be follows: any state that its key had from the first step
-//! up to that one.
+//! The writer acts at known accesses of the scan and nowhere else, so it is known how many of its
+//! steps were done when the scan returned a record. What the record may be follows: any state that
+//! its key had from the first step up to that one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::between::{Act, Model, inserts, on_index, on_model, scan};
 use super::compare::BOTH_ORDERS;
 use crate::{KeyRange, Order, RangeIndex};
 
-/// Runs the last argument, and in another thread the third before its access of the first number, and again each time
-/// behind as many accesses as the second says, until it returns false.
+/// Runs the last argument, and in another thread the third before its access of the first number,
+/// and again each time behind as many accesses as the second says, until it returns false.
 pub type InterruptEach = fn(u64, u64, Box<dyn FnMut() -> bool + Send>, &mut dyn FnMut());
 
 /// More than the longest leaf of any kind holds, so that there is a full one with a neighbour.
@@ -152,9 +152,10 @@ fn scanned<S: Subject>(
     subject.check();
 }
 
-/// Scans in both directions over full leaves that are rewritten: all at once before one access of a scan, whichever it is,
-/// and step by step before many of them. `fresh` makes an empty index, with a handle for the writer; values
-/// of `long_bytes` bytes and some more are longer than a leaf keeps in itself.
+/// Scans in both directions over full leaves that are rewritten: all at once before one access of a
+/// scan, whichever it is, and step by step before many of them. `fresh` makes an empty index, with
+/// a handle for the writer; values of `long_bytes` bytes and some more are longer than a leaf keeps
+/// in itself.
 pub fn full_leaves_that_are_rewritten<S: Subject>(
     fresh: &dyn Fn() -> (S, Arc<dyn RangeIndex>),
     interrupt: InterruptEach,

@@ -42,8 +42,8 @@ pub struct Usage {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Calls `visit` for every active block in the order of offsets, until it says to stop. The thread
-    /// is pinned meanwhile: what it has seen to be a slab stays one.
+    /// Calls `visit` for every active block in the order of offsets, until it says to stop. The
+    /// thread is pinned meanwhile: what it has seen to be a slab stays one.
     pub fn visit_active(&self, visit: &mut dyn FnMut(Block) -> ControlFlow<()>) -> Result<()> {
         let _guard = self.pin()?;
         let mut chunk = 0;
@@ -75,8 +75,8 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Asks for the line that [`active_block`](Self::active_block) will look at, of blocks up to a page; any
-    /// offset will do.
+    /// Asks for the line that [`active_block`](Self::active_block) will look at, of blocks up to a
+    /// page; any offset will do.
     #[inline]
     pub fn prefetch_block_state(&self, off: u64) {
         if let Some(chunk) = self.geometry().chunk_of(off) {

@@ -1,28 +1,28 @@
 //! What the allocator keeps in process memory: which slabs have room. Losing it costs nothing.
 //!
 //! Each size class has a stack of slabs with room (Treiber's, with a counter against ABA). A slab
-//! is *current*, *listed* (on a stack) or neither; when it is neither and a block of it is given back,
-//! it is listed. A listed slab may be dissolved, so whoever pops a chunk looks what it is now; and
-//! before a chunk becomes a slab again, it is taken off the stack on which it may still stand, so that
-//! no chunk stands on two.
+//! is *current*, *listed* (on a stack) or neither; when it is neither and a block of it is given
+//! back, it is listed. A listed slab may be dissolved, so whoever pops a chunk looks what it is
+//! now; and before a chunk becomes a slab again, it is taken off the stack on which it may still
+//! stand, so that no chunk stands on two.
 //!
-//! *Current* is a claim that one thread has: to allocate from the slab, or to dissolve it. Nobody but its
-//! maker has it before the chunk table says durably that it is a slab. It is claimed of a chunk that the
-//! claimer, pinned, has seen to be a slab, and that is looked at again afterwards: if it was dissolved in
-//! between, it becomes no slab before the claimer has let go of it and of its epoch. So who makes a slab of
-//! a chunk always finds it unclaimed.
+//! *Current* is a claim that one thread has: to allocate from the slab, or to dissolve it. Nobody
+//! but its maker has it before the chunk table says durably that it is a slab. It is claimed of a
+//! chunk that the claimer, pinned, has seen to be a slab, and that is looked at again afterwards:
+//! if it was dissolved in between, it becomes no slab before the claimer has let go of it and of
+//! its epoch. So who makes a slab of a chunk always finds it unclaimed.
 //!
-//! A claim has a *generation*, which each new claim of the chunk raises. A thread that is refused room takes
-//! the claims of slabs that are empty from other threads, by raising the generation, and dissolves these slabs
-//! ([`Pool::take_empty_slabs`]): so chunks that idle threads kept for sizes of their own join, and the next
-//! attempt finds them. A thread
-//! looks at the generation before it allocates from its slab, and forgets a slab that is no longer its own. If
-//! the claim is taken right after that look, the two meet at the taken bits, as below: either the block is
-//! taken and the slab does not dissolve, or the slab is dissolved and has no free block. The thread is pinned,
-//! so the chunk becomes nothing else before it is done.
+//! A claim has a *generation*, which each new claim of the chunk raises. A thread that is refused
+//! room takes the claims of slabs that are empty from other threads, by raising the generation, and
+//! dissolves these slabs ([`Pool::take_empty_slabs`]): so chunks that idle threads kept for sizes
+//! of their own join, and the next attempt finds them. A thread looks at the generation before it
+//! allocates from its slab, and forgets a slab that is no longer its own. If the claim is taken
+//! right after that look, the two meet at the taken bits, as below: either the block is taken and
+//! the slab does not dissolve, or the slab is dissolved and has no free block. The thread is
+//! pinned, so the chunk becomes nothing else before it is done.
 //!
-//! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a claim
-//! of a block is a CAS, whoever does it. They then make the table's word durable themselves.
+//! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a
+//! claim of a block is a CAS, whoever does it. They then make the table's word durable themselves.
 //!
 //! Slabs of earlier incarnations are unknown at first. A cursor passes over the chunks that were
 //! there at opening, a few at each shortage; it lists the slabs with room that it finds, and
@@ -54,12 +54,14 @@ const SURVEY_AT_ONCE: u64 = 512;
 
 const CURRENT: u32 = 1;
 const LISTED: u32 = 2;
-/// The generation of the last claim stands above the two flags. (A thread that sleeps through all 2^30 of them,
-/// and then takes the claim for its own, allocates from another's slab, as it may when a pool is full.)
+/// The generation of the last claim stands above the two flags. (A thread that sleeps through all
+/// 2^30 of them, and then takes the claim for its own, allocates from another's slab, as it may
+/// when a pool is full.)
 const GENERATION: u32 = 4;
 
-/// Bits of a stack's word that name a chunk; the others count, so that a thread that has slept through a
-/// whole round of the counter, and then finds the same chunk on top, need not be thought of.
+/// Bits of a stack's word that name a chunk; the others count, so that a thread that has slept
+/// through a whole round of the counter, and then finds the same chunk on top, need not be thought
+/// of.
 const TOP_BITS: u32 = 29;
 const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
 
@@ -230,7 +232,8 @@ impl Cache {
         self.change(claim.chunk, |found| claim.is_in(found).then_some(found & !CURRENT)).is_some()
     }
 
-    /// Changes the chunk's state as `change` says, unless that is none; then the claim that the state names.
+    /// Changes the chunk's state as `change` says, unless that is none; then the claim that the
+    /// state names.
     fn change(&self, chunk: u64, change: impl Fn(u32) -> Option<u32>) -> Option<Claim> {
         let state = &self.states[chunk as usize];
         let mut found = state.load(Ordering::Acquire);
@@ -249,8 +252,8 @@ impl Cache {
         if self.change(chunk, listed).is_none() {
             return;
         }
-        // Relaxed: read by `unlist`, which comes after the grace of the slab that this thread, pinned,
-        // has seen in the chunk.
+        // Relaxed: read by `unlist`, which comes after the grace of the slab that this thread,
+        // pinned, has seen in the chunk.
         self.listed_class[chunk as usize].store(class as u8, Ordering::Relaxed);
         self.push(chunk, class);
     }
@@ -319,8 +322,8 @@ impl<D: Domain> Pool<D> {
 
     fn pop_listed(&self, class: usize) -> Option<u64> {
         let chunk = self.cache.pop(class)?;
-        // However late this comes, it takes away what this pop is about: nobody lists the chunk again
-        // before.
+        // However late this comes, it takes away what this pop is about: nobody lists the chunk
+        // again before.
         self.cache.states[chunk as usize].fetch_and(!LISTED, Ordering::AcqRel);
         Some(chunk)
     }
@@ -408,8 +411,9 @@ impl<D: Domain> Pool<D> {
         listed
     }
 
-    /// Lists the chunk if it is a slab with room, or dissolves it if nothing is in it. Whether it is
-    /// one of `wanted`, which does not dissolve. A slab that a thread has claimed stays as it is.
+    /// Lists the chunk if it is a slab with room, or dissolves it if nothing is in it. Whether it
+    /// is one of `wanted`, which does not dissolve. A slab that a thread has claimed stays as it
+    /// is.
     fn list_or_dissolve(&self, guard: &Guard<'_, D>, chunk: u64, wanted: usize) -> bool {
         match self.chunk(chunk) {
             Chunk::Slab { class } if self.has_room(chunk, class) => {
@@ -424,8 +428,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Dissolves a slab in which nothing is taken, or else lists it, if it is nobody's. Whose it is sees
-    /// to it later.
+    /// Dissolves a slab in which nothing is taken, or else lists it, if it is nobody's. Whose it is
+    /// sees to it later.
     pub(crate) fn dissolve_or_list(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) {
         if let Some(claim) = self.claim_slab(chunk, class) {
             self.dissolve_or_retire(guard, claim, class);
@@ -455,8 +459,8 @@ impl<D: Domain> Pool<D> {
         self.discover_all(guard);
     }
 
-    /// Dissolves the slabs that hold nothing, whosever they are, for a thread that is refused room: their
-    /// chunks join what is free beside them when nobody can look at them any more.
+    /// Dissolves the slabs that hold nothing, whosever they are, for a thread that is refused room:
+    /// their chunks join what is free beside them when nobody can look at them any more.
     #[cold]
     pub(crate) fn take_empty_slabs(&self, guard: &Guard<'_, D>) {
         for chunk in (0..self.frontier()).filter(|&chunk| self.cache.is_current(chunk)) {
@@ -478,9 +482,10 @@ impl<D: Domain> Pool<D> {
                 return;
             }
             barrier_after_swap();
-            // A block may have come back between the last look and the store. Who gives it back later
-            // sees that the slab is nobody's (`release_in_slab`). The language asks for the barrier:
-            // acquire alone lets both miss the other (`crates/testing/models/src/slab.rs`).
+            // A block may have come back between the last look and the store. Who gives it back
+            // later sees that the slab is nobody's (`release_in_slab`). The language asks for the
+            // barrier: acquire alone lets both miss the other
+            // (`crates/testing/models/src/slab.rs`).
             if self.chunk(chunk) != (Chunk::Slab { class }) || !self.has_room(chunk, class) {
                 return;
             }

@@ -14,9 +14,9 @@
 //! | 4 body of an active span | 0 | active |
 //! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with an incarnation, a thread's in that | hole |
 //!
-//! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation turns first the bodies, then the head; which of
-//! the words reached durability is settled by the log that names the span, from the head's
-//! argument, which is durable before the log is (`reserve_span`).
+//! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation turns first the bodies,
+//! then the head; which of the words reached durability is settled by the log that names the span,
+//! from the head's argument, which is durable before the log is (`reserve_span`).
 
 use std::sync::atomic::Ordering;
 
@@ -49,8 +49,8 @@ pub(crate) enum Chunk {
     Body,
 }
 
-/// Chunks that frugal threads leave, in reach of the pool, for those who give room back: merging two
-/// nodes needs a block for the third before it frees the two.
+/// Chunks that frugal threads leave, in reach of the pool, for those who give room back: merging
+/// two nodes needs a block for the third before it frees the two.
 pub(crate) const RELIEF_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
@@ -108,8 +108,8 @@ impl<D: Domain> Pool<D> {
     /// What chunk `index` is; a word that cannot have been written counts as a body, which
     /// nothing touches.
     pub(crate) fn chunk(&self, index: u64) -> Chunk {
-        // Acquire: who sees a slab sees its header (`set_chunk`, release); who sees a free chunk has what
-        // its last owner did behind it (the same, or the CAS of a claim).
+        // Acquire: who sees a slab sees its header (`set_chunk`, release); who sees a free chunk
+        // has what its last owner did behind it (the same, or the CAS of a claim).
         let word = self.chunk_word(index).load(Ordering::Acquire);
         decode(word, self.incarnation()).unwrap_or(Chunk::Body)
     }
@@ -193,7 +193,8 @@ impl<D: Domain> Pool<D> {
         let head = self.chunk_word(first);
         let active = encode(Chunk::Head { chunks }, self.incarnation());
         let found = head.load(Ordering::Acquire);
-        // Several threads may say so of a segment of the table of participants: one of them counts it.
+        // Several threads may say so of a segment of the table of participants: one of them counts
+        // it.
         if found != active && head.compare_exchange(found, active).is_ok() {
             self.cache.used.note_activated(first, chunks * CHUNK_BYTES);
         }
@@ -204,8 +205,9 @@ impl<D: Domain> Pool<D> {
     /// whose activation was cut short. Otherwise the words of such a one mean nothing any more:
     /// its chunks may be others' by now.
     ///
-    /// The CAS of the head decides: of several threads that free one span, one succeeds. A crash that
-    /// finds the head claimed and bodies still active leaves them to the log that names the span.
+    /// The CAS of the head decides: of several threads that free one span, one succeeds. A crash
+    /// that finds the head claimed and bodies still active leaves them to the log that names the
+    /// span.
     pub(crate) fn deactivate_span(&self, off: u64, in_recovery: bool) -> Result<(), ()> {
         // After a crash a claim is void, but here its length still counts.
         let first = self.geometry().chunk_of(off).ok_or(())?;

@@ -1,9 +1,9 @@
 //! Free chunks are searched for, and claimed.
 //!
-//! Searches are *next-fit by size*: for each number of bits that a span's length in chunks has, a search goes on
-//! behind the span that the last one of its kind has found. A search looks at the last chunk of a place first,
-//! and goes on behind the last one that is taken; so where chunks are in use, it looks at one word for each
-//! length of the span, not at all.
+//! Searches are *next-fit by size*: for each number of bits that a span's length in chunks has, a
+//! search goes on behind the span that the last one of its kind has found. A search looks at the
+//! last chunk of a place first, and goes on behind the last one that is taken; so where chunks are
+//! in use, it looks at one word for each length of the span, not at all.
 //!
 //! | what is tried in turn | what it costs |
 //! | --- | --- |
@@ -13,14 +13,15 @@
 //! | this thread's empty slabs dissolve, what waits for its epoch comes back; all freed chunks | the whole table |
 //! | refused: empty slabs of all threads dissolve, for the next attempt | a word of process memory a chunk |
 //!
-//! The limit of the first step bounds what a search costs that finds nothing. What is free is found by a later
-//! search, which goes on from there: while searches go once round the table, the pool grows by an eighth of it at
-//! most, though there may be room; where most chunks are in use, by a hundredth. A search for one chunk has no
-//! limit, since it finds whatever is free.
+//! The limit of the first step bounds what a search costs that finds nothing. What is free is found
+//! by a later search, which goes on from there: while searches go once round the table, the pool
+//! grows by an eighth of it at most, though there may be room; where most chunks are in use, by a
+//! hundredth. A search for one chunk has no limit, since it finds whatever is free.
 //!
-//! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back what it
-//! claimed and looks further. Holes among them get room before they are anyone's (`holes.rs`); if the file system
-//! has none, the thread gives all back, and looks again for chunks that have room.
+//! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back
+//! what it claimed and looks further. Holes among them get room before they are anyone's
+//! (`holes.rs`); if the file system has none, the thread gives all back, and looks again for chunks
+//! that have room.
 
 use std::sync::atomic::Ordering;
 
@@ -34,7 +35,8 @@ use crate::mutant;
 use crate::participant::Thrift;
 use crate::pool::Pool;
 
-/// Words of the chunk table that one search for freed chunks looks at, if the span is no longer than sixteen.
+/// Words of the chunk table that one search for freed chunks looks at, if the span is no longer
+/// than sixteen.
 const SEARCH_AT_ONCE: u64 = 128;
 /// The same for each chunk of a longer span.
 const SEARCH_A_CHUNK: u64 = 8;
@@ -61,8 +63,9 @@ impl<D: Domain> Pool<D> {
         let available = self.claim_available(chunks, guard.thrift(), &mut no_room);
         let Err(error) = available else { return available };
         // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
-        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because one
-        // collection gives back so much and no more; pinned, this thread lets one epoch pass at most.)
+        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because
+        // one collection gives back so much and no more; pinned, this thread lets one epoch pass at
+        // most.)
         self.let_go_of_empty_slabs(guard);
         self.discover_again(guard);
         for _ in 0..3 {
@@ -90,8 +93,8 @@ impl<D: Domain> Pool<D> {
         self.claim_beyond_frontier(chunks, thrift)
     }
 
-    /// Claims freed chunks below the frontier. If the file system has no room for holes among them, it says so in
-    /// `no_room`, and claims chunks that have room.
+    /// Claims freed chunks below the frontier. If the file system has no room for holes among them,
+    /// it says so in `no_room`, and claims chunks that have room.
     fn claim_freed(&self, chunks: u64, search: Search, no_room: &mut Option<Error>) -> Option<u64> {
         let known = self.cache.freed_chunks();
         let most_words = match search {
@@ -110,14 +113,16 @@ impl<D: Domain> Pool<D> {
         };
         match found {
             Some(_) => self.cache.note_claimed(chunks),
-            // Chunks are counted twice if they are freed before the cursor of `discover` has passed.
+            // Chunks are counted twice if they are freed before the cursor of `discover` has
+            // passed.
             None if chunks == 1 => self.cache.forget_freed(known),
             None => {}
         }
         found
     }
 
-    /// Looks at `most_words` words, or once at all, from where the last search for such a span ended.
+    /// Looks at `most_words` words, or once at all, from where the last search for such a span
+    /// ended.
     fn search(
         &self,
         chunks: u64,

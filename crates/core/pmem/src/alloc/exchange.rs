@@ -1,8 +1,8 @@
-//! Blocks that come and go with a word which names them beside other bits, for indexes that change such
-//! words by their own CAS.
+//! Blocks that come and go with a word which names them beside other bits, for indexes that change
+//! such words by their own CAS.
 //!
-//! A *name* is a word whose lower 48 bits are a block's offset; zero names no block. The word that is to
-//! hold it may have bits that come and go ([`Exchange`] is told which bits are *stable*).
+//! A *name* is a word whose lower 48 bits are a block's offset; zero names no block. The word that
+//! is to hold it may have bits that come and go ([`Exchange`] is told which bits are *stable*).
 //!
 //! # Protocol
 //!
@@ -17,11 +17,11 @@
 //! | active bit of the old block cleared, durable | new | the same |
 //! | log := 0, durable; then the old block waits for its epoch | new | |
 //!
-//! The deciding word is the caller's: recovery deactivates each of the two blocks that the word does not
-//! name by its stable bits. That is idempotent. A word that moves on meanwhile, by another thread's
-//! exchange, names neither, and both are that thread's or nobody's. The word's own block is not reused as
-//! long as the log stands, since its writer holds a guard; so it may be unlinked meanwhile, as long as the
-//! word keeps its last name.
+//! The deciding word is the caller's: recovery deactivates each of the two blocks that the word
+//! does not name by its stable bits. That is idempotent. A word that moves on meanwhile, by another
+//! thread's exchange, names neither, and both are that thread's or nobody's. The word's own block
+//! is not reused as long as the log stands, since its writer holds a guard; so it may be unlinked
+//! meanwhile, as long as the word keeps its last name.
 
 use std::sync::atomic::Ordering;
 
@@ -43,8 +43,8 @@ const EXCHANGE: u64 = 2;
 /// The bits of a name that are the block's offset.
 const BLOCK_MASK: u64 = (1 << 48) - 1;
 
-/// An exchange on record: it ends by [`succeeded`](Self::succeeded) or [`failed`](Self::failed). A thread
-/// has one at a time.
+/// An exchange on record: it ends by [`succeeded`](Self::succeeded) or [`failed`](Self::failed). A
+/// thread has one at a time.
 #[derive(Debug)]
 #[must_use = "an exchange stands on record until it is ended"]
 pub struct Exchange<'guard, 'pool, D: Domain> {
@@ -54,10 +54,10 @@ pub struct Exchange<'guard, 'pool, D: Domain> {
 }
 
 impl<'pool, D: Domain> Guard<'pool, D> {
-    /// Puts on record that the word at `word_off` is to change from the name `old` (zero: it names no
-    /// block) to that of `new`, whose content must be flushed, with the bits `tag` beside the offset. Then the
-    /// new block is active, durably. Of what the word will hold, the bits in `stable` decide whether it
-    /// names a block.
+    /// Puts on record that the word at `word_off` is to change from the name `old` (zero: it names
+    /// no block) to that of `new`, whose content must be flushed, with the bits `tag` beside the
+    /// offset. Then the new block is active, durably. Of what the word will hold, the bits in
+    /// `stable` decide whether it names a block.
     pub fn begin_exchange(
         &self,
         word_off: u64,
@@ -191,8 +191,8 @@ mod tests {
         block
     }
 
-    /// A record that stands when its exchange has ended would let a recovery free the old block, in whose place there may
-    /// be another by then: what the medium holds last says that none stands.
+    /// A record that stands when its exchange has ended would let a recovery free the old block, in
+    /// whose place there may be another by then: what the medium holds last says that none stands.
     #[test]
     fn an_exchange_that_has_ended_is_off_the_record_on_the_medium() {
         let pool = Pool::<Tested>::anonymous(&CreateOptions::default()).expect("memory");

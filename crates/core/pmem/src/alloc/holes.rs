@@ -1,12 +1,14 @@
-//! Room that is not used goes back to the system: holes are punched in the file, in chunks that are free.
+//! Room that is not used goes back to the system: holes are punched in the file, in chunks that are
+//! free.
 //!
-//! A *hole* is a chunk that is free and for which the file may have no room. Nobody stores into it, and nobody
-//! loads from it, before room was made there: on a full file system either would be a SIGBUS.
+//! A *hole* is a chunk that is free and for which the file may have no room. Nobody stores into it,
+//! and nobody loads from it, before room was made there: on a full file system either would be a
+//! SIGBUS.
 //!
 //! # Protocol
 //!
-//! The word of the chunk table decides. A hole that a thread has carries the incarnation, so that after a crash
-//! it is a hole, whatever the thread was about to do.
+//! The word of the chunk table decides. A hole that a thread has carries the incarnation, so that
+//! after a crash it is a hole, whatever the thread was about to do.
 //!
 //! | step of [`release_unused`](Pool::release_unused) | a crash leaves |
 //! | --- | --- |
@@ -22,20 +24,24 @@
 //! | room is made, durable | a hole, which has room, not counted |
 //! | the word := claimed; it goes on as any chunk that is claimed | a hole, or a free chunk, which has room |
 //!
-//! If there is no room, what was made of it goes back, the count rises again, the word becomes hole again, and the
-//! claim is refused with [`Error::FileSystemFull`](crate::Error::FileSystemFull), unless chunks with room serve.
+//! If there is no room, what was made of it goes back, the count rises again, the word becomes hole
+//! again, and the claim is refused with [`Error::FileSystemFull`](crate::Error::FileSystemFull),
+//! unless chunks with room serve.
 //!
-//! So a chunk that is not a hole has room, in each state that a crash can leave; and the count is never more than
-//! the chunks that have no room. Opening a pool relies on both (`pool/room.rs`): a file that has fewer blocks than
-//! all chunks but the counted ones take is a copy that left out zeros, or was cut short in between. Then room is
-//! made for all chunks that are no holes, the others are punched, and counted.
+//! So a chunk that is not a hole has room, in each state that a crash can leave; and the count is
+//! never more than the chunks that have no room. Opening a pool relies on both (`pool/room.rs`): a
+//! file that has fewer blocks than all chunks but the counted ones take is a copy that left out
+//! zeros, or was cut short in between. Then room is made for all chunks that are no holes, the
+//! others are punched, and counted.
 //!
-//! No thread can look at a chunk that is free: it has passed its epochs. A [`Glance`](crate::Glance) can, and drops
-//! what it has seen; where even that takes room, in a file in memory, a pool in which someone has glanced keeps its
-//! room until it is closed. The first glance says so before it loads anything, by a store that is ordered with the
-//! look here: either this thread sees it, or the glance begins when nothing leads to the chunk any more.
+//! No thread can look at a chunk that is free: it has passed its epochs. A
+//! [`Glance`](crate::Glance) can, and drops what it has seen; where even that takes room, in a file
+//! in memory, a pool in which someone has glanced keeps its room until it is closed. The first
+//! glance says so before it loads anything, by a store that is ordered with the look here: either
+//! this thread sees it, or the glance begins when nothing leads to the chunk any more.
 //!
-//! While a thread punches, at most [`AT_ONCE`] chunks are not to be had. A thread that stops there keeps them.
+//! While a thread punches, at most [`AT_ONCE`] chunks are not to be had. A thread that stops there
+//! keeps them.
 
 //! # Cutting the file
 //!
@@ -66,13 +72,15 @@ use crate::superblock::{SIZE_OFF, size_word};
 const AT_ONCE: u64 = 16;
 
 impl<D: Domain> Pool<D> {
-    /// Returns room that the pool does not use to the system, at most `max_bytes` of it but a chunk of 64 KiB at
-    /// least; how many bytes it was. Zero says that there is none left to return. For threads in the background:
-    /// one call looks at each word of the chunk table once at most, and gives back blocks that wait for their epoch.
+    /// Returns room that the pool does not use to the system, at most `max_bytes` of it but a chunk
+    /// of 64 KiB at least; how many bytes it was. Zero says that there is none left to return. For
+    /// threads in the background: one call looks at each word of the chunk table once at most, and
+    /// gives back blocks that wait for their epoch.
     ///
-    /// The pool keeps its size, and takes the room again as it needs it; then a write may be refused with
-    /// [`Error::FileSystemFull`](crate::Error::FileSystemFull), as when the pool grows. What lies beyond the
-    /// chunks that were ever used stays. A file system that has no holes gets nothing back.
+    /// The pool keeps its size, and takes the room again as it needs it; then a write may be
+    /// refused with [`Error::FileSystemFull`](crate::Error::FileSystemFull), as when the pool
+    /// grows. What lies beyond the chunks that were ever used stays. A file system that has no
+    /// holes gets nothing back.
     pub fn release_unused(&self, max_bytes: u64) -> Result<u64> {
         {
             let guard = self.pin()?;
@@ -177,8 +185,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Makes room for the `holes` chunks that this thread holds as such, of the `chunks` from `first` that are its
-    /// own.
+    /// Makes room for the `holes` chunks that this thread holds as such, of the `chunks` from
+    /// `first` that are its own.
     pub(super) fn fill_holes(&self, first: u64, chunks: u64, holes: u64) -> Result<()> {
         let count = self.word(PUNCHED_OFF);
         count.fetch_add(holes.wrapping_neg());
@@ -205,7 +213,8 @@ impl<D: Domain> Pool<D> {
     /// Gives the room of held holes back, as far as that is possible.
     fn empty_again(&self, first: u64, end: u64) {
         for index in (first..end).filter(|&index| self.chunk(index) == Chunk::HeldHole) {
-            // The file system said that there is no room; if it refuses this too, there is more room than counted.
+            // The file system said that there is no room; if it refuses this too, there is more
+            // room than counted.
             let _ = self.give_room_back(index, 1);
         }
     }

@@ -112,8 +112,9 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. Its content
     /// is whatever its last owner left.
     ///
-    /// A refusal leaves chunks that nobody uses on their way back, so the next attempt may find room: after
-    /// this guard is dropped and [`Pool::reclaim`] was called, all that nobody can look at any more is there.
+    /// A refusal leaves chunks that nobody uses on their way back, so the next attempt may find
+    /// room: after this guard is dropped and [`Pool::reclaim`] was called, all that nobody can look
+    /// at any more is there.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_, 'pool, D>> {
         #[cfg(feature = "testing")]
         if refusal::is_refused(refusal::Resource::Block) {
@@ -133,8 +134,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         Ok(match class_of(bytes) {
             Some(class) => match self.pool().reserve_in_slab(self, class) {
                 Ok(off) => (off, CLASS_BYTES[class]),
-                // Where no chunk is left for this size, a larger block will do, or one of a slab that
-                // another thread keeps for itself.
+                // Where no chunk is left for this size, a larger block will do, or one of a slab
+                // that another thread keeps for itself.
                 Err(error) => match self
                     .pool()
                     .reserve_in_larger(self, class)

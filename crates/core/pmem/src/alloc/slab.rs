@@ -11,15 +11,15 @@
 //! * `taken`: 32 blocks a word, with the incarnation in the upper half. A word of an earlier
 //!   incarnation counts as a copy of the active bits. A block may be taken if its bit is clear.
 //!
-//! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the
-//! block's taken bit is set in a word of this incarnation. So when a CAS succeeds that found the taken
-//! bit clear in such a word, the block is nobody's, though it may have been given out and have come
-//! back since it was read. A word of an earlier incarnation never comes back once it was replaced, so
-//! the active bits that stand for its taken bits have not changed since either.
+//! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the block's
+//! taken bit is set in a word of this incarnation. So when a CAS succeeds that found the taken bit
+//! clear in such a word, the block is nobody's, though it may have been given out and have come
+//! back since it was read. A word of an earlier incarnation never comes back once it was replaced,
+//! so the active bits that stand for its taken bits have not changed since either.
 //!
-//! A chunk stops being a slab only after one thread, which has claimed it (cache.rs), has taken all its
-//! blocks; then the table's word changes, and the chunk waits for its epoch, so that a thread that saw
-//! it as a slab still finds these words when it looks.
+//! A chunk stops being a slab only after one thread, which has claimed it (cache.rs), has taken all
+//! its blocks; then the table's word changes, and the chunk waits for its epoch, so that a thread
+//! that saw it as a slab still finds these words when it looks.
 
 use std::sync::atomic::Ordering;
 
@@ -171,8 +171,8 @@ impl<D: Domain> Pool<D> {
         self.slots.with_slabs.set(guard.slot());
     }
 
-    /// A block of the slab of `class` that is this thread's; if that has none, or another thread has taken it,
-    /// the thread has none any more.
+    /// A block of the slab of `class` that is this thread's; if that has none, or another thread
+    /// has taken it, the thread has none any more.
     fn take_from_own(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
         let own = &guard.local().slabs;
         let claim = own.current(class)?;
@@ -217,8 +217,8 @@ impl<D: Domain> Pool<D> {
         let mut larger: Option<(usize, u64)> = None;
         let take = |chunk: u64, of: usize| {
             let block = self.take_block(chunk, of, 0)?;
-            // Its maker may not have come to it: nobody but this thread sees to it that what lies in
-            // the block will be found.
+            // Its maker may not have come to it: nobody but this thread sees to it that what lies
+            // in the block will be found.
             self.chunk_word(chunk).flush();
             D::fence();
             Some((self.block_off(chunk, of, block), CLASS_BYTES[of]))

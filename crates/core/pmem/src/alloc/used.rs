@@ -1,13 +1,13 @@
 //! How many bytes are given out, cheaply and nearly: for who must know it often.
 //!
-//! The active bits say it exactly, but to read them all takes a look at each chunk. So a cursor passes
-//! over the chunks, some at each question, and adds up what it finds; whoever sets or clears an active
-//! bit of a chunk behind the cursor adds or takes away the block's bytes. Chunks before the cursor are
-//! taken to be as full as those behind it, until it comes to them. All of this is process memory, and
-//! costs nothing in a process that never asks.
+//! The active bits say it exactly, but to read them all takes a look at each chunk. So a cursor
+//! passes over the chunks, some at each question, and adds up what it finds; whoever sets or clears
+//! an active bit of a chunk behind the cursor adds or takes away the block's bytes. Chunks before
+//! the cursor are taken to be as full as those behind it, until it comes to them. All of this is
+//! process memory, and costs nothing in a process that never asks.
 //!
-//! The figure is off by what others set or clear in a chunk in the moment in which the cursor passes it:
-//! a block, seldom, of the chunk's 64 KiB.
+//! The figure is off by what others set or clear in a chunk in the moment in which the cursor
+//! passes it: a block, seldom, of the chunk's 64 KiB.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -82,10 +82,10 @@ impl Used {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Bytes of the active blocks, nearly; see [the module's page](self) for how near. The first time
-    /// it looks at up to 512 chunks, and so at each call until it has looked at all (32 MiB a
-    /// call); then it costs a few loads. Until then what was not looked at is taken to be as full as
-    /// what was.
+    /// Bytes of the active blocks, nearly; see [the module's page](self) for how near. The first
+    /// time it looks at up to 512 chunks, and so at each call until it has looked at all (32 MiB a
+    /// call); then it costs a few loads. Until then what was not looked at is taken to be as full
+    /// as what was.
     pub fn used_bytes(&self) -> u64 {
         let used = &self.cache.used;
         let frontier = self.frontier();

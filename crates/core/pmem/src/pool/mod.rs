@@ -79,22 +79,24 @@ fn word_index(off: u64) -> u64 {
 impl<D: Domain> Pool<D> {
     /// The word at `off`, which must be a multiple of 8 in the used part of the pool.
     ///
-    /// Only damage leads elsewhere. Then the answer is a word that holds zero and is nobody's, and the calling
-    /// thread's [`Guard::damage`](crate::Guard::damage) names the offset.
+    /// Only damage leads elsewhere. Then the answer is a word that holds zero and is nobody's, and
+    /// the calling thread's [`Guard::damage`](crate::Guard::damage) names the offset.
     #[inline(always)]
     pub fn word(&self, off: u64) -> Word<'_, D> {
         let index = word_index(off);
-        // Relaxed, here and below: who leads to a block beyond the former end has stored this before.
+        // Relaxed, here and below: who leads to a block beyond the former end has stored this
+        // before.
         if index >= self.end_words.load(Ordering::Relaxed) {
             return Word::new(self.nowhere(off));
         }
-        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically, and the mapping
-        // lives as long as the pool.
+        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically,
+        // and the mapping lives as long as the pool.
         Word::new(unsafe { AtomicU64::from_ptr(self.mapping.base().add(off as usize).cast()) })
     }
 
-    /// The `count` words from `off`, which must be a multiple of 8, all in the used part of the pool. Only damage
-    /// leads elsewhere: then there are zeros instead ([`Words::nothing`]), and a note, as [`word`](Self::word) says.
+    /// The `count` words from `off`, which must be a multiple of 8, all in the used part of the
+    /// pool. Only damage leads elsewhere: then there are zeros instead ([`Words::nothing`]), and a
+    /// note, as [`word`](Self::word) says.
     #[inline(always)]
     pub fn words(&self, off: u64, count: u64) -> Words<'_, D> {
         self.words_within(off, count).unwrap_or(Words::nothing())
@@ -108,16 +110,16 @@ impl<D: Domain> Pool<D> {
             self.note_astray(off);
             return None;
         }
-        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically, and the mapping
-        // lives as long as the pool.
+        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically,
+        // and the mapping lives as long as the pool.
         Some(Words::new(unsafe {
             let first = self.mapping.base().add(off as usize).cast();
             std::slice::from_raw_parts(first, count as usize)
         }))
     }
 
-    /// Where `bytes` bytes at `off` are, if they lie in the part of the pool that is there: a file ends before the
-    /// range that is mapped for it does, and a load behind its end is a signal.
+    /// Where `bytes` bytes at `off` are, if they lie in the part of the pool that is there: a file
+    /// ends before the range that is mapped for it does, and a load behind its end is a signal.
     #[inline(always)]
     fn address(&self, off: u64, bytes: u64) -> Option<*mut u8> {
         let end = self.end_words.load(Ordering::Relaxed) * 8;
@@ -149,8 +151,8 @@ impl<D: Domain> Pool<D> {
         astray::take(self.mapping.base(), self.mapping.bytes())
     }
 
-    /// `bytes` bytes at `off`. Only damage leads out of the used part of the pool: then there are none, as
-    /// [`word`](Self::word) says.
+    /// `bytes` bytes at `off`. Only damage leads out of the used part of the pool: then there are
+    /// none, as [`word`](Self::word) says.
     ///
     /// # Safety
     /// The range lies in memory that was allocated from this pool, nobody writes into it while
@@ -167,7 +169,8 @@ impl<D: Domain> Pool<D> {
         unsafe { std::slice::from_raw_parts(address, bytes as usize) }
     }
 
-    /// `bytes` bytes at `off`, which the caller alone is to see, to be written; `None` for a thread that a test has killed.
+    /// `bytes` bytes at `off`, which the caller alone is to see, to be written; `None` for a thread
+    /// that a test has killed.
     #[inline(always)]
     pub(crate) fn exclusive(&self, off: u64, bytes: u64) -> Option<Exclusive<'_>> {
         #[cfg(feature = "testing")]
@@ -178,15 +181,16 @@ impl<D: Domain> Pool<D> {
         if !D::admit_exclusive_store(address as usize + skipped as usize, bytes as usize) {
             return None;
         }
-        // SAFETY: in the mapping and aligned; words are only accessed atomically, but by who may read a block that does not
-        // change, and the mapping lives as long as the pool.
+        // SAFETY: in the mapping and aligned; words are only accessed atomically, but by who may
+        // read a block that does not change, and the mapping lives as long as the pool.
         let words = unsafe { std::slice::from_raw_parts(address.cast(), count as usize) };
         Some(Exclusive::new(words, skipped as usize))
     }
 
-    /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words are
-    /// of different moments, and each is whole. The range must lie in the pool, as it does in a block
-    /// that was found reachable while a [`Guard`](crate::Guard) was held; of one that does not there are none.
+    /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words
+    /// are of different moments, and each is whole. The range must lie in the pool, as it does in a
+    /// block that was found reachable while a [`Guard`](crate::Guard) was held; of one that does
+    /// not there are none.
     pub fn load_bytes(&self, off: u64, bytes: u64) -> Vec<u8> {
         if self.address(off, bytes).is_none() {
             self.nowhere(off);

@@ -6,26 +6,26 @@
 //!
 //! * **Create** builds the whole file under a temporary name and links it to its own only when it
 //!   is complete, so a crash leaves *absent*, at worst with a stray temporary file.
-//! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte
-//!   store of the state (incarnation raised, clean flag off, and what a write survives from now on). A
+//! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte store
+//!   of the state (incarnation raised, clean flag off, and what a write survives from now on). A
 //!   crash before that store leaves what was there, after it *in use*.
 //! * **Close** (the drop of the last handle) sets the clean flag.
 //!
 //! # What is trusted
 //!
-//! An unclean pool under another boot id is refused, unless what was written in its last incarnation
-//! survives power loss: the page cache wrote back in any order, and so did the processor's caches, if
-//! nobody wrote back their lines, whatever the medium. What is found now does not count: a domain can be
-//! chosen, and a file system mounted in another way. So
+//! An unclean pool under another boot id is refused, unless what was written in its last
+//! incarnation survives power loss: the page cache wrote back in any order, and so did the
+//! processor's caches, if nobody wrote back their lines, whatever the medium. What is found now
+//! does not count: a domain can be chosen, and a file system mounted in another way. So
 //!
 //! * where a write does not survive power loss, the state is synced when the one before would be
-//!   trusted, so that no later write can reach the medium before it; and the data is synced before the
-//!   clean flag, and the flag after it;
+//!   trusted, so that no later write can reach the medium before it; and the data is synced before
+//!   the clean flag, and the flag after it;
 //! * where it does, what an incarnation whose writes do not has left in caches is synced before the
 //!   state says so.
 //!
-//! A pool that is opened for salvage keeps its boot id, and is never closed in order: it is no more to be
-//! trusted than before.
+//! A pool that is opened for salvage keeps its boot id, and is never closed in order: it is no more
+//! to be trusted than before.
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
@@ -70,8 +70,8 @@ pub struct CreateOptions {
     pub max_bytes: u64,
     /// Room to be made at once, in bytes.
     pub initial_bytes: u64,
-    /// Ask for huge pages behind the whole pool. On anonymous memory they are asked for anyway, behind all but the
-    /// first 4 MiB of its data.
+    /// Ask for huge pages behind the whole pool. On anonymous memory they are asked for anyway,
+    /// behind all but the first 4 MiB of its data.
     pub huge_pages: bool,
 }
 
@@ -95,8 +95,8 @@ pub struct Compacted {
 /// How an existing pool is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenPool {
-    /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is not
-    /// trusted afterwards either.
+    /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is
+    /// not trusted afterwards either.
     pub salvage: bool,
     /// How far the pool has to be able to grow, in bytes, rounded down to whole chunks; `None` for
     /// any size.
@@ -198,9 +198,9 @@ impl<D: Domain> Pool<D> {
 
     /// Opens the pool in the file `path`.
     ///
-    /// What is recovered here is the allocator's own. If operations of `pando-pmwcas` may be in it, they
-    /// are recovered next, before anything is allocated: until then, blocks that they have begun to give
-    /// away count as free.
+    /// What is recovered here is the allocator's own. If operations of `pando-pmwcas` may be in it,
+    /// they are recovered next, before anything is allocated: until then, blocks that they have
+    /// begun to give away count as free.
     pub fn open(path: &Path, options: &OpenPool) -> Result<Arc<Self>> {
         let file =
             OpenOptions::new().read(true).write(true).open(path).map_err(|source| match source
@@ -251,8 +251,8 @@ impl<D: Domain> Pool<D> {
         if !is_trusted && !options.salvage {
             return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
-        // A copy may have holes where there were zeros. Room is made for all that is written to, so that
-        // no store finds the file system full.
+        // A copy may have holes where there were zeros. Room is made for all that is written to, so
+        // that no store finds the file system full.
         let expected_bytes = room::expected_bytes(path, &file, &geometry, block.size_bytes)?;
         if metadata.blocks() * room::BLOCK_BYTES < expected_bytes {
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
@@ -395,8 +395,8 @@ impl<D: Domain> Pool<D> {
         })
     }
 
-    /// Marks the pool, which `found` describes, as in use under this boot: after this, a crash is told
-    /// from a clean close.
+    /// Marks the pool, which `found` describes, as in use under this boot: after this, a crash is
+    /// told from a clean close.
     fn enter_use(&self, found: &Superblock) -> Result<()> {
         if self.survives_power && !found.survives_power {
             self.sync_data()?;
@@ -430,9 +430,9 @@ impl<D: Domain> Pool<D> {
         self.end_words.store(self.size_bytes() / 8, Ordering::Relaxed);
     }
 
-    /// Closes the pool, synced, and marked as closed in order, if this is its last handle; otherwise
-    /// it is an error, and the last handle closes it. The drop of the last handle does the same, but
-    /// cannot say what went wrong.
+    /// Closes the pool, synced, and marked as closed in order, if this is its last handle;
+    /// otherwise it is an error, and the last handle closes it. The drop of the last handle does
+    /// the same, but cannot say what went wrong.
     pub fn close(self: Arc<Self>) -> Result<()> {
         let path = self.path.clone();
         let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
@@ -441,10 +441,11 @@ impl<D: Domain> Pool<D> {
         closed
     }
 
-    /// Returns all room that is not used to the system, cuts the file behind the last block, and closes the pool, if
-    /// this is its last handle; what the file took before and after, in bytes. No block moves, so what is free
-    /// between blocks stays in the file's length, as holes of whole chunks. A crash leaves the pool whole, and its
-    /// file longer, or with more room, than it would be.
+    /// Returns all room that is not used to the system, cuts the file behind the last block, and
+    /// closes the pool, if this is its last handle; what the file took before and after, in bytes.
+    /// No block moves, so what is free between blocks stays in the file's length, as holes of whole
+    /// chunks. A crash leaves the pool whole, and its file longer, or with more room, than it would
+    /// be.
     pub fn compact(self: Arc<Self>) -> Result<Compacted> {
         let path = self.path.clone();
         let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
@@ -472,8 +473,8 @@ impl<D: Domain> Pool<D> {
         if self.salvaged {
             return Ok(());
         }
-        // The flag must not reach the medium before the data; if a sync fails the pool stays marked as
-        // in use, which is true.
+        // The flag must not reach the medium before the data; if a sync fails the pool stays marked
+        // as in use, which is true.
         let sync = || if self.survives_power { Ok(()) } else { self.sync_data() };
         sync()?;
         // The participants stay on record: a thread's last operation may have its references in
@@ -492,8 +493,8 @@ impl<D: Domain> Pool<D> {
 impl<D: Domain> Drop for Pool<D> {
     fn drop(&mut self) {
         if !self.left.load(Ordering::Acquire) {
-            // A drop cannot report; a pool that could not be synced stays marked as in use, and so does
-            // one that is a forked child's parent's.
+            // A drop cannot report; a pool that could not be synced stays marked as in use, and so
+            // does one that is a forked child's parent's.
             let _ = self.mark_closed();
         }
     }

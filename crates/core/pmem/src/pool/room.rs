@@ -1,6 +1,6 @@
-//! The room that a pool's file has, and how it is made: blocks of the file system are allocated before
-//! anything is stored there, so that no store finds the file system full. Chunks that nobody uses may be without
-//! room: `alloc/holes.rs` says when.
+//! The room that a pool's file has, and how it is made: blocks of the file system are allocated
+//! before anything is stored there, so that no store finds the file system full. Chunks that nobody
+//! uses may be without room: `alloc/holes.rs` says when.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -50,7 +50,8 @@ impl<D: Domain> Pool<D> {
                 extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
             self.sync_length()?;
-            // Before the size, and so before anything leads there. Relaxed: whoever is led there has acquired that.
+            // Before the size, and so before anything leads there. Relaxed: whoever is led there
+            // has acquired that.
             self.end_words.fetch_max(target / 8, Ordering::Relaxed);
             // Durable before a chunk out there is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
@@ -96,8 +97,8 @@ impl<D: Domain> Pool<D> {
         given.map_err(io_error(&self.path, "return room to the system"))
     }
 
-    /// Bytes that the file takes on its file system; without a file, what all chunks take but the holes. It costs a
-    /// system call.
+    /// Bytes that the file takes on its file system; without a file, what all chunks take but the
+    /// holes. It costs a system call.
     pub fn occupied_bytes(&self) -> Result<u64> {
         let Some(file) = &self.file else {
             let punched_bytes = self.word(PUNCHED_OFF).load(Ordering::Acquire) * CHUNK_BYTES;
@@ -114,7 +115,8 @@ impl<D: Domain> Pool<D> {
         self.sync_length()
     }
 
-    /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and a glance may load.
+    /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and a
+    /// glance may load.
     pub(crate) fn may_have_holes(&self) -> bool {
         !matches!(self.medium, Medium::MemoryFile(_)) || !self.has_glanced.load(Ordering::SeqCst)
     }
@@ -129,8 +131,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// In memory of a test: the word that says whether a chunk has no room, behind the chunk table. What the file
-    /// system does is durable, so it is flushed.
+    /// In memory of a test: the word that says whether a chunk has no room, behind the chunk table.
+    /// What the file system does is durable, so it is flushed.
     #[cfg(feature = "testing")]
     fn room_word_off(&self, chunk: u64) -> Option<u64> {
         let off = self.geometry.chunks_off - 8 * (chunk + 1);
@@ -146,8 +148,8 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// In memory of a test, while nobody uses the pool: checks that each chunk has room that is no hole, and that no
-    /// more are counted as punched than have no room.
+    /// In memory of a test, while nobody uses the pool: checks that each chunk has room that is no
+    /// hole, and that no more are counted as punched than have no room.
     #[cfg(feature = "testing")]
     pub fn check_holes(&self) -> std::result::Result<(), String> {
         let mut without_room = 0;
@@ -242,7 +244,8 @@ pub(super) fn extend(
         .map_err(|source| not_allocated(path, from, to, source))
 }
 
-/// Bytes that the file of a pool of `size_bytes` takes, without the chunks that are counted as holes.
+/// Bytes that the file of a pool of `size_bytes` takes, without the chunks that are counted as
+/// holes.
 pub(super) fn expected_bytes(
     path: &Path,
     file: &File,
@@ -261,7 +264,8 @@ pub(super) fn expected_bytes(
 /// Words of the chunk table that are read at a time.
 const TABLE_PART: u64 = 8192;
 
-/// Makes room for the chunk table and all chunks that are no holes, punches the others, and counts them.
+/// Makes room for the chunk table and all chunks that are no holes, punches the others, and counts
+/// them.
 pub(super) fn restore(
     path: &Path,
     file: &File,

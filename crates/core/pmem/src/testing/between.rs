@@ -1,5 +1,5 @@
-//! What others do between two steps of an operation: a domain in which something is done to its end before a chosen
-//! access of a thread.
+//! What others do between two steps of an operation: a domain in which something is done to its end
+//! before a chosen access of a thread.
 
 use std::cell::RefCell;
 
@@ -13,12 +13,13 @@ thread_local! {
     static MEANWHILE: RefCell<Option<(u64, Work)>> = const { RefCell::new(None) };
 }
 
-/// As `Adr`, with something done before one access of a thread: to a word of the pool, or to one of process
-/// memory by which threads meet.
+/// As `Adr`, with something done before one access of a thread: to a word of the pool, or to one of
+/// process memory by which threads meet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Between;
 
-/// Runs `work`, and in another thread `meanwhile` before its access number `access`; false if `work` has fewer.
+/// Runs `work`, and in another thread `meanwhile` before its access number `access`; false if
+/// `work` has fewer.
 pub fn between(
     access: u64,
     meanwhile: impl FnOnce() + Send + 'static,
@@ -34,8 +35,8 @@ pub fn between(
     MEANWHILE.take().is_none()
 }
 
-/// Runs `work`, and in another thread `meanwhile` before its access number `first` and before each further one behind
-/// `every` accesses, until `meanwhile` returns false or `work` has ended.
+/// Runs `work`, and in another thread `meanwhile` before its access number `first` and before each
+/// further one behind `every` accesses, until `meanwhile` returns false or `work` has ended.
 pub fn between_each(
     first: u64,
     every: u64,

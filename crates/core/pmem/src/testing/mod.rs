@@ -67,8 +67,8 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
             let Some(lines) = lines else { return };
             let line = address as usize / 64 * 64;
             let word = |index: usize| {
-                // SAFETY: the caller vouches that the address, and so its line, is mapped; words of a
-                // pool are only accessed atomically.
+                // SAFETY: the caller vouches that the address, and so its line, is mapped; words of
+                // a pool are only accessed atomically.
                 unsafe { AtomicU64::from_ptr((line + index * 8) as *mut u64) }
                     .load(Ordering::Relaxed)
             };
@@ -109,8 +109,8 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
         }
     }
 
-    /// A thread stops before such an access, too: what it has stored may not be durable yet. None is killed there, which
-    /// would leave the same in the pool as at its next write.
+    /// A thread stops before such an access, too: what it has stored may not be durable yet. None
+    /// is killed there, which would leave the same in the pool as at its next write.
     fn observe_process_memory() {
         // A thread that ends may have lost its variables.
         if FATE.try_with(Cell::get).is_ok_and(|fate| matches!(fate, Fate::StopAfter(_))) {

@@ -34,7 +34,8 @@ pub fn within_bounds<R: Send + 'static>(
     }
 }
 
-/// The seed of a test: `PANDO_SEED`, or the number of the process; printed, so that a failure replays.
+/// The seed of a test: `PANDO_SEED`, or the number of the process; printed, so that a failure
+/// replays.
 ///
 /// # Panics
 ///

@@ -287,7 +287,8 @@ fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
     }
 }
 
-/// What damage leads to where no pool is reads as zero, and the guard says so until the thread pins anew.
+/// What damage leads to where no pool is reads as zero, and the guard says so until the thread pins
+/// anew.
 #[test]
 fn where_damage_leads_is_nowhere_and_noted() {
     let pools = [(); 2].map(|()| Pool::<Volatile>::anonymous(&options(1)).unwrap());

@@ -52,8 +52,9 @@ fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() 
     assert_eq!(active(&pool), []);
 }
 
-/// A lease has 16 bits of the epoch. A thread stops between its look at the epoch and its announcement, while the epoch
-/// rises so often that the announcement seems to be of the epoch to come. Then it pins while another raises the epoch.
+/// A lease has 16 bits of the epoch. A thread stops between its look at the epoch and its
+/// announcement, while the epoch rises so often that the announcement seems to be of the epoch to
+/// come. Then it pins while another raises the epoch.
 #[test]
 fn a_pin_that_comes_late_lets_the_epoch_rise_once_more_however_late_it_is() {
     /// Accesses of a pin before its announcement: the epoch.

@@ -158,7 +158,8 @@ fn a_file_system_that_cannot_allocate_is_not_called_full() {
     assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
 }
 
-/// As copies are that leave out zeros: a store into a hole would find the file system full, and kill.
+/// As copies are that leave out zeros: a store into a hole would find the file system full, and
+/// kill.
 #[test]
 fn a_copy_with_holes_has_its_room_again_when_it_is_opened() {
     use std::os::unix::fs::{FileExt, MetadataExt};

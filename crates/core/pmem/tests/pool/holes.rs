@@ -174,7 +174,8 @@ fn a_compacted_pool_ends_with_its_last_block_and_grows_again() {
     assert!(matches!(other.compact(), Err(Error::HandleHeld(_))));
 }
 
-/// The count is what a crash leaves of a claim, or damage; and a copy leaves out zeros, or fills holes.
+/// The count is what a crash leaves of a claim, or damage; and a copy leaves out zeros, or fills
+/// holes.
 #[test]
 fn a_wrong_count_and_a_copy_are_put_right_when_the_pool_is_opened() {
     let folder = folder();

@@ -1,4 +1,5 @@
-//! Slots of the table of participants: a thread has one while it is inside an operation, and the table grows.
+//! Slots of the table of participants: a thread has one while it is inside an operation, and the
+//! table grows.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! What a thread that ends leaves: its slot, its guards, blocks that wait, slabs that it allocated from.
+//! What a thread that ends leaves: its slot, its guards, blocks that wait, slabs that it allocated
+//! from.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -111,8 +112,9 @@ fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
     free(&pool, 0);
 }
 
-/// One gives the last block of a slab back and is about to dissolve it: nobody begins to allocate from
-/// it, or it would go on to do so in the chunk's next life, before the table says durably what it is.
+/// One gives the last block of a slab back and is about to dissolve it: nobody begins to allocate
+/// from it, or it would go on to do so in the chunk's next life, before the table says durably what
+/// it is.
 #[test]
 fn a_slab_that_is_being_dissolved_is_nobodys() {
     let pool = Pool::<CutShort>::anonymous(&options(64)).unwrap();
@@ -313,8 +315,8 @@ impl Domain for HaltingAtLoad {
     }
 }
 
-/// One readies a chunk for another size, and takes it off its old stack for that, with all that lies
-/// above. Wherever it stops, the room of these slabs serves others.
+/// One readies a chunk for another size, and takes it off its old stack for that, with all that
+/// lies above. Wherever it stops, the room of these slabs serves others.
 #[test]
 fn slabs_that_a_stopped_thread_has_in_its_hands_are_found_again() {
     const BYTES: u64 = 32_000;

@@ -17,8 +17,9 @@ use crate::finalize::Policy;
 use crate::pmwcas::Pmwcas;
 use crate::word::CONTROL_BITS;
 
-/// How often a change of the catalog, or of a map that is freed, is tried before the words count as damaged. An attempt fails
-/// since another thread's has succeeded, or since damage lets it fail for ever.
+/// How often a change of the catalog, or of a map that is freed, is tried before the words count as
+/// damaged. An attempt fails since another thread's has succeeded, or since damage lets it fail for
+/// ever.
 pub(super) const MAX_ATTEMPTS: u32 = 1 << 16;
 
 /// Why the catalog was not changed.
@@ -51,7 +52,8 @@ pub enum MapError {
         /// What is damaged.
         damage: Damage,
     },
-    /// The catalog's words, or those of a map that is freed, refer to operations that there are not, or do not change.
+    /// The catalog's words, or those of a map that is freed, refer to operations that there are
+    /// not, or do not change.
     #[error(
         "the word at {off:#x} is damaged; `pando check` says what else is, and `pando --salvage dump` copies out what \
          can be read"
@@ -152,7 +154,8 @@ impl<D: Domain> Pmwcas<D> {
         self.pool().catalog(guard, &|off| self.read(guard, off))
     }
 
-    /// The map called `name`. While a map is damaged whose name is not known, a name that is not found is
+    /// The map called `name`. While a map is damaged whose name is not known, a name that is not
+    /// found is
     /// [`MapError::Hidden`]: the damaged map may have it.
     pub fn find_map(&self, guard: &Guard<'_, D>, name: &str) -> Result<Option<MapEntry>, MapError> {
         let mut damaged = Vec::new();
@@ -169,13 +172,15 @@ impl<D: Domain> Pmwcas<D> {
         Err(MapError::Hidden { name: name.to_owned(), slots: damaged })
     }
 
-    /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is looked for among all blocks,
-    /// in time that grows with the pool; the entry then has the header that was found.
+    /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is looked
+    /// for among all blocks, in time that grows with the pool; the entry then has the header that
+    /// was found.
     pub fn map_in_slot(&self, guard: &Guard<'_, D>, slot: u64) -> Result<MapEntry, MapError> {
         self.pool().catalog_slot_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
         let entry = self.pool().entry_in(guard, slot, &|off| self.read(guard, off));
         let entry = entry.ok_or(MapError::NoSuchSlot { slot })?;
-        // A dropped map is nobody's, but for one that cannot be freed because its header is damaged.
+        // A dropped map is nobody's, but for one that cannot be freed because its header is
+        // damaged.
         if entry.is_dropped() && entry.header.is_ok() {
             return Err(MapError::NoSuchSlot { slot });
         }
@@ -193,8 +198,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// What [`map_in_slot`](Self::map_in_slot) has found, with the words of a damaged header in which its copies agree,
-    /// or else with `told`: kind and options.
+    /// What [`map_in_slot`](Self::map_in_slot) has found, with the words of a damaged header in
+    /// which its copies agree, or else with `told`: kind and options.
     pub fn with_remains(
         &self,
         guard: &Guard<'_, D>,
@@ -211,8 +216,8 @@ impl<D: Domain> Pmwcas<D> {
         Ok(MapEntry { header: Ok(MapHeader { name: String::new(), kind, options }), ..entry })
     }
 
-    /// Writes the slot and the header of the damaged map `entry` anew, whose header was found or told, so that it can be
-    /// dropped. No other thread changes the catalog meanwhile.
+    /// Writes the slot and the header of the damaged map `entry` anew, whose header was found or
+    /// told, so that it can be dropped. No other thread changes the catalog meanwhile.
     pub fn repair_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
         let header = entry.header.as_ref();
         let header = header.map_err(|_| MapError::KindNotKnown { slot: entry.slot })?;
@@ -229,13 +234,13 @@ impl<D: Domain> Pmwcas<D> {
         self.pool().rewrite_slot(slot, 0);
     }
 
-    /// The catalog's version, for a change of the catalog. No operation changes a word that refers to one that there is not, so
-    /// a version that damage has made such a word begins anew.
+    /// The catalog's version, for a change of the catalog. No operation changes a word that refers
+    /// to one that there is not, so a version that damage has made such a word begins anew.
     pub(super) fn catalog_version(&self, guard: &Guard<'_, D>) -> u64 {
         let off = self.pool().catalog_version_off();
         let word = self.pool().word(off);
-        // Relaxed: a damaged word says nothing of other memory. Loaded before the question, so that what is replaced is
-        // what was found damaged.
+        // Relaxed: a damaged word says nothing of other memory. Loaded before the question, so that
+        // what is replaced is what was found damaged.
         let found = word.load(Ordering::Relaxed);
         if self.is_damaged(guard, off) {
             let _ = word.compare_exchange(found, found & !CONTROL_BITS);

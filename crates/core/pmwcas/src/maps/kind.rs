@@ -49,8 +49,9 @@ pub trait IndexKind: Sized + 'static {
         settings: &Settings,
     ) -> Self::Index<D>;
 
-    /// Whether the block that the entry word at `root_off` names is of a layout of this build's; what is wrong, if an
-    /// earlier build has written another. What is damaged is not for this to say.
+    /// Whether the block that the entry word at `root_off` names is of a layout of this build's;
+    /// what is wrong, if an earlier build has written another. What is damaged is not for this to
+    /// say.
     fn check_layout<D: Domain>(
         pmwcas: &Pmwcas<D>,
         guard: &Guard<'_, D>,
@@ -61,9 +62,9 @@ pub trait IndexKind: Sized + 'static {
     }
 
     /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Lends the
-    /// records of every node in which nothing is wrong to `visit`, key and value, so that of a damaged
-    /// pool all can be copied out that can be read. Believes nothing that a block says before it was
-    /// found to lie in the block.
+    /// records of every node in which nothing is wrong to `visit`, key and value, so that of a
+    /// damaged pool all can be copied out that can be read. Believes nothing that a block says
+    /// before it was found to lie in the block.
     fn walk<D: Domain>(
         index: &Self::Index<D>,
         visit: &mut dyn FnMut(&[u8], &[u8]),
@@ -74,10 +75,11 @@ pub trait IndexKind: Sized + 'static {
         Self::walk(index, &mut |_, _| ())
     }
 
-    /// Which part of a dropped map goes next, given its entry word, which is not zero: the word that leads to the part, and
-    /// the blocks that are free with it. What follows from the words of the map alone, and is called until the entry word is
-    /// zero; several threads may ask at once, and go on after a crash. Believes nothing that a block says before it was
-    /// found to lie in the block, and passes over what is no part of an index.
+    /// Which part of a dropped map goes next, given its entry word, which is not zero: the word
+    /// that leads to the part, and the blocks that are free with it. What follows from the words of
+    /// the map alone, and is called until the entry word is zero; several threads may ask at once,
+    /// and go on after a crash. Believes nothing that a block says before it was found to lie in
+    /// the block, and passes over what is no part of an index.
     fn next_unit<D: Domain>(
         pmwcas: &Pmwcas<D>,
         guard: &Guard<'_, D>,

@@ -2,7 +2,8 @@
 //!
 //! * `kind.rs`: [`IndexKind`], what an index says of itself: its number and name, how it begins, is
 //!   opened, looked at and dropped. All that is done with maps in general is done through it.
-//! * `settings.rs`: what a user may set of a map, as a table that drives checking, storing and help.
+//! * `settings.rs`: what a user may set of a map, as a table that drives checking, storing and
+//!   help.
 //! * `audit.rs`: what an index tells to `check` and `stat`.
 //! * `catalog.rs`: changes of the pool's catalog, each one PMwCAS.
 //! * `teardown.rs`: dropping a map, by one step, and freeing its blocks afterwards.

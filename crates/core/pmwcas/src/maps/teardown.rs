@@ -1,4 +1,5 @@
-//! Dropping a map: one step takes it out of the catalog, and then its blocks are freed, without an allocation.
+//! Dropping a map: one step takes it out of the catalog, and then its blocks are freed, without an
+//! allocation.
 //!
 //! # Protocol
 //!
@@ -9,30 +10,34 @@
 //! | 3. the header is forgotten | zeros over the magic of both copies | a dropped map without a root |
 //! | 4. the slot is free | one PMwCAS: slot to zero, header freed, the catalog's version | a dropped map without a root, or nothing |
 //!
-//! The slot's word decides. From step 1 on the name is free and nobody finds the map; no handle of it is open. So
-//! whoever finds a dropped map may go on with it, at any time and several threads at once: the thread that dropped it,
-//! one that finds the pool full, one that begins when the pool is opened.
+//! The slot's word decides. From step 1 on the name is free and nobody finds the map; no handle of
+//! it is open. So whoever finds a dropped map may go on with it, at any time and several threads at
+//! once: the thread that dropped it, one that finds the pool full, one that begins when the pool is
+//! opened.
 //!
-//! A *unit* is what goes at once: a leaf, an inner node without children, some nodes of a list. An index only says
-//! which unit is next ([`Unit`]); it follows from the words of the map, so there is nothing to remember. One PMwCAS
-//! changes the word that names the unit and frees its blocks. If a leaf owns more blocks (values) than one operation
-//! can free, operations before that free those, in the order in which the index lists them, and count in the
-//! *progress* word of the map's header how many are free:
+//! A *unit* is what goes at once: a leaf, an inner node without children, some nodes of a list. An
+//! index only says which unit is next ([`Unit`]); it follows from the words of the map, so there is
+//! nothing to remember. One PMwCAS changes the word that names the unit and frees its blocks. If a
+//! leaf owns more blocks (values) than one operation can free, operations before that free those,
+//! in the order in which the index lists them, and count in the *progress* word of the map's header
+//! how many are free:
 //!
 //! ```text
 //! progress   59 .. 48  47 .. 6   5 .. 0
 //!            count     block     count      the count's upper and lower bits; the block that names the unit
 //! ```
 //!
-//! Each of them also expects the word that names the unit as it was, and such a word never holds a value again. So of
-//! two threads that free the same unit one fails and looks again, and a thread that slept frees nothing.
+//! Each of them also expects the word that names the unit as it was, and such a word never holds a
+//! value again. So of two threads that free the same unit one fails and looks again, and a thread
+//! that slept frees nothing.
 //!
-//! A block is freed by the operation alone that takes the last word or place away which leads to it. So a map that goes
-//! on being freed after a crash never frees a block that belongs to another map by now.
+//! A block is freed by the operation alone that takes the last word or place away which leads to
+//! it. So a map that goes on being freed after a crash never frees a block that belongs to another
+//! map by now.
 //!
-//! A damaged map ends too. What does not look like a unit is passed over: the word that leads there becomes zero, and
-//! what is behind stays allocated, which `check` reports as leaked. Each operation takes something away, so their
-//! number is bounded by the words of the map.
+//! A damaged map ends too. What does not look like a unit is passed over: the word that leads there
+//! becomes zero, and what is behind stays allocated, which `check` reports as leaked. Each
+//! operation takes something away, so their number is bounded by the words of the map.
 
 use std::sync::atomic::Ordering;
 
@@ -71,8 +76,8 @@ pub struct Unit {
     pub leading: Change,
     /// Another word that has to change with it.
     pub other: Option<Change>,
-    /// Blocks that only the unit leads to, in an order that is the same until the unit is gone, whichever of
-    /// them are free by then.
+    /// Blocks that only the unit leads to, in an order that is the same until the unit is gone,
+    /// whichever of them are free by then.
     pub owned: Vec<u64>,
     /// The blocks of the unit itself, at most [`MAX_OWN`](Self::MAX_OWN).
     pub own: Vec<u64>,
@@ -82,7 +87,8 @@ impl Unit {
     /// Most blocks of a unit itself: what one operation can free; one less if another word changes.
     pub const MAX_OWN: usize = MAX_WORDS - 1;
 
-    /// The block at `block`, to which the word at `off` leads that holds `old`; the word becomes `new`.
+    /// The block at `block`, to which the word at `off` leads that holds `old`; the word becomes
+    /// `new`.
     pub fn of_block(off: u64, old: u64, new: u64, block: u64) -> Self {
         Self { leading: Change { off, old, new }, other: None, owned: Vec::new(), own: vec![block] }
     }
@@ -139,8 +145,9 @@ impl<D: Domain> Pmwcas<D> {
         self
     }
 
-    /// Takes the map `entry` out of the catalog, durably: step 1. No handle of it is open. It allocates nothing, so
-    /// it succeeds in a full pool. What it returns is the dropped map, for [`free_map`](Self::free_map).
+    /// Takes the map `entry` out of the catalog, durably: step 1. No handle of it is open. It
+    /// allocates nothing, so it succeeds in a full pool. What it returns is the dropped map, for
+    /// [`free_map`](Self::free_map).
     pub fn unlist_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
         let word = if mutant!("map-name-free-first") {
             0
@@ -171,8 +178,9 @@ impl<D: Domain> Pmwcas<D> {
         self.pool().dropped_maps(guard, &|off| self.read(guard, off))
     }
 
-    /// Drops the map `entry` of the kind `K`, of which no handle is open, and frees its blocks. When it returns, the map is
-    /// gone durably; a crash leaves the map as it was, or a dropped map whose blocks are freed later.
+    /// Drops the map `entry` of the kind `K`, of which no handle is open, and frees its blocks.
+    /// When it returns, the map is gone durably; a crash leaves the map as it was, or a dropped map
+    /// whose blocks are freed later.
     pub fn drop_index<K: IndexKind>(&self, entry: &MapEntry) -> Result<(), MapError> {
         let dropped = self.unlist_map(entry)?;
         self.free_map(&KnownKind::of::<K>(), &dropped, &|| false)
@@ -191,7 +199,8 @@ impl<D: Domain> Pmwcas<D> {
         let mut failures = 0;
         loop {
             let guard = self.pool().pin()?;
-            // What a guard has seen in its slot stays there. Without one, another map may have taken slot and header.
+            // What a guard has seen in its slot stays there. Without one, another map may have
+            // taken slot and header.
             let found = self.pool().entry_in(&guard, entry.slot, &|off| self.read(&guard, off));
             let Some(found) = found.filter(|found| found.word == entry.word) else { return Ok(()) };
             let is_erased = found.header.is_err() && self.read(&guard, entry.root_off()) == 0;
@@ -219,8 +228,9 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Frees what is left of dropped maps, of the kinds and settings that are [known](Self::with_kinds), until `is_enough` says to stop.
-    /// Whether there were any. For who opens a pool, and for who finds it full.
+    /// Frees what is left of dropped maps, of the kinds and settings that are
+    /// [known](Self::with_kinds), until `is_enough` says to stop. Whether there were any. For who
+    /// opens a pool, and for who finds it full.
     pub fn free_dropped(&self, is_enough: &dyn Fn() -> bool) -> Result<bool, MapError> {
         let dropped = {
             let guard = self.pool().pin()?;
@@ -241,7 +251,8 @@ impl<D: Domain> Pmwcas<D> {
             };
             match self.free_map(kind, &entry, is_enough) {
                 Ok(()) => found_any = true,
-                // It waits for a version that knows its settings, or is damaged, and keeps no other map waiting.
+                // It waits for a version that knows its settings, or is damaged, and keeps no other
+                // map waiting.
                 Err(MapError::Setting(_) | MapError::DamagedWord { .. }) => continue,
                 Err(error) => return Err(error),
             }
@@ -301,7 +312,8 @@ impl<D: Domain> Pmwcas<D> {
         Ok(has_changed)
     }
 
-    /// Writes words anew that refer to operations that there are not, and that no operation changes.
+    /// Writes words anew that refer to operations that there are not, and that no operation
+    /// changes.
     fn mend(&self, guard: &Guard<'_, D>, words: impl Iterator<Item = (u64, u64)>) {
         for (off, new) in words {
             let word = self.pool().word(off);

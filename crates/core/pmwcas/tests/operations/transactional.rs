@@ -7,8 +7,8 @@ use pando_pmwcas::Algorithm;
 
 const ALGORITHM: Algorithm = Algorithm::Transactional;
 
-/// Says whether the tests of this module are of transactions or of the way beside them, which an operation takes where the
-/// processor commits none. With `PANDO_REQUIRE` set it fails there.
+/// Says whether the tests of this module are of transactions or of the way beside them, which an
+/// operation takes where the processor commits none. With `PANDO_REQUIRE` set it fails there.
 #[test]
 fn the_processor_commits_transactions() {
     if !rtm::is_available() {

@@ -1,5 +1,5 @@
-//! What others do between two accesses of an operation to the pool, in both designs of deltas: records are changed in every
-//! way, pages consolidated, split and merged, up to the root.
+//! What others do between two accesses of an operation to the pool, in both designs of deltas:
+//! records are changed in every way, pages consolidated, split and merged, up to the root.
 
 use std::sync::Arc;
 
@@ -40,13 +40,15 @@ fn a_record_that_is_changed() {
     of_both_designs(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
 }
 
-/// Pages of several levels, in whose midst records come: amid an operation pages there are split, emptied and merged.
+/// Pages of several levels, in whose midst records come: amid an operation pages there are split,
+/// emptied and merged.
 #[test]
 fn pages_that_are_split_and_merged_meanwhile() {
     of_both_designs(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
 }
 
-/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others do the like.
+/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others
+/// do the like.
 #[test]
 fn structure_changes_amid_structure_changes() {
     of_both_designs(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 9..15));
@@ -79,12 +81,13 @@ fn a_leaf_is_merged_while_its_parent_gets_an_entry() {
     });
 }
 
-/// A leaf is merged away while a search is on its way to it, and a split takes a PID when no other is free: not the one that the
-/// search has read.
+/// A leaf is merged away while a search is on its way to it, and a split takes a PID when no other
+/// is free: not the one that the search has read.
 #[test]
 fn a_pid_that_a_search_has_read_is_not_given_out() {
     within_bounds("deltas beside their bases", || {
-        // About as many pages as the anchor has PIDs: so that with one of these numbers none is free.
+        // About as many pages as the anchor has PIDs: so that with one of these numbers none is
+        // free.
         for records in (300..348).step_by(3) {
             let there = inserts(0..records);
             let emptied = removes(12..30);

@@ -11,8 +11,8 @@ use pando_pmwcas::maps::IndexKind;
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, anonymous, check, dump, key, small, small_plain, value};
 
-/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of the words
-/// that say what a page is, no damage is unseen.
+/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of
+/// the words that say what a page is, no damage is unseen.
 #[test]
 fn a_damaged_tree_is_walked_and_reported() {
     for options in [small(), small_plain()] {
@@ -45,7 +45,8 @@ fn a_damaged_tree_is_walked_and_reported() {
             let damaged = sound ^ 1 << random.below(60);
             word.store(damaged, Ordering::Relaxed);
             let audit = BwTrees::audit(&planted.index).expect("audits");
-            // An older delta of the chain is a link that could be; then the newer one's block is lost.
+            // An older delta of the chain is a link that could be; then the newer one's block is
+            // lost.
             let is_seen =
                 !audit.is_sound() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
             assert!(is_seen, "word {at} of the anchor: {sound:#x}, then {damaged:#x}");
@@ -55,8 +56,8 @@ fn a_damaged_tree_is_walked_and_reported() {
     }
 }
 
-/// Class 13, and "unbounded loops": a mapping word rots. Reads end, with an error or an answer; a scan never ends
-/// early without an error; writes end, too.
+/// Class 13, and "unbounded loops": a mapping word rots. Reads end, with an error or an answer; a
+/// scan never ends early without an error; writes end, too.
 #[test]
 fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
@@ -161,8 +162,8 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     within_bounds("writes, CAS", move || writes::<CasBwTrees>(small(), seed));
 }
 
-/// A mapping word leads to another page, which is sound: no get finds a record missing without an error, and no write goes
-/// where the next search would not find it.
+/// A mapping word leads to another page, which is sound: no get finds a record missing without an
+/// error, and no write goes where the next search would not find it.
 #[test]
 fn a_mapping_word_of_another_page_loses_nothing() {
     const KEYS: u64 = 300;
@@ -210,8 +211,8 @@ fn a_mapping_word_of_another_page_loses_nothing() {
     check(&planted);
 }
 
-/// The anchor's words beside the root rot: a cursor begins anew, a lost segment is an error; no PID is given out where there is
-/// none, and nothing is lost.
+/// The anchor's words beside the root rot: a cursor begins anew, a lost segment is an error; no PID
+/// is given out where there is none, and nothing is lost.
 #[test]
 fn rotted_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
@@ -235,8 +236,8 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             4 => random.draw(),
             _ => sound & !(0xFFFF << 48) | 1 << 48,
         };
-        // An older segment of the table looks consistent. Then the newer segments are out of use, and the
-        // audit reports their pages.
+        // An older segment of the table looks consistent. Then the newer segments are out of use,
+        // and the audit reports their pages.
         let mut older = planted.pool.word(anchor + 8).load(Ordering::Acquire);
         let mut is_older = false;
         while round % 3 == 0 && older != 0 {

@@ -1,8 +1,10 @@
-//! A pool that is full (class 10): writes are refused and change nothing, removes are carried out, and make room.
+//! A pool that is full (class 10): writes are refused and change nothing, removes are carried out,
+//! and make room.
 //!
-//! A remove from a Bw-tree may need a block, for a delta or for the page that takes it in. So pools of several sizes are filled
-//! until they take no more, and then records are removed in orders that come to a leaf again and again, or to each leaf
-//! once. Where a tree cannot promise to carry out each remove (`write.rs`), it carries out those that make room for the others.
+//! A remove from a Bw-tree may need a block, for a delta or for the page that takes it in. So pools
+//! of several sizes are filled until they take no more, and then records are removed in orders that
+//! come to a leaf again and again, or to each leaf once. Where a tree cannot promise to carry out
+//! each remove (`write.rs`), it carries out those that make room for the others.
 
 use std::path::Path;
 
@@ -142,7 +144,8 @@ fn a_full_pool_of_long_keys_takes_removes() {
     fill_and_empty_pools(shape(small(), 300, 8), true);
 }
 
-/// Where deltas are blocks, a base that takes the inserts of its chain is larger than the one before.
+/// Where deltas are blocks, a base that takes the inserts of its chain is larger than the one
+/// before.
 #[test]
 fn a_full_pool_with_deltas_in_blocks_is_emptied_in_the_end() {
     for options in [Options::plain(), small_plain()] {
@@ -161,7 +164,8 @@ fn a_full_pool_of_large_pages_is_emptied_in_the_end() {
     fill_and_empty_pools(shape(Options::default(), 32 * 1024, 8), false);
 }
 
-/// Four threads in a pool that is full all the time; each key is one thread's, which knows whether it is there.
+/// Four threads in a pool that is full all the time; each key is one thread's, which knows whether
+/// it is there.
 #[test]
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");

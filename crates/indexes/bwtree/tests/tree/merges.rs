@@ -14,12 +14,14 @@ enum Removal {
     Ascending,
     Descending,
     Random,
-    /// By four threads, each a quarter of the keys, while a fifth thread writes and removes keys of its own.
+    /// By four threads, each a quarter of the keys, while a fifth thread writes and removes keys of
+    /// its own.
     Together,
 }
 
-/// Bw-tree: merges that are off because they are broken, or come to a stop on the way. When all records are removed, in
-/// whatever order, one leaf is left, at the root; and no block but that leaf's and the mapping table's.
+/// Bw-tree: merges that are off because they are broken, or come to a stop on the way. When all
+/// records are removed, in whatever order, one leaf is left, at the root; and no block but that
+/// leaf's and the mapping table's.
 #[test]
 fn an_emptied_tree_is_one_leaf() {
     fn empty<K: IndexKind>(options: Options, removal: Removal) {

@@ -1,5 +1,6 @@
-//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash leaves
-//! at each step of each schedule is explored by the lab (`pando-crashlab explore --index bwtree`).
+//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash
+//! leaves at each step of each schedule is explored by the lab
+//! (`pando-crashlab explore --index bwtree`).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -19,9 +20,10 @@ use crate::common::{
     small_plain, value,
 };
 
-/// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the way, an index
-/// entry posted twice. Threads fill and empty neighbouring ranges of a few leaves, under inner pages of a
-/// few children, so that pages of all levels come and go; readers find what stays all the time.
+/// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the
+/// way, an index entry posted twice. Threads fill and empty neighbouring ranges of a few leaves,
+/// under inner pages of a few children, so that pages of all levels come and go; readers find what
+/// stays all the time.
 #[test]
 fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
     fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
@@ -104,8 +106,8 @@ fn churn<D: Domain>(planted: &Planted<D>) {
     }
 }
 
-/// Bw-tree: a PID freed while anyone still knows it. And class 7, reuse; and class 8: what waits for a reader
-/// is given out again when that is gone.
+/// Bw-tree: a PID freed while anyone still knows it. And class 7, reuse; and class 8: what waits
+/// for a reader is given out again when that is gone.
 #[test]
 fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     let planted = anonymous::<Volatile, BwTrees>(small());
@@ -237,8 +239,8 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
     }
 }
 
-/// Class 10: a full pool refuses writes and changes nothing; what is refused leaks nothing; there is room
-/// again when something is freed.
+/// Class 10: a full pool refuses writes and changes nothing; what is refused leaks nothing; there
+/// is room again when something is freed.
 #[test]
 fn a_full_pool_refuses_and_has_room_again() {
     for options in [small(), small_plain()] {
@@ -273,7 +275,8 @@ fn a_full_pool_refuses_and_has_room_again() {
     }
 }
 
-/// Class 6: each allocation of a write fails once; the tree stays sound, and the write takes place or does not.
+/// Class 6: each allocation of a write fails once; the tree stays sound, and the write takes place
+/// or does not.
 #[test]
 fn each_allocation_that_fails_changes_nothing() {
     for options in [small(), small_plain()] {
@@ -298,8 +301,8 @@ fn each_allocation_that_fails_changes_nothing() {
     }
 }
 
-/// Class 9: a scan notices what is changed of what it has not returned yet (paper, III.C), also if the leaf
-/// was split or merged meanwhile, in both directions.
+/// Class 9: a scan notices what is changed of what it has not returned yet (paper, III.C), also if
+/// the leaf was split or merged meanwhile, in both directions.
 #[test]
 fn a_scan_notices_updates_to_what_it_has_not_returned() {
     let planted = anonymous::<Volatile, BwTrees>(small());
@@ -331,7 +334,8 @@ fn a_scan_notices_updates_to_what_it_has_not_returned() {
     }
 }
 
-/// Class 11 and 12: keys and values that no page takes beside others, and chains of them, stay within bounds.
+/// Class 11 and 12: keys and values that no page takes beside others, and chains of them, stay
+/// within bounds.
 #[test]
 fn pages_of_the_longest_keys_are_split_and_merged() {
     let planted = anonymous::<Volatile, BwTrees>(Options::default());
@@ -349,7 +353,8 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
     assert!(planted.index.is_empty().expect("reads"));
 }
 
-/// Log sequence numbers outlive consolidations, splits and restarts, with the records that they are of.
+/// Log sequence numbers outlive consolidations, splits and restarts, with the records that they are
+/// of.
 #[test]
 fn a_page_carries_the_highest_lsn_of_its_records() {
     let planted = anonymous::<Volatile, BwTrees>(small());

@@ -1,9 +1,11 @@
 //! Merges: of a leaf or an inner node with a neighbour, and of the root with its only child.
 //!
-//! A merge needs room for two copies, of the leaf and of its parent, before it gives back three blocks. Both are asked for
-//! before anything is closed. If there is none for the parent, the parent is split first. If there is no room, nothing changes, and the caller is told so ([`Tidied::Later`]): a
-//! remove tries again when it has let go of its guard and blocks are reused, and then leaves it to a sweep
-//! (`sweep.rs`). A merge that other threads have kept from its end is treated alike.
+//! A merge needs room for two copies, of the leaf and of its parent, before it gives back three
+//! blocks. Both are asked for before anything is closed. If there is none for the parent, the
+//! parent is split first. If there is no room, nothing changes, and the caller is told so
+//! ([`Tidied::Later`]): a remove tries again when it has let go of its guard and blocks are reused,
+//! and then leaves it to a sweep (`sweep.rs`). A merge that other threads have kept from its end is
+//! treated alike.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
@@ -42,15 +44,16 @@ pub(crate) enum Tidied {
 pub(super) enum Fit {
     /// As much as leaves shall hold, and the usual room for changes.
     Usual,
-    /// As much as the larger one's block: in a full pool there may be no larger one, and two blocks for one is
-    /// what counts.
+    /// As much as the larger one's block: in a full pool there may be no larger one, and two blocks
+    /// for one is what counts.
     Tight,
 }
 
 /// Room for changes in a leaf that is built for want of room: slots for a few deletes.
 pub(super) const TIGHT_BYTES: u64 = 32;
 
-/// How often a merge is begun again when other threads change the tree: each time is another's success.
+/// How often a merge is begun again when other threads change the tree: each time is another's
+/// success.
 const MOST_RACES: usize = 8;
 
 impl<D: Domain> BzTree<D> {
@@ -83,8 +86,8 @@ impl<D: Domain> BzTree<D> {
             .into()
     }
 
-    /// As [`tidy`](Self::tidy), when it found no room, after reclamations. What finds none again is left to a sweep. The
-    /// caller holds no guard.
+    /// As [`tidy`](Self::tidy), when it found no room, after reclamations. What finds none again is
+    /// left to a sweep. The caller holds no guard.
     #[cold]
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
         let tidied = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
@@ -96,7 +99,8 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// As [`tidy`](Self::tidy), for a leaf whose merge, or the merge of a node above it, found no room before.
+    /// As [`tidy`](Self::tidy), for a leaf whose merge, or the merge of a node above it, found no
+    /// room before.
     #[cold]
     pub(super) fn tidy_again(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
         // A leaf without a neighbour under its parent has one when the parent was merged.
@@ -108,7 +112,8 @@ impl<D: Domain> BzTree<D> {
         Ok(if merged == Progress::Nothing { above } else { merged })
     }
 
-    /// Merges the leaf of `probe` and what is above it, however large it is, with a neighbour that it fits tightly.
+    /// Merges the leaf of `probe` and what is above it, however large it is, with a neighbour that
+    /// it fits tightly.
     pub(super) fn merge_tightly(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
         let merged = self.merge_leaf(context, probe, Fit::Tight)?;
         if merged == Progress::Merged {
@@ -117,7 +122,8 @@ impl<D: Domain> BzTree<D> {
         Ok(merged)
     }
 
-    /// Merges the leaf of `probe` with a neighbour, if it has one that fits; in the usual way only if it is small.
+    /// Merges the leaf of `probe` with a neighbour, if it has one that fits; in the usual way only
+    /// if it is small.
     #[cold]
     fn merge_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>, fit: Fit) -> Outcome {
         let mut path = self.find_path(context, probe);
@@ -176,8 +182,8 @@ impl<D: Domain> BzTree<D> {
         merged
     }
 
-    /// Asks for the blocks of a merge at the end of `path`, and gives them back: the copy of both leaves and
-    /// that of the parent. An error if the pool has not both.
+    /// Asks for the blocks of a merge at the end of `path`, and gives them back: the copy of both
+    /// leaves and that of the parent. An error if the pool has not both.
     fn reserve_merge(
         &self,
         context: Context<'_, '_, D>,
@@ -231,8 +237,8 @@ impl<D: Domain> BzTree<D> {
             Fit::Usual => (u64::from(options.leaf_bytes), u64::from(options.free_bytes)),
             Fit::Tight => {
                 let [leaf, other] = leaves.map(|leaf| leaf.header.node_bytes);
-                // Less what says which records were deleted in place. No larger than a leaf becomes by writes: there
-                // may be no blocks for the halves.
+                // Less what says which records were deleted in place. No larger than a leaf becomes
+                // by writes: there may be no blocks for the halves.
                 let most_bytes = u64::from(options.leaf_bytes) + u64::from(options.free_bytes);
                 ((leaf.max(other) - 16).min(most_bytes), TIGHT_BYTES)
             }
@@ -328,7 +334,8 @@ impl<D: Domain> BzTree<D> {
         Self::run(operation, prepared, Progress::Merged)
     }
 
-    /// Merges inner nodes on the way to `probe` that have become small, from below; whether any was.
+    /// Merges inner nodes on the way to `probe` that have become small, from below; whether any
+    /// was.
     fn shrink(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
         let (mut above, mut races, mut progress) = (1, 0, Progress::Nothing);
         loop {

@@ -33,7 +33,8 @@
 //! starts again from the root; a parent that is too large is split before its child.
 //!
 //! What begins a modification, and a leaf's replacement by one leaf, are here; splits in [`split`];
-//! merges, and the root's collapse, in [`merge`]; what is made up for in a full pool, in [`sweep`](mod@sweep).
+//! merges, and the root's collapse, in [`merge`]; what is made up for in a full pool, in
+//! [`sweep`](mod@sweep).
 
 mod merge;
 mod split;
@@ -160,8 +161,8 @@ impl<D: Domain> BzTree<D> {
         replaced
     }
 
-    /// Whether a leaf for whose copy a full pool has no block is split, since smaller ones may be there. Not for a delete, which
-    /// finds another way.
+    /// Whether a leaf for whose copy a full pool has no block is split, since smaller ones may be
+    /// there. Not for a delete, which finds another way.
     fn may_be_halved(&self, live: u64, wanted: Wanted) -> bool {
         wanted.records > 0 && live >= u64::from(self.options().merge_bytes)
     }

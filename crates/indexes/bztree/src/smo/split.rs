@@ -54,8 +54,8 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
-    /// Whether a full pool has no block for a copy of an inner node, but may have some for its halves. (Not of a node whose
-    /// halves would be merged again.)
+    /// Whether a full pool has no block for a copy of an inner node, but may have some for its
+    /// halves. (Not of a node whose halves would be merged again.)
     pub(super) fn is_too_large(
         &self,
         context: Context<'_, '_, D>,
@@ -172,8 +172,8 @@ impl<D: Domain> BzTree<D> {
     }
 }
 
-/// The shortest key above `last` and not above `first`. Keys of eight bytes stay as they are, so that
-/// they are searched as numbers.
+/// The shortest key above `last` and not above `first`. Keys of eight bytes stay as they are, so
+/// that they are searched as numbers.
 fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
     let shortest = first.get(..=alike_bytes(last, first)).unwrap_or(first);
     if first.len() == 8 { first } else { shortest }

@@ -1,9 +1,10 @@
 //! Room that leaves hold for nothing, given back when the pool is full.
 //!
-//! A leaf holds more than it needs for three reasons. A merge may have found no room for its copies, since a
-//! thread that had stopped held back the blocks of earlier merges. Deletes leave a leaf that is not small enough for a
-//! merge as large as it was. And a new leaf has room for records to come. None of that is worth a write while
-//! there is room; when there is none, a write that is refused (`pando_tree::room`) sweeps some leaves:
+//! A leaf holds more than it needs for three reasons. A merge may have found no room for its
+//! copies, since a thread that had stopped held back the blocks of earlier merges. Deletes leave a
+//! leaf that is not small enough for a merge as large as it was. And a new leaf has room for
+//! records to come. None of that is worth a write while there is room; when there is none, a write
+//! that is refused (`pando_tree::room`) sweeps some leaves:
 //!
 //! | leaf | what is done: the first of these for which there is room |
 //! | --- | --- |
@@ -12,42 +13,48 @@
 //! | for which there is a block that is smaller by an eighth or more | it is copied to that, with little free room |
 //! | closed, or any other | nothing: who has closed it replaces it |
 //!
-//! A merge may find no room because leaves stand in the only blocks that are large enough for a parent. So a merge that
-//! finds none does not keep the sweep from the copy, which gives such a block back. And a leaf that was changed is
-//! looked at again, when what it has left is free: the merged leaf may stand in a block that is too large for it.
+//! A merge may find no room because leaves stand in the only blocks that are large enough for a
+//! parent. So a merge that finds none does not keep the sweep from the copy, which gives such a
+//! block back. And a leaf that was changed is looked at again, when what it has left is free: the
+//! merged leaf may stand in a block that is too large for it.
 //!
-//! Each is a modification of its own, by the PMwCAS that `mod.rs` describes; a crash leaves the tree before
-//! it or behind it. No word in the pool says that a leaf is to be swept: the leaf itself does, so it is found after
-//! a crash, too.
+//! Each is a modification of its own, by the PMwCAS that `mod.rs` describes; a crash leaves the
+//! tree before it or behind it. No word in the pool says that a leaf is to be swept: the leaf
+//! itself does, so it is found after a crash, too.
 //!
 //! # Which leaves
 //!
-//! The leaves of a tree share the numbers from 0 to 2^64 as its inner nodes divide them: of the range of a node each
-//! child has an equal part. A sweep goes on at the number where the last one ended, so it needs no key, and the next
-//! one comes to other leaves. It stops when it has changed [`ENOUGH`] leaves, or has looked at [`MOST_LEAVES`] of them.
+//! The leaves of a tree share the numbers from 0 to 2^64 as its inner nodes divide them: of the
+//! range of a node each child has an equal part. A sweep goes on at the number where the last one
+//! ended, so it needs no key, and the next one comes to other leaves. It stops when it has changed
+//! [`ENOUGH`] leaves, or has looked at [`MOST_LEAVES`] of them.
 //!
-//! A handle *owes* a round if the tree may have a leaf whose merge found no room: one that has met such a leaf, and
-//! a new one, since it cannot know. Then a sweep that finds nothing goes on until it has been at every leaf once.
-//! A sweep ends when [`MOST_REFUSED`] leaves found no room; the round stays owed.
+//! A handle *owes* a round if the tree may have a leaf whose merge found no room: one that has met
+//! such a leaf, and a new one, since it cannot know. Then a sweep that finds nothing goes on until
+//! it has been at every leaf once. A sweep ends when [`MOST_REFUSED`] leaves found no room; the
+//! round stays owed.
 //!
 //! # What a write leaves
 //!
-//! A split takes more blocks than it gives back; a merge gives back more, but takes two before. If writes took the last
-//! blocks, nothing could be merged any more. So as soon as a handle has found the pool full, each write that asks for
-//! blocks reserves those of a merge first, as far as there are any, and drops them when it has its own. A new leaf that
-//! stands in a block of a larger class, for want of its own, has no more slots than in its own (`build.rs`): otherwise
-//! its records would grow with the block, and no copy could give that back.
+//! A split takes more blocks than it gives back; a merge gives back more, but takes two before. If
+//! writes took the last blocks, nothing could be merged any more. So as soon as a handle has found
+//! the pool full, each write that asks for blocks reserves those of a merge first, as far as there
+//! are any, and drops them when it has its own. A new leaf that stands in a block of a larger
+//! class, for want of its own, has no more slots than in its own (`build.rs`): otherwise its
+//! records would grow with the block, and no copy could give that back.
 //!
-//! The largest block of a modification is the copy of a parent. If a full pool has none, the parent is split first, and
-//! smaller blocks do (`split.rs`). So is a leaf that is not small, if there is no block for its copy with a write's record.
+//! The largest block of a modification is the copy of a parent. If a full pool has none, the parent
+//! is split first, and smaller blocks do (`split.rs`). So is a leaf that is not small, if there is
+//! no block for its copy with a write's record.
 //!
 //! # What a refusal costs
 //!
-//! When sweeps have been round all leaves and have found nothing, they rest until a record is deleted or a leaf waits for its
-//! merge: a pool that stays full refuses writes without a look at leaves.
+//! When sweeps have been round all leaves and have found nothing, they rest until a record is
+//! deleted or a leaf waits for its merge: a pool that stays full refuses writes without a look at
+//! leaves.
 //!
-//! Sweeps of several threads go over each other's leaves at worst. All of that is in process memory; losing it costs a
-//! round.
+//! Sweeps of several threads go over each other's leaves at worst. All of that is in process
+//! memory; losing it costs a round.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -115,7 +122,8 @@ impl Sweep {
 
     /// Notes that a leaf waits for its merge.
     pub(crate) fn owe(&self) {
-        // Relaxed, as all here: it orders nothing; who misses it refuses a write that might have been carried out.
+        // Relaxed, as all here: it orders nothing; who misses it refuses a write that might have
+        // been carried out.
         self.owes.store(true, Ordering::Relaxed);
         self.passed.store(0, Ordering::Relaxed);
     }
@@ -133,7 +141,8 @@ struct Visited<'op> {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// What a write must leave of a full pool, reserved: blocks for the next merge, as far as there are any.
+    /// What a write must leave of a full pool, reserved: blocks for the next merge, as far as there
+    /// are any.
     #[inline]
     pub(crate) fn leave_for_merges<'op, 'pool>(
         &self,
@@ -178,7 +187,8 @@ impl<D: Domain> BzTree<D> {
                 Ok(Progress::Merged | Progress::Replaced) => {
                     changed += 1;
                     looked_at += 1;
-                    // The new leaf may stand in a block that is too large for it, and fit into what it leaves.
+                    // The new leaf may stand in a block that is too large for it, and fit into what
+                    // it leaves.
                     if self.pmwcas().pool().reclaim().is_err() {
                         break;
                     }

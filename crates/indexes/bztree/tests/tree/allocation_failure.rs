@@ -6,7 +6,8 @@
 //! that says why; it changed nothing or everything, leaked nothing, and deletes are never refused.
 //! Tried again it succeeds; the same holds after the pool is closed, or left as by a crash.
 //!
-//! `cargo test -p pando-bztree --test tree allocation_failure:: -- --nocapture` prints the failures.
+//! `cargo test -p pando-bztree --test tree allocation_failure:: -- --nocapture` prints the
+//! failures.
 
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What others do between two accesses of an operation to the pool: records are changed in every way, leaves consolidated,
-//! split and merged, up to the root.
+//! What others do between two accesses of an operation to the pool: records are changed in every
+//! way, leaves consolidated, split and merged, up to the root.
 
 use std::sync::Arc;
 
@@ -52,13 +52,15 @@ fn a_record_that_is_changed() {
     of_both_modes(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
 }
 
-/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split, emptied and merged.
+/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split,
+/// emptied and merged.
 #[test]
 fn nodes_that_are_split_and_merged_meanwhile() {
     of_both_modes(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
 }
 
-/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others do the like.
+/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others
+/// do the like.
 #[test]
 fn structure_changes_amid_structure_changes() {
     of_both_modes(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 5..13));
@@ -70,7 +72,8 @@ fn runs_of_writes_at_random() {
     of_both_modes(|one| at_random(one, 1_000, LONG_BYTES));
 }
 
-/// A leaf is split, for which its parent is copied, and amid that other children of the parent are consolidated.
+/// A leaf is split, for which its parent is copied, and amid that other children of the parent are
+/// consolidated.
 #[test]
 fn a_parent_is_copied_while_its_children_are_replaced() {
     of_both_modes(|one| {

@@ -245,8 +245,8 @@ fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
     check(&planted);
 }
 
-/// What a long value has left waits for an epoch like everything else; many of them must not wait for
-/// as many frees as short ones may.
+/// What a long value has left waits for an epoch like everything else; many of them must not wait
+/// for as many frees as short ones may.
 #[test]
 fn long_values_that_were_replaced_make_room_for_the_next() {
     let folder = folder();

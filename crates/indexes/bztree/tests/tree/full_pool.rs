@@ -1,5 +1,5 @@
-//! What is deleted in a full pool is room again: leaves without records are merged, and those that hold more room
-//! than their records need are made smaller before a write is refused.
+//! What is deleted in a full pool is room again: leaves without records are merged, and those that
+//! hold more room than their records need are made smaller before a write is refused.
 
 use std::path::Path;
 
@@ -40,7 +40,8 @@ fn leaves(tree: &BzTree<Process>) -> u64 {
     tree.audit().expect("audits").stat.leaves
 }
 
-/// Fills a pool, overwrites some records, removes two thirds, and fills it again. The numbers of the records.
+/// Fills a pool, overwrites some records, removes two thirds, and fills it again. The numbers of
+/// the records.
 fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
     let tree = &planted.index;
     let first = fill(tree, from, &[1; 300]);
@@ -55,7 +56,8 @@ fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
     (from..last).filter(|&number| number >= first || number % 3 == 0).collect()
 }
 
-/// In a pool that was full and is empty, there is room for what a pool is for; and it can be dropped.
+/// In a pool that was full and is empty, there is room for what a pool is for; and it can be
+/// dropped.
 fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
     let planted = if is_reopened {
         drop(planted);
@@ -92,8 +94,8 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
     }
 }
 
-/// While a thread is stopped no room comes back, so no leaf is merged. It is when a write needs the room, also by
-/// another handle.
+/// While a thread is stopped no room comes back, so no leaf is merged. It is when a write needs the
+/// room, also by another handle.
 #[test]
 fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     for is_reopened in [false, true] {
@@ -133,8 +135,9 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     }
 }
 
-/// What is deleted at random lies in many leaves, of which none is small. Merges of neighbours make blocks of that. (Of
-/// leaves of two records each, few have a neighbour with which they fit into one block.)
+/// What is deleted at random lies in many leaves, of which none is small. Merges of neighbours make
+/// blocks of that. (Of leaves of two records each, few have a neighbour with which they fit into
+/// one block.)
 #[test]
 fn what_is_deleted_at_random_is_room_for_others() {
     let usual = Options::default();
@@ -171,7 +174,8 @@ fn what_is_deleted_at_random_is_room_for_others() {
     }
 }
 
-/// Whatever request is refused while records are removed: the next refused write finds what was left.
+/// Whatever request is refused while records are removed: the next refused write finds what was
+/// left.
 #[test]
 fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
     for count in [1, 8, u64::MAX] {

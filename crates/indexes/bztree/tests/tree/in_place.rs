@@ -79,8 +79,9 @@ fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {
     cut
 }
 
-/// An update waits for another's slot and so has a PMwCAS of two words. If it was let fail, and its key
-/// deleted in place, no recovery may find its references on the medium and take them for a success.
+/// An update waits for another's slot and so has a PMwCAS of two words. If it was let fail, and its
+/// key deleted in place, no recovery may find its references on the medium and take them for a
+/// success.
 #[test]
 fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
     const POOL_BYTES: u64 = 4 << 20;

@@ -8,8 +8,8 @@
 //! is leaked. The next round goes on with the same pool.
 //!
 //! Both sides draw a thread's operations from the same seed and state, so an acknowledgement is a
-//! number. `PANDO_KILLS=300 cargo test --release -p pando-bztree --test tree kill:: -- --nocapture` is
-//! the long run; `PANDO_SEED` replays the operations and the delays.
+//! number. `PANDO_KILLS=300 cargo test --release -p pando-bztree --test tree kill:: --
+//! --nocapture` is the long run; `PANDO_SEED` replays the operations and the delays.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

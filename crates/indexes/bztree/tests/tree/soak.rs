@@ -1,7 +1,7 @@
 //! Eight threads insert, read, delete half and scan; then everything is checked.
 //!
-//! `PANDO_SOAK_RECORDS=10000000 cargo test --release -p pando-bztree --test tree soak:: -- --nocapture`
-//! is the long run; by default it is a short one.
+//! `PANDO_SOAK_RECORDS=10000000 cargo test --release -p pando-bztree --test tree soak:: --
+//! --nocapture` is the long run; by default it is a short one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

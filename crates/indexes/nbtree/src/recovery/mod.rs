@@ -1,20 +1,24 @@
-//! Recovery: the layers in process memory, rebuilt from the chain of blocks (paper 3.2, "crash consistency").
+//! Recovery: the layers in process memory, rebuilt from the chain of blocks (paper 3.2, "crash
+//! consistency").
 //!
-//! When a tree is opened, PMwCAS has settled what was linked and what was not, and the pool which records' blocks
-//! belong to a value word. So the chain holds each record once, and this only has to look:
+//! When a tree is opened, PMwCAS has settled what was linked and what was not, and the pool which
+//! records' blocks belong to a value word. So the chain holds each record once, and this only has
+//! to look:
 //!
-//! 1. Walk the chain, block to block, and survey the blocks: which slots are live, their fingerprints, the lowest and
-//!    the highest key (`survey.rs`). By several threads, if there are many (`runs.rs`). Nothing is changed before all
-//!    of the chain is known to be sound: a damaged one may lead into another map.
+//! 1. Walk the chain, block to block, and survey the blocks: which slots are live, their
+//!    fingerprints, the lowest and the highest key (`survey.rs`). By several threads, if there are
+//!    many (`runs.rs`). Nothing is changed before all of the chain is known to be sound: a damaged
+//!    one may lead into another map.
 //! 2. Open value words that were closed, and clear counts of changing threads.
 //! 3. Take out leaves without a live slot, but for the first.
 //! 4. Build the inner nodes, level by level, from the lowest keys.
 //!
-//! 2 opens words by stores that no recovery needs to find, and 3 takes leaves out by the PMwCAS that drops them at
-//! other times; so it may be cut short anywhere, and begun again. Slots that were claimed stay lost until their leaf
-//! is replaced. It reads each line of the tree once: time is linear in the records, and no other
-//! index of ours takes that long to open. A leaf's block that cannot be one makes the tree refuse every operation,
-//! with an error that says so; `walk` shows what can be read.
+//! 2 opens words by stores that no recovery needs to find, and 3 takes leaves out by the PMwCAS
+//! that drops them at other times; so it may be cut short anywhere, and begun again. Slots that
+//! were claimed stay lost until their leaf is replaced. It reads each line of the tree once: time
+//! is linear in the records, and no other index of ours takes that long to open. A leaf's block
+//! that cannot be one makes the tree refuse every operation, with an error that says so; `walk`
+//! shows what can be read.
 
 mod runs;
 mod survey;

@@ -1,8 +1,9 @@
 //! The chain of blocks, walked and surveyed a run of leaves at a time.
 //!
-//! A walk waits for memory at each block, and a survey computes. So a thread that is alone walks as it surveys, and
-//! fetches a block while it is at the one before. Several take turns at the walk, each a run, and survey what
-//! they have walked side by side. A small tree is surveyed by one thread.
+//! A walk waits for memory at each block, and a survey computes. So a thread that is alone walks as
+//! it surveys, and fetches a block while it is at the one before. Several take turns at the walk,
+//! each a run, and survey what they have walked side by side. A small tree is surveyed by one
+//! thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -134,8 +135,8 @@ struct Walk {
     begun: usize,
     /// Blocks that were passed.
     steps: u64,
-    /// The block at which so many were that it was a power of two: a chain that goes in a circle comes to it again in
-    /// the end, after a few rounds.
+    /// The block at which so many were that it was a power of two: a chain that goes in a circle
+    /// comes to it again in the end, after a few rounds.
     landmark: u64,
     slots: usize,
 }

@@ -1,4 +1,5 @@
-//! What a leaf's block holds: which slots are live, their fingerprints, the lowest and the highest key.
+//! What a leaf's block holds: which slots are live, their fingerprints, the lowest and the highest
+//! key.
 
 use std::sync::atomic::Ordering;
 
@@ -85,21 +86,23 @@ pub(super) fn settle<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
     }
 }
 
-/// Surveys the block at `off`; `None` if it is no leaf with so many slots, or one of its records is none.
+/// Surveys the block at `off`; `None` if it is no leaf with so many slots, or one of its records is
+/// none.
 pub(crate) fn survey<'guard, D: Domain>(
     guard: &'guard Guard<'_, D>,
     off: u64,
     slots: usize,
 ) -> Option<Survey<'guard>> {
     let words = guard.pool().words(off, block_bytes(slots) / 8);
-    // Relaxed, here and below: nobody changes the block meanwhile, or what is found comes to nothing.
+    // Relaxed, here and below: nobody changes the block meanwhile, or what is found comes to
+    // nothing.
     let at = |at: u64| words.load(at / 8, Ordering::Relaxed);
     if at(MARK_AT) != mark(slots) {
         return None;
     }
     let mut fingerprints = [FREE; MAX_SLOTS];
-    // Values of keys of eight bytes first, step by step without a branch: most slots hold one, and which do not
-    // no processor foresees.
+    // Values of keys of eight bytes first, step by step without a branch: most slots hold one, and
+    // which do not no processor foresees.
     let (mut bitmap, mut others) = (0u64, 0u64);
     let (mut lowest, mut highest) = (u64::MAX, 0);
     const A_LINE: usize = SLOTS_A_LINE as usize;

@@ -6,15 +6,16 @@
 //!      7 words           64 words    64 pairs: node, block
 //! ```
 //!
-//! Keys do not change once a node is published, so a search meets no shift and needs no second look (the paper's
-//! shift-aware search exists since its nodes are shifted in place: 4.3). Only a child is replaced in place,
-//! by one CAS. A node whose keys have to change is *frozen*, slot by slot or by one hardware transaction, copied
-//! with the change, and replaced in its parent (`install.rs`).
+//! Keys do not change once a node is published, so a search meets no shift and needs no second look
+//! (the paper's shift-aware search exists since its nodes are shifted in place: 4.3). Only a child
+//! is replaced in place, by one CAS. A node whose keys have to change is *frozen*, slot by slot or
+//! by one hardware transaction, copied with the change, and replaced in its parent (`install.rs`).
 //!
-//! `slices` are the first eight bytes of the separators as numbers, unused ones all ones. `samples` are every eighth
-//! of them, so that a search reads one line of these, one of the slices and one of the children, not one
-//! line a step; and the child's line can be fetched beside the slices'. A child that is a leaf has the offset of
-//! its block beside it, so that a line of that can be fetched beside the leaf's metadata (`node.rs`).
+//! `slices` are the first eight bytes of the separators as numbers, unused ones all ones. `samples`
+//! are every eighth of them, so that a search reads one line of these, one of the slices and one of
+//! the children, not one line a step; and the child's line can be fetched beside the slices'. A
+//! child that is a leaf has the offset of its block beside it, so that a line of that can be
+//! fetched beside the leaf's metadata (`node.rs`).
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -220,7 +221,8 @@ impl Inner {
         }
     }
 
-    /// Freezes all children in one hardware transaction; false if the processor took it back, or has none.
+    /// Freezes all children in one hardware transaction; false if the processor took it back, or
+    /// has none.
     fn freeze_at_once(&self) -> bool {
         let slots = &self.children[..self.len as usize];
         rtm::attempt(|| slots.iter().for_each(Slot::freeze_in_transaction)).is_ok()
@@ -252,7 +254,8 @@ mod tests {
         CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() }
     }
 
-    /// While another thread replaces children all the time; whether all could be frozen by `freeze`.
+    /// While another thread replaces children all the time; whether all could be frozen by
+    /// `freeze`.
     fn is_frozen_for_ever<D: Domain>(freeze: impl Fn(&Inner) -> bool) -> bool {
         const CHILDREN: usize = 24;
         let pool = Pool::<D>::anonymous(&small()).expect("memory");
@@ -313,7 +316,8 @@ mod tests {
         }
     }
 
-    /// Where the processor commits transactions, one freezes a node, also while others replace its children.
+    /// Where the processor commits transactions, one freezes a node, also while others replace its
+    /// children.
     #[test]
     fn a_transaction_freezes_a_node_where_there_are_any() {
         // Others may abort any one.

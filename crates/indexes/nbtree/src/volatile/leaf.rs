@@ -7,17 +7,20 @@
 //!       CLOSED  bitmap: slots whose inserts are decided
 //! ```
 //!
-//! It only changes by a CAS of the whole word, so who sees that it has not changed knows that no slot was
-//! decided since. Once it is closed it never changes again: nothing is inserted any more, and the
-//! leaf is replaced (`smo.rs`). Its slots' value words still change, until these are closed one by one.
+//! It only changes by a CAS of the whole word, so who sees that it has not changed knows that no
+//! slot was decided since. Once it is closed it never changes again: nothing is inserted any more,
+//! and the leaf is replaced (`smo.rs`). Its slots' value words still change, until these are closed
+//! one by one.
 //!
-//! `fingerprints` has a byte a slot: zero as long as the slot is free, and from the CAS that claims it on the
-//! fingerprint of the key, for ever. (The paper counts claims, and so gives slots out in order.)
+//! `fingerprints` has a byte a slot: zero as long as the slot is free, and from the CAS that claims
+//! it on the fingerprint of the key, for ever. (The paper counts claims, and so gives slots out in
+//! order.)
 //!
-//! `dirty` counts, by slot and only where lines are written back, the threads that are about to change the
-//! slot's value word or have not yet made it durable. Who reads a value word and then finds the count zero has
-//! read what is durable; otherwise it makes it durable itself. The order: count up, change the word, write
-//! back, fence, count down. A thread that stops in between makes others write that line back, no more.
+//! `dirty` counts, by slot and only where lines are written back, the threads that are about to
+//! change the slot's value word or have not yet made it durable. Who reads a value word and then
+//! finds the count zero has read what is durable; otherwise it makes it durable itself. The order:
+//! count up, change the word, write back, fence, count down. A thread that stops in between makes
+//! others write that line back, no more.
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -169,7 +172,8 @@ impl Leaf {
         Control(self.control.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED)
     }
 
-    /// Claims a slot for a key with this fingerprint, of the first `slots`; none if all are claimed.
+    /// Claims a slot for a key with this fingerprint, of the first `slots`; none if all are
+    /// claimed.
     #[inline(always)]
     pub fn claim<D: Domain>(&self, fingerprint: u8, slots: usize) -> Option<usize> {
         loop {
@@ -177,8 +181,8 @@ impl Leaf {
             D::observe_process_memory();
             let word = &self.fingerprints[slot / 8];
             let shift = slot % 8 * 8;
-            // Relaxed: a byte that is free becomes one thread's by this word alone, and what is in the slot is
-            // published with its bit.
+            // Relaxed: a byte that is free becomes one thread's by this word alone, and what is in
+            // the slot is published with its bit.
             let found = word.load(Ordering::Relaxed);
             let claimed = found | u64::from(fingerprint) << shift;
             let is_free = (found >> shift) as u8 == FREE;
@@ -203,7 +207,8 @@ impl Leaf {
         (self.fingerprints[slot / 8].load(Ordering::Relaxed) >> (slot % 8 * 8)) as u8
     }
 
-    /// The slots with this fingerprint, among them some that are not decided, and that there are not.
+    /// The slots with this fingerprint, among them some that are not decided, and that there are
+    /// not.
     #[inline(always)]
     pub fn matches(&self, fingerprint: u8) -> u64 {
         // Relaxed: those of decided slots were stored before `control` said so.

@@ -1,9 +1,10 @@
-//! References to nodes in process memory, the words that hold them, and how their memory is given back:
-//! the one place of this crate that turns addresses into nodes.
+//! References to nodes in process memory, the words that hold them, and how their memory is given
+//! back: the one place of this crate that turns addresses into nodes.
 //!
-//! A node is published by a word ([`Slot`], or a leaf's replacement), found through it by who holds a guard,
-//! taken out of it by one thread, and that thread *retires* it: its memory goes back once nobody can hold it
-//! any more, by the epochs of the pool ([`Retired`]). A node that nobody ever saw is simply dropped.
+//! A node is published by a word ([`Slot`], or a leaf's replacement), found through it by who holds
+//! a guard, taken out of it by one thread, and that thread *retires* it: its memory goes back once
+//! nobody can hold it any more, by the epochs of the pool ([`Retired`]). A node that nobody ever
+//! saw is simply dropped.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -42,8 +43,9 @@ impl PartialEq for Node<'_> {
 
 /// A leaf or an inner node, as long as a guard is held since it was found.
 ///
-/// It is the address that the node's box was given up for, and not a reference to the node: by a reference nobody may
-/// write to, or free, what lies there, and whoever takes a node out of the tree has to ([`Retired::retire`]).
+/// It is the address that the node's box was given up for, and not a reference to the node: by a
+/// reference nobody may write to, or free, what lies there, and whoever takes a node out of the
+/// tree has to ([`Retired::retire`]).
 #[derive(Debug)]
 pub(crate) struct Ref<'guard, T> {
     address: NonNull<T>,
@@ -63,7 +65,8 @@ impl<T> Copy for Ref<'_, T> {}
 
 impl<'guard, T> Ref<'guard, T> {
     /// # Safety
-    /// The address is one that a box was given up for, and what lies there is not freed before the lifetime ends.
+    /// The address is one that a box was given up for, and what lies there is not freed before the
+    /// lifetime ends.
     unsafe fn new(address: NonNull<T>) -> Self {
         Self { address, guard: PhantomData }
     }
@@ -150,8 +153,8 @@ impl<'guard> Node<'guard> {
         // SAFETY: not null: made of a box by `of_leaf` or `of_inner`.
         let address = unsafe { NonNull::new_unchecked(self.address()) };
         if self.is_inner() {
-            // SAFETY: made by `of_inner`, of a node that is not freed before the guard of this lifetime is dropped: it was
-            // found, while that was held, in a word that published it.
+            // SAFETY: made by `of_inner`, of a node that is not freed before the guard of this
+            // lifetime is dropped: it was found, while that was held, in a word that published it.
             Kind::Inner(unsafe { Ref::new(address.cast()) })
         } else {
             // SAFETY: as above, for leaves.
@@ -162,8 +165,8 @@ impl<'guard> Node<'guard> {
     /// Gives back a node that nobody else has ever seen.
     ///
     /// # Safety
-    /// The node was made by [`of_leaf`](Self::of_leaf), [`of_inner`](Self::of_inner) or [`Retired::inner`]. No
-    /// word has ever held it, and no copy of it is used again.
+    /// The node was made by [`of_leaf`](Self::of_leaf), [`of_inner`](Self::of_inner) or
+    /// [`Retired::inner`]. No word has ever held it, and no copy of it is used again.
     pub unsafe fn discard(self) {
         // SAFETY: the caller's.
         unsafe { self.free(&Memory::default()) }
@@ -182,7 +185,8 @@ impl<'guard> Node<'guard> {
     }
 }
 
-/// What a leaf is replaced by (paper 3.1: `copy_ptr`): two leaves, one, or none if it was empty and is dropped.
+/// What a leaf is replaced by (paper 3.1: `copy_ptr`): two leaves, one, or none if it was empty and
+/// is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Replacement {
     left: Option<NonNull<Leaf>>,
@@ -196,9 +200,9 @@ impl Replacement {
     }
 
     pub fn left<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<LeafRef<'guard>> {
-        // SAFETY: made of a box. It is freed no earlier than the leaf that it replaces is retired, since
-        // only then can it be reached, and replaced, on another way; who reads this holds a guard since it
-        // found that leaf.
+        // SAFETY: made of a box. It is freed no earlier than the leaf that it replaces is retired,
+        // since only then can it be reached, and replaced, on another way; who reads this holds a
+        // guard since it found that leaf.
         self.left.map(|leaf| unsafe { Ref::new(leaf) })
     }
 
@@ -236,15 +240,15 @@ impl Drop for Leaf {
     fn drop(&mut self) {
         let replacement = *self.replacement.get_mut();
         if !replacement.is_null() {
-            // SAFETY: made of a box by `publish`; with the leaf nobody can reach it any more. The leaves
-            // that it names have their own ends.
+            // SAFETY: made of a box by `publish`; with the leaf nobody can reach it any more. The
+            // leaves that it names have their own ends.
             drop(unsafe { Box::from_raw(replacement) });
         }
     }
 }
 
-/// A word that holds a node, and beside it a hint: the offset of its block, if it is a leaf. The hint is stored
-/// behind the word, and may be another leaf's; nobody relies on it.
+/// A word that holds a node, and beside it a hint: the offset of its block, if it is a leaf. The
+/// hint is stored behind the word, and may be another leaf's; nobody relies on it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Slot {
@@ -369,7 +373,8 @@ impl Retired {
     /// Gives `node` back when nobody can hold it any more.
     ///
     /// # Safety
-    /// The calling thread, and it alone, has just taken the node out of the one word by which it could be found.
+    /// The calling thread, and it alone, has just taken the node out of the one word by which it
+    /// could be found.
     pub unsafe fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
         let epoch = guard.unlink_epoch();
         let entry = Entry { node: Node::tagged(node.tagged, 0), epoch, next: std::ptr::null_mut() };
@@ -420,7 +425,8 @@ impl Retired {
                 || (entry.epoch < unripe_from && guard.is_ripe(entry.epoch));
             if is_ripe {
                 ripe_until = ripe_until.max(entry.epoch);
-                // SAFETY: nobody could find the node since its epoch, and nobody is left who could before.
+                // SAFETY: nobody could find the node since its epoch, and nobody is left who could
+                // before.
                 unsafe { entry.node.free(&self.memory) };
             } else {
                 unripe_from = unripe_from.min(entry.epoch);
@@ -478,8 +484,9 @@ impl Drop for Root {
         while let Some(node) = rest.pop() {
             match node.kind() {
                 Kind::Inner(_) => {
-                    // SAFETY: nobody uses the tree any more, and each node is reached once: a leaf that is
-                    // replaced stands in an inner node only as long as what replaces it does not.
+                    // SAFETY: nobody uses the tree any more, and each node is reached once: a leaf
+                    // that is replaced stands in an inner node only as long as what replaces it
+                    // does not.
                     let mut inner = unsafe { Box::from_raw(node.address().cast::<Inner>()) };
                     rest.extend(inner.slots_mut().iter_mut().map(Slot::take));
                 }
@@ -511,7 +518,8 @@ mod tests {
         CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() }
     }
 
-    /// Nothing is given back that somebody may hold, everything once nobody can, and the rest with the list.
+    /// Nothing is given back that somebody may hold, everything once nobody can, and the rest with
+    /// the list.
     #[test]
     fn nodes_wait_for_who_may_hold_them() {
         let pool = Pool::<Volatile>::anonymous(&small()).expect("memory");

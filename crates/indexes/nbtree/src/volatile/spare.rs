@@ -1,8 +1,10 @@
-//! Memory of nodes that were given back, kept for the next ones: a structure modification makes as many nodes as
-//! it gives back, and the system's allocator takes a third of its time for memory that begins at a line.
+//! Memory of nodes that were given back, kept for the next ones: a structure modification makes as
+//! many nodes as it gives back, and the system's allocator takes a third of its time for memory
+//! that begins at a line.
 //!
-//! Each place holds one node's memory or nothing. Who takes it swaps the place's pointer out, who gives it puts it
-//! into an empty one, so no thread sees memory that another has; where to look first is a guess.
+//! Each place holds one node's memory or nothing. Who takes it swaps the place's pointer out, who
+//! gives it puts it into an empty one, so no thread sees memory that another has; where to look
+//! first is a guess.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

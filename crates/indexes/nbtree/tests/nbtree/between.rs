@@ -1,5 +1,6 @@
-//! What others do between two accesses of an operation, to the pool or to the leaf's metadata and the inner nodes:
-//! leaves are split, emptied and dropped, slots claimed and deleted, values changed in every way.
+//! What others do between two accesses of an operation, to the pool or to the leaf's metadata and
+//! the inner nodes: leaves are split, emptied and dropped, slots claimed and deleted, values
+//! changed in every way.
 
 use std::sync::Arc;
 
@@ -33,8 +34,8 @@ fn a_slot_that_is_changed() {
     between_acts::a_record_that_is_changed(&one, 1, LONG_BYTES);
 }
 
-/// The leaf is full, so that an insert replaces it: amid that its records are changed and deleted, some or all, and it is
-/// replaced by others; so are those beside it.
+/// The leaf is full, so that an insert replaces it: amid that its records are changed and deleted,
+/// some or all, and it is replaced by others; so are those beside it.
 #[test]
 fn a_leaf_that_is_replaced_meanwhile() {
     let there = inserts(0..12);
@@ -59,8 +60,8 @@ fn a_leaf_that_is_replaced_meanwhile() {
     );
 }
 
-/// The last record of a leaf is deleted, so that the leaf is dropped: amid that, records come into it and into its
-/// neighbours, and these are dropped too.
+/// The last record of a leaf is deleted, so that the leaf is dropped: amid that, records come into
+/// it and into its neighbours, and these are dropped too.
 #[test]
 fn a_leaf_that_is_emptied_meanwhile() {
     // Of the last leaves one record each is left.
@@ -76,7 +77,8 @@ fn a_leaf_that_is_emptied_meanwhile() {
     each(&one, 1, &there, &acts, &[&comes, &goes, &again, &many]);
 }
 
-/// Records go from the highest on, so that the root comes down at some of them: amid that, what it has left is split.
+/// Records go from the highest on, so that the root comes down at some of them: amid that, what it
+/// has left is split.
 #[test]
 fn a_root_that_comes_down_meanwhile() {
     let splits: Vec<Act> = (1..9).map(|step| Act::Insert(step, step)).collect();

@@ -1,5 +1,6 @@
-//! What is left by a process that dies at any of its writes, and what is opened again; recovery that is
-//! cut short itself. (The lab explores the same with several threads and with lines that are lost.)
+//! What is left by a process that dies at any of its writes, and what is opened again; recovery
+//! that is cut short itself. (The lab explores the same with several threads and with lines that
+//! are lost.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -80,8 +81,8 @@ fn draw(random: &mut Random, keys: u64) -> Op {
     }
 }
 
-/// A process that dies at each of the writes of many operations in a row: what is found is what was, or what the
-/// operation at hand makes of it, and no block has leaked.
+/// A process that dies at each of the writes of many operations in a row: what is found is what
+/// was, or what the operation at hand makes of it, and no block has leaked.
 fn dies_at_every_write<const WRITE_BACK: bool>() {
     let folder = folder();
     let path = folder.path().join("pool");
@@ -205,7 +206,8 @@ fn a_large_tree_is_surveyed_by_several_threads() {
     }
 }
 
-/// A chain of leaves that goes in a circle is seen after a few rounds, also if no leaf has a record.
+/// A chain of leaves that goes in a circle is seen after a few rounds, also if no leaf has a
+/// record.
 #[test]
 fn a_chain_in_a_circle_is_found_in_no_time() {
     for has_record in [false, true] {
@@ -225,7 +227,8 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
     }
 }
 
-/// A slot's slice that is not the beginning of its long key orders it in two ways: scans would go in circles.
+/// A slot's slice that is not the beginning of its long key orders it in two ways: scans would go
+/// in circles.
 #[test]
 fn a_slice_that_is_not_its_keys_is_refused() {
     for at in [0, 1, 7] {
@@ -259,8 +262,9 @@ fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     assert!(refused.contains("dropped meanwhile"), "{refused}");
 }
 
-/// A damaged pointer leads into another map: the tree that has it is refused, and nothing of the other is written, neither a
-/// record whose bits look like those of PMwCAS, nor a leaf that is being replaced.
+/// A damaged pointer leads into another map: the tree that has it is refused, and nothing of the
+/// other is written, neither a record whose bits look like those of PMwCAS, nor a leaf that is
+/// being replaced.
 #[test]
 fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     // With the dirty bit of PMwCAS, and without its others.
@@ -294,8 +298,8 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     }
 }
 
-/// Each bit of the header and of the first slots of a leaf is damaged, in turn, and the entry word: opening, walking and reading do not
-/// panic, and what is refused says so.
+/// Each bit of the header and of the first slots of a leaf is damaged, in turn, and the entry word:
+/// opening, walking and reading do not panic, and what is refused says so.
 #[test]
 fn damaged_blocks_are_refused_or_harmless() {
     use pando_pmem::testing::Arena;

@@ -16,8 +16,8 @@ fn eight(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// NBTree: value bits (copy and sync) visible to a user whose value uses them; key 0 as "empty" against a user whose
-/// key is 0.
+/// NBTree: value bits (copy and sync) visible to a user whose value uses them; key 0 as "empty"
+/// against a user whose key is 0.
 #[test]
 fn every_key_and_every_value_is_allowed() {
     let planted = anonymous::<Volatile>(&small_nodes());
@@ -67,9 +67,10 @@ fn a_load_by_four_threads_loses_no_key() {
     }
 }
 
-/// NBTree: lost update between copy and link; a key deleted, then found again, because the sync phase re-copied it; the next
-/// pointer of a predecessor that is itself replaced. Writers own their keys, so each knows what it must find, while
-/// others' inserts between these keys replace the leaves all the time.
+/// NBTree: lost update between copy and link; a key deleted, then found again, because the sync
+/// phase re-copied it; the next pointer of a predecessor that is itself replaced. Writers own their
+/// keys, so each knows what it must find, while others' inserts between these keys replace the
+/// leaves all the time.
 fn own_keys_among_splits<D: pando_pmem::Domain>() {
     let planted = anonymous::<D>(&small_nodes());
     let is_over = AtomicBool::new(false);
@@ -128,7 +129,8 @@ fn updates_and_deletes_survive_every_phase_of_a_split_with_write_backs() {
     own_keys_among_splits::<Adr>();
 }
 
-/// Emptied leaves are dropped, and their blocks and records' blocks given back; also the first of an inner node.
+/// Emptied leaves are dropped, and their blocks and records' blocks given back; also the first of
+/// an inner node.
 #[test]
 fn deletes_give_leaves_and_blocks_back() {
     let planted = in_file::<Process>(&small_nodes());
@@ -241,7 +243,8 @@ fn a_stopped_thread_holds_nobody_up() {
     }
 }
 
-/// Scans beside a thread that has stopped amid a change, in a pool without any room: they find all the same.
+/// Scans beside a thread that has stopped amid a change, in a pool without any room: they find all
+/// the same.
 #[test]
 fn scans_in_a_full_pool_pass_a_stopped_thread() {
     type Tree = pando_nbtree::NbTree<CutShort<true>>;
@@ -283,8 +286,8 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
     }
 }
 
-/// ABA and reuse: two handles of one tree share what is in memory, and a map that is dropped leaves nothing behind for
-/// the next at its place.
+/// ABA and reuse: two handles of one tree share what is in memory, and a map that is dropped leaves
+/// nothing behind for the next at its place.
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     let planted = in_file::<Process>(&small_nodes());
@@ -304,8 +307,9 @@ fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     assert_eq!(dump(&again).len(), 1);
 }
 
-/// NBTree: reads of what a crash may still forget, which the paper accepts without eADR. A thread pauses before each
-/// write of its update, delete or insert; whoever sees what that has done writes its line back.
+/// NBTree: reads of what a crash may still forget, which the paper accepts without eADR. A thread
+/// pauses before each write of its update, delete or insert; whoever sees what that has done writes
+/// its line back.
 #[test]
 fn what_may_be_lost_is_written_back_by_who_reads_it() {
     type WithWriteBack = CutShort<true>;
@@ -359,8 +363,9 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
     }
 }
 
-/// A thread that has put a block's name into a value word has a log of it until the word is durable; recovery takes the
-/// block back if it does not find the name there. So a leaf with such a word is replaced only behind its write-back.
+/// A thread that has put a block's name into a value word has a log of it until the word is
+/// durable; recovery takes the block back if it does not find the name there. So a leaf with such a
+/// word is replaced only behind its write-back.
 #[test]
 fn a_replacement_writes_back_the_words_that_logs_need() {
     let mut seen = 0;
@@ -413,8 +418,9 @@ fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
     planted
 }
 
-/// Threads that claim a leaf's slots and one that finds none free could hold each other up for ever, if replacing the leaf
-/// and inserting were two steps: wherever the thread stops, once the leaf is replaced its record is there.
+/// Threads that claim a leaf's slots and one that finds none free could hold each other up for
+/// ever, if replacing the leaf and inserting were two steps: wherever the thread stops, once the
+/// leaf is replaced its record is there.
 #[test]
 fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
     for value_bytes in [8, 30] {
@@ -430,7 +436,8 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
             let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &value));
             let is_done = victim.is_done();
             if first_leaf(&planted) != before {
-                // Gets may say that it is absent until somebody publishes the new leaf, as this does.
+                // Gets may say that it is absent until somebody publishes the new leaf, as this
+                // does.
                 let again = planted.index.insert(&eight(5), &[]);
                 assert!(matches!(again, Err(Error::KeyExists)), "before write {paused_before}");
                 assert!(planted.index.get(&eight(5)).expect("reads").is_some());
@@ -447,8 +454,8 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
     }
 }
 
-/// So could threads that claim slots and one whose value word is closed each time that it comes: whoever has replaced the
-/// leaf, its insert, update or delete is there then.
+/// So could threads that claim slots and one whose value word is closed each time that it comes:
+/// whoever has replaced the leaf, its insert, update or delete is there then.
 #[test]
 fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
     type Tree = pando_nbtree::NbTree<CutShort<true>>;
@@ -507,8 +514,8 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
     }
 }
 
-/// A full pool: a delete of a closed word needs one block at most, which it gives back, wherever the thread has stopped that
-/// replaces the leaf.
+/// A full pool: a delete of a closed word needs one block at most, which it gives back, wherever
+/// the thread has stopped that replaces the leaf.
 #[test]
 fn a_delete_that_goes_along_takes_no_more_room_than_it_gives_back() {
     for paused_before in 1.. {

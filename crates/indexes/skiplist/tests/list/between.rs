@@ -1,5 +1,5 @@
-//! What others do between two accesses of an operation to the pool: values are changed in every way, towers raised,
-//! lowered and taken out, the last nodes removed under a search.
+//! What others do between two accesses of an operation to the pool: values are changed in every
+//! way, towers raised, lowered and taken out, the last nodes removed under a search.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The conformance suite, in the domain that pays nothing, the one that orders stores and the one that
-//! writes lines back, and with values that leave their nodes.
+//! The conformance suite, in the domain that pays nothing, the one that orders stores and the one
+//! that writes lines back, and with values that leave their nodes.
 
 use crate::common::{Planted, anonymous, in_file, small_values};
 use pando_pmem::{Adr, Process, Volatile};

@@ -1,5 +1,5 @@
-//! A checker that is wrong (class 13): what a walk must find in a list that is damaged, and what it must not
-//! lose of one that is written.
+//! A checker that is wrong (class 13): what a walk must find in a list that is damaged, and what it
+//! must not lose of one that is written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,8 @@ use pando_skiplist::{Options, SkipLists};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, anonymous, check};
 
-/// A list whose nodes are lines, or end within their first: the keys, in order, and the nodes' offsets.
+/// A list whose nodes are lines, or end within their first: the keys, in order, and the nodes'
+/// offsets.
 fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
     let planted = anonymous::<Volatile, SkipLists>(Options::default());
     for key in keys {

@@ -1,5 +1,6 @@
-//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash leaves
-//! at each step of each schedule is explored by the lab (`pando-crashlab explore --index skiplist`).
+//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash
+//! leaves at each step of each schedule is explored by the lab
+//! (`pando-crashlab explore --index skiplist`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,8 +54,8 @@ fn no_get_misses_a_key_that_is_overwritten() {
     overwrite::<CasSkipLists>(&anonymous(small_values()));
 }
 
-/// Skip list: a range that leaks every node it visits. Scans, half of them left in the middle, beside
-/// removes and inserts; the pool stays as large as it was.
+/// Skip list: a range that leaks every node it visits. Scans, half of them left in the middle,
+/// beside removes and inserts; the pool stays as large as it was.
 #[test]
 fn scans_leak_nothing() {
     let planted = in_file::<Process>(small_values());
@@ -154,8 +155,8 @@ fn high_key<K: IndexKind>() -> Vec<u8> {
         .expect("one in five hundred is")
 }
 
-/// Skip list: a tower half linked at a crash. An insert, and then a remove, of a high node is killed
-/// before each of its writes: what is left is a sound list with the record or without it.
+/// Skip list: a tower half linked at a crash. An insert, and then a remove, of a high node is
+/// killed before each of its writes: what is left is a sound list with the record or without it.
 #[test]
 fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
     const POOL_BYTES: u64 = 8 << 20;
@@ -248,8 +249,8 @@ fn small_values_have_all_their_bits() {
     }
 }
 
-/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of the words
-/// that say where nodes are and in which order, no damage is unseen.
+/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of
+/// the words that say where nodes are and in which order, no damage is unseen.
 #[test]
 fn a_damaged_list_is_walked_and_reported() {
     for kinds in [1, 5] {
@@ -269,8 +270,8 @@ fn a_damaged_list_is_walked_and_reported() {
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX, 1 << 63] {
                     word.store(sound ^ damage, Ordering::Relaxed);
                     let audit = SkipLists::audit(&planted.index).expect("audits");
-                    // All blocks are nodes; the first, second and sixth word, and of the fourth, which is a
-                    // small value's, bits that no value has.
+                    // All blocks are nodes; the first, second and sixth word, and of the fourth,
+                    // which is a small value's, bits that no value has.
                     let is_of_order = [0, 8, 40].contains(&at);
                     let must_be_seen = kinds == 1 && (is_of_order || at == 24 && damage == 1 << 63);
                     assert!(!must_be_seen || !audit.is_sound(), "{at}: {sound:#x} ^ {damage:#x}");
@@ -282,8 +283,8 @@ fn a_damaged_list_is_walked_and_reported() {
     }
 }
 
-/// Class 12: a loop without an end. Keys behind all others come and go, and the searches for them that are
-/// under way must find the end of each level.
+/// Class 12: a loop without an end. Keys behind all others come and go, and the searches for them
+/// that are under way must find the end of each level.
 #[test]
 fn a_search_ends_at_the_end_of_the_list() {
     fn race<K: IndexKind>(planted: &Planted<Volatile, K>) {

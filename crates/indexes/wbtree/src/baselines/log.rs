@@ -70,8 +70,8 @@ impl Log {
         self.waiting.borrow_mut().push((off, new));
     }
 
-    /// `CommitRedoWrites`: records, and what was written back before, are stable before the words are
-    /// written.
+    /// `CommitRedoWrites`: records, and what was written back before, are stable before the words
+    /// are written.
     pub fn commit_redo_writes<D: Domain>(&self, pool: &Pool<D>) {
         self.flush_and_fence(pool);
         for (off, new) in self.waiting.borrow_mut().drain(..) {

@@ -1,12 +1,12 @@
-//! What the wB+-Trees are compared with (paper, sections 3.1, 3.2 and 5.1): B+-trees whose leaves are sorted,
-//! unsorted, or unsorted with a bitmap, under undo-redo logging or shadowing, and the volatile prefetching
-//! B+-tree.
+//! What the wB+-Trees are compared with (paper, sections 3.1, 3.2 and 5.1): B+-trees whose leaves
+//! are sorted, unsorted, or unsorted with a bitmap, under undo-redo logging or shadowing, and the
+//! volatile prefetching B+-tree.
 //!
-//! They are for the figures and for table 3, not for users: one writer, keys of eight bytes or in blocks of
-//! their own, values of eight bytes, no merges. They write, write back and fence what the paper's procedures do, in that
-//! order, but nothing is read after a crash: a log is written and never replayed, and its ring
-//! begins again without a checkpoint, which the paper does not count either. Nodes come from spans that are
-//! given back with the tree.
+//! They are for the figures and for table 3, not for users: one writer, keys of eight bytes or in
+//! blocks of their own, values of eight bytes, no merges. They write, write back and fence what the
+//! paper's procedures do, in that order, but nothing is read after a crash: a log is written and
+//! never replayed, and its ring begins again without a checkpoint, which the paper does not count
+//! either. Nodes come from spans that are given back with the tree.
 //!
 //! ```text
 //! node    byte 0    8         16 ..
@@ -14,8 +14,8 @@
 //!         number    child     entries: key, child         an inner node; the first child has no key
 //! ```
 //!
-//! * `log.rs`: the procedures of figures 5 and 6. `tree.rs`: search, and writes in place under a log.
-//!   `shadow.rs`: writes by copies (figure 7).
+//! * `log.rs`: the procedures of figures 5 and 6. `tree.rs`: search, and writes in place under a
+//!   log. `shadow.rs`: writes by copies (figure 7).
 
 mod log;
 mod shadow;

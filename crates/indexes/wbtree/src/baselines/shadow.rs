@@ -1,5 +1,5 @@
-//! Writes by shadowing (paper 3.2, figure 7): a changed node is a copy, and what names the old one is
-//! changed by redo-only logging: a pointer of the parent, and of the leaf before it.
+//! Writes by shadowing (paper 3.2, figure 7): a changed node is a copy, and what names the old one
+//! is changed by redo-only logging: a pointer of the parent, and of the leaf before it.
 
 use pando_index::Error;
 use pando_pmem::Domain;

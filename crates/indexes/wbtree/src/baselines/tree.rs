@@ -18,8 +18,8 @@ const ENTRIES: u64 = 2;
 /// Bytes of a span that nodes are cut from, or strings.
 const SPAN_BYTES: u64 = 1 << 20;
 
-/// A B+-tree with one writer. It is not [`Sync`]. Its keys are words; or, if they are `STRINGS`, the words
-/// are offsets of strings, which are compared (paper 4.6).
+/// A B+-tree with one writer. It is not [`Sync`]. Its keys are words; or, if they are `STRINGS`,
+/// the words are offsets of strings, which are compared (paper 4.6).
 pub struct Baseline<D: Domain, const STRINGS: bool = false> {
     pub(super) pool: Arc<Pool<D>>,
     pub(super) leaves: Leaves,
@@ -376,7 +376,8 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
                 let place = moved.partition_point(|entry| self.compare(entry.0, of).is_lt());
                 moved.insert(place, (key, value));
             }
-            // The middle key of an inner node goes up, and its child becomes the first of the new node.
+            // The middle key of an inner node goes up, and its child becomes the first of the new
+            // node.
             let separator = moved[0].0;
             let first = if is_leaf { self.get_word(node, FIRST) } else { moved.remove(0).1 };
             for (at, &(key, value)) in moved.iter().enumerate() {
@@ -481,8 +482,8 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
     #[inline(always)]
     fn string(&self, off: u64) -> &[u8] {
         let length = self.pool.word(off).load(Ordering::Relaxed);
-        // SAFETY: a string's bytes lie in a span of the tree's, are written before their offset is an entry's,
-        // and not again.
+        // SAFETY: a string's bytes lie in a span of the tree's, are written before their offset is
+        // an entry's, and not again.
         unsafe { self.pool.bytes(off + 8, length) }
     }
 
@@ -525,7 +526,8 @@ impl<D: Domain> Baseline<D> {
 }
 
 impl<D: Domain> Baseline<D, true> {
-    /// An empty tree of string keys, with nodes of `node_lines` lines, on what the pool has not given to others.
+    /// An empty tree of string keys, with nodes of `node_lines` lines, on what the pool has not
+    /// given to others.
     pub fn with_strings(
         pool: Arc<Pool<D>>,
         leaves: Leaves,
@@ -547,13 +549,14 @@ impl<D: Domain> Baseline<D, true> {
         self.insert_key(Key::Bytes(key), || self.write_string(key), value)
     }
 
-    /// Removes a record; false if the key is not there. Its string stays, since an inner node may name it.
+    /// Removes a record; false if the key is not there. Its string stays, since an inner node may
+    /// name it.
     pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         Ok(self.remove_key(Key::Bytes(key))?.is_some())
     }
 
-    /// Writes a string where there is room, and starts its write-back, which the tree's own first fence
-    /// completes.
+    /// Writes a string where there is room, and starts its write-back, which the tree's own first
+    /// fence completes.
     fn write_string(&self, key: &[u8]) -> Result<u64, Error> {
         let bytes = (key.len() as u64 + 8).next_multiple_of(8);
         if self.strings.get().1 < bytes {

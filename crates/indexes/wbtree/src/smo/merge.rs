@@ -1,15 +1,17 @@
-//! Merges: a node takes over the cells and the fence of the node to its right; and the collapse of a root.
+//! Merges: a node takes over the cells and the fence of the node to its right; and the collapse of
+//! a root.
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
 //! | free cells of the left node are claimed; the right one's cells and fence are copied there | free cells |
 //! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent's without the right one's cell; of leaves, the pointer of the next one to the right, which leads to the left one | before or after |
 //!
-//! It compares all that it has read: both nodes and the parent. Both must be children of one parent, and the
-//! left one's fence must lead to the right one. Blocks of records and of the right fence's key change
-//! their owner; the right node, the key of the left one's fence and the key of the parent's cell are
-//! freed. It allocates nothing, so deletes in a full pool make room. Nodes whose versions have run out are
-//! merged by versions that are kept for that; a node that has used these up too is copied first.
+//! It compares all that it has read: both nodes and the parent. Both must be children of one
+//! parent, and the left one's fence must lead to the right one. Blocks of records and of the right
+//! fence's key change their owner; the right node, the key of the left one's fence and the key of
+//! the parent's cell are freed. It allocates nothing, so deletes in a full pool make room. Nodes
+//! whose versions have run out are merged by versions that are kept for that; a node that has used
+//! these up too is copied first.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};

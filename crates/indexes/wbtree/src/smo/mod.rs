@@ -1,8 +1,8 @@
 //! Structure modifications: splits, merges, copies, and the growth and collapse of the root.
 //!
-//! The paper logs what a split changes and writes it back when the log is durable. Here each step is
-//! one swap of a state, or one PMwCAS of the states concerned, and leaves a tree in which everything is
-//! found: so there is no log, and no recovery.
+//! The paper logs what a split changes and writes it back when the log is durable. Here each step
+//! is one swap of a state, or one PMwCAS of the states concerned, and leaves a tree in which
+//! everything is found: so there is no log, and no recovery.
 //!
 //! | step | words | what is true afterwards |
 //! | --- | --- | --- |
@@ -17,36 +17,39 @@
 //!
 //! # The way back
 //!
-//! A leaf has a pointer to the leaf to its left, so that scans go backwards as they go forwards. *While a leaf is
-//! alive, its pointer leads to the leaf whose fence leads to it*, and is zero if there is none. Nothing but a split, a
-//! merge or a copy changes which leaf that is; each changes the state of that leaf, or makes it dead, and each changes
-//! the pointer by the same PMwCAS. So the leaf to the right need not be compared: as long as the state
-//! stands whose fence leads to it, it is alive, and nobody else changes its pointer. A record that is written changes no
-//! pointer.
+//! A leaf has a pointer to the leaf to its left, so that scans go backwards as they go forwards.
+//! *While a leaf is alive, its pointer leads to the leaf whose fence leads to it*, and is zero if
+//! there is none. Nothing but a split, a merge or a copy changes which leaf that is; each changes
+//! the state of that leaf, or makes it dead, and each changes the pointer by the same PMwCAS. So
+//! the leaf to the right need not be compared: as long as the state stands whose fence leads to it,
+//! it is alive, and nobody else changes its pointer. A record that is written changes no pointer.
 //!
-//! The pointer of a dead leaf is that of the moment at which it died. Who reads it held a guard before that
-//! moment, or would not know the leaf, and the leaf that it leads to was alive then: its block is not given out anew
-//! before that guard is dropped. A reader sees pointer and fence at two moments, and believes the fence
-//! ([`Node::left`]). What it expects in the pointer it has read there, so a pointer that damage has changed is mended by the
-//! next of these that passes; one that is no value of a word lets it fail, and says so.
+//! The pointer of a dead leaf is that of the moment at which it died. Who reads it held a guard
+//! before that moment, or would not know the leaf, and the leaf that it leads to was alive then:
+//! its block is not given out anew before that guard is dropped. A reader sees pointer and fence at
+//! two moments, and believes the fence ([`Node::left`]). What it expects in the pointer it has read
+//! there, so a pointer that damage has changed is mended by the next of these that passes; one that
+//! is no value of a word lets it fail, and says so.
 //!
-//! Whoever writes and comes to a node through a fence posts it, so it does not matter who split; a reader
-//! goes on. A split that a crash cut short is posted by the next writer that passes.
+//! Whoever writes and comes to a node through a fence posts it, so it does not matter who split; a
+//! reader goes on. A split that a crash cut short is posted by the next writer that passes.
 //!
-//! Why a post names no dead node: it reads the parent's state, and then looks whether the left node's
-//! fence still leads to the right one, which is alive then. Only a merge through the parent's cell
-//! for that node makes it dead; there is no such cell in the parent's state, and another state lets the
-//! post fail.
+//! Why a post names no dead node: it reads the parent's state, and then looks whether the left
+//! node's fence still leads to the right one, which is alive then. Only a merge through the
+//! parent's cell for that node makes it dead; there is no such cell in the parent's state, and
+//! another state lets the post fail.
 //!
-//! Why a merge loses nothing: it compares the states of both nodes and of the parent, so whatever changed
-//! since it copied the cells lets it fail.
+//! Why a merge loses nothing: it compares the states of both nodes and of the parent, so whatever
+//! changed since it copied the cells lets it fail.
 //!
-//! Every PMwCAS of this tree owns a block, so none is *plain* ([`pando_pmwcas`]): a recovery lets it succeed by its durable
-//! status, never by the references that it finds. This matters because the state that an operation failed to put in
-//! place and the one of who interrupted it are of one version. A plain operation that was let fail can still succeed by
-//! recovery while the other's state is not durable; then only that slot words and the durable version lie in the
-//! state's line would keep them from being believed of the wrong one. As it is, of all states of one version only one is put in place,
-//! and after it at most the same, dead; and slot words are written only after `execute` is true.
+//! Every PMwCAS of this tree owns a block, so none is *plain* ([`pando_pmwcas`]): a recovery lets
+//! it succeed by its durable status, never by the references that it finds. This matters because
+//! the state that an operation failed to put in place and the one of who interrupted it are of one
+//! version. A plain operation that was let fail can still succeed by recovery while the other's
+//! state is not durable; then only that slot words and the durable version lie in the state's line
+//! would keep them from being believed of the wrong one. As it is, of all states of one version
+//! only one is put in place, and after it at most the same, dead; and slot words are written only
+//! after `execute` is true.
 //!
 //! Nobody's help is needed for any of this to end: each failure is another's change.
 
@@ -65,7 +68,8 @@ use crate::node::{Changed, Context, Node, Probe};
 use crate::state::State;
 use crate::tree::WbTree;
 
-/// A node is looked at for a merge when a delete leaves less than one of this many of its cells live.
+/// A node is looked at for a merge when a delete leaves less than one of this many of its cells
+/// live.
 pub(crate) const MERGE_BELOW: u64 = 4;
 
 /// How an attempt ended.
@@ -84,8 +88,8 @@ impl From<Changed> for Attempt {
     }
 }
 
-/// Makes the operation change the pointer of the leaf at `right_off`, if there is one, so that it leads to the one at
-/// `left_off`. Inner nodes, of other levels, have no such pointer.
+/// Makes the operation change the pointer of the leaf at `right_off`, if there is one, so that it
+/// leads to the one at `left_off`. Inner nodes, of other levels, have no such pointer.
 fn relink<D: Domain>(
     context: Context<'_, '_, D>,
     operation: &mut Descriptor<'_, '_, D>,
@@ -116,7 +120,8 @@ impl<D: Domain> WbTree<D> {
         probe: Probe<'_>,
     ) -> Result<(), Error> {
         let count = state.count(node.kind) as u64;
-        // A node with few live cells is full of claims of threads that have stopped, or has no versions.
+        // A node with few live cells is full of claims of threads that have stopped, or has no
+        // versions.
         let is_full = count >= 2 && 2 * (count + 2) >= node.cells(context);
         if is_full && state.version() < context.shape.versions {
             match self.split(context, node, state)? {
@@ -131,15 +136,17 @@ impl<D: Domain> WbTree<D> {
         self.replace(context, node.level, probe, node.off).map(drop)
     }
 
-    /// Posts the node that `left`'s fence leads to, if that is possible: without it everything is found, too.
+    /// Posts the node that `left`'s fence leads to, if that is possible: without it everything is
+    /// found, too.
     pub(crate) fn help(&self, context: Context<'_, '_, D>, left: Node<'_, D>) {
         let _ = self.post(context, left);
     }
 
-    /// Merges the leaf that holds the key with a neighbour, and what then is nearly empty above it, as far as
-    /// that is possible: without it nothing is lost but room.
+    /// Merges the leaf that holds the key with a neighbour, and what then is nearly empty above it,
+    /// as far as that is possible: without it nothing is lost but room.
     pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
-        // An only child has neighbours when its parent is merged, so after that the leaf is looked at again.
+        // An only child has neighbours when its parent is merged, so after that the leaf is looked
+        // at again.
         for _ in 0..2 {
             let (mut level, mut was_alone) = (0, false);
             loop {

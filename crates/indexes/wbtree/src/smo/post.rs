@@ -1,8 +1,9 @@
-//! Posts: the parent gets a cell for a node that so far is found only through its left neighbour's fence.
+//! Posts: the parent gets a cell for a node that so far is found only through its left neighbour's
+//! fence.
 //!
-//! The deciding word is the parent's state. The left neighbour's fence is looked at after the parent's
-//! state was read ([`smo`](super) says why). If the level has no parent, the tree grows first: a new
-//! root with one child, whose deciding word is the entry word.
+//! The deciding word is the parent's state. The left neighbour's fence is looked at after the
+//! parent's state was read ([`smo`](super) says why). If the level has no parent, the tree grows
+//! first: a new root with one child, whose deciding word is the entry word.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
@@ -39,8 +40,8 @@ impl<D: Domain> WbTree<D> {
             };
             let (parent, state) = (found.node, found.state);
             let Ok(look) = parent.look(context, state, probe) else { continue };
-            // The node was posted, or merged away, or its left neighbour was, or was split again: who
-            // passes the fence that then leads to it posts it.
+            // The node was posted, or merged away, or its left neighbour was, or was split again:
+            // who passes the fence that then leads to it posts it.
             if look.found.is_some() || Self::fence_of(context, &left) != Some(fence) {
                 return Ok(());
             }

@@ -1,5 +1,5 @@
-//! Copies: a node whose versions run out, or whose free cells are claimed by threads that have stopped, gives
-//! way to a copy with the first version and no claims.
+//! Copies: a node whose versions run out, or whose free cells are claimed by threads that have
+//! stopped, gives way to a copy with the first version and no claims.
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
@@ -7,8 +7,9 @@
 //! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy's cell | free cells |
 //! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell; of a leaf, the pointer of the leaf to the right, which leads to the copy | before or after |
 //!
-//! Keys keep their blocks: the new cells name those of the old ones. A parent or neighbour that has itself no
-//! cell or version is copied first; that ends at the root, and at the first node of the level.
+//! Keys keep their blocks: the new cells name those of the old ones. A parent or neighbour that has
+//! itself no cell or version is copied first; that ends at the root, and at the first node of the
+//! level.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
@@ -24,8 +25,8 @@ use crate::smo::{Attempt, relink};
 use crate::state::State;
 use crate::tree::{Found, WbTree};
 
-/// Versions beyond those of ordinary changes that are left to changes of a fence, and to merges. At last
-/// come as many deletes as there are cells.
+/// Versions beyond those of ordinary changes that are left to changes of a fence, and to merges. At
+/// last come as many deletes as there are cells.
 pub(super) const FENCE_VERSIONS: u64 = 1000;
 
 /// A cell that leads to the node which is copied.
@@ -172,7 +173,8 @@ impl<D: Domain> WbTree<D> {
         Ok(Attempt::Done)
     }
 
-    /// Writes a cell that leads to `off` instead, and the state in which it stands for the one that leads.
+    /// Writes a cell that leads to `off` instead, and the state in which it stands for the one that
+    /// leads.
     fn exchange<'op, 'pool>(
         context: Context<'op, 'pool, D>,
         leading: Leading<'op, D>,

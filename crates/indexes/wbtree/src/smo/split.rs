@@ -52,8 +52,8 @@ impl<D: Domain> WbTree<D> {
         if context.shape.is_variable {
             let below = context.block(cells[kept - 1].block).0;
             let first = context.block(moved[0].block).0;
-            // Of a leaf, the shortest that divides: of what lies above the last key that stays, and not
-            // above the first that goes. Of an inner node it is the first child's own key.
+            // Of a leaf, the shortest that divides: of what lies above the last key that stays, and
+            // not above the first that goes. Of an inner node it is the first child's own key.
             let same = below.iter().zip(first).take_while(|(left, right)| left == right).count();
             let key = if node.level == 0 { first.get(..same + 1).unwrap_or(first) } else { first };
             let block = build::block(context, key, &[])?;

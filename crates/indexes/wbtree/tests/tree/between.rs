@@ -1,6 +1,6 @@
-//! What others do between two steps of an operation: at each load and each write of it, one after the
-//! other, a second thread does something to its end. The answers and what is there afterwards must be those
-//! of one order of the two.
+//! What others do between two steps of an operation: at each load and each write of it, one after
+//! the other, a second thread does something to its end. The answers and what is there afterwards
+//! must be those of one order of the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
     dump(tree).iter().map(|(key, value)| (word(key), number(value))).collect()
 }
 
-/// One act with others before one of its accesses, in a tree with these records; whether it has so many
-/// accesses.
+/// One act with others before one of its accesses, in a tree with these records; whether it has so
+/// many accesses.
 fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let planted = anonymous::<Between>(options);
     let mut model = Model::new();
@@ -134,8 +134,8 @@ fn cells_that_are_used_again() {
                 Act::Upsert(10, 9),
                 Act::Remove(10),
             ];
-            // The lowest free cell is taken, which is that of the record that was there first; where there are near
-            // cells, when these are taken.
+            // The lowest free cell is taken, which is that of the record that was there first;
+            // where there are near cells, when these are taken.
             let inserts_behind: Vec<Act> = (15..19).map(|number| Act::Insert(number, 5)).collect();
             for others in [
                 &[Act::Remove(10), Act::Insert(15, 5)][..],
@@ -148,8 +148,8 @@ fn cells_that_are_used_again() {
     }
 }
 
-/// Nodes are merged away, and their blocks are nodes again, with other keys in as many cells: in a state that has been
-/// there before. Who looks without a pin must notice.
+/// Nodes are merged away, and their blocks are nodes again, with other keys in as many cells: in a
+/// state that has been there before. Who looks without a pin must notice.
 #[test]
 fn blocks_that_are_used_again() {
     for leaf in KINDS {
@@ -181,7 +181,8 @@ fn nodes_that_are_split_merged_and_copied() {
     }
 }
 
-/// Runs of inserts and removes among nodes as small as can be, before any access of a write or a read.
+/// Runs of inserts and removes among nodes as small as can be, before any access of a write or a
+/// read.
 #[test]
 fn runs_of_writes_at_random() {
     let mut random = Random::new(7);
@@ -215,8 +216,8 @@ fn runs_of_writes_at_random() {
     }
 }
 
-/// A leaf is read under one state: what stays, stays; what another thread moves from one key to another is not there
-/// twice.
+/// A leaf is read under one state: what stays, stays; what another thread moves from one key to
+/// another is not there twice.
 #[test]
 fn scans_of_cells_that_are_used_again() {
     for leaf in KINDS {
@@ -267,12 +268,12 @@ fn full_leaves_rewritten_under_scans() {
     }
 }
 
-/// A scan finds what stays, once, whatever is split, merged and copied before any one access of it; backwards it goes by
-/// the pointers to the left, which change under it.
+/// A scan finds what stays, once, whatever is split, merged and copied before any one access of it;
+/// backwards it goes by the pointers to the left, which change under it.
 #[test]
 fn scans_among_splits_merges_and_copies() {
-    // What another thread does: a leaf in the middle is split, twice and thrice; leaves are emptied and merged;
-    // a record is written until the versions of its leaf run out.
+    // What another thread does: a leaf in the middle is split, twice and thrice; leaves are emptied
+    // and merged; a record is written until the versions of its leaf run out.
     let splits: Vec<Act> = (1..10).map(|step| Act::Insert(150 + step, step)).collect();
     let merges: Vec<Act> = (11..24).map(|number| Act::Remove(number * 10)).collect();
     let copies: Vec<Act> = (0..30).map(|value| Act::Upsert(150, value)).collect();
@@ -322,8 +323,8 @@ fn scans_among_splits_merges_and_copies() {
     }
 }
 
-/// Trap: a read that is not yet durable. Who finds a value whose writer has not written it back has done so
-/// itself when it returns it.
+/// Trap: a read that is not yet durable. Who finds a value whose writer has not written it back has
+/// done so itself when it returns it.
 #[test]
 fn who_reads_an_undurable_state_makes_it_durable() {
     for leaf in KINDS {
@@ -349,8 +350,8 @@ fn who_reads_an_undurable_state_makes_it_durable() {
     }
 }
 
-/// A split whose node got no cell in the parent, for want of a block, stands between two nodes that are to
-/// be merged.
+/// A split whose node got no cell in the parent, for want of a block, stands between two nodes that
+/// are to be merged.
 #[test]
 fn merges_pass_over_no_node_that_is_not_posted() {
     for leaf in KINDS {

@@ -1,6 +1,6 @@
-//! Trap: a checker that is wrong (class 13). What a walk must find in a tree that is damaged; and a damage that it does
-//! not find does no harm: scans in both directions agree, and what they find is found by its key. What an operation comes
-//! to that is damaged ends it.
+//! Trap: a checker that is wrong (class 13). What a walk must find in a tree that is damaged; and a
+//! damage that it does not find does no harm: scans in both directions agree, and what they find is
+//! found by its key. What an operation comes to that is damaged ends it.
 
 use std::sync::atomic::Ordering;
 
@@ -48,8 +48,8 @@ fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
     walk(planted).blocks.iter().map(|block| block.off).filter(is_one).collect()
 }
 
-/// A cell whose child is that of a cell to its right: the fences still lead to all nodes, but keys lead to a node
-/// that begins above them.
+/// A cell whose child is that of a cell to its right: the fences still lead to all nodes, but keys
+/// lead to a node that begins above them.
 #[test]
 fn two_cells_that_lead_to_one_child_are_seen() {
     for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
@@ -76,7 +76,8 @@ fn two_cells_that_lead_to_one_child_are_seen() {
     }
 }
 
-/// A map of an earlier build is refused when it is opened, with the reason, and not taken for a damaged one.
+/// A map of an earlier build is refused when it is opened, with the reason, and not taken for a
+/// damaged one.
 #[test]
 fn a_map_of_an_earlier_layout_is_refused() {
     let planted = with_records(small_fixed(NodeKind::BitmapOnly), 40);
@@ -112,8 +113,8 @@ fn a_pointer_to_another_leaf_is_seen() {
     }
 }
 
-/// A pointer to the left that leads nowhere, or is no value of a word: scans find the way from the root, and what splits
-/// or merges leaves beside it comes to an end, if by an error.
+/// A pointer to the left that leads nowhere, or is no value of a word: scans find the way from the
+/// root, and what splits or merges leaves beside it comes to an end, if by an error.
 #[test]
 fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
@@ -147,8 +148,8 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
     }
 }
 
-/// A state that says dead, or is no value of a word: whatever comes to the node ends, with an answer or an error that
-/// names it, and does so again; so does the drop of the map.
+/// A state that says dead, or is no value of a word: whatever comes to the node ends, with an
+/// answer or an error that names it, and does so again; so does the drop of the map.
 #[test]
 fn a_state_that_says_dead_ends_in_no_panic_and_no_loop() {
     for options in [
@@ -239,7 +240,8 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
         && ascending.iter().all(|key| planted.index.get(key).expect("an answer").is_some())
 }
 
-/// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind a key and a value.
+/// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind
+/// a key and a value.
 fn words(planted: &Planted<Volatile>, node_bytes: u64) -> Vec<u64> {
     let audit = walk(planted);
     let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x79;

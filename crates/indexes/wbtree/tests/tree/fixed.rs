@@ -104,7 +104,8 @@ fn usual_nodes_follow_a_model() {
     }
 }
 
-/// Threads that insert, update and remove their own keys among those of others find them as they left them.
+/// Threads that insert, update and remove their own keys among those of others find them as they
+/// left them.
 #[test]
 fn threads_find_their_own_records() {
     const THREADS: u64 = 3;
@@ -151,8 +152,8 @@ fn threads_find_their_own_records() {
     }
 }
 
-/// Trap: a scan that begins beside its bound. Bounds may be longer than keys; the usual one for "up to this
-/// key" is the key and a zero.
+/// Trap: a scan that begins beside its bound. Bounds may be longer than keys; the usual one for "up
+/// to this key" is the key and a zero.
 #[test]
 fn bounds_that_are_longer_than_keys() {
     let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));

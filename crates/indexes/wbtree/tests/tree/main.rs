@@ -1,7 +1,7 @@
 //! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
 //!
-//! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have eight bytes;
-//!   `narrow.rs`: the suite on them.
+//! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have
+//!   eight bytes; `narrow.rs`: the suite on them.
 //! * `table3.rs`: what operations take, beside the paper's formulas.
 //! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
 //! * `between.rs`: what others do between any two steps of an operation.

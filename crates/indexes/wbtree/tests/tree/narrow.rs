@@ -1,10 +1,11 @@
-//! The conformance suite on trees whose keys and values have eight bytes, as far as its keys can be had.
+//! The conformance suite on trees whose keys and values have eight bytes, as far as its keys can be
+//! had.
 //!
-//! [`Narrow`] makes such a tree take other keys: each is encoded in eight bytes, in order. What it can encode are
-//! keys of six bytes at most, and behind four zeros another six, so that small numbers of eight bytes
-//! are among them; so the suite is told that keys have `LONGEST` bytes, six or eight, and the cases are run
-//! whose keys can be had then. Bounds of scans may be longer, and are encoded in more bytes. A value is kept in
-//! the test's memory, and its number in the tree.
+//! [`Narrow`] makes such a tree take other keys: each is encoded in eight bytes, in order. What it
+//! can encode are keys of six bytes at most, and behind four zeros another six, so that small
+//! numbers of eight bytes are among them; so the suite is told that keys have `LONGEST` bytes, six
+//! or eight, and the cases are run whose keys can be had then. Bounds of scans may be longer, and
+//! are encoded in more bytes. A value is kept in the test's memory, and its number in the tree.
 
 use std::collections::HashMap;
 use std::ops::Bound;

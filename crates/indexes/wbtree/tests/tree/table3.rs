@@ -1,6 +1,6 @@
 //! The paper's table 3: words written, write-backs and fences of an insert without a split and of a
-//! delete without a merge, counted, beside the formulas for m valid entries. Log records that span two
-//! lines take two write-backs, which the paper's estimates leave out (its section 5.2).
+//! delete without a merge, counted, beside the formulas for m valid entries. Log records that span
+//! two lines take two write-backs, which the paper's estimates leave out (its section 5.2).
 
 use pando_index::RangeIndex;
 use pando_pmem::counting::{Counting, Counts, measure};
@@ -71,7 +71,8 @@ fn baselines_meet_the_formulas() {
                 [("insert", insert, insert_formula), ("delete", delete, delete_formula)]
             {
                 println!("{name}, m = {m}, {what}: {found:.2?} by count, {formula:.2?} by formula");
-                // Deleting the last of an unsorted leaf moves it onto itself, as the formula has it.
+                // Deleting the last of an unsorted leaf moves it onto itself, as the formula has
+                // it.
                 assert!((found[0] - formula[0]).abs() < 1e-9, "{name}, {what}: words {found:?}");
                 assert!((found[2] - formula[2]).abs() < 1e-9, "{name}, {what}: fences {found:?}");
                 // Lines are whole, and records of three words span two in a quarter of the cases.
@@ -85,9 +86,10 @@ fn baselines_meet_the_formulas() {
     }
 }
 
-/// Ours write as many words to a node, and take as few write-backs and fences, as the paper's slot-only and
-/// bitmap-only nodes, in every kind: the slot words need none. Where cells lie in the state's line an insert takes
-/// one of each, less than the paper's, whose cells are written back before the state.
+/// Ours write as many words to a node, and take as few write-backs and fences, as the paper's
+/// slot-only and bitmap-only nodes, in every kind: the slot words need none. Where cells lie in the
+/// state's line an insert takes one of each, less than the paper's, whose cells are written back
+/// before the state.
 #[test]
 fn ours_take_two_fences_to_insert_and_one_to_delete() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
@@ -106,16 +108,17 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
         assert_eq!((insert.flushes, insert.fences), (put, put), "{leaf:?}");
         assert_eq!((delete.flushes, delete.fences), (1, 1), "{leaf:?}");
         assert_eq!((update.flushes, update.fences), (put, put), "{leaf:?}");
-        // Of an insert: two words of the cell and the state, as in the table; the claim and its end, the
-        // durable version, and slot words, which are not written back.
+        // Of an insert: two words of the cell and the state, as in the table; the claim and its
+        // end, the durable version, and slot words, which are not written back.
         let slot_words = if leaf == NodeKind::SlotBitmap { 3 } else { 0 };
         assert_eq!(insert.words_written, 3 + 3 + slot_words, "{leaf:?}");
         assert_eq!(delete.words_written, 1 + 1 + slot_words, "{leaf:?}");
     }
 }
 
-/// Each third insert finds both near cells taken: it writes its own cell far away, with copies of both, of two words
-/// each, in one or two lines, and takes the two fences of the paper. The mean is below the table's.
+/// Each third insert finds both near cells taken: it writes its own cell far away, with copies of
+/// both, of two words each, in one or two lines, and takes the two fences of the paper. The mean is
+/// below the table's.
 #[test]
 fn two_of_three_inserts_take_one_fence() {
     let options = Options { leaf: NodeKind::BitmapOnly, is_variable: false, ..Options::default() };
@@ -167,8 +170,9 @@ fn scans_backwards_cost_what_scans_forwards_do() {
     assert!(backwards * 100 <= forwards * 102, "{backwards} for {forwards}");
 }
 
-/// What inserts that split a leaf, and nothing above it, take on the average: where there is a leaf to the right, its
-/// pointer is one word more of the same PMwCAS: three write-backs and a fence, which inserts without a split do not take.
+/// What inserts that split a leaf, and nothing above it, take on the average: where there is a leaf
+/// to the right, its pointer is one word more of the same PMwCAS: three write-backs and a fence,
+/// which inserts without a split do not take.
 #[test]
 fn a_split_changes_one_word_of_one_leaf_more() {
     use pando_pmwcas::maps::IndexKind;
@@ -197,8 +201,9 @@ fn a_split_changes_one_word_of_one_leaf_more() {
         let [last, inner] = splits.map(|counts| mean(&counts));
         println!("{leaf:?}: a split of the last leaf {last:.2?}, of another {inner:.2?}");
         let more = [1, 2].map(|field| inner[field] - last[field]);
-        // Of a bitmap-only leaf: the record goes to a near cell of the new leaf in the one case, and in the other to
-        // the old leaf, whose near cells are taken, with copies of them in up to two lines.
+        // Of a bitmap-only leaf: the record goes to a near cell of the new leaf in the one case,
+        // and in the other to the old leaf, whose near cells are taken, with copies of them in up
+        // to two lines.
         let far = if leaf == NodeKind::BitmapOnly { [2.0, 1.0] } else { [0.0; 2] };
         assert!(
             more[0] <= 3.5 + far[0] && more[1] <= 1.0 + far[1],

@@ -1,5 +1,5 @@
-//! Defects that others shipped, each with a test that fails if the care against it is taken out. Crashes
-//! at each step, with lines that are lost, and schedules are explored by `pando-crashlab`.
+//! Defects that others shipped, each with a test that fails if the care against it is taken out.
+//! Crashes at each step, with lines that are lost, and schedules are explored by `pando-crashlab`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,9 +22,9 @@ fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// Traps: published before durable; a slot array that is invalid after a crash and used anyway; a crash
-/// inside splits, merges and copies; leaked blocks. An operation is killed before each of its writes,
-/// slot words included, and the tree is what it was before or after, and serves.
+/// Traps: published before durable; a slot array that is invalid after a crash and used anyway; a
+/// crash inside splits, merges and copies; leaked blocks. An operation is killed before each of its
+/// writes, slot words included, and the tree is what it was before or after, and serves.
 #[test]
 fn a_kill_at_every_write_leaves_all_or_nothing() {
     for options in [
@@ -95,8 +95,8 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
     }
 }
 
-/// Trap: a redo log that is replayed over a later change. There is no log of the tree's own, so a pool that
-/// is opened again and again stays what it was.
+/// Trap: a redo log that is replayed over a later change. There is no log of the tree's own, so a
+/// pool that is opened again and again stays what it was.
 #[test]
 fn opening_again_changes_nothing() {
     let folder = folder();
@@ -116,8 +116,8 @@ fn opening_again_changes_nothing() {
     }
 }
 
-/// Trap: an overflow of a fixed field. Versions run out again and again, in leaves, in inner nodes and in
-/// the root, and nodes are copied.
+/// Trap: an overflow of a fixed field. Versions run out again and again, in leaves, in inner nodes
+/// and in the root, and nodes are copied.
 #[test]
 fn versions_run_out_and_nodes_are_copied() {
     for leaf in KINDS {
@@ -192,8 +192,8 @@ fn scans_find_what_stays_among_splits_and_merges() {
     }
 }
 
-/// Trap: exhaustion. A full pool refuses inserts, takes deletes, which give their room back also if the
-/// versions of the nodes have run out, and then has room again; and a map can be dropped in it.
+/// Trap: exhaustion. A full pool refuses inserts, takes deletes, which give their room back also if
+/// the versions of the nodes have run out, and then has room again; and a map can be dropped in it.
 #[test]
 fn a_full_pool_refuses_and_takes_deletes() {
     let kinds = [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)];
@@ -237,7 +237,8 @@ fn a_full_pool_refuses_and_takes_deletes() {
     }
 }
 
-/// The same where not one block is to be had, and nodes have used up their versions: merges take no room.
+/// The same where not one block is to be had, and nodes have used up their versions: merges take no
+/// room.
 #[test]
 fn merges_take_no_room() {
     for is_variable in [false, true] {
@@ -259,7 +260,8 @@ fn merges_take_no_room() {
     }
 }
 
-/// Trap: keys and values at the ends of their fields; keys that begin alike, with zeros that slices pad with.
+/// Trap: keys and values at the ends of their fields; keys that begin alike, with zeros that slices
+/// pad with.
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
     let planted = anonymous::<Volatile>(small_nodes(NodeKind::SlotBitmap));

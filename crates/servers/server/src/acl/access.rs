@@ -1,5 +1,6 @@
-//! What a command does with each of its keys, as rules with `%R~` and `%W~` tell apart: whether it shows
-//! what is in the key, and whether it changes it. The tables follow Redis 7.0's key specifications.
+//! What a command does with each of its keys, as rules with `%R~` and `%W~` tell apart: whether it
+//! shows what is in the key, and whether it changes it. The tables follow Redis 7.0's key
+//! specifications.
 
 use crate::commands::{Arguments, Command, flags};
 

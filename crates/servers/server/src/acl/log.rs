@@ -1,7 +1,7 @@
 //! What was denied lately, for ACL LOG.
 //!
-//! The same again within a minute is counted and not noted anew, so that a client that tries all the
-//! time does not push out what others tried. The log is bounded, and so is each of its entries.
+//! The same again within a minute is counted and not noted anew, so that a client that tries all
+//! the time does not push out what others tried. The log is bounded, and so is each of its entries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

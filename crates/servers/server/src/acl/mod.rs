@@ -4,9 +4,9 @@
 //! * `access.rs`: what a command does with each of its keys.
 //! * `log.rs`: what was denied lately.
 //!
-//! A connection holds its user. Whether that user may do everything is one flag, so for the default user
-//! of a server without rules the check is a load and a branch. Else the rules are looked at under a
-//! lock for reading. What is set of a user holds for its connections at once.
+//! A connection holds its user. Whether that user may do everything is one flag, so for the default
+//! user of a server without rules the check is a load and a branch. Else the rules are looked at
+//! under a lock for reading. What is set of a user holds for its connections at once.
 
 mod access;
 mod log;

@@ -1,8 +1,8 @@
 //! What one user may do, and the words that say so: `on >password ~cached:* +@read -get`.
 //!
-//! Rules about commands are kept in the order in which they were said, since a later one counts more,
-//! and beside them the set of commands that they come to. What a rule makes meaningless is dropped, so
-//! that the list stays short.
+//! Rules about commands are kept in the order in which they were said, since a later one counts
+//! more, and beside them the set of commands that they come to. What a rule makes meaningless is
+//! dropped, so that the list stays short.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -296,7 +296,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Takes `+command|argument`, for a command without subcommands: it may run with that first argument.
+    /// Takes `+command|argument`, for a command without subcommands: it may run with that first
+    /// argument.
     fn add_first_argument(&mut self, said: &str, is_allowed: bool) -> Result<(), String> {
         let (name, argument) = said.rsplit_once('|').ok_or(UNKNOWN)?;
         let name = name.to_ascii_lowercase();

@@ -1,4 +1,5 @@
-//! Strings as rows of bits, the highest bit of each byte first: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP.
+//! Strings as rows of bits, the highest bit of each byte first: SETBIT, GETBIT, BITCOUNT, BITPOS,
+//! BITOP.
 
 use std::ops::{ControlFlow, Range};
 
@@ -117,7 +118,8 @@ fn bytes_of((first, last): Bits) -> Range<u64> {
     first >> 3..(last >> 3) + 1
 }
 
-/// A byte that is at `index` in its string, without the bits that are not wanted; those become as `rest`.
+/// A byte that is at `index` in its string, without the bits that are not wanted; those become as
+/// `rest`.
 fn cut(byte: u8, index: u64, (first, last): Bits, rest: bool) -> u8 {
     let mut inside = 0xFF;
     if index == first >> 3 {

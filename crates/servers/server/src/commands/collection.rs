@@ -1,11 +1,11 @@
-//! A collection that a command reads or writes: found under its key, changed element by element, and
-//! finished by writing its head with the new count.
+//! A collection that a command reads or writes: found under its key, changed element by element,
+//! and finished by writing its head with the new count.
 //!
-//! A command first looks and checks, then changes elements, then calls [`Collection::finish`]; one that
-//! changes a single element, and nothing else, by [`Collection::put_only`] or its like, which make that change
-//! at once if they can (`store/counts.rs`). A
-//! collection without elements is not there, except for a range index, which is created by a command of
-//! its own. When a key expires stays as it is, unless the collection replaces what was under the key.
+//! A command first looks and checks, then changes elements, then calls [`Collection::finish`]; one
+//! that changes a single element, and nothing else, by [`Collection::put_only`] or its like, which
+//! make that change at once if they can (`store/counts.rs`). A collection without elements is not
+//! there, except for a range index, which is created by a command of its own. When a key expires
+//! stays as it is, unless the collection replaces what was under the key.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -201,8 +201,8 @@ impl<'key> Collection<'key> {
         Ok(self.is_open)
     }
 
-    /// Puts an element, the only change of a command, unless one of that name is there and `stays`; whether
-    /// it is new.
+    /// Puts an element, the only change of a command, unless one of that name is there and `stays`;
+    /// whether it is new.
     pub(super) fn put_only(
         mut self,
         transaction: &mut Transaction<'_>,
@@ -239,8 +239,8 @@ impl<'key> Collection<'key> {
         Ok(is_there)
     }
 
-    /// Gives a member of a sorted set its score, the only change of a command. It has had `former`, if it
-    /// was there.
+    /// Gives a member of a sorted set its score, the only change of a command. It has had `former`,
+    /// if it was there.
     pub(super) fn put_scored_only(
         mut self,
         transaction: &mut Transaction<'_>,
@@ -393,7 +393,8 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A bound among names, where a name that is longer than any may be stands for its place among them.
+/// A bound among names, where a name that is longer than any may be stands for its place among
+/// them.
 pub(super) fn bound_of_name(bound: Bound<&[u8]>, is_low: bool) -> Bound<&[u8]> {
     match bound {
         Bound::Included(name) | Bound::Excluded(name) if name.len() > MAX_NAME_BYTES => {

@@ -1,4 +1,5 @@
-//! Commands about the connection itself: who the client is, which protocol it speaks, which database.
+//! Commands about the connection itself: who the client is, which protocol it speaks, which
+//! database.
 
 use std::sync::Arc;
 use std::time::Instant;

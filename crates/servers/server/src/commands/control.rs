@@ -1,5 +1,5 @@
-//! Commands about the server as a whole: SHUTDOWN, ROLE, WAIT, DEBUG; and what it has noted: SLOWLOG,
-//! LATENCY.
+//! Commands about the server as a whole: SHUTDOWN, ROLE, WAIT, DEBUG; and what it has noted:
+//! SLOWLOG, LATENCY.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! HSCAN, SSCAN, ZSCAN: a part of a collection's fields, and where to go on.
 //!
-//! Fields stand in order of their hashes, and a cursor is the hash of the next. So what is there throughout
-//! is returned exactly once, whatever comes and goes meanwhile. Fields of one hash come together. As in
-//! Redis, a small collection comes whole, and COUNT counts fields before MATCH.
+//! Fields stand in order of their hashes, and a cursor is the hash of the next. So what is there
+//! throughout is returned exactly once, whatever comes and goes meanwhile. Fields of one hash come
+//! together. As in Redis, a small collection comes whole, and COUNT counts fields before MATCH.
 
 use std::ops::Bound;
 

@@ -1,4 +1,5 @@
-//! Hashes: fields with a value each, found by the fields' hashes. HINCRBYFLOAT is in `hash_floats.rs`.
+//! Hashes: fields with a value each, found by the fields' hashes. HINCRBYFLOAT is in
+//! `hash_floats.rs`.
 
 use pando::Order;
 

@@ -1,4 +1,5 @@
-//! What HELP of a command with subcommands answers: Redis's form, for the subcommands that there are.
+//! What HELP of a command with subcommands answers: Redis's form, for the subcommands that there
+//! are.
 
 use super::Context;
 

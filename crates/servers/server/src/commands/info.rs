@@ -170,7 +170,8 @@ fn persistence(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     for name in ["loading", "async_loading"] {
         line(text, name, 0);
     }
-    // Each write is durable when its reply goes out, whatever is counted here; snapshots are copies.
+    // Each write is durable when its reply goes out, whatever is counted here; snapshots are
+    // copies.
     line(text, "rdb_changes_since_last_save", context.server.changes_since_save());
     let snapshot = context.server.store.snapshot_state();
     let saved_ms = match snapshot.finished_system_ms {
@@ -290,8 +291,8 @@ fn keyspace(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Keys that expire: all, if they are few; else as they were counted lately, in a thread of its own, and before
-/// that the first of them.
+/// Keys that expire: all, if they are few; else as they were counted lately, in a thread of its
+/// own, and before that the first of them.
 fn expiries(server: &Server) -> Result<Expiries> {
     let first = server.store.expiries(EXPIRIES_AT_ONCE)?;
     if first.are_all {

@@ -1,7 +1,7 @@
 //! All keys of a database: KEYS, SCAN, RANDOMKEY.
 //!
-//! They take no lock, so others write meanwhile. What is there from begin to end is found; a key that
-//! comes, goes or is renamed meanwhile may be.
+//! They take no lock, so others write meanwhile. What is there from begin to end is found; a key
+//! that comes, goes or is renamed meanwhile may be.
 
 use std::ops::ControlFlow;
 

@@ -1,8 +1,8 @@
-//! Commands: one table, from which follow parsing of names and arity, which keys are locked, who may
-//! run what, COMMAND, help and the compatibility page.
+//! Commands: one table, from which follow parsing of names and arity, which keys are locked, who
+//! may run what, COMMAND, help and the compatibility page.
 //!
-//! A command looks first, and writes only when nothing can go wrong any more but the store: a command
-//! that fails must not have put anything into its transaction.
+//! A command looks first, and writes only when nothing can go wrong any more but the store: a
+//! command that fails must not have put anything into its transaction.
 
 mod acl;
 mod bits;
@@ -166,7 +166,8 @@ mod tests {
     /// Where the page is that lists all commands, from the table.
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/commands.md");
 
-    /// All commands of Redis 7.0.15, each behind its group; `oracle` compares them with its own list.
+    /// All commands of Redis 7.0.15, each behind its group; `oracle` compares them with its own
+    /// list.
     const REDIS: &str = include_str!("redis_7_0.txt");
 
     /// The commands of Redis that are not in the table, by group.

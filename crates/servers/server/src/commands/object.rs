@@ -1,5 +1,5 @@
-//! OBJECT: what Redis says of how it keeps a value. Ours are kept otherwise, so the answers are those
-//! that Redis gives of a value that was just written.
+//! OBJECT: what Redis says of how it keeps a value. Ours are kept otherwise, so the answers are
+//! those that Redis gives of a value that was just written.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -1,9 +1,10 @@
 //! Random picks among the fields of a collection: HRANDFIELD, SRANDMEMBER, SPOP, ZRANDMEMBER.
 //!
-//! Fields stand in order of their hashes. In a small collection, and where many are picked, all are read
-//! and each is as likely as any other. In a larger one a pick begins at a random hash and takes one of the
-//! sixteen fields that follow, which costs the same whatever the size; a field's likelihood then depends on
-//! how far the sixteen before it lie apart, and is mostly within a half of what it should be.
+//! Fields stand in order of their hashes. In a small collection, and where many are picked, all are
+//! read and each is as likely as any other. In a larger one a pick begins at a random hash and
+//! takes one of the sixteen fields that follow, which costs the same whatever the size; a field's
+//! likelihood then depends on how far the sixteen before it lie apart, and is mostly within a half
+//! of what it should be.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

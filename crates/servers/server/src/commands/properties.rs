@@ -65,8 +65,8 @@ pub(crate) fn flag_words(command: &Command) -> Vec<&'static str> {
     words
 }
 
-/// The first key's place, the last key's (negative: from the end), and the step between two; zeros for
-/// what has no keys at fixed places.
+/// The first key's place, the last key's (negative: from the end), and the step between two; zeros
+/// for what has no keys at fixed places.
 pub(crate) fn key_range(command: &Command) -> (i32, i32, i32) {
     match command.keys {
         Keys::None => (0, 0, 0),

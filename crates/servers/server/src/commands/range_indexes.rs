@@ -1,18 +1,21 @@
 //! Range indexes: ordered maps of fields to values, which Redis lacks, under the names of Microsoft
-//! Garnet's Range Index commands (its page `website/docs/commands/range-index.md`, and its handlers for
-//! the errors).
+//! Garnet's Range Index commands (its page `website/docs/commands/range-index.md`, and its handlers
+//! for the errors).
 //!
-//! As Garnet has them: RI.CREATE, RI.SET, RI.GET, RI.DEL, RI.SCAN, RI.RANGE, RI.EXISTS, RI.METRICS; a range
-//! index is created by a command of its own, stays when its last field goes, and ends by DEL.
+//! As Garnet has them: RI.CREATE, RI.SET, RI.GET, RI.DEL, RI.SCAN, RI.RANGE, RI.EXISTS, RI.METRICS;
+//! a range index is created by a command of its own, stays when its last field goes, and ends by
+//! DEL.
 //!
 //! What differs from Garnet:
 //!
-//! * RI.CREATE reads Garnet's options and refuses what Garnet refuses, but none has an effect: there is one
-//!   kind of storage, fields may have 32,000 bytes, and MEMORY is no less durable and no less scanned. What
-//!   Garnet says to a key that is there already could not be found out; here it is Redis's BUSYKEY.
+//! * RI.CREATE reads Garnet's options and refuses what Garnet refuses, but none has an effect:
+//!   there is one kind of storage, fields may have 32,000 bytes, and MEMORY is no less durable and
+//!   no less scanned. What Garnet says to a key that is there already could not be found out; here
+//!   it is Redis's BUSYKEY.
 //! * RI.DEL of a field that is not there replies 0, as Garnet's page says.
 //! * RI.METRICS replies with what there is to tell here: `entries`.
-//! * Unknown words behind FIELDS and unknown options are syntax errors, where Garnet passes over them.
+//! * Unknown words behind FIELDS and unknown options are syntax errors, where Garnet passes over
+//!   them.
 //! * RI.RANGE with a start behind its end is empty. An empty start is the first field.
 //! * RI.CONFIG is not there.
 //!
@@ -22,9 +25,10 @@
 //! * `RI.REVRANGE key high low [COUNT n] [FIELDS ..]`: the same closed range from its end.
 //! * `RI.PREFIX key prefix [REV] [COUNT n] [FIELDS ..]`: fields that begin with it.
 //! * `RI.DELRANGE key start end`: removes a closed range; how many fields it had.
-//! * `RI.CAS key field old new`: puts `new` if the value is `old`; `RI.CAS key field new`: if there is none.
-//!   1 if it did, 0 if not.
-//! * `RI.LEN key`: how many fields; `RI.COUNT key start end`: how many in a closed range, one by one.
+//! * `RI.CAS key field old new`: puts `new` if the value is `old`; `RI.CAS key field new`: if there
+//!   is none. 1 if it did, 0 if not.
+//! * `RI.LEN key`: how many fields; `RI.COUNT key start end`: how many in a closed range, one by
+//!   one.
 
 use std::ops::Bound;
 

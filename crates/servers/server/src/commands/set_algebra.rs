@@ -1,7 +1,7 @@
 //! What is made of several sets: SINTER, SUNION, SDIFF, what stores them, SINTERCARD.
 //!
-//! What is stored is first put together in memory, since the set that it replaces may be one of those
-//! that it is made of.
+//! What is stored is first put together in memory, since the set that it replaces may be one of
+//! those that it is made of.
 
 use std::collections::BTreeSet;
 

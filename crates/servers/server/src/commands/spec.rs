@@ -76,11 +76,11 @@ pub(crate) mod flags {
 pub(crate) enum Keys {
     /// None.
     None,
-    /// From the first to the last, counted from the command's name, in steps; a negative last counts from
-    /// the end.
+    /// From the first to the last, counted from the command's name, in steps; a negative last
+    /// counts from the end.
     Range(i32, i32, i32),
-    /// As many as the argument at the place says, behind it; and the argument at the other place, if it is
-    /// not zero.
+    /// As many as the argument at the place says, behind it; and the argument at the other place,
+    /// if it is not zero.
     Numbered(usize, usize),
 }
 

@@ -49,8 +49,8 @@ fn check_length(bytes: u64, more: usize) -> Result<()> {
     }
 }
 
-/// From `start` to `end`, each included and perhaps counted from the end, of `length`; `None` if there
-/// is nothing.
+/// From `start` to `end`, each included and perhaps counted from the end, of `length`; `None` if
+/// there is nothing.
 pub(super) fn clamp(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
     let length = length as i64;
     let from_begin = |index: i64| if index < 0 { (length + index).max(0) } else { index };

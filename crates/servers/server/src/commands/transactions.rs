@@ -1,5 +1,5 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH. EXEC itself is carried out by `dispatch.rs`, which locks the keys
-//! of all queued commands first.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH. EXEC itself is carried out by `dispatch.rs`, which locks
+//! the keys of all queued commands first.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,9 +1,9 @@
-//! The server seen from outside, over HTTP: `/` a live page, `/status.json` what it shows, `/metrics` for
-//! Prometheus, `/healthz`; `POST /shape` asks for a walk over the tree.
+//! The server seen from outside, over HTTP: `/` a live page, `/status.json` what it shows,
+//! `/metrics` for Prometheus, `/healthz`; `POST /shape` asks for a walk over the tree.
 //!
-//! It has a thread and an event loop of its own, reads figures and no data, and what it keeps for its
-//! clients is bounded: so many connections, each with so many bytes of request and so many seconds. It
-//! asks nobody who he is; where it listens is who may look.
+//! It has a thread and an event loop of its own, reads figures and no data, and what it keeps for
+//! its clients is bounded: so many connections, each with so many bytes of request and so many
+//! seconds. It asks nobody who he is; where it listens is who may look.
 //!
 //! * `answers.rs`: what each path answers.
 //! * `observer.rs`: the figures, second by second.
@@ -44,7 +44,8 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A connection lasts no longer, so that nobody keeps others out by not reading.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Listens, and answers in a thread of its own until told to stop; none if there is nowhere to listen.
+/// Listens, and answers in a thread of its own until told to stop; none if there is nowhere to
+/// listen.
 pub(crate) fn start(
     addresses: &[SocketAddr],
     server: &Arc<Server>,
@@ -96,8 +97,8 @@ async fn serve(listeners: Vec<std::net::TcpListener>, observer: Observer) -> io:
 }
 
 async fn accept(listener: TcpListener, observer: Arc<Observer>, room: Arc<Semaphore>) {
-    // Somebody's browser may be led here under a name of another's choice (DNS rebinding). Who listens
-    // for this machine alone is called by no name but its own.
+    // Somebody's browser may be led here under a name of another's choice (DNS rebinding). Who
+    // listens for this machine alone is called by no name but its own.
     let is_private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };

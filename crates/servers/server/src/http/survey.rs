@@ -1,9 +1,9 @@
 //! The walk over the tree that says its shape, and the first count of keys.
 //!
-//! A walk costs a look at every leaf, so it is made only when somebody asks, in a thread of its own, and
-//! again no sooner than a minute after the last one began: whoever asks before is told that one's. To
-//! count the keys holds the lock of one stripe at a time, for as long as its thousandth part of the keys
-//! takes to read.
+//! A walk costs a look at every leaf, so it is made only when somebody asks, in a thread of its
+//! own, and again no sooner than a minute after the last one began: whoever asks before is told
+//! that one's. To count the keys holds the lock of one stripe at a time, for as long as its
+//! thousandth part of the keys takes to read.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Keys in base64, for the meta commands.
 //!
-//! Memcached passes over bytes that are no base64 at all, and lets a key end at its first padding; clients
-//! may lean on that. Crates for base64 are strict, so it is written here.
+//! Memcached passes over bytes that are no base64 at all, and lets a key end at its first padding;
+//! clients may lean on that. Crates for base64 are strict, so it is written here.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

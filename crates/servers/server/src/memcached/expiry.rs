@@ -1,7 +1,8 @@
-//! When a value expires, by memcached's rules: 0 for never, a negative time for at once, up to 30 days
-//! counted from now, and beyond that a time of the system's clock, in seconds since 1970.
+//! When a value expires, by memcached's rules: 0 for never, a negative time for at once, up to 30
+//! days counted from now, and beyond that a time of the system's clock, in seconds since 1970.
 //!
-//! Memcached's clock ticks once a second; the store's in milliseconds, so that a second is one here.
+//! Memcached's clock ticks once a second; the store's in milliseconds, so that a second is one
+//! here.
 
 use crate::store::clock::Clock;
 

@@ -1,8 +1,8 @@
 //! `flush_all`, now or later.
 //!
-//! It empties database 0, at once whatever its size. A flush that was told to wait is kept in memory, as
-//! memcached keeps it: one at most, the last one told. It is carried out when its moment comes, and is
-//! forgotten when the server ends before.
+//! It empties database 0, at once whatever its size. A flush that was told to wait is kept in
+//! memory, as memcached keeps it: one at most, the last one told. It is carried out when its moment
+//! comes, and is forgotten when the server ends before.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,8 @@ use crate::failure::Result;
 use crate::server::Server;
 use crate::store::stripes::{Access, STRIPES, StripeIndex};
 
-/// When the flush that waits is due, in milliseconds of the store's clock; `u64::MAX` if none waits.
+/// When the flush that waits is due, in milliseconds of the store's clock; `u64::MAX` if none
+/// waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
     due_at: AtomicU64,

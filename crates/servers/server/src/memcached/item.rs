@@ -1,12 +1,13 @@
 //! A value with what memcached keeps about it, in the head of its key.
 //!
-//! The keys are those of Redis's database 0. A value that Redis wrote has flags 0, and as its cas a hash
-//! of its content with the top bit set, so that `cas` works against it. To memcached's clients a key that
-//! holds a collection is not there; `set` replaces it, nothing else touches it.
+//! The keys are those of Redis's database 0. A value that Redis wrote has flags 0, and as its cas a
+//! hash of its content with the top bit set, so that `cas` works against it. To memcached's clients
+//! a key that holds a collection is not there; `set` replaces it, nothing else touches it.
 //!
-//! Memcached's marks stand in three bits of the cas that is kept, which clients never see: that the value
-//! is *stale*, that somebody *won* the right to renew it, and that its key came in base64. A cas is the
-//! number of starts of the server above bit 40, which reaches those bits after a million starts.
+//! Memcached's marks stand in three bits of the cas that is kept, which clients never see: that the
+//! value is *stale*, that somebody *won* the right to renew it, and that its key came in base64. A
+//! cas is the number of starts of the server above bit 40, which reaches those bits after a million
+//! starts.
 //!
 //! When a value was last read, and whether it ever was, is not kept: a read would be a write.
 
@@ -159,7 +160,8 @@ pub(super) fn find(transaction: &Transaction<'_>, key: &[u8]) -> Result<Found> {
     })
 }
 
-/// Puts a value, for a command that changes nothing else; one that has expired already goes at once.
+/// Puts a value, for a command that changes nothing else; one that has expired already goes at
+/// once.
 pub(super) fn put(
     transaction: &mut Transaction<'_>,
     key: &[u8],

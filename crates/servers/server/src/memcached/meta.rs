@@ -1,7 +1,7 @@
 //! The meta commands: mg, ms, md, ma, me.
 //!
-//! A command has a key and then flags, a letter each, some with a word behind it. All flags are read before
-//! anything is done; those that ask for something are answered in their order.
+//! A command has a key and then flags, a letter each, some with a word behind it. All flags are
+//! read before anything is done; those that ask for something are answered in their order.
 
 use std::borrow::Cow;
 
@@ -295,8 +295,8 @@ pub(super) fn get(
     Ok(())
 }
 
-/// Answers mg with a value, and makes of what is kept about it what the flags say; whether the client won
-/// the right to renew it.
+/// Answers mg with a value, and makes of what is kept about it what the flags say; whether the
+/// client won the right to renew it.
 fn show(
     request: &Request<'_>,
     about: &mut About,

@@ -5,26 +5,29 @@
 //! * `storage.rs`: what both do to a value. `item.rs`: what is kept of one.
 //! * `flush.rs`: flush_all. `stats.rs`: stats.
 //!
-//! Here is what a connection goes through: a line; for a storage command the block of data behind it; for
-//! a get of many keys, some keys at a time, so that the replies that wait stay few. What clients send is
-//! kept only as far as the limits go: a block no longer than a value may be (a longer one is passed over
-//! as it comes), a line of [`MAX_LINE_BYTES`], one of a get of [`MAX_KEYS_LINE_BYTES`].
+//! Here is what a connection goes through: a line; for a storage command the block of data behind
+//! it; for a get of many keys, some keys at a time, so that the replies that wait stay few. What
+//! clients send is kept only as far as the limits go: a block no longer than a value may be (a
+//! longer one is passed over as it comes), a line of [`MAX_LINE_BYTES`], one of a get of
+//! [`MAX_KEYS_LINE_BYTES`].
 //!
 //! The parser is our own: those on crates.io are for clients, or read neither the meta commands nor
 //! numbers as memcached does, and replies to malformed lines are to be the same to the byte.
 //!
 //! Differences from memcached, each with its reason where it is:
 //!
-//! * the binary protocol is not spoken (memcached has deprecated it): a connection that begins with its
-//!   first byte is closed;
+//! * the binary protocol is not spoken (memcached has deprecated it): a connection that begins with
+//!   its first byte is closed;
 //! * a line of a get is bounded, and an error ends the connection beyond; memcached knows no bound;
 //! * last access and whether a value was read are not kept: `l` is 0, `h` is 0 (`item.rs`);
 //! * `gat` with a key that is too long touches none; memcached has touched those before it;
-//! * `ma` with T gives the value its time also where it becomes longer; memcached 1.6.18 then forgets it;
-//! * a number ends with its value; memcached reads on into memory that has held others, where a value is
-//!   whitespace alone, and looks there for a minus if a number is 2⁶³ or more;
+//! * `ma` with T gives the value its time also where it becomes longer; memcached 1.6.18 then
+//!   forgets it;
+//! * a number ends with its value; memcached reads on into memory that has held others, where a
+//!   value is whitespace alone, and looks there for a minus if a number is 2⁶³ or more;
 //! * a flush that waits is forgotten at a restart (`flush.rs`);
-//! * `watch`, `lru`, `lru_crawler`, `slabs`, `cache_memlimit` and `stats` of what is not here are `ERROR`;
+//! * `watch`, `lru`, `lru_crawler`, `slabs`, `cache_memlimit` and `stats` of what is not here are
+//!   `ERROR`;
 //! * there is no authentication in this protocol: who reaches the port reads and writes database 0.
 
 mod base64;
@@ -72,7 +75,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A value may be so long, with its key and what memcached keeps of it; none for memcached's limit.
+    /// A value may be so long, with its key and what memcached keeps of it; none for memcached's
+    /// limit.
     pub(crate) fn new(max_item_bytes: Option<u64>) -> Self {
         let max_item_bytes = max_item_bytes.map_or(DEFAULT_MAX_ITEM_BYTES, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX).min(LARGEST_MAX_ITEM_BYTES)
@@ -105,8 +109,8 @@ enum Step {
 }
 
 impl Step {
-    /// What a request is counted as that ends with this step, of which `input` begins with; none if none
-    /// does.
+    /// What a request is counted as that ends with this step, of which `input` begins with; none if
+    /// none does.
     fn kind(&self, input: &[u8]) -> Option<Kind> {
         match self {
             Self::Line => Some(match input {
@@ -204,8 +208,8 @@ impl<'server> Connection<'server> {
         self.server.stats.add(Count::BytesOut, written as u64);
     }
 
-    /// Carries out what stands in `input` from `begin` on, and moves `begin` behind it. Stops once `reply`
-    /// has `send_bytes`. What it says is durable.
+    /// Carries out what stands in `input` from `begin` on, and moves `begin` behind it. Stops once
+    /// `reply` has `send_bytes`. What it says is durable.
     pub(crate) fn carry_out(
         &mut self,
         input: &[u8],
@@ -257,8 +261,8 @@ impl<'server> Connection<'server> {
         Progress::Incomplete(0)
     }
 
-    /// Carries out the line at the beginning of `input`; how many bytes it had, up to what the next step is
-    /// about.
+    /// Carries out the line at the beginning of `input`; how many bytes it had, up to what the next
+    /// step is about.
     fn line(&mut self, input: &[u8], reply: &mut Vec<u8>) -> Option<usize> {
         if !self.has_begun && input.first() == Some(&BINARY) {
             tracing::debug!(

@@ -1,8 +1,9 @@
 //! Words of a line, and numbers, as memcached reads them.
 //!
-//! Only spaces part words. Numbers are read as C's `strtoull` and `strtoll` do: whitespace before them is
-//! passed over, a sign may stand there, and behind them the word may end or go on after whitespace (a
-//! tab: `1\tx` is 1). Memcached then cuts them to 32 bits where that is what it keeps, so that 4294967297 is
+//! Only spaces part words. Numbers are read as C's `strtoull` and `strtoll` do: whitespace before
+//! them is passed over, a sign may stand there, and behind them the word may end or go on after
+//! whitespace (a tab: `1\tx` is 1). Memcached then cuts them to 32 bits where that is what it
+//! keeps, so that 4294967297 is
 //! 1. It is odd, but what clients see.
 
 use smallvec::SmallVec;
@@ -74,8 +75,8 @@ fn number(text: &[u8]) -> Option<(bool, u64)> {
     Some((is_negative, magnitude))
 }
 
-/// A number of 64 bits without a sign. A minus counts backwards from 2⁶⁴; one whose upper bit is set is
-/// refused if there is a minus anywhere.
+/// A number of 64 bits without a sign. A minus counts backwards from 2⁶⁴; one whose upper bit is
+/// set is refused if there is a minus anywhere.
 #[inline]
 pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
     let (is_negative, magnitude) = number(text)?;

@@ -1,8 +1,8 @@
 //! What memcached's clients are told by `stats`, and the counters behind it.
 //!
 //! Only what means something here is told: there are no slabs, no recency list and no eviction of
-//! memcached's kind. Each connection counts into one of a few sets of counters, so that event loops do
-//! not wait for each other's; a reader adds them up.
+//! memcached's kind. Each connection counts into one of a few sets of counters, so that event loops
+//! do not wait for each other's; a reader adds them up.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -137,7 +137,8 @@ impl Counters {
     }
 }
 
-/// Tells in `reply` what `stats` with this word, or without one, tells; `false` if nobody knows the word.
+/// Tells in `reply` what `stats` with this word, or without one, tells; `false` if nobody knows the
+/// word.
 pub(super) fn tell(server: &Server, about: Option<&[u8]>, reply: &mut Vec<u8>) -> Result<bool> {
     let state = &server.memcached;
     let mut tell = |name: &str, value: &str| {

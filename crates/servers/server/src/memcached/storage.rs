@@ -1,4 +1,5 @@
-//! What the storage and counting commands do to a value, in the text protocol and by meta commands alike.
+//! What the storage and counting commands do to a value, in the text protocol and by meta commands
+//! alike.
 
 use super::item::{self, About, Found, Marks};
 use super::parse;
@@ -166,8 +167,8 @@ pub(super) enum Counted {
     NotFound(Found),
 }
 
-/// Counts up or down; `cas` as in [`Write`]. Up goes round at 2⁶⁴, down stops at 0. The value keeps its
-/// length if the number is shorter: spaces follow it.
+/// Counts up or down; `cas` as in [`Write`]. Up goes round at 2⁶⁴, down stops at 0. The value keeps
+/// its length if the number is shorter: spaces follow it.
 pub(super) fn count(
     transaction: &Transaction<'_>,
     key: &[u8],

@@ -127,8 +127,8 @@ fn keys(
     Next::Keys(line.len() - rest.0.len(), Keys { bytes: 0, tail_bytes: 0, has_cas, touch })
 }
 
-/// Answers keys that stand in `input`, until there are `send_bytes` of replies; how many bytes of it are
-/// done with.
+/// Answers keys that stand in `input`, until there are `send_bytes` of replies; how many bytes of
+/// it are done with.
 pub(super) fn retrieve(
     connection: &mut Connection<'_>,
     keys: Keys,

@@ -1,4 +1,5 @@
-//! Who is let in: no more clients than may be, and nobody from elsewhere while there is no password.
+//! Who is let in: no more clients than may be, and nobody from elsewhere while there is no
+//! password.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

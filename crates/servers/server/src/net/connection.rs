@@ -1,7 +1,7 @@
 //! One client's connection: bytes in, requests, replies, bytes out.
 //!
-//! What is kept for a client is bounded: requests wait in the socket while replies wait to be taken.
-//! Between requests nothing of the store is held, so a slow client holds up nobody.
+//! What is kept for a client is bounded: requests wait in the socket while replies wait to be
+//! taken. Between requests nothing of the store is held, so a slow client holds up nobody.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -284,8 +284,8 @@ fn carry_out(
 }
 
 impl Waiting<'_> {
-    /// Carries them out, until there are enough replies; whether all of them were. If not, `begin` is moved
-    /// back to the first that was not.
+    /// Carries them out, until there are enough replies; whether all of them were. If not, `begin`
+    /// is moved back to the first that was not.
     #[inline]
     fn carry_out(
         &mut self,

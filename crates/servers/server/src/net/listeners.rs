@@ -2,15 +2,15 @@
 //!
 //! # Handing over
 //!
-//! On SIGUSR2 the server gives way to whatever program is now at the path that it was started by, with
-//! the same arguments: a new version of itself. It makes sure that the program can be run at all, ends
-//! its connections after the request that each is at, closes the pool and becomes the program (`exec`),
-//! which keeps the process's number and inherits the listening sockets. They are never closed, so
-//! who connects meanwhile waits in their queue and is not refused. If the program cannot be run after
-//! all, the server opens the pool again and goes on.
+//! On SIGUSR2 the server gives way to whatever program is now at the path that it was started by,
+//! with the same arguments: a new version of itself. It makes sure that the program can be run at
+//! all, ends its connections after the request that each is at, closes the pool and becomes the
+//! program (`exec`), which keeps the process's number and inherits the listening sockets. They are
+//! never closed, so who connects meanwhile waits in their queue and is not refused. If the program
+//! cannot be run after all, the server opens the pool again and goes on.
 //!
-//! Sockets are inherited as systemd passes them (`LISTEN_FDS`), so a systemd socket unit works, too. An
-//! inherited socket is used for the address that it is bound to.
+//! Sockets are inherited as systemd passes them (`LISTEN_FDS`), so a systemd socket unit works,
+//! too. An inherited socket is used for the address that it is bound to.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,7 +1,7 @@
 //! One client's connection that speaks memcached: bytes in, requests, replies, bytes out.
 //!
-//! As with Redis's, what is kept for a client is bounded, and between requests nothing of the store is
-//! held.
+//! As with Redis's, what is kept for a client is bounded, and between requests nothing of the store
+//! is held.
 
 use std::io;
 

@@ -276,8 +276,8 @@ fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     if let Some(path) = &options.unix {
         tell("unixsocket", &path.to_string_lossy())?;
     }
-    // What returns is as durable as the medium makes it: `no` is Redis's word for a write that the death of the
-    // machine may take.
+    // What returns is as durable as the medium makes it: `no` is Redis's word for a write that the
+    // death of the machine may take.
     tell("appendfsync", if server.promise.survives_power { "always" } else { "no" })?;
     for (name, value) in &options.settings {
         begin(name, value)?;

@@ -1,4 +1,5 @@
-//! TLS for clients of the Redis protocol: rustls, with the certificates that the command line names.
+//! TLS for clients of the Redis protocol: rustls, with the certificates that the command line
+//! names.
 
 use std::io;
 use std::path::{Path, PathBuf};

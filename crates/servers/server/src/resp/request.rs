@@ -1,7 +1,8 @@
 //! Requests: arrays of bulk strings, or inline.
 //!
-//! What has come is parsed once, in whatever pieces it comes; a length that is not allowed is refused
-//! before anything is kept for it. Nothing is copied: a request is ranges of the buffer it came in.
+//! What has come is parsed once, in whatever pieces it comes; a length that is not allowed is
+//! refused before anything is kept for it. Nothing is copied: a request is ranges of the buffer it
+//! came in.
 
 use std::ops::Range;
 
@@ -140,8 +141,8 @@ impl Parser {
         Ok(Some(Parsed::Request { arguments, bytes: self.at }))
     }
 
-    /// The number on the line that begins behind the byte at hand, if the line is there; `Some(None)`
-    /// if it is no number.
+    /// The number on the line that begins behind the byte at hand, if the line is there;
+    /// `Some(None)` if it is no number.
     #[inline]
     fn number(&mut self, input: &[u8], too_long: &str) -> Result<Option<Option<i64>>, String> {
         let line = &input[self.at + 1..];
@@ -179,8 +180,8 @@ fn inline(input: &[u8]) -> Result<Option<Parsed>, String> {
     }
 }
 
-/// The words of a line; some may stand in quotes, with escapes in double ones. `None` if a quote does
-/// not end, or ends within a word.
+/// The words of a line; some may stand in quotes, with escapes in double ones. `None` if a quote
+/// does not end, or ends within a word.
 pub(crate) fn split_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     // As in Redis, a zero byte ends the line.

@@ -108,7 +108,8 @@ impl Latencies {
         self.buckets.iter().take(end + 1).sum()
     }
 
-    /// The time, in nanoseconds, that a part of `share` took no longer than; none if nothing was counted.
+    /// The time, in nanoseconds, that a part of `share` took no longer than; none if nothing was
+    /// counted.
     pub(crate) fn quantile(&self, share: f64) -> Option<u64> {
         let count = self.count();
         let wanted = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));

@@ -1,13 +1,13 @@
 //! A change of one string by a command that changes nothing else.
 //!
-//! Most commands that write are such, and look at what is there only to make the new string of it, or to see
-//! what goes with the old one. So the look and the write are one operation of the index
+//! Most commands that write are such, and look at what is there only to make the new string of it,
+//! or to see what goes with the old one. So the look and the write are one operation of the index
 //! ([`Map::modify`](pando::Map::modify)), made at once and not kept until the commit; it decides.
 //!
-//! That is right only where one record is all that changes: where a string, or nothing, becomes a string that
-//! expires when the former did, outside MULTI. Everything else goes the long way, a look and a write that is
-//! kept: what has expired or is a collection, a change of when it expires, and what is or becomes a string in
-//! pieces.
+//! That is right only where one record is all that changes: where a string, or nothing, becomes a
+//! string that expires when the former did, outside MULTI. Everything else goes the long way, a
+//! look and a write that is kept: what has expired or is a collection, a change of when it expires,
+//! and what is or becomes a string in pieces.
 
 use super::Transaction;
 use super::layout::{Content, Head, LONG_ABOVE_BYTES, hash_of, head_key_of_hash};
@@ -55,8 +55,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Lends the head of a key, or none, to `change`, which puts another in its place, or leaves it; for a
-    /// command that changes nothing else. `change` may be called more than once.
+    /// Lends the head of a key, or none, to `change`, which puts another in its place, or leaves
+    /// it; for a command that changes nothing else. `change` may be called more than once.
     #[inline]
     pub(crate) fn change_string<Answer>(
         &mut self,

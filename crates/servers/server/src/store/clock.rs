@@ -1,11 +1,11 @@
 //! The store's clock: milliseconds that no step of the system's clock moves.
 //!
-//! It is the time since the machine was booted plus an offset, which is chosen at the first start under
-//! a boot so that the clock begins at the system's time, and kept in the store with the boot's id. So
-//! a key lives as long as it was told to, also through restarts, whatever is done to the system's
-//! clock meanwhile. Moments that clients name (EXPIREAT, TIME) are of the system's clock, and are
-//! translated when they come and go. After the machine was booted anew the offset is chosen anew, since
-//! only the system's clock knows how long it was down.
+//! It is the time since the machine was booted plus an offset, which is chosen at the first start
+//! under a boot so that the clock begins at the system's time, and kept in the store with the
+//! boot's id. So a key lives as long as it was told to, also through restarts, whatever is done to
+//! the system's clock meanwhile. Moments that clients name (EXPIREAT, TIME) are of the system's
+//! clock, and are translated when they come and go. After the machine was booted anew the offset is
+//! chosen anew, since only the system's clock knows how long it was down.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

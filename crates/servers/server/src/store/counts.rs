@@ -2,10 +2,11 @@
 //!
 //! # Protocol
 //!
-//! A collection's head has the number of its fields, so a change of one element would be of two records, by an
-//! intent. Most such changes are of collections that are changed again soon. So a collection is *opened*: its
-//! head says that the number is kept by the process ([`Count::Open`]), and from then on a command that
-//! changes one element writes that element's record alone, at once, and the number in [`Counts`].
+//! A collection's head has the number of its fields, so a change of one element would be of two
+//! records, by an intent. Most such changes are of collections that are changed again soon. So a
+//! collection is *opened*: its head says that the number is kept by the process ([`Count::Open`]),
+//! and from then on a command that changes one element writes that element's record alone, at once,
+//! and the number in [`Counts`].
 //!
 //! | step | what is written | what a crash behind it leaves |
 //! | --- | --- | --- |
@@ -14,22 +15,24 @@
 //! | ... | more elements | the same |
 //! | n | the head with the number: it is *closed*, and the number in memory is forgotten | nothing is owed |
 //!
-//! An open head whose number is not in memory is one that a crash left: whoever comes to it counts the
-//! elements, under the lock of the key ([`Store::recount`]). That takes as long as reading them, once.
+//! An open head whose number is not in memory is one that a crash left: whoever comes to it counts
+//! the elements, under the lock of the key ([`Store::recount`]). That takes as long as reading
+//! them, once.
 //!
-//! An open collection has an element at least: the last one leaves by an intent, with the head, and the first
-//! one comes by an intent, with the head.
+//! An open collection has an element at least: the last one leaves by an intent, with the head, and
+//! the first one comes by an intent, with the head.
 //!
-//! What closes a collection: an intent that has its head (several elements in MULTI, another key, another
-//! time to expire), the sweep if many are open, and the end of the server. What removes it lets the number go.
+//! What closes a collection: an intent that has its head (several elements in MULTI, another key,
+//! another time to expire), the sweep if many are open, and the end of the server. What removes it
+//! lets the number go.
 //!
 //! # Sorted sets
 //!
-//! A member has two records, and the one by its name decides. The other one, by its score, is written before
-//! it, and the one by its former score is removed behind it. So a crash leaves, in an open sorted set alone, a
-//! record by a score that its member does not have. Whoever counts such a set removes these. A write
-//! that is refused in between is undone; if that is refused, too, the number is forgotten, so that who comes
-//! next counts, and removes it.
+//! A member has two records, and the one by its name decides. The other one, by its score, is
+//! written before it, and the one by its former score is removed behind it. So a crash leaves, in
+//! an open sorted set alone, a record by a score that its member does not have. Whoever counts such
+//! a set removes these. A write that is refused in between is undone; if that is refused, too, the
+//! number is forgotten, so that who comes next counts, and removes it.
 
 use std::collections::HashMap;
 
@@ -114,8 +117,8 @@ impl Store {
         }
     }
 
-    /// Counts the elements of an open collection that a crash left, and removes what it left of a sorted
-    /// set's change. Two that only read may do so at once: both find and do the same.
+    /// Counts the elements of an open collection that a crash left, and removes what it left of a
+    /// sorted set's change. Two that only read may do so at once: both find and do the same.
     #[cold]
     fn recount(&self, full: &[u8], kind: Kind, id: CollectionId) -> Result<u64> {
         let section = match kind {
@@ -165,8 +168,8 @@ impl Store {
         Ok(())
     }
 
-    /// Closes all, when nobody else uses the store any more. One that cannot be closed is counted anew at
-    /// the next start.
+    /// Closes all, when nobody else uses the store any more. One that cannot be closed is counted
+    /// anew at the next start.
     pub(super) fn close_all(&self) {
         for (id, head_key) in self.counts.some(usize::MAX) {
             if let Err(error) = self.close_one(id, &head_key) {
@@ -212,8 +215,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Opens the collection at `key`, unless it is open; whether its elements may be changed at once, one
-    /// by a command. It must be there, with `count` fields, and expire then.
+    /// Opens the collection at `key`, unless it is open; whether its elements may be changed at
+    /// once, one by a command. It must be there, with `count` fields, and expire then.
     pub(crate) fn open_collection(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -238,8 +241,8 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// Puts an element of an open collection at once, unless one of that name is there and `stays`; whether
-    /// it is new.
+    /// Puts an element of an open collection at once, unless one of that name is there and `stays`;
+    /// whether it is new.
     pub(crate) fn put_element_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -271,7 +274,8 @@ impl Transaction<'_> {
         Ok(is_new)
     }
 
-    /// Removes an element of an open collection at once; whether it was there. It must not be the last one.
+    /// Removes an element of an open collection at once; whether it was there. It must not be the
+    /// last one.
     pub(crate) fn remove_element_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -289,8 +293,8 @@ impl Transaction<'_> {
         Ok(is_there)
     }
 
-    /// Gives a member of an open sorted set its score at once. It has had `former`, another one, if it was
-    /// there.
+    /// Gives a member of an open sorted set its score at once. It has had `former`, another one, if
+    /// it was there.
     pub(crate) fn put_scored_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -317,7 +321,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Removes a member of an open sorted set, which has that score, at once. It must not be the last one.
+    /// Removes a member of an open sorted set, which has that score, at once. It must not be the
+    /// last one.
     pub(crate) fn remove_scored_at_once(
         &mut self,
         (space, key): (u8, &[u8]),

@@ -14,8 +14,8 @@ use super::{Store, Transaction};
 use crate::failure::{Failure, Result};
 
 impl Store {
-    /// Brings what commands on a few keys of `database` will look at into the processor's cache: their
-    /// waits for memory overlap, as they would not one after the other. It needs no lock.
+    /// Brings what commands on a few keys of `database` will look at into the processor's cache:
+    /// their waits for memory overlap, as they would not one after the other. It needs no lock.
     pub(crate) fn warm(&self, database: u8, keys: &[&[u8]]) {
         let space = self.space(database);
         // Each of them reads the one head that it needs; the first brings it.
@@ -30,9 +30,9 @@ impl Store {
 }
 
 impl Transaction<'_> {
-    /// Visits the heads of `space` that have not expired, this transaction's own among them, in order
-    /// of their hashes, from `first_hash` on. It needs no lock: what is there throughout is visited,
-    /// what comes or goes meanwhile may be.
+    /// Visits the heads of `space` that have not expired, this transaction's own among them, in
+    /// order of their hashes, from `first_hash` on. It needs no lock: what is there throughout is
+    /// visited, what comes or goes meanwhile may be.
     pub(crate) fn visit_heads(
         &self,
         space: u8,

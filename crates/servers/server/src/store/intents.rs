@@ -2,11 +2,11 @@
 //!
 //! # Protocol
 //!
-//! The writes of a transaction are first written down as an *intent*, a record that holds all of them;
-//! that it is there decides. Then they are carried out one after the other, then the intent is removed.
-//! After a crash whoever opens the store carries out the intents that stand. Each is of keys that its
-//! transaction held alone, so nobody else has written them since; and to carry one out twice changes
-//! nothing.
+//! The writes of a transaction are first written down as an *intent*, a record that holds all of
+//! them; that it is there decides. Then they are carried out one after the other, then the intent
+//! is removed. After a crash whoever opens the store carries out the intents that stand. Each is of
+//! keys that its transaction held alone, so nobody else has written them since; and to carry one
+//! out twice changes nothing.
 //!
 //! | a crash behind | what opening finds | and does |
 //! | --- | --- | --- |
@@ -16,21 +16,22 @@
 //!
 //! # Room
 //!
-//! What was decided must be made, also when the pool or its file system is full by then. So room is taken
-//! beforehand by *ballast*, records of zeros that are worth nothing but the room that they give when they
-//! are removed: pieces that always stand, for small intents, and one of its own for each intent of more than
-//! [`SMALL_BYTES`], as long as it stands.
+//! What was decided must be made, also when the pool or its file system is full by then. So room is
+//! taken beforehand by *ballast*, records of zeros that are worth nothing but the room that they
+//! give when they are removed: pieces that always stand, for small intents, and one of its own for
+//! each intent of more than [`SMALL_BYTES`], as long as it stands.
 //!
-//! A standing piece takes one chunk of the pool, and so does the longest value of a small intent. So a piece can be
-//! put back wherever one chunk is free, and what one piece gives is enough for one value. (A single long record would
-//! need neighbouring chunks, of which a pool that was full once may never have enough again.)
+//! A standing piece takes one chunk of the pool, and so does the longest value of a small intent.
+//! So a piece can be put back wherever one chunk is free, and what one piece gives is enough for
+//! one value. (A single long record would need neighbouring chunks, of which a pool that was full
+//! once may never have enough again.)
 //!
-//! If a write of an intent is refused, its transaction has happened all the same, and the writes are owed:
-//! until they are made nobody gets the lock of any key (what takes none, as SCAN, may see some of them and
-//! not others). Whoever comes next holds all stripes alone, removes all
-//! ballast, and makes them ([`Store::finish_intents`]). As long as fewer standing pieces are there
-//! than are enough, writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts pieces
-//! back one by one, as chunks become free, until there is a fourth more than enough.
+//! If a write of an intent is refused, its transaction has happened all the same, and the writes
+//! are owed: until they are made nobody gets the lock of any key (what takes none, as SCAN, may see
+//! some of them and not others). Whoever comes next holds all stripes alone, removes all ballast,
+//! and makes them ([`Store::finish_intents`]). As long as fewer standing pieces are there than are
+//! enough, writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts
+//! pieces back one by one, as chunks become free, until there is a fourth more than enough.
 //!
 //! | standing pieces | writes that need memory | the sweep |
 //! | --- | --- | --- |
@@ -49,7 +50,8 @@ use crate::failure::{Failure, Result};
 
 /// Intents of no more bytes are made with the ballast that always stands.
 const SMALL_BYTES: usize = PIECE_BYTES;
-/// Bytes of a piece of the ballast that always stands: with its block's header, one chunk of the pool.
+/// Bytes of a piece of the ballast that always stands: with its block's header, one chunk of the
+/// pool.
 const PIECE_BYTES: usize = 63 << 10;
 /// Bytes of standing ballast that are enough, at least and at most.
 const ENOUGH_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
@@ -89,8 +91,8 @@ impl Store {
         Ok(is_there)
     }
 
-    /// Makes several writes durable as one, whose keys the caller holds alone; after an error none has
-    /// been made.
+    /// Makes several writes durable as one, whose keys the caller holds alone; after an error none
+    /// has been made.
     pub(super) fn commit_many(&self, writes: &Writes) -> Result<()> {
         // Relaxed: only its being new matters.
         let number = self.next_intent.fetch_add(1, Ordering::Relaxed);
@@ -131,8 +133,8 @@ impl Store {
         self.is_behind.load(Ordering::Acquire)
     }
 
-    /// Makes the writes that were decided and not made, at the cost of the ballast if need be. Nobody
-    /// else may write meanwhile.
+    /// Makes the writes that were decided and not made, at the cost of the ballast if need be.
+    /// Nobody else may write meanwhile.
     pub(crate) fn finish_intents(&self) -> Result<()> {
         let mut finished = 0;
         self.at_all_costs(|| self.try_finish(&mut finished))?;
@@ -203,7 +205,8 @@ impl Store {
         Ok(())
     }
 
-    /// Puts back pieces of the ballast that always stands where they are missing, as far as there is room.
+    /// Puts back pieces of the ballast that always stands where they are missing, as far as there
+    /// is room.
     pub(crate) fn keep_ballast(&self) {
         if self.memory.missing_pieces() == 0 {
             return;

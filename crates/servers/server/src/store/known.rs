@@ -54,8 +54,8 @@ impl Store {
         Ok(expiries)
     }
 
-    /// Keys of all databases, those that have expired and were not removed yet among them; `None` until
-    /// [`count`](Store::count) has read them.
+    /// Keys of all databases, those that have expired and were not removed yet among them; `None`
+    /// until [`count`](Store::count) has read them.
     pub(crate) fn known_count(&self) -> Option<u64> {
         let spaces = self.spaces();
         let mut sum = 0;

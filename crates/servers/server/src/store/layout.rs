@@ -1,7 +1,7 @@
 //! What the store's records are called, and what stands in them.
 //!
-//! Keys of the server's map. A *head* is the record of a key that clients know; an *element* is a part of
-//! a collection:
+//! Keys of the server's map. A *head* is the record of a key that clients know; an *element* is a
+//! part of a collection:
 //!
 //! ```text
 //! byte      0      1 .. 7                     8 ..
@@ -14,12 +14,13 @@
 //! piece     0x80   string (56 bits)           3     index (9 .. 12)                    (no more)
 //! ```
 //!
-//! A *piece* is a part of a long string, [`PIECE_BYTES`] of it; `pieces.rs` says which bytes of it count.
+//! A *piece* is a part of a long string, [`PIECE_BYTES`] of it; `pieces.rs` says which bytes of it
+//! count.
 //!
-//! A *space* is what one database's heads lie in (0 to 127); which one, a record of the store's own says
-//! (`spaces`, in `mod.rs`), so that a database is flushed by giving it another. Heads are ordered by hash,
-//! so a cursor of SCAN is a hash, and a range of hashes is what one lock guards. Numbers in keys are
-//! big-endian, in values little-endian.
+//! A *space* is what one database's heads lie in (0 to 127); which one, a record of the store's own
+//! says (`spaces`, in `mod.rs`), so that a database is flushed by giving it another. Heads are
+//! ordered by hash, so a cursor of SCAN is a hash, and a range of hashes is what one lock guards.
+//! Numbers in keys are big-endian, in values little-endian.
 //!
 //! Value of a head:
 //!

@@ -3,17 +3,19 @@
 //! How much is in use is asked of the pool ten times a second ([`Store::measure`]), and between two
 //! measures estimated from what is written; not where the limit is too far to be reached meanwhile.
 //!
-//! What is evicted or deleted leaves gaps in nodes of the index, which are filled by later writes, or go when
-//! nodes are merged; so the pool's figure follows late, or rises at first. Who waited for it would evict far too
-//! much, or refuse writes for which there is room. Therefore what goes near the limit counts as free at once, and stays on account
-//! until as much was written, or the figure fell; at most a quarter of the figure. So live data keep to the limit,
-//! and the pool may take up to a third more.
+//! What is evicted or deleted leaves gaps in nodes of the index, which are filled by later writes,
+//! or go when nodes are merged; so the pool's figure follows late, or rises at first. Who waited
+//! for it would evict far too much, or refuse writes for which there is room. Therefore what goes
+//! near the limit counts as free at once, and stays on account until as much was written, or the
+//! figure fell; at most a quarter of the figure. So live data keep to the limit, and the pool may
+//! take up to a third more.
 //!
-//! Which key was used least recently is known approximately: a table holds for each range of hashes the second
-//! in which a key of it was last used. The victim is the least recently used of a few ranges picked at random.
-//! The table is of the process: after a restart all keys are alike at first. There are a million ranges once the
-//! policy asks for them. Before that the table only tells OBJECT IDLETIME, and has 65,536 ranges: each
-//! read and write of a key touches it, and one of 256 KiB stays in the processor's cache where one of 4 MiB does not.
+//! Which key was used least recently is known approximately: a table holds for each range of hashes
+//! the second in which a key of it was last used. The victim is the least recently used of a few
+//! ranges picked at random. The table is of the process: after a restart all keys are alike at
+//! first. There are a million ranges once the policy asks for them. Before that the table only
+//! tells OBJECT IDLETIME, and has 65,536 ranges: each read and write of a key touches it, and one
+//! of 256 KiB stays in the processor's cache where one of 4 MiB does not.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -25,7 +27,8 @@ use super::stripes::{Access, stripe_of};
 use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result};
 
-/// Ranges of hashes whose use is noted, in bits: for a policy that asks for it, and for OBJECT IDLETIME alone.
+/// Ranges of hashes whose use is noted, in bits: for a policy that asks for it, and for OBJECT
+/// IDLETIME alone.
 const FINE_BITS: u32 = 20;
 const COARSE_BITS: u32 = 16;
 /// More than is written between two measures.
@@ -82,7 +85,8 @@ pub(super) struct Memory {
     /// Evicted or deleted, and neither gone from the measure nor written over so far.
     account_bytes: AtomicU64,
     evicted_keys: AtomicU64,
-    /// Pieces of the room for what was decided that are missing, plus one; 0 before anyone has counted.
+    /// Pieces of the room for what was decided that are missing, plus one; 0 before anyone has
+    /// counted.
     missing_pieces: AtomicU64,
     /// Whether enough of that room is kept.
     has_ballast: AtomicBool,
@@ -126,8 +130,8 @@ impl Memory {
         }
     }
 
-    /// The second of the store's clock in which a key of a hash's range was last used; 0 if none was since the
-    /// server started.
+    /// The second of the store's clock in which a key of a hash's range was last used; 0 if none
+    /// was since the server started.
     pub(super) fn used_at_s(&self, hash: u64) -> u64 {
         self.recency().map_or(0, |recency| u64::from(recency.of(hash).load(Ordering::Relaxed)))
     }
@@ -154,8 +158,8 @@ impl Memory {
         self.account_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the limit may be reached before the next measure. Far from it nothing is counted: all threads would
-    /// count in one place, and wait for each other's caches.
+    /// Whether the limit may be reached before the next measure. Far from it nothing is counted:
+    /// all threads would count in one place, and wait for each other's caches.
     #[inline]
     fn is_near(&self) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
@@ -163,7 +167,8 @@ impl Memory {
         limit_bytes > 0 && limit_bytes.saturating_sub(measured_bytes) < FAR_BYTES
     }
 
-    /// Whether the limit is near, and more than three quarters of it are in use: then what is removed is counted.
+    /// Whether the limit is near, and more than three quarters of it are in use: then what is
+    /// removed is counted.
     #[inline]
     pub(super) fn is_tight(&self) -> bool {
         let used_bytes = self.measured_bytes.load(Ordering::Relaxed)
@@ -171,8 +176,8 @@ impl Memory {
         self.is_near() && used_bytes > self.limit_bytes.load(Ordering::Relaxed) / 4 * 3
     }
 
-    /// Notes how many pieces of the room for what was decided are missing. If they are more than `spare`, no other
-    /// room is given.
+    /// Notes how many pieces of the room for what was decided are missing. If they are more than
+    /// `spare`, no other room is given.
     pub(super) fn note_ballast(&self, missing: u64, spare: u64) {
         self.missing_pieces.store(missing + 1, Ordering::Relaxed);
         self.has_ballast.store(missing <= spare, Ordering::Relaxed);
@@ -201,8 +206,8 @@ impl Memory {
 }
 
 impl Store {
-    /// Seconds since a key was last used, or one whose hash is close to its own; since the store was opened, if
-    /// none was.
+    /// Seconds since a key was last used, or one whose hash is close to its own; since the store
+    /// was opened, if none was.
     pub(crate) fn idle_s(&self, key: &[u8]) -> u64 {
         let used_at_s = self.memory.used_at_s(hash_of(key)).max(self.opened_at_ms / 1000);
         (self.clock.now_ms() / 1000).saturating_sub(used_at_s)
@@ -239,8 +244,8 @@ impl Store {
         self.memory.evicted_keys.swap(0, Ordering::Relaxed)
     }
 
-    /// Makes room for a write, if the limit is reached and the policy lets keys go; whether there is
-    /// room. The caller must hold no stripe.
+    /// Makes room for a write, if the limit is reached and the policy lets keys go; whether there
+    /// is room. The caller must hold no stripe.
     #[inline]
     pub(crate) fn make_room(&self) -> Result<bool> {
         let limit_bytes = match self.memory.limit_bytes.load(Ordering::Relaxed) {
@@ -301,7 +306,8 @@ impl Store {
         Ok(oldest.map(|(_, full)| full))
     }
 
-    /// The head's key at or behind a random place in a random database; `None` if there is none at all.
+    /// The head's key at or behind a random place in a random database; `None` if there is none at
+    /// all.
     fn random_head(&self) -> Result<Option<Vec<u8>>> {
         let hash = fastrand::u64(..1 << HASH_BITS);
         let first = fastrand::u8(..DATABASES);

@@ -3,15 +3,16 @@
 //! * `layout.rs`: what records are called and what stands in them.
 //! * `stripes.rs`: the locks that make commands atomic to each other.
 //! * `transaction.rs`: what a command reads and writes.
-//! * `writes.rs`: its writes, until they are made. `change.rs`: the only write of a command, at once.
+//! * `writes.rs`: its writes, until they are made. `change.rs`: the only write of a command, at
+//!   once.
 //! * `intents.rs`: how several writes become durable as one.
 //! * `pieces.rs`: long strings.
 //! * `counts.rs`: how many fields collections have that are changed one element at a time.
 //! * `sweep.rs`: what is removed in the background: what has expired, what was flushed or dropped.
 //! * `memory.rs`: a limit on memory, and what goes when it is reached.
 //! * `room.rs`: room that no record uses goes back to the system.
-//! * `snapshot.rs`: copies of a moment, written while commands go on. `salvage.rs`: what can be read of a pool that
-//!   cannot be trusted.
+//! * `snapshot.rs`: copies of a moment, written while commands go on. `salvage.rs`: what can be
+//!   read of a pool that cannot be trusted.
 //! * `known.rs`: how many keys there are.
 //! * `heads.rs`: visits to heads, copies of them, changes of when they expire.
 //! * `clock.rs`: a clock that no step moves.
@@ -343,8 +344,8 @@ impl Store {
         std::array::from_fn(|database| self.space(database as u8))
     }
 
-    /// How many keys `database` has; those that have expired and were not removed yet count. The first
-    /// time it reads all keys.
+    /// How many keys `database` has; those that have expired and were not removed yet count. The
+    /// first time it reads all keys.
     pub(crate) fn count(&self, database: u8) -> Result<u64> {
         let mut sum = 0;
         for index in 0..stripes::STRIPES as StripeIndex {
@@ -365,7 +366,8 @@ impl Store {
         Ok(sum)
     }
 
-    /// Counts of keys, and what else takes long in the background, end without a result; later ones do not begin.
+    /// Counts of keys, and what else takes long in the background, end without a result; later ones
+    /// do not begin.
     pub(crate) fn end_long_work(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }

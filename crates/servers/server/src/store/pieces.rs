@@ -1,21 +1,23 @@
-//! Long strings, in pieces: a change of a few bytes writes a piece or two, whatever the string's length.
+//! Long strings, in pieces: a change of a few bytes writes a piece or two, whatever the string's
+//! length.
 //!
 //! A string of more than [`LONG_ABOVE_BYTES`] is a head with its number and length, and pieces of
-//! [`PIECE_BYTES`] under that number (`layout.rs`). A string only gets shorter by being replaced, so its
-//! length alone says which form it has: every write goes through [`Transaction::put_head`], which chooses,
-//! or [`Transaction::edit_string`], which puts a string that grows beyond the bound into pieces.
+//! [`PIECE_BYTES`] under that number (`layout.rs`). A string only gets shorter by being replaced,
+//! so its length alone says which form it has: every write goes through [`Transaction::put_head`],
+//! which chooses, or [`Transaction::edit_string`], which puts a string that grows beyond the bound
+//! into pieces.
 //!
 //! # Which bytes count
 //!
 //! * Bytes of a piece beyond what its record has are zeros, and so is a piece without a record.
-//! * Bytes at and beyond the string's length do not count, whatever records say. Who makes the string
-//!   longer cuts them off first.
+//! * Bytes at and beyond the string's length do not count, whatever records say. Who makes the
+//!   string longer cuts them off first.
 //!
 //! # Protocol
 //!
 //! A write within the length changes what counts, so it is kept until the commit: one piece by one
-//! operation of the index, several by an intent. Two kinds of write change nothing that counts, so they are
-//! made at once, each by itself, and what decides is a head that is written later:
+//! operation of the index, several by an intent. Two kinds of write change nothing that counts, so
+//! they are made at once, each by itself, and what decides is a head that is written later:
 //!
 //! *Longer:* pieces, or their ends, behind the length.
 //!
@@ -35,10 +37,11 @@
 //!
 //! A draft whose transaction is not committed is what a crash behind step 2 leaves.
 //!
-//! The list of drafts is in process memory ([`Drafts`]). A number is in it before its garbage is written and
-//! until its transaction has ended, and the sweep looks for garbage under the list's lock. So what the sweep
-//! finds that is not in the list is garbage indeed: its draft never was committed. (An intent that could not
-//! be carried out may still owe the end of the garbage; while one is owed the sweep removes nothing.)
+//! The list of drafts is in process memory ([`Drafts`]). A number is in it before its garbage is
+//! written and until its transaction has ended, and the sweep looks for garbage under the list's
+//! lock. So what the sweep finds that is not in the list is garbage indeed: its draft never was
+//! committed. (An intent that could not be carried out may still owe the end of the garbage; while
+//! one is owed the sweep removes nothing.)
 
 use std::ops::{ControlFlow, Range};
 
@@ -123,8 +126,8 @@ impl Transaction<'_> {
         copied.map(|()| LongString { id, ..of })
     }
 
-    /// Lends the bytes of `range` of a long string, as far as it has them, in order, until it is told to
-    /// end.
+    /// Lends the bytes of `range` of a long string, as far as it has them, in order, until it is
+    /// told to end.
     pub(crate) fn read_pieces(
         &self,
         long: LongString,
@@ -168,8 +171,9 @@ impl Transaction<'_> {
         Ok(whole)
     }
 
-    /// Lends those bytes of the string at `key` that `choose` asks for, given its length (none if nothing
-    /// is there), in order, until it is told to end. Each time `visit` gets from where on they are.
+    /// Lends those bytes of the string at `key` that `choose` asks for, given its length (none if
+    /// nothing is there), in order, until it is told to end. Each time `visit` gets from where on
+    /// they are.
     pub(crate) fn visit_string<State>(
         &self,
         space: u8,
@@ -200,10 +204,11 @@ impl Transaction<'_> {
         })
     }
 
-    /// Changes `bytes` bytes of the string at `key`, which is made longer by zeros if it ends before; if
-    /// nothing is there it begins as an empty one. From where on, `place` says, given its length. `edit`
-    /// gets them part by part, each with how many came before it, and may be called again from the
-    /// beginning. Returns the string's length. What memcached keeps becomes as `renew` says.
+    /// Changes `bytes` bytes of the string at `key`, which is made longer by zeros if it ends
+    /// before; if nothing is there it begins as an empty one. From where on, `place` says, given
+    /// its length. `edit` gets them part by part, each with how many came before it, and may be
+    /// called again from the beginning. Returns the string's length. What memcached keeps becomes
+    /// as `renew` says.
     pub(crate) fn edit_string(
         &mut self,
         space: u8,
@@ -255,8 +260,8 @@ impl Transaction<'_> {
         Ok(length)
     }
 
-    /// Changes bytes of a long string from `at` on. If it ends before their end, a head with the new length
-    /// must be put next.
+    /// Changes bytes of a long string from `at` on. If it ends before their end, a head with the
+    /// new length must be put next.
     fn edit_pieces(
         &mut self,
         long: LongString,

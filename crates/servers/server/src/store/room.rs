@@ -1,11 +1,14 @@
-//! Room that no record uses any more goes back to the system, so that a file gets smaller by itself when keys go.
+//! Room that no record uses any more goes back to the system, so that a file gets smaller by itself
+//! when keys go.
 //!
-//! The sweep returns some of it each time, as long as it finds any ([`Store::return_some_room`]). To look costs a pass
-//! over the pool's table of chunks, so after a look that found nothing it looks [`LOOK_AGAIN`] sweeps later; a flush
-//! has it look at once. MEMORY PURGE returns all that there is, in a thread of its own ([`Store::return_all_room`]).
+//! The sweep returns some of it each time, as long as it finds any ([`Store::return_some_room`]).
+//! To look costs a pass over the pool's table of chunks, so after a look that found nothing it
+//! looks [`LOOK_AGAIN`] sweeps later; a flush has it look at once. MEMORY PURGE returns all that
+//! there is, in a thread of its own ([`Store::return_all_room`]).
 //!
-//! Writes that need the room again have to make it, chunk by chunk. How much of it they may lose to the sweep is
-//! bounded by [`AT_ONCE_BYTES`] a sweep: 160 MiB a second, of which making them again takes a few hundredths.
+//! Writes that need the room again have to make it, chunk by chunk. How much of it they may lose to
+//! the sweep is bounded by [`AT_ONCE_BYTES`] a sweep: 160 MiB a second, of which making them again
+//! takes a few hundredths.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -25,7 +28,8 @@ const TRY_AGAIN: u32 = 600;
 pub(super) struct Room {
     /// Whether a thread returns all of it. Relaxed: two of them do no harm.
     is_returned: AtomicBool,
-    /// Sweeps that do not look. Relaxed, wherever it is: a flush that is overlooked is seen by the next look.
+    /// Sweeps that do not look. Relaxed, wherever it is: a flush that is overlooked is seen by the
+    /// next look.
     pauses: AtomicU32,
 }
 

@@ -1,10 +1,11 @@
 //! The keys of a pool that cannot be trusted, as far as they can be read, in a new store.
 //!
-//! Records are read one by one, whatever their nodes say of each other, so some may be missing, or older than
-//! others. Therefore nothing is taken over that says something of other records: how many fields a collection has is
-//! counted, what stands by score is made of what stands by name, and the list of what expires is made of the heads.
-//! What no head leads to is left out. A piece of a long string that is missing reads as zeros. Writes that were under way when the machine went down may be there in part,
-//! also those of one command: what the medium lost of them nobody knows.
+//! Records are read one by one, whatever their nodes say of each other, so some may be missing, or
+//! older than others. Therefore nothing is taken over that says something of other records: how
+//! many fields a collection has is counted, what stands by score is made of what stands by name,
+//! and the list of what expires is made of the heads. What no head leads to is left out. A piece of
+//! a long string that is missing reads as zeros. Writes that were under way when the machine went
+//! down may be there in part, also those of one command: what the medium lost of them nobody knows.
 
 use std::collections::HashMap;
 
@@ -40,7 +41,8 @@ struct Salvage<'store> {
 }
 
 impl Store {
-    /// Loads what can be read of a pool that was opened for salvage into this store, which must be empty.
+    /// Loads what can be read of a pool that was opened for salvage into this store, which must be
+    /// empty.
     pub(crate) fn restore_salvaged(&self, old: &Pool) -> Result<Salvaged> {
         let mut spaces = std::array::from_fn(|database| database as u8);
         old.salvage(MAP_NAME, |key, value| {

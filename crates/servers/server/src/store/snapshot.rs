@@ -2,17 +2,17 @@
 //!
 //! # Protocol
 //!
-//! * It begins while all stripes are held alone, for as long as it takes to raise a number: that is its
-//!   moment.
-//! * Then one stripe after the other is written, each under its shared lock, with all keys whose hashes
-//!   it has, of all databases.
-//! * Who takes a stripe alone that was not written yet writes it first, before it changes anything. So
-//!   every stripe is written as it was at the moment; nothing is copied in memory; and a command that
-//!   writes may have to wait until one stripe, a 1,024th of the keys, is written.
-//! * The file is written under a temporary name, synced, and then renamed: whoever sees it under its own
-//!   name sees all of it. Before that the snapshots of earlier get the names `PATH.1`, `PATH.2` and so on, as
-//!   many as are kept. A crash between two renames leaves a gap in the numbers; so who looks for the newest one
-//!   goes by the moments in the files ([`all_at`]).
+//! * It begins while all stripes are held alone, for as long as it takes to raise a number: that is
+//!   its moment.
+//! * Then one stripe after the other is written, each under its shared lock, with all keys whose
+//!   hashes it has, of all databases.
+//! * Who takes a stripe alone that was not written yet writes it first, before it changes anything.
+//!   So every stripe is written as it was at the moment; nothing is copied in memory; and a command
+//!   that writes may have to wait until one stripe, a 1,024th of the keys, is written.
+//! * The file is written under a temporary name, synced, and then renamed: whoever sees it under
+//!   its own name sees all of it. Before that the snapshots of earlier get the names `PATH.1`,
+//!   `PATH.2` and so on, as many as are kept. A crash between two renames leaves a gap in the
+//!   numbers; so who looks for the newest one goes by the moments in the files ([`all_at`]).
 //!
 //! # The file
 //!
@@ -25,11 +25,12 @@
 //! entry  tag (1)  name's bytes (4)  value's bytes (4)  name  value
 //! ```
 //!
-//! Tag 0 to 15: a key of that database; the name is the key, and the value a head's (`layout.rs`), whose
-//! expiry is by the system's clock. Tag 0x80 or 0x81: an element of the collection before it; the name is
-//! the field, and the section is the tag's low bit. Tag 0x82: a piece of the long string before it; the name
-//! is its index (4 bytes, big-endian). A block holds at most 1 MiB of entries or one entry. The last block is
-//! empty, and its checksum field counts the keys, modulo 2^32.
+//! Tag 0 to 15: a key of that database; the name is the key, and the value a head's (`layout.rs`),
+//! whose expiry is by the system's clock. Tag 0x80 or 0x81: an element of the collection before it;
+//! the name is the field, and the section is the tag's low bit. Tag 0x82: a piece of the long
+//! string before it; the name is its index (4 bytes, big-endian). A block holds at most 1 MiB of
+//! entries or one entry. The last block is empty, and its checksum field counts the keys, modulo
+//! 2^32.
 //!
 //! Version 1 had no pieces, and strings of any length in heads; it is read, and not written.
 
@@ -79,8 +80,8 @@ struct State {
 /// Most snapshots that are kept.
 pub(crate) const MAX_SNAPSHOTS: usize = 99;
 
-/// The snapshots at `path` and the earlier ones beside it, with their moments in milliseconds of the system's clock, the
-/// newest first. What has no snapshot's header is none.
+/// The snapshots at `path` and the earlier ones beside it, with their moments in milliseconds of
+/// the system's clock, the newest first. What has no snapshot's header is none.
 pub(crate) fn all_at(path: &Path) -> Vec<(PathBuf, u64)> {
     let earlier = (1..MAX_SNAPSHOTS).map(|number| numbered(path, number));
     let all = std::iter::once(path.to_owned()).chain(earlier);
@@ -131,8 +132,8 @@ fn rotate(unfinished: &Path, path: &Path, kept: usize) -> io::Result<()> {
 pub(crate) struct SnapshotState {
     /// Whether one is being written.
     pub is_writing: bool,
-    /// When the last one that succeeded was finished, in milliseconds of the system's clock; zero if none
-    /// has since the server began.
+    /// When the last one that succeeded was finished, in milliseconds of the system's clock; zero
+    /// if none has since the server began.
     pub finished_system_ms: u64,
     /// Whether the last one failed.
     pub has_failed: bool,
@@ -202,8 +203,8 @@ impl Store {
         self.snapshots.state.lock().last.clone()
     }
 
-    /// Writes a snapshot to `path`, and keeps `kept` in all: with 1 it takes the place of the one there. How many
-    /// keys it has. The caller must hold no stripe.
+    /// Writes a snapshot to `path`, and keeps `kept` in all: with 1 it takes the place of the one
+    /// there. How many keys it has. The caller must hold no stripe.
     pub(crate) fn save(&self, path: &Path, kept: usize) -> Result<u64> {
         {
             let mut state = self.snapshots.state.lock();
@@ -349,9 +350,9 @@ impl Store {
         Ok(())
     }
 
-    /// Loads a snapshot into this store, which must be empty; how many keys it had. Keys that have expired
-    /// since are left out. A store in which it was cut short is refused when it is opened: it has a part
-    /// of the keys, and nobody would know which.
+    /// Loads a snapshot into this store, which must be empty; how many keys it had. Keys that have
+    /// expired since are left out. A store in which it was cut short is refused when it is opened:
+    /// it has a part of the keys, and nobody would know which.
     pub(crate) fn restore(&self, path: &Path) -> Result<u64> {
         if !self.count_none()? {
             return Err(told(format!(
@@ -461,8 +462,8 @@ impl Store {
         Ok(self.restore_head(database, key, &head)?.map(|(_, collection)| collection))
     }
 
-    /// Puts a key, unless it has expired; a collection is put when its elements are there, and returned with the
-    /// number that it had.
+    /// Puts a key, unless it has expired; a collection is put when its elements are there, and
+    /// returned with the number that it had.
     pub(super) fn restore_head(
         &self,
         database: u8,
@@ -500,8 +501,8 @@ impl Store {
         transaction.commit()
     }
 
-    /// Nothing leads to the element yet, so it needs no lock; a restore that is cut short leaves some that
-    /// nothing ever will.
+    /// Nothing leads to the element yet, so it needs no lock; a restore that is cut short leaves
+    /// some that nothing ever will.
     pub(super) fn restore_element(
         &self,
         restored: &mut Restored,

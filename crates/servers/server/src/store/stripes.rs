@@ -1,9 +1,10 @@
 //! Locks over ranges of hashes, and what each guards.
 //!
-//! A command that reads a key holds its stripe shared, one that writes it holds it alone, from before
-//! it looks until its writes are durable; one with several keys takes their stripes in order. So
-//! commands are atomic to each other. Commands of one process wait for each other here, each for
-//! microseconds; the death of the process takes the locks with it, and the indexes below know none.
+//! A command that reads a key holds its stripe shared, one that writes it holds it alone, from
+//! before it looks until its writes are durable; one with several keys takes their stripes in
+//! order. So commands are atomic to each other. Commands of one process wait for each other here,
+//! each for microseconds; the death of the process takes the locks with it, and the indexes below
+//! know none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
-//! What is removed in the background, a little at a time: keys that have expired, elements of collections
-//! and pieces of strings that were dropped, heads of databases that were flushed.
+//! What is removed in the background, a little at a time: keys that have expired, elements of
+//! collections and pieces of strings that were dropped, heads of databases that were flushed.
 //!
-//! Nothing waits for it: an expired key reads as absent, and what was dropped is out of reach. So it may
-//! be cut short anywhere and goes on later, also after a crash.
+//! Nothing waits for it: an expired key reads as absent, and what was dropped is out of reach. So
+//! it may be cut short anywhere and goes on later, also after a crash.
 
 use std::sync::atomic::Ordering;
 
@@ -115,8 +115,8 @@ impl Store {
 
     /// Removes heads in spaces that no database has.
     fn sweep_spaces(&self, mut budget: usize) -> Result<usize> {
-        // Spaces change hands only while all stripes are held; so while one is held here, none of these
-        // is given to a database that fills it.
+        // Spaces change hands only while all stripes are held; so while one is held here, none of
+        // these is given to a database that fills it.
         let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
         let used = self.spaces();
         for space in (0..SPACES).filter(|space| !used.contains(space)) {
@@ -131,8 +131,8 @@ impl Store {
         Ok(budget)
     }
 
-    /// Removes up to `budget` heads of a space that no database has, nor gets meanwhile; how many, and
-    /// whether these were all.
+    /// Removes up to `budget` heads of a space that no database has, nor gets meanwhile; how many,
+    /// and whether these were all.
     pub(super) fn sweep_space(&self, space: u8, budget: usize) -> Result<(usize, bool)> {
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let (heads, is_all) = self.some_keys(range, budget)?;

@@ -2,15 +2,14 @@
 //!
 //! # Protocol
 //!
-//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own reads. (Made
-//! at once are the only change of one string, `change.rs`, and pieces of long strings that do not count
-//! before the commit, `pieces.rs`.)
-//! Committed, one write of a record is one operation of the index, which decides; several are an intent
-//! (`intents.rs`).
+//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own
+//! reads. (Made at once are the only change of one string, `change.rs`, and pieces of long strings
+//! that do not count before the commit, `pieces.rs`.) Committed, one write of a record is one
+//! operation of the index, which decides; several are an intent (`intents.rs`).
 //!
-//! An entry of what expires when is written before the head that says the same, and removed after the
-//! head no longer does: the sweep looks at the head before it believes an entry, so an entry too
-//! many is harmless, and none is missing.
+//! An entry of what expires when is written before the head that says the same, and removed after
+//! the head no longer does: the sweep looks at the head before it believes an entry, so an entry
+//! too many is harmless, and none is missing.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, ControlFlow};
@@ -47,15 +46,16 @@ pub(crate) struct Transaction<'store> {
     expiries_after: SmallVec<[Vec<u8>; 1]>,
     /// Heads more or less, by space and hash.
     counts: SmallVec<[(u8, u64, i64); 1]>,
-    /// How many fields open collections have from the commit on; none for those that are closed, or gone.
+    /// How many fields open collections have from the commit on; none for those that are closed, or
+    /// gone.
     open_counts: SmallVec<[(CollectionId, Option<u64>); 1]>,
     /// Numbers of records that it has written and that nothing leads to before the commit.
     pub(super) drafts: SmallVec<[CollectionId; 1]>,
     /// The databases' spaces from the commit on, if they change.
     spaces: Option<[u8; DATABASES as usize]>,
     looked: Cell<Looked>,
-    /// The head that was looked at last, and what its removal needs: a command that changes a key has
-    /// most often just looked at it.
+    /// The head that was looked at last, and what its removal needs: a command that changes a key
+    /// has most often just looked at it.
     last: RefCell<Option<(Vec<u8>, Option<Former>)>>,
 }
 
@@ -84,8 +84,8 @@ impl Former {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // Databases were to have other spaces, and their watchers wait there already, but it was not
-        // committed.
+        // Databases were to have other spaces, and their watchers wait there already, but it was
+        // not committed.
         if self.spaces.is_some() {
             self.held.alone().for_each(|(_, stripe)| stripe.touch_all());
         }
@@ -195,9 +195,9 @@ impl<'store> Transaction<'store> {
         })
     }
 
-    /// Lends the heads of keys, in order, as [`head`](Self::head) does one, until `look` says that it is
-    /// enough. Their waits for memory overlap. When `look` gets the head of a long string, it may read its
-    /// pieces.
+    /// Lends the heads of keys, in order, as [`head`](Self::head) does one, until `look` says that
+    /// it is enough. Their waits for memory overlap. When `look` gets the head of a long string, it
+    /// may read its pieces.
     pub(crate) fn heads(
         &self,
         space: u8,
@@ -256,8 +256,8 @@ impl<'store> Transaction<'store> {
         head
     }
 
-    /// Puts the head of a key in place of whatever is there, which goes for good. A string that is too long
-    /// for a head is put in pieces.
+    /// Puts the head of a key in place of whatever is there, which goes for good. A string that is
+    /// too long for a head is put in pieces.
     pub(crate) fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         if let Content::String(bytes) = head.content
             && bytes.len() > LONG_ABOVE_BYTES
@@ -319,8 +319,8 @@ impl<'store> Transaction<'store> {
         Ok(expires_at.is_some_and(|at_ms| at_ms <= self.now_ms))
     }
 
-    /// Moves the head of a key, and with it all that it holds, in place of whatever is at `to`. It must
-    /// be there.
+    /// Moves the head of a key, and with it all that it holds, in place of whatever is at `to`. It
+    /// must be there.
     pub(crate) fn move_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let full = head_key(from.0, from.1);
         let value = self.read(&full, |value| value.map(<[u8]>::to_vec))?.ok_or(Failure::Damaged)?;
@@ -354,7 +354,8 @@ impl<'store> Transaction<'store> {
         self.read(full, |value| Ok(Head::decode_found(value)?.as_ref().map(Former::of)))?
     }
 
-    /// Notes how many fields an open collection has from the commit on, of which only elements change.
+    /// Notes how many fields an open collection has from the commit on, of which only elements
+    /// change.
     pub(crate) fn count_open(&mut self, id: CollectionId, count: u64) {
         self.open_counts.push((id, Some(count)));
     }
@@ -386,8 +387,8 @@ impl<'store> Transaction<'store> {
         self.spaces.map_or_else(|| self.store.space(database), |to| to[usize::from(database)])
     }
 
-    /// How many keys `database` has, this transaction's among them; those that have expired and were
-    /// not removed yet count. Between MULTI and EXEC it reads all keys.
+    /// How many keys `database` has, this transaction's among them; those that have expired and
+    /// were not removed yet count. Between MULTI and EXEC it reads all keys.
     pub(crate) fn count(&self, database: u8) -> Result<u64> {
         if self.held.is_none() {
             return self.store.count(database);
@@ -423,8 +424,8 @@ impl<'store> Transaction<'store> {
         Ok(())
     }
 
-    /// A space with nothing in it that is none of `used`. If there is none, since the sweep is behind with
-    /// what was flushed, one is emptied first.
+    /// A space with nothing in it that is none of `used`. If there is none, since the sweep is
+    /// behind with what was flushed, one is emptied first.
     fn empty_space(&self, used: &[u8]) -> Result<u8> {
         let unused = || (0..SPACES).filter(|space| !used.contains(space));
         for space in unused() {
@@ -462,8 +463,8 @@ impl<'store> Transaction<'store> {
         self.spaces = Some(spaces);
     }
 
-    /// Notes a change of all keys of `space` that one of the spaces `found_in` has: what is neither there
-    /// before nor after does not change.
+    /// Notes a change of all keys of `space` that one of the spaces `found_in` has: what is neither
+    /// there before nor after does not change.
     fn touch_space(&mut self, space: u8, found_in: &[u8]) {
         let (map, writes) = (&self.store.map, &self.writes);
         let is_there = |key: &[u8]| {
@@ -513,8 +514,8 @@ impl<'store> Transaction<'store> {
         self.writes.insert(element_key(id, element), None);
     }
 
-    /// Visits the elements of a section in order, from `low` to `high`: what stands in their keys behind
-    /// [`section_prefix`].
+    /// Visits the elements of a section in order, from `low` to `high`: what stands in their keys
+    /// behind [`section_prefix`].
     pub(crate) fn scan_elements(
         &self,
         id: CollectionId,

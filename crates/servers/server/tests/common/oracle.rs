@@ -1,8 +1,9 @@
 //! The same commands to our server and to Debian's Redis, and what must be equal.
 //!
-//! Commands come from a seed, in cases: each begins with empty databases. The first reply that differs
-//! ends the case; commands before it are then left out one by one as long as it still differs, and what
-//! remains is shown. `PANDO_ORACLE_SEED` runs one case again, `PANDO_ORACLE_CASES` so many.
+//! Commands come from a seed, in cases: each begins with empty databases. The first reply that
+//! differs ends the case; commands before it are then left out one by one as long as it still
+//! differs, and what remains is shown. `PANDO_ORACLE_SEED` runs one case again,
+//! `PANDO_ORACLE_CASES` so many.
 
 use super::programs::{self, Running};
 use super::random::Random;
@@ -141,7 +142,8 @@ impl Oracle {
         }
     }
 
-    /// Runs the commands of these lines, whose replies must be equal to the byte, in RESP2 and in RESP3.
+    /// Runs the commands of these lines, whose replies must be equal to the byte, in RESP2 and in
+    /// RESP3.
     pub fn compare_lines(&mut self, lines: &[&str]) {
         let steps: Vec<Step> =
             lines.iter().map(|line| (words(line), Equal::Bytes).into()).collect();

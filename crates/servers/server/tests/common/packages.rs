@@ -1,6 +1,6 @@
-//! Where Debian's programs come from: this system has them, or they are downloaded and unpacked into the
-//! folder of build outputs. Nothing is installed, and it needs no privileges. Libraries that they need
-//! and that this system has are the system's.
+//! Where Debian's programs come from: this system has them, or they are downloaded and unpacked
+//! into the folder of build outputs. Nothing is installed, and it needs no privileges. Libraries
+//! that they need and that this system has are the system's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +56,8 @@ pub fn program(name: &str) -> Program {
     Program { path: root.join("usr/bin").join(name), libraries: Some(root.join(multiarch)) }
 }
 
-/// Downloads a package, and what it depends on that this system has not, and unpacks them into `root`.
+/// Downloads a package, and what it depends on that this system has not, and unpacks them into
+/// `root`.
 fn unpack(package: &str, root: &Path) -> Result<(), String> {
     let apt = root.with_extension("apt");
     let partial = root.with_extension("partial");

@@ -1,5 +1,5 @@
-//! Our server and Debian's, each a process of its own that listens at a socket in a folder of its own
-//! and dies with its owner here.
+//! Our server and Debian's, each a process of its own that listens at a socket in a folder of its
+//! own and dies with its owner here.
 //!
 //! Ours is this test program again, started so that it runs nothing but [`serve_for_another_test`]:
 //! thus a test may kill it, which is what the server is for.

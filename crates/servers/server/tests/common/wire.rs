@@ -25,8 +25,8 @@ pub enum Value {
     Bytes(u8, Vec<u8>),
     /// `$-1` and `*-1`.
     Nothing(u8),
-    /// Values, with the byte that says what they are together: `* % ~ >`. A map's are keys and values
-    /// in turn.
+    /// Values, with the byte that says what they are together: `* % ~ >`. A map's are keys and
+    /// values in turn.
     Values(u8, Vec<Value>),
 }
 

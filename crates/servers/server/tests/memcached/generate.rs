@@ -34,8 +34,9 @@ fn flags(random: &mut Random) -> Vec<u8> {
     random.word(&["0", "0", "1", "77", "4294967295", "4294967296", "+3"])
 }
 
-/// None of 2^63 or more, nor a sum that is: behind such a number memcached looks for a minus, on into memory
-/// that has held other values, and refuses to count if there is one. `oracle.rs` counts there.
+/// None of 2^63 or more, nor a sum that is: behind such a number memcached looks for a minus, on
+/// into memory that has held other values, and refuses to count if there is one. `oracle.rs` counts
+/// there.
 fn amount(random: &mut Random) -> Vec<u8> {
     random.word(&["1", "1", "10", "99", "4000000000000", "0", "-1", "x", "007"])
 }
@@ -163,8 +164,8 @@ fn cas(random: &mut Random, before: &'static str) -> Part {
     }
 }
 
-/// Changes a word. The data's length only becomes less than it was, lest both wait for what does not
-/// come.
+/// Changes a word. The data's length only becomes less than it was, lest both wait for what does
+/// not come.
 fn spoil(random: &mut Random, words: &mut Vec<Part>, has_data: bool) {
     let at = random.below(words.len());
     // A cas is not to stand for a key, which is told.

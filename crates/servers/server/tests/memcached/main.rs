@@ -1,6 +1,7 @@
 //! The memcached protocol, seen from outside.
 //!
-//! * `oracle.rs`: the same requests to our server and to Debian's memcached, and what must be equal.
+//! * `oracle.rs`: the same requests to our server and to Debian's memcached, and what must be
+//!   equal.
 //! * `generate.rs`: requests that a seed makes.
 //! * `reply.rs`: replies with what differs by nature taken out.
 //! * `hostile.rs`: input that no client sends.

@@ -1,5 +1,5 @@
-//! The same requests to our server and to Debian's memcached, and what must be equal: every byte, but for
-//! what `reply.rs` takes out.
+//! The same requests to our server and to Debian's memcached, and what must be equal: every byte,
+//! but for what `reply.rs` takes out.
 //!
 //! `PANDO_ORACLE_SEED` runs one case again, `PANDO_ORACLE_CASES` so many.
 

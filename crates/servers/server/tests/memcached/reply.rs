@@ -1,5 +1,5 @@
-//! Replies with what differs by nature taken out: numbers of cas are counted in the order in which they
-//! appear, and what is left of a life is rounded to ten seconds.
+//! Replies with what differs by nature taken out: numbers of cas are counted in the order in which
+//! they appear, and what is left of a life is rounded to ten seconds.
 
 /// What a connection has seen.
 #[derive(Debug, Default)]
@@ -81,8 +81,8 @@ impl Seen {
     }
 }
 
-/// Seconds, to the next ten. What is far off is translated between two clocks; of what has expired memcached
-/// says a number below zero in 32 bits.
+/// Seconds, to the next ten. What is far off is translated between two clocks; of what has expired
+/// memcached says a number below zero in 32 bits.
 fn rounded(seconds: u64) -> u64 {
     match seconds {
         0..=1_000_000 => (seconds + 5) / 10,

@@ -1,5 +1,5 @@
-//! Our server and Debian's memcached, each a process of its own on a port that was free, which dies with
-//! its owner here.
+//! Our server and Debian's memcached, each a process of its own on a port that was free, which dies
+//! with its owner here.
 //!
 //! Ours is this test program again, started so that it runs nothing but [`serve_for_another_test`].
 

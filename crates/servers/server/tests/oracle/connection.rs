@@ -3,8 +3,8 @@
 use crate::common::oracle::{Equal, Oracle, Step};
 use crate::common::wire::words;
 
-/// Replies that are equal byte for byte. (Of several commands that a user may run, Redis tells each time
-/// in another order.)
+/// Replies that are equal byte for byte. (Of several commands that a user may run, Redis tells each
+/// time in another order.)
 const SAME: &[&str] = &[
     "HELLO 4",
     "HELLO abc",

@@ -1,5 +1,5 @@
-//! The table of commands against Redis's own: every command that Redis has too takes as many arguments,
-//! has the same flags and categories, and the same keys.
+//! The table of commands against Redis's own: every command that Redis has too takes as many
+//! arguments, has the same flags and categories, and the same keys.
 
 use std::collections::BTreeMap;
 

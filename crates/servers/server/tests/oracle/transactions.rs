@@ -43,8 +43,8 @@ fn generated_commands() {
     Oracle::start().compare(60, 120, step);
 }
 
-/// A watched key that expires is one that changes, whether it was removed yet or not; one that had expired
-/// before is not.
+/// A watched key that expires is one that changes, whether it was removed yet or not; one that had
+/// expired before is not.
 #[test]
 fn watched_keys_that_expire() {
     let mut oracle = Oracle::start();

@@ -2,11 +2,12 @@
 //! they leave.
 //!
 //! A round: a process of its own ([`child`]) does something to a pool and is killed in the middle
-//! of it ([`phase`], [`trial`]); it has acknowledged each operation through a pipe, after the call returned
-//! ([`message`]). Then another process opens the pool and tells all that it holds and whether it
-//! is sound ([`look`]). That must be what was acknowledged, with or without the one operation that
-//! each writer had in flight ([`expected`]). The looking process closes the pool or is killed in
-//! its turn, and the next round goes on with the same pool; now and then with a new one.
+//! of it ([`phase`], [`trial`]); it has acknowledged each operation through a pipe, after the call
+//! returned ([`message`]). Then another process opens the pool and tells all that it holds and
+//! whether it is sound ([`look`]). That must be what was acknowledged, with or without the one
+//! operation that each writer had in flight ([`expected`]). The looking process closes the pool or
+//! is killed in its turn, and the next round goes on with the same pool; now and then with a new
+//! one.
 //!
 //! Operations and delays follow from the seed ([`workload`]), so a seed replays a trial; the
 //! system's scheduling is not in it, so a replay may need several attempts. The pool of a trial

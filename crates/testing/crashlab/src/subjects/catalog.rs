@@ -152,7 +152,8 @@ impl<D: Domain> Open<D> {
         while self.add(&guard, &entry) {}
     }
 
-    /// Goes on with maps whose drop a crash cut short. Another map takes what is free meanwhile, and keeps it.
+    /// Goes on with maps whose drop a crash cut short. Another map takes what is free meanwhile,
+    /// and keeps it.
     fn resume(&self) -> Result<(), String> {
         self.drop_map(PROBE);
         if self.0.dropped_maps(&self.pin()).is_empty() {

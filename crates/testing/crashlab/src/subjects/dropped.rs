@@ -1,4 +1,5 @@
-//! Maps of real kinds are dropped, and freed by several threads at once, while another map takes what is freed.
+//! Maps of real kinds are dropped, and freed by several threads at once, while another map takes
+//! what is freed.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

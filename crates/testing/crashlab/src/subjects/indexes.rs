@@ -49,7 +49,8 @@ pub struct SkipLists;
 impl Indexed for SkipLists {
     type Kind = pando_skiplist::SkipLists;
 
-    // Values of all three kinds, and nodes that are raised, also among few; the same ones in each run.
+    // Values of all three kinds, and nodes that are raised, also among few; the same ones in each
+    // run.
     const SMALL: &'static [(&'static str, &'static str)] = &[
         ("inline_bytes", "64"),
         ("levels_at_once", "2"),
@@ -112,7 +113,8 @@ impl Indexed for CasBwTrees {
         ("inner_bytes", "128"),
         ("merge_bytes", "112"),
         ("inline_bytes", "64"),
-        // Two deltas of an inner page: with one, each entry that is posted has the chain consolidated first.
+        // Two deltas of an inner page: with one, each entry that is posted has the chain
+        // consolidated first.
         ("chain_deltas", "5"),
         ("delta_bytes", "192"),
     ];

@@ -39,8 +39,8 @@ pub trait Indexed: 'static {
     /// What can happen to it by one operation: each is explored by its name.
     const CHANGES: &'static [Change];
 
-    /// Size of its pool: what its scenarios write must find room, also while a thread that has stopped keeps all that
-    /// was replaced.
+    /// Size of its pool: what its scenarios write must find room, also while a thread that has
+    /// stopped keeps all that was replaced.
     const POOL_BYTES: u64 = 3 << 20;
 
     /// Whether it promises anything after a crash, and reads in a full pool.
@@ -49,8 +49,8 @@ pub trait Indexed: 'static {
     /// Whether a remove may be refused by a full pool.
     const REMOVES_NEED_ROOM: bool = false;
 
-    /// Whether a leaf without records whose merge found no room is merged when a write is refused. It keeps
-    /// values of more than 64 bytes in blocks of their own then.
+    /// Whether a leaf without records whose merge found no room is merged when a write is refused.
+    /// It keeps values of more than 64 bytes in blocks of their own then.
     const MERGES_LATER: bool = false;
 }
 
@@ -318,7 +318,8 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     /// Whether an index without records has but one leaf, once a write was refused room.
     fn expect_one_leaf(&self) -> Result<(), String> {
         let key = key::<I>(0);
-        // Its value has a block. The first refusal brings a reclamation, the second what was to be merged later.
+        // Its value has a block. The first refusal brings a reclamation, the second what was to be
+        // merged later.
         let insert = || self.on_key(&key, Operation::Insert(4));
         let (inserted, was_refused) = refuse(Resource::Block, 0, 2, insert);
         if !was_refused {
@@ -642,8 +643,8 @@ fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
     })
 }
 
-/// One thread scans a part of the keys that lies in many nodes, mostly backwards; one or two others insert and
-/// remove runs of them, so that nodes are split and merged before it and behind it.
+/// One thread scans a part of the keys that lies in many nodes, mostly backwards; one or two others
+/// insert and remove runs of them, so that nodes are split and merged before it and behind it.
 fn scans<I: Indexed>() -> Setup<Map<I>> {
     const SCANNED: usize = 48;
     Setup {
@@ -670,8 +671,8 @@ fn scans<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-/// One thread scans what lies around a leaf without room, one or two others rewrite all of it, record by record: values
-/// change, records go and come back.
+/// One thread scans what lies around a leaf without room, one or two others rewrite all of it,
+/// record by record: values change, records go and come back.
 fn rewrites<I: Indexed>() -> Setup<Map<I>> {
     let ops = growth();
     // An index without leaves to be split has them full at any time.
@@ -711,8 +712,8 @@ fn rewrites<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-/// One thread splits the root, and another removes all that was there: the tree goes up and down at once,
-/// as far as it can.
+/// One thread splits the root, and another removes all that was there: the tree goes up and down at
+/// once, as far as it can.
 fn emptied<I: Indexed>() -> Setup<Map<I>> {
     let ops = growth();
     let brinks = brinks::<I>(Change::RootSplit, &ops);

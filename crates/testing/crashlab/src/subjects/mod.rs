@@ -45,7 +45,8 @@ pub trait Subject: Sized + 'static {
     const NAME: &'static str;
     /// Size of its pool.
     const POOL_BYTES: u64 = 1 << 20;
-    /// Whether it promises anything after a crash. Of one that does not, schedules are explored, and no crashes.
+    /// Whether it promises anything after a crash. Of one that does not, schedules are explored,
+    /// and no crashes.
     const SURVIVES: bool = true;
 
     /// Opens what is in the pool, created if nothing is there yet.
@@ -125,7 +126,8 @@ impl<S: Subject> Scenario<S> {
         Self { granted: Some(granted), ..self }
     }
 
-    /// The same in a pool that has two slots at first, so that threads take slots from each other, and the table grows.
+    /// The same in a pool that has two slots at first, so that threads take slots from each other,
+    /// and the table grows.
     pub fn short_of_slots(self) -> Self {
         Self { slots: 2, ..self }
     }

@@ -173,8 +173,8 @@ fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Sce
 }
 
 /// A span of two chunks was there, and its claim still is, in a pool that is full otherwise. The
-/// second chunk becomes a slab, then the first one a span of its own. Their words in the chunk table
-/// lie in two lines.
+/// second chunk becomes a slab, then the first one a span of its own. Their words in the chunk
+/// table lie in two lines.
 fn stale_claim(name: &'static str) -> Scenario<Roots> {
     const CHUNK: u64 = 60_000;
     const WORDS_OF_A_LINE: usize = 8;
@@ -192,8 +192,8 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
     })
 }
 
-/// Chunks lose their room by `releases` while others claim them, and get it back. (A store into a chunk that has none
-/// panics.) If one of the releases is refused, so are some claims.
+/// Chunks lose their room by `releases` while others claim them, and get it back. (A store into a
+/// chunk that has none panics.) If one of the releases is refused, so are some claims.
 fn holes(name: &'static str, releases: &'static [Op]) -> Scenario<Roots> {
     let is_full = releases.iter().any(|op| matches!(op, Op::ReleaseWithoutHoles));
     Scenario::new(name, 1, move || Setup {
@@ -228,7 +228,8 @@ fn freed_twice(name: &'static str) -> Scenario<Roots> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Name(140_000), Op::Give(0, 100, 1)],
         cram: Vec::new(),
-        // Nothing else is given out: a name may stand longer than its block, and must not name another.
+        // Nothing else is given out: a name may stand longer than its block, and must not name
+        // another.
         programs: Box::new(|random| {
             (0..2 + random.below(2) as usize).map(|task| vec![Op::FreeByName(task)]).collect()
         }),
@@ -239,8 +240,8 @@ fn freed_twice(name: &'static str) -> Scenario<Roots> {
 fn relay(name: &'static str) -> Scenario<Roots> {
     const BYTES: u64 = 30_000;
     Scenario::new(name, 1, move || Setup {
-        // Two slabs with room for one block each, so that a thread that has filled the one goes on to
-        // the other without a fence, and leaves the first to others.
+        // Two slabs with room for one block each, so that a thread that has filled the one goes on
+        // to the other without a fence, and leaves the first to others.
         prepare: (0..4)
             .map(|root| Op::Give(root, BYTES, 1))
             .chain([Op::Take(1), Op::Take(3)])
@@ -390,7 +391,8 @@ impl<D: Domain> Opened<Roots> for Open<D> {
 
     fn audit(&self) -> Result<(), String> {
         self.pool.check_holes()?;
-        // A segment of the table of participants has none of the bytes that were in its chunks before.
+        // A segment of the table of participants has none of the bytes that were in its chunks
+        // before.
         for span in self.pool.segment_spans() {
             let word = |off: &u64| self.pool.word(*off).load(Ordering::Acquire) == u64::MAX;
             let end = span.off + 2 * (PARTICIPANT_BYTES + PARTITION_BYTES);

@@ -63,7 +63,8 @@ fn architecture_lists_the_files_with_unsafe_code() {
     );
 }
 
-/// A test that is ignored is run by `.ci/long`, by its name, unless it is the process of another test.
+/// A test that is ignored is run by `.ci/long`, by its name, unless it is the process of another
+/// test.
 #[test]
 fn every_ignored_test_is_run_by_the_long_command() {
     let long = read(&root().join(".ci/long"));
@@ -95,4 +96,58 @@ fn the_page_on_verification_lists_the_long_checks() {
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     assert_eq!(rows.collect::<BTreeSet<&str>>(), checks);
+}
+
+/// Whether a line of Markdown may be longer: of a table, of a block of code, or one link.
+fn may_be_long(line: &str) -> bool {
+    line.trim_start().starts_with('|') || line.starts_with("    ") || !line.trim().contains(' ')
+}
+
+/// The numbers of the lines of prose with more than 100 columns: in a source file, of comments.
+fn long_lines(text: &str, is_source: bool) -> Vec<usize> {
+    let mut is_code = false;
+    let mut long = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let prose = if is_source {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            let comment = comment.strip_prefix(['/', '!']).unwrap_or(comment);
+            comment.strip_prefix(' ').unwrap_or(comment)
+        } else {
+            line
+        };
+        if prose.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && line.chars().count() > 100 && !may_be_long(prose) {
+            long.push(number);
+        }
+    }
+    long
+}
+
+#[test]
+fn lines_of_prose_have_at_most_100_columns() {
+    let of_folder = |folder: &str, extension: &str| {
+        let entries = fs::read_dir(root().join(folder)).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let extension = extension.to_owned();
+        paths.filter(move |path| path.extension().is_some_and(|of| *of == *extension))
+    };
+    let pages = of_folder("", "md").chain(of_folder("docs", "md"));
+    let sources = all_sources().into_iter().chain(of_folder("fuzz/fuzz_targets", "rs"));
+    let mut long = Vec::new();
+    for (path, is_source) in pages.map(|path| (path, false)).chain(sources.map(|path| (path, true)))
+    {
+        let lines = long_lines(&read(&path), is_source).into_iter();
+        long.extend(lines.map(|line| format!("{}:{line}", path.display())));
+    }
+    assert!(long.is_empty(), "wrap these at 100 columns:\n{}", long.join("\n"));
+}
+
+#[test]
+fn a_long_line_is_seen_unless_it_is_a_table_code_or_a_link() {
+    let words = "word ".repeat(30);
+    let page = format!("short\n{words}\n| {words}\n    {words}\n```\n{words}\n```\n{words}");
+    assert_eq!(long_lines(&page, false), [2, 8]);
+    let source = format!("let code; {words}\n    /// {words}\n//! | {words}\n// {words}");
+    assert_eq!(long_lines(&source, true), [2, 4]);
 }

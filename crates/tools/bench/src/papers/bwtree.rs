@@ -1,5 +1,5 @@
-//! The Bw-Tree: A B-tree for New Hardware Platforms (Levandoski, Lomet, Sengupta; ICDE 2013): the experiments
-//! that can be run today.
+//! The Bw-Tree: A B-tree for New Hardware Platforms (Levandoski, Lomet, Sengupta; ICDE 2013): the
+//! experiments that can be run today.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,8 @@ fn conditions(plan: &Plan) -> String {
     )
 }
 
-/// Options of the tree, with as much room beside a base as that many deltas of the benchmark's records take.
+/// Options of the tree, with as much room beside a base as that many deltas of the benchmark's
+/// records take.
 fn chained(settings: &Settings, chain_deltas: u32) -> BuildOptions {
     let options = Options { chain_deltas, delta_bytes: chain_deltas * 32, ..Options::default() };
     BuildOptions {

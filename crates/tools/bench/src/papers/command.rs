@@ -23,7 +23,8 @@ use crate::sides::{BuildOptions, memory_folder};
 pub struct PaperArgs {
     /// The experiments, as in bztree:fig4; none lists them all
     pub names: Vec<String>,
-    /// Records, as in 500k or 10M; words of an array for pmwcas:fig5 [default: the experiment's own]
+    /// Records, as in 500k or 10M; words of an array for pmwcas:fig5 [default: the experiment's
+    /// own]
     #[arg(long, value_parser = count)]
     pub records: Option<u64>,
     /// Numbers of threads [default: 1, 2 and so on up to the cores]
@@ -61,8 +62,8 @@ pub struct PmwcasArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_parser = threads, default_value = "1,2,4")]
     pub threads: Vec<usize>,
-    /// Domains; ratios are to the first: volatile, process, eadr, adr, slow; by the algorithm of the
-    /// PMwCAS paper with :rdcss behind them, without hardware transactions with :direct
+    /// Domains; ratios are to the first: volatile, process, eadr, adr, slow; by the algorithm of
+    /// the PMwCAS paper with :rdcss behind them, without hardware transactions with :direct
     #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "volatile,process,adr")]
     pub domains: Vec<&'static str>,
     /// Rounds

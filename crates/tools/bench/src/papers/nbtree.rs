@@ -115,8 +115,8 @@ impl<'run> Sides<'run> {
     }
 }
 
-/// A line for each side's throughput and 99th percentile, then a ratio to the first side for each other one, beside what
-/// the paper says of the mix at its most threads.
+/// A line for each side's throughput and 99th percentile, then a ratio to the first side for each
+/// other one, beside what the paper says of the mix at its most threads.
 fn compared(
     outcome: &mut Outcome,
     label: &str,
@@ -286,7 +286,8 @@ pub fn figure_10(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
     Ok(outcome)
 }
 
-/// Figure 11: base operations where lines are written back, and where caches survive a loss of power.
+/// Figure 11: base operations where lines are written back, and where caches survive a loss of
+/// power.
 pub fn figure_11(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
     let says = |_: &Mix| Some(Published::text("above 1", "eADR / ADR, all trees; no figure"));

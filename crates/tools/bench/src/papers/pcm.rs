@@ -1,15 +1,15 @@
-//! The medium that the wB+-Tree paper's simulator models (its table 4), as a domain: what it would make a
-//! thread wait, and what it would wear, by count. Nothing waits really, so the figures do not depend on
-//! this machine; and what the processor does besides is not in them.
+//! The medium that the wB+-Tree paper's simulator models (its table 4), as a domain: what it would
+//! make a thread wait, and what it would wear, by count. Nothing waits really, so the figures do
+//! not depend on this machine; and what the processor does besides is not in them.
 //!
-//! * **Read.** A line that is not cached comes from the medium in [`READ_LINE_NS`]. Lines that were asked for
-//!   ahead come at the same time, and a load waits for what is left.
-//! * **Written back.** Each of the line's words that the medium has otherwise takes [`WRITE_WORD_NS`]; the next
-//!   fence waits for all words written back since the last.
-//! * **Evicted.** A changed line that another takes the place of is written too. For that nobody waits: the
-//!   paper's processor has a queue of 32 lines for it.
-//! * **The cache** is direct-mapped, of [`CACHED_LINES`] lines: a sixteenth of the paper's, as there are fewer
-//!   records.
+//! * **Read.** A line that is not cached comes from the medium in [`READ_LINE_NS`]. Lines that were
+//!   asked for ahead come at the same time, and a load waits for what is left.
+//! * **Written back.** Each of the line's words that the medium has otherwise takes
+//!   [`WRITE_WORD_NS`]; the next fence waits for all words written back since the last.
+//! * **Evicted.** A changed line that another takes the place of is written too. For that nobody
+//!   waits: the paper's processor has a queue of 32 lines for it.
+//! * **The cache** is direct-mapped, of [`CACHED_LINES`] lines: a sixteenth of the paper's, as
+//!   there are fewer records.
 //!
 //! Only one thread, and only between [`begin`] and [`end`]. Its pools must be there until then.
 
@@ -98,8 +98,8 @@ thread_local! {
 fn content(line: usize) -> Content {
     std::array::from_fn(|word| {
         let address = (line * LINE_BYTES + word * 8) as *mut u64;
-        // SAFETY: a line that was stored to lies in a pool that is there until `end`; words of a pool are
-        // aligned and only accessed atomically.
+        // SAFETY: a line that was stored to lies in a pool that is there until `end`; words of a
+        // pool are aligned and only accessed atomically.
         unsafe { AtomicU64::from_ptr(address) }.load(Ordering::Relaxed)
     })
 }
@@ -121,7 +121,8 @@ impl Medium {
         line % CACHED_LINES
     }
 
-    /// Puts the line into the cache, if it is not there, to be ready at `ready_ns`; whether it was not.
+    /// Puts the line into the cache, if it is not there, to be ready at `ready_ns`; whether it was
+    /// not.
     fn bring(&mut self, line: usize, ready_ns: u64) -> bool {
         let place = self.places[Self::place(line)];
         if place.line == line {

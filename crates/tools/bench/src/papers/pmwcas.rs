@@ -136,8 +136,9 @@ fn slowdown(row: &Row) -> Measured {
     Measured::new(spread, format!("{} against {}", row.domain, row.base))
 }
 
-/// The sides of one half of figure 6, with the primitive that each is built on. The paper's PCAS and PMwCAS
-/// write nothing back, as on memory that survives with the caches; what it calls -CF does, here -WB.
+/// The sides of one half of figure 6, with the primitive that each is built on. The paper's PCAS
+/// and PMwCAS write nothing back, as on memory that survives with the caches; what it calls -CF
+/// does, here -WB.
 type Half = [(&'static str, &'static str); 6];
 /// The upper half.
 const BW_TREES: Half = [
@@ -158,8 +159,8 @@ const SKIP_LISTS: Half = [
     ("skiplist-pmwcas:adr", "PMwCAS-WB"),
 ];
 
-/// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS, the last two also written back;
-/// the Bw-tree's half, then the skip list's.
+/// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS, the last two also
+/// written back; the Bw-tree's half, then the skip list's.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     half(&mut outcome, "Bw-tree", &BW_TREES, "bwtree:slow", settings, progress)?;
@@ -194,7 +195,8 @@ fn half(
     let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
     let mut variants = half.to_vec();
     if settings.is_emulated() {
-        // There is no index on PCAS on the emulated medium, and on another it is nothing to compare with.
+        // There is no index on PCAS on the emulated medium, and on another it is nothing to compare
+        // with.
         variants.retain(|&(_, primitive)| !primitive.ends_with("-WB"));
         variants.push((slow, "PMwCAS-WB"));
     }

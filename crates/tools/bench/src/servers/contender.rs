@@ -15,7 +15,8 @@ use crate::error::Error;
 /// Longest that a server may take to answer for the first time.
 const START_LIMIT: Duration = Duration::from_secs(300);
 
-/// Started sooner after it has ended, memcached takes what it left for that of a later time, and forgets it.
+/// Started sooner after it has ended, memcached takes what it left for that of a later time, and
+/// forgets it.
 const MEMCACHED_PAUSE: Duration = Duration::from_secs(3);
 
 /// A server that can be compared.
@@ -88,8 +89,8 @@ impl Contender {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// The command that starts it in `folder`, to be reached at the socket `socket` and the TCP port
-    /// `port` of loopback.
+    /// The command that starts it in `folder`, to be reached at the socket `socket` and the TCP
+    /// port `port` of loopback.
     fn command(self, ours: &[String], folder: &Path, port: u16, socket: &Path) -> Command {
         let port = port.to_string();
         match self {

@@ -1,4 +1,5 @@
-//! Requests: Debian's `redis-benchmark` for what is measured, and a loader that fills a server quickly.
+//! Requests: Debian's `redis-benchmark` for what is measured, and a loader that fills a server
+//! quickly.
 
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;

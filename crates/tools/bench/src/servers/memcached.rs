@@ -1,5 +1,5 @@
-//! Requests of memcached's text protocol: a client of one thread with many connections, which sends to
-//! each of them in turn and then takes the answers of each, as often as it takes.
+//! Requests of memcached's text protocol: a client of one thread with many connections, which sends
+//! to each of them in turn and then takes the answers of each, as often as it takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -8,8 +8,8 @@
 //! | [`memcached`] | requests of memcached's protocol, of which Debian has no such client |
 //! | [`restart`] | from the start of a process, after a kill, to the first answer |
 //!
-//! Every round runs each contender once, one after the other, and ratios are of the same round; so what
-//! else the machine does meets all alike.
+//! Every round runs each contender once, one after the other, and ratios are of the same round; so
+//! what else the machine does meets all alike.
 
 pub mod command;
 pub mod contender;

@@ -1,8 +1,9 @@
-//! How long a server is away after a kill: from the start of its process to the answer to a GET of a key
-//! that was there before.
+//! How long a server is away after a kill: from the start of its process to the answer to a GET of
+//! a key that was there before.
 //!
-//! Each contender is filled, told to write its dump if it lives by one, and killed by SIGKILL; memcached,
-//! which would lose all, is told to end in order. The clock starts before its process does.
+//! Each contender is filled, told to write its dump if it lives by one, and killed by SIGKILL;
+//! memcached, which would lose all, is told to end in order. The clock starts before its process
+//! does.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -10,8 +10,8 @@
 //! | `berkeleydb` | `DB_TXN_WRITE_NOSYNC`: a commit gives its log to the operating system | a process crash |
 //! | `berkeleydb:sync` | the default: a commit syncs the log | power loss |
 //!
-//! No maintained crate binds BerkeleyDB, so `berkeleydb.c` beside this file makes plain functions of
-//! the calls that are needed. The number of records comes from `DB->stat` without
+//! No maintained crate binds BerkeleyDB, so `berkeleydb.c` beside this file makes plain functions
+//! of the calls that are needed. The number of records comes from `DB->stat` without
 //! `DB_FAST_STAT`, which walks all pages, so it is a true one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -217,7 +217,8 @@ pub struct BuildOptions {
     pub huge_pages: bool,
     /// What is set of our index, which is then of one kind; its defaults if nothing is.
     pub settings: Option<Settings>,
-    /// How slow the medium of the sides on an emulated one is; the delays are those of the whole process.
+    /// How slow the medium of the sides on an emulated one is; the delays are those of the whole
+    /// process.
     pub delays: Delays,
 }
 

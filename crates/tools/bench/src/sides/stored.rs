@@ -1,11 +1,11 @@
-//! Our indexes, of any kind and in any domain, as sides: in a pool of their own, on anonymous memory
-//! or in a file.
+//! Our indexes, of any kind and in any domain, as sides: in a pool of their own, on anonymous
+//! memory or in a file.
 //!
 //! The one place of this crate that knows how a pool with an index in it is made. Keys and values
 //! are handed on as they are: what a user of byte strings gets. The harness is compiled against the
 //! index of each kind and domain, and calls its own
-//! [`read_with`](pando_pmwcas::maps::IndexKind::read_with); only a scan goes through the cursor of the common
-//! contract.
+//! [`read_with`](pando_pmwcas::maps::IndexKind::read_with); only a scan goes through the cursor of
+//! the common contract.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,7 +27,8 @@ const MAP: &str = "bench";
 /// Bytes of a word of the chunk table.
 const CHUNK_WORD_BYTES: u64 = 8;
 
-/// An index of kind `K` under domain `D`, its pool, and the folder that this lies in, if it has one.
+/// An index of kind `K` under domain `D`, its pool, and the folder that this lies in, if it has
+/// one.
 pub struct Stored<K: IndexKind, D: Domain> {
     // Dropped first: the pool is closed before its folder is removed.
     /// The index.

@@ -1,10 +1,10 @@
 //! Traces: sequences of operations that can be replayed on every side, and two that stand for the
 //! real workloads of the Bw-tree paper (section VI-A), whose data is not public.
 //!
-//! A trace is a table of distinct keys and a list of steps, each of which names a key and says what must
-//! come of it. So the same sequence meets every side, a read is checked to the version of the
-//! value, and making up a key costs no time that is measured. Values are not stored: the bytes
-//! that version `v` of key `k` has follow from both.
+//! A trace is a table of distinct keys and a list of steps, each of which names a key and says what
+//! must come of it. So the same sequence meets every side, a read is checked to the version of the
+//! value, and making up a key costs no time that is measured. Values are not stored: the bytes that
+//! version `v` of key `k` has follow from both.
 //!
 //! Threads share a trace by key: all steps of one key are one thread's, in their order, so what
 //! each must find is certain whatever the threads do.

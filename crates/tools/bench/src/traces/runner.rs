@@ -163,7 +163,8 @@ pub fn run_steps(
                     if let Some(core) = core {
                         machine::pin_to(core);
                     }
-                    // Taken apart before the start: choosing one's own steps is not the side's work.
+                    // Taken apart before the start: choosing one's own steps is not the side's
+                    // work.
                     let own: Vec<Step> = steps
                         .iter()
                         .filter(|step| Trace::thread_of(step.key, threads) == thread)

@@ -1,8 +1,8 @@
 //! The one escaping of the command: for records of `tsv`, and for keys and values on the command
 //! line.
 //!
-//! `\t`, `\n`, `\r` and `\\` stand for themselves; control characters, byte order marks, and bytes that
-//! are not UTF-8, are `\xNN`, byte by byte. All other text stands as it is.
+//! `\t`, `\n`, `\r` and `\\` stand for themselves; control characters, byte order marks, and bytes
+//! that are not UTF-8, are `\xNN`, byte by byte. All other text stands as it is.
 
 /// Why an escaped text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

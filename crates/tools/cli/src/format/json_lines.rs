@@ -1,7 +1,7 @@
 //! Records as lines of JSON.
 //!
-//! `{"key": "...", "value": "..."}`; bytes that are not text are `"key_hex"` or `"value_hex"`,
-//! two hexadecimal digits a byte. A value that is no string (a number, an object, ...) is refused: a
+//! `{"key": "...", "value": "..."}`; bytes that are not text are `"key_hex"` or `"value_hex"`, two
+//! hexadecimal digits a byte. A value that is no string (a number, an object, ...) is refused: a
 //! record holds bytes, so a dump could not tell it from a string.
 
 use serde::{Deserialize, Serialize};

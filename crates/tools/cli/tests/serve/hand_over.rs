@@ -1,5 +1,5 @@
-//! A server gives way to its successor: nobody who connects is refused, nothing acknowledged is lost, and
-//! the process keeps its number.
+//! A server gives way to its successor: nobody who connects is refused, nothing acknowledged is
+//! lost, and the process keeps its number.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -26,8 +26,8 @@ fn info(port: u16, name: &str) -> String {
     line.unwrap_or_else(|| panic!("{name} is in\n{info}")).trim().to_owned()
 }
 
-/// Connects anew for every write until it is told to stop: the numbers whose write was acknowledged, and
-/// how many connections ended without a reply.
+/// Connects anew for every write until it is told to stop: the numbers whose write was
+/// acknowledged, and how many connections ended without a reply.
 fn write(port: u16, writer: usize, is_over: &AtomicBool) -> (Vec<u64>, u64) {
     let (mut acknowledged, mut lost) = (Vec::new(), 0);
     let mut number = 0;

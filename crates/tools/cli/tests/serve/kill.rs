@@ -1,6 +1,6 @@
-//! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of several keys
-//! or of several pieces of a string are there as one, collections have as many elements as they say, what
-//! expires still does, and the pool is sound.
+//! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of
+//! several keys or of several pieces of a string are there as one, collections have as many
+//! elements as they say, what expires still does, and the pool is sound.
 //!
 //! A few kills here; `cargo test --release -p pando-cli --test serve -- --ignored` is 200.
 
@@ -197,8 +197,8 @@ fn kills(count: u64) {
         for (writer, known) in known.iter().enumerate() {
             let mut known = known.lock().expect("not poisoned");
             verify(&mut client, writer, &known);
-            // What was in doubt is settled by what was found: from here on all that was sent counts as
-            // carried out, or is overwritten. A counter starts anew.
+            // What was in doubt is settled by what was found: from here on all that was sent counts
+            // as carried out, or is overwritten. A counter starts anew.
             client.ask(&["SET", &format!("counter:{writer}"), &{
                 let sent = known.sent;
                 (sent / KINDS + u64::from(sent % KINDS > 2)).to_string()

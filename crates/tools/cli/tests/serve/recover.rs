@@ -1,5 +1,5 @@
-//! A server whose machine went down: what it says, how it is recovered, also if that is killed midway; and what
-//! the log says of starts and ends.
+//! A server whose machine went down: what it says, how it is recovered, also if that is killed
+//! midway; and what the log says of starts and ends.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};

@@ -1,8 +1,8 @@
-//! What is made of several sorted sets, or sets, whose members count as having the score 1: ZUNION, ZINTER,
-//! ZDIFF, what stores them, ZINTERCARD.
+//! What is made of several sorted sets, or sets, whose members count as having the score 1: ZUNION,
+//! ZINTER, ZDIFF, what stores them, ZINTERCARD.
 //!
-//! The result is put together in memory. Scores are added in Redis's order, from the smallest set on, so
-//! that they round as Redis's do.
+//! The result is put together in memory. Scores are added in Redis's order, from the smallest set
+//! on, so that they round as Redis's do.
 
 use std::collections::BTreeMap;
 

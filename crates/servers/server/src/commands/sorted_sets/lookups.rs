@@ -158,8 +158,8 @@ fn zrandmember(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resu
 
 fn zscan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     element_scan::scan(context, arguments, Kind::SortedSet, |reply, score| {
-        // A string in RESP3, too; and large integers have all their digits, as in Redis's small sorted
-        // sets.
+        // A string in RESP3, too; and large integers have all their digits, as in Redis's small
+        // sorted sets.
         let score = member::decode(score).unwrap_or(0.0);
         if score.trunc() == score && score.abs() < (1u64 << 62) as f64 {
             reply.bulk((score as i64).to_string().as_bytes());

@@ -1,5 +1,5 @@
-//! Members of a sorted set: each is an element by its hash, whose value is the score, and an element by its
-//! score, so that both ways of asking are short.
+//! Members of a sorted set: each is an element by its hash, whose value is the score, and an
+//! element by its score, so that both ways of asking are short.
 
 use std::ops::ControlFlow;
 

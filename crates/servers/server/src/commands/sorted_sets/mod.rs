@@ -10,9 +10,9 @@
 //!
 //! # What takes how long
 //!
-//! Everything finds a member or a score at once. But the map below keeps no counts, so a rank is counted
-//! member by member: ZRANK and ZREVRANK from the lowest score on, ranges of ranks from the nearer end,
-//! ZCOUNT and ZLEXCOUNT through all they count. Redis takes logarithmic time for these.
+//! Everything finds a member or a score at once. But the map below keeps no counts, so a rank is
+//! counted member by member: ZRANK and ZREVRANK from the lowest score on, ranges of ranks from the
+//! nearer end, ZCOUNT and ZLEXCOUNT through all they count. Redis takes logarithmic time for these.
 
 mod algebra;
 mod changes;

@@ -1,8 +1,10 @@
-//! Ranges of a sorted set: by rank, by score, by the members' own order; and visits to what is in one.
+//! Ranges of a sorted set: by rank, by score, by the members' own order; and visits to what is in
+//! one.
 //!
-//! Members stand by score. A range of scores begins where it begins, at once; a rank is counted from
-//! the nearer end, member by member, since the map below keeps no counts. The members' own order is that of
-//! the set if all scores are equal, as Redis asks for; else all members are looked at.
+//! Members stand by score. A range of scores begins where it begins, at once; a rank is counted
+//! from the nearer end, member by member, since the map below keeps no counts. The members' own
+//! order is that of the set if all scores are equal, as Redis asks for; else all members are looked
+//! at.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -1,4 +1,5 @@
-//! Scores as clients write them: C's `strtod`, which reads decimal and hexadecimal numbers and infinities.
+//! Scores as clients write them: C's `strtod`, which reads decimal and hexadecimal numbers and
+//! infinities.
 
 use crate::failure::{NOT_A_FLOAT, Result, said};
 
@@ -18,7 +19,8 @@ fn parse_strictly(text: &[u8]) -> Option<f64> {
     (!is_out_of_range).then_some(value)
 }
 
-/// The end of a range of scores: what is too large is infinite, nothing is zero, spaces may stand before it.
+/// The end of a range of scores: what is too large is infinite, nothing is zero, spaces may stand
+/// before it.
 pub(super) fn parse_end(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() {

@@ -120,8 +120,8 @@ fn change_model(model: &mut Model, (member, score): &(Vec<u8>, Option<f64>)) {
     };
 }
 
-/// Each write is one from which on all are refused, as if the process ended there; who opens the store counts
-/// what there is. A refused change that the process survives is undone.
+/// Each write is one from which on all are refused, as if the process ended there; who opens the
+/// store counts what there is. A refused change that the process survives is undone.
 #[test]
 fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_refusal() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -27,8 +27,8 @@ fn what_was_decided_before_a_crash_is_carried_out_after_it() {
     }
 }
 
-/// A flush among other writes is one of them, and what opens the store must not believe what was there
-/// before it.
+/// A flush among other writes is one of them, and what opens the store must not believe what was
+/// there before it.
 #[test]
 fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -63,8 +63,8 @@ fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
     }
 }
 
-/// Opening writes a few records of its own, for which the ballast makes room in a pool that was filled to the
-/// last behind it; and then keys can be removed.
+/// Opening writes a few records of its own, for which the ballast makes room in a pool that was
+/// filled to the last behind it; and then keys can be removed.
 #[test]
 fn a_full_pool_opens() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -141,8 +141,8 @@ fn a_store_without_ballast_gives_no_room_until_it_has_some_again() {
     assert!(store.make_room().expect("looks"));
 }
 
-/// In a pool that is full all the time every transaction happens whole or not at all, and removing keys
-/// always makes room again.
+/// In a pool that is full all the time every transaction happens whole or not at all, and removing
+/// keys always makes room again.
 #[test]
 fn a_full_pool_is_full_but_not_stuck() {
     let pool = PoolOptions::new().max_bytes(4 << 20);

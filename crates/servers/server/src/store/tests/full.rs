@@ -74,7 +74,8 @@ fn use_up_ballast(store: &Store, keys: u32) {
     panic!("no transaction is decided in an empty store");
 }
 
-/// Fills a store until writes are refused, uses up the room that is kept, and removes all or a part.
+/// Fills a store until writes are refused, uses up the room that is kept, and removes all or a
+/// part.
 fn fill_and_empty(store: &Store) {
     let mut random = fastrand::Rng::with_seed(11);
     let kept = ballast(store);
@@ -138,7 +139,8 @@ fn fill(store: &Store, first: u32, bytes: usize) -> u32 {
     set
 }
 
-/// How many new keys fit for a hundred that were deleted, one in eight, of a store in which no more fit.
+/// How many new keys fit for a hundred that were deleted, one in eight, of a store in which no more
+/// fit.
 fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
     let pool = PoolOptions::new().max_bytes(pool_bytes);
     let store = Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store");
@@ -156,7 +158,8 @@ fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
     new * 100 / keys.div_ceil(8)
 }
 
-/// What is deleted leaves gaps in leaves, which the pool's figure shows late, or never where it is small.
+/// What is deleted leaves gaps in leaves, which the pool's figure shows late, or never where it is
+/// small.
 #[test]
 fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
     for (bytes, least) in [(100, 50), (1000, 80), (3000, 80)] {
@@ -165,7 +168,8 @@ fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
     }
 }
 
-/// Values that have blocks of their own. Smaller ones stand in leaves, which a pool without any room cannot copy.
+/// Values that have blocks of their own. Smaller ones stand in leaves, which a pool without any
+/// room cannot copy.
 #[test]
 fn what_is_deleted_in_a_full_pool_makes_room_for_new_keys() {
     let percent = refilled(ROOM_BYTES, ROOM_BYTES / 16 * 15, 3000);

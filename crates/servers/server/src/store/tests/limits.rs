@@ -6,7 +6,8 @@ fn limit(store: &Store, bytes: u64, policy: EvictionPolicy) {
     store.limit_memory(MemoryLimit { bytes, policy, samples: 5 });
 }
 
-/// Fills the store, a hundred bytes a key, until it says that there is no room, or `most` keys are in.
+/// Fills the store, a hundred bytes a key, until it says that there is no room, or `most` keys are
+/// in.
 fn fill(store: &Store, most: u32) -> u32 {
     for number in 0..most {
         if number % 1000 == 0 {

@@ -1,4 +1,5 @@
-//! The store as its users see it: crashes are an intent that stands, or a store that is opened again.
+//! The store as its users see it: crashes are an intent that stands, or a store that is opened
+//! again.
 
 mod counts;
 mod crashes;
@@ -140,9 +141,9 @@ fn sweep_all(store: &Store) {
     while store.sweep_garbage(10).expect("sweeps") {}
 }
 
-/// A transaction of every kind of write: a new key, one that is replaced and had a time, one that goes,
-/// one that moves, a collection that grows and one that is dropped. `bytes` is the length of the new element's
-/// value.
+/// A transaction of every kind of write: a new key, one that is replaced and had a time, one that
+/// goes, one that moves, a collection that grows and one that is dropped. `bytes` is the length of
+/// the new element's value.
 const OF_ALL_KINDS: [&[u8]; 7] =
     [b"new", b"replaced", b"gone", b"from", b"to", b"hash", b"dropped"];
 

@@ -201,8 +201,8 @@ fn shown(changes: &[Change]) -> String {
     changes.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// From each write on all are refused, as if the process ended there, and the store is opened again: each
-/// change has happened as a whole or not at all, and nothing is left of what did not.
+/// From each write on all are refused, as if the process ended there, and the store is opened
+/// again: each change has happened as a whole or not at all, and nothing is left of what did not.
 #[test]
 fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -269,7 +269,8 @@ fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
     }
 }
 
-/// A draft is garbage to whoever opens the store next, and not to the sweep of the store that writes it.
+/// A draft is garbage to whoever opens the store next, and not to the sweep of the store that
+/// writes it.
 #[test]
 fn the_sweep_spares_what_is_being_written() {
     let store = volatile();
@@ -307,7 +308,8 @@ fn damaged_pieces_are_refused() {
     assert_eq!(found.len(), 40_000);
 }
 
-/// One bit far away takes a piece, however long the string is; and goes through a snapshot as it is.
+/// One bit far away takes a piece, however long the string is; and goes through a snapshot as it
+/// is.
 #[test]
 fn a_sparse_string_takes_what_was_written_and_is_restored_from_a_snapshot() {
     let store = volatile();

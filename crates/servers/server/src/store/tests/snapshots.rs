@@ -15,8 +15,8 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
     set(&store, 3, b"expired", b"sooner", Some(store.clock().now_ms()));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // One writer raises all numbers in turn, one after the other: a moment has at most two values,
-        // the higher one before the lower one.
+        // One writer raises all numbers in turn, one after the other: a moment has at most two
+        // values, the higher one before the lower one.
         scope.spawn(|| {
             for round in 1u64.. {
                 for number in 0u64..20_000 {

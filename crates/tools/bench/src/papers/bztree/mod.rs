@@ -1,9 +1,9 @@
 //! BzTree: A High-Performance Latch-Free Range Index for Non-Volatile Memory (Arulraj, Levandoski,
 //! Minhas, Larson; VLDB 2018).
 //!
-//! All of its figures compare with a Bw-tree. Ours take its place: `bwtree-plain`, the Bw-tree as its paper has it, to which
-//! ratios are; and `bwtree`, with what we have changed. Beside them what a user would otherwise pick: crossbeam's skip
-//! list and a `BTreeMap` under a lock.
+//! All of its figures compare with a Bw-tree. Ours take its place: `bwtree-plain`, the Bw-tree as
+//! its paper has it, to which ratios are; and `bwtree`, with what we have changed. Beside them what
+//! a user would otherwise pick: crossbeam's skip list and a `BTreeMap` under a lock.
 //!
 //! | file | what |
 //! | --- | --- |

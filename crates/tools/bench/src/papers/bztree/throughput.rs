@@ -14,8 +14,8 @@ use crate::papers::outcome::{Measured, Outcome, Published};
 use crate::record::Shape;
 use crate::report::{Row, Spread};
 
-/// The Bw-tree as its paper has it comes first: ratios are to it. The skip list is the one that replaces
-/// values in place: in the plain one a scan may miss a record that is being replaced.
+/// The Bw-tree as its paper has it comes first: ratios are to it. The skip list is the one that
+/// replaces values in place: in the plain one a scan may miss a record that is being replaced.
 const SIDES: &[&str] = &["bwtree-plain", "bwtree", "skiplist:tuned", "btreemap", "bztree"];
 const OURS: &str = "bztree";
 const TO_BW_TREE: &str = "BzTree / Bw-tree, 48 threads";

@@ -1,4 +1,5 @@
-//! Figures 11 and 12: the trees on the paper's medium, by a model of it ([`pcm`](crate::papers::pcm)).
+//! Figures 11 and 12: the trees on the paper's medium, by a model of it
+//! ([`pcm`](crate::papers::pcm)).
 
 use indicatif::ProgressBar;
 use pando_wbtree::baselines::BASELINES;
@@ -142,8 +143,8 @@ pub fn figure_12(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
         ];
         for (unit, figure) in figures {
             let ours = Measured::exact(figure as f64 / batch as f64, "");
-            // The paper plots them, and says that it counted as many fences as its table 3 has, which is
-            // without splits.
+            // The paper plots them, and says that it counted as many fences as its table 3 has,
+            // which is without splits.
             let of_table = match name {
                 "btree (volatile)" => None,
                 "btree log" => Some("24"),

@@ -1,15 +1,17 @@
 //! Figure 15: the throughput of a memcached whose index is one of the trees.
 //!
-//! The paper put its trees into memcached 1.4.17, bulk-loaded them, and let `mc-benchmark` set and then get random keys
-//! over 50 connections. Here a small server ([`serve`]) stands for memcached: it knows `get` and `set` of its text
-//! protocol, keeps values of eight bytes in the tree, and has a thread a connection. The trees with one
-//! writer stand behind a lock, as memcached's index does; ours, which take many, behind none.
+//! The paper put its trees into memcached 1.4.17, bulk-loaded them, and let `mc-benchmark` set and
+//! then get random keys over 50 connections. Here a small server ([`serve`]) stands for memcached:
+//! it knows `get` and `set` of its text protocol, keeps values of eight bytes in the tree, and has
+//! a thread a connection. The trees with one writer stand behind a lock, as memcached's index does;
+//! ours, which take many, behind none.
 //!
-//! Run by `pando bench`, the experiment has four servers more: `pando serve` with its store in a wB+-Tree and in the indexes of
-//! the other papers.
+//! Run by `pando bench`, the experiment has four servers more: `pando serve` with its store in a
+//! wB+-Tree and in the indexes of the other papers.
 //!
-//! All servers stand while all rounds run; round by round each takes a batch of sets of new keys, and a batch of gets of
-//! keys that are there. Every answer is looked at: a get that finds nothing ends the run.
+//! All servers stand while all rounds run; round by round each takes a batch of sets of new keys,
+//! and a batch of gets of keys that are there. Every answer is looked at: a get that finds nothing
+//! ends the run.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -35,7 +37,8 @@ use crate::sides::BuildError;
 
 /// Connections, as `mc-benchmark` has by default.
 const CONNECTIONS: u32 = 50;
-/// Lines of the nodes of the paper's other trees, and of ours, whose cells have the first bytes of a key.
+/// Lines of the nodes of the paper's other trees, and of ours, whose cells have the first bytes of
+/// a key.
 const LINES: (u64, u64) = (8, 12);
 /// Bytes of a key: the paper's, as decimal digits.
 const KEY_BYTES: usize = 20;
@@ -109,7 +112,8 @@ fn key_text(number: u64) -> String {
     format!("{:0KEY_BYTES$}", key_of(number))
 }
 
-/// The value that belongs to a key, in letters: a value that has the end of an answer in it would be taken for two.
+/// The value that belongs to a key, in letters: a value that has the end of an answer in it would
+/// be taken for two.
 fn value_bytes(value: u64) -> [u8; VALUE_BYTES] {
     let mut text = [0; VALUE_BYTES];
     for (place, byte) in text.iter_mut().enumerate() {
@@ -136,7 +140,8 @@ fn found_bytes() -> u64 {
     (head.len() + VALUE_BYTES + 2 + END.len()) as u64
 }
 
-/// The answer to the request that `bytes` begin with, and its bytes; `None` if it has not come whole.
+/// The answer to the request that `bytes` begin with, and its bytes; `None` if it has not come
+/// whole.
 fn answer(store: &dyn Store, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let line_bytes = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, after) = (&bytes[..line_bytes], line_bytes + 2);
@@ -196,7 +201,8 @@ struct Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Release: nothing is handed over by it; the connection behind it wakes the thread that looks.
+        // Release: nothing is handed over by it; the connection behind it wakes the thread that
+        // looks.
         self.is_over.store(true, Ordering::Release);
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }

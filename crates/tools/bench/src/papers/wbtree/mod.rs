@@ -1,9 +1,10 @@
-//! Persistent B+-Trees in Non-Volatile Main Memory (Chen, Jin; VLDB 2015): its nine trees and the volatile
-//! one, side by side in one run.
+//! Persistent B+-Trees in Non-Volatile Main Memory (Chen, Jin; VLDB 2015): its nine trees and the
+//! volatile one, side by side in one run.
 //!
-//! The baselines have one writer (`pando_wbtree::baselines`); the wB+-Trees are the ones that users have, with
-//! all that many writers take. Each tree is loaded with the same records; then, round by round, each does a
-//! batch of searches, of insertions and of deletions in turn, on one thread. Ratios are of one round's times.
+//! The baselines have one writer (`pando_wbtree::baselines`); the wB+-Trees are the ones that users
+//! have, with all that many writers take. Each tree is loaded with the same records; then, round by
+//! round, each does a batch of searches, of insertions and of deletions in turn, on one thread.
+//! Ratios are of one round's times.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -195,7 +196,8 @@ fn trees<D: Domain>(settings: &Settings, lines: u64) -> Result<Vec<Named>, Build
     {
         trees.push((name, Box::new(wb_tree::<D>(settings, leaf, lines, false)?)));
     }
-    // And the wB+-Tree where nothing is written back: what of a search is the tree, and not the medium.
+    // And the wB+-Tree where nothing is written back: what of a search is the tree, and not the
+    // medium.
     if lines > 2 {
         trees.push((
             ON_ORDINARY_MEMORY,

@@ -1,5 +1,5 @@
-//! Table 3: what an insertion and a deletion write, and what an insertion that splits a leaf does, counted, beside the
-//! paper's formulas.
+//! Table 3: what an insertion and a deletion write, and what an insertion that splits a leaf does,
+//! counted, beside the paper's formulas.
 
 use indicatif::ProgressBar;
 use pando_pmem::counting::{Counting, Counts, measure};
@@ -33,7 +33,8 @@ fn formulas(name: &str, m: f64) -> [[f64; 3]; 2] {
     }
 }
 
-/// Table 3: one insertion at each place of a leaf with m entries, and one deletion of each, on the average.
+/// Table 3: one insertion at each place of a leaf with m entries, and one deletion of each, on the
+/// average.
 pub fn table_3(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, Error> {
     const LINES: u64 = 8;
     let mut outcome = Outcome {

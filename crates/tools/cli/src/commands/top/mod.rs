@@ -1,8 +1,8 @@
 //! `top`: a server's figures in the terminal, live.
 //!
-//! It reads the server's `/status.json`, as the page does, and not INFO over the Redis protocol: there are
-//! the quantiles, the last two minutes and the tree's shape, in numbers with names, and it takes no
-//! password and no client's place.
+//! It reads the server's `/status.json`, as the page does, and not INFO over the Redis protocol:
+//! there are the quantiles, the last two minutes and the tree's shape, in numbers with names, and
+//! it takes no password and no client's place.
 
 mod frame;
 
