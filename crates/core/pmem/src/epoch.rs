@@ -42,7 +42,7 @@ use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
 use crate::mutant;
-use crate::participant::{GENERATION, Local, PINNED, Thrift, announced, lag};
+use crate::participant::{GENERATION, Local, PINNED, ReserveAccess, announced, lag};
 use crate::pool::Pool;
 use crate::word::Word;
 
@@ -289,35 +289,39 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         epoch + GRACE_EPOCHS <= self.pool.try_advance()
     }
 
-    /// Runs `work`, which leaves the little that [`relieve`](Self::relieve) may use when the pool
+    /// Runs `work`, which leaves the reserve to [`with_reserve`](Self::with_reserve) when the pool
     /// is full.
     #[inline]
-    pub fn frugal<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.with_thrift(Thrift::Frugal, work)
+    pub fn without_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_reserve_access(ReserveAccess::Without, work)
     }
 
-    /// Runs `work`, which in the end gives back more room than it takes. It may use the little that
-    /// frugal threads leave, so that deletes in a full pool make room again.
-    pub fn relieve<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.with_thrift(Thrift::Relief, work)
+    /// Runs `work`, which in the end gives back more room than it takes. It may use the
+    /// pool's reserve, so that deletes in a full pool make room again.
+    pub fn with_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_reserve_access(ReserveAccess::With, work)
     }
 
     #[inline]
-    pub(crate) fn with_thrift<R>(&self, thrift: Thrift, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn with_reserve_access<R>(
+        &self,
+        reserve_access: ReserveAccess,
+        work: impl FnOnce() -> R,
+    ) -> R {
         /// Gives the thread back what it had, also if `work` unwinds.
-        struct Restore<'pool>(&'pool Cell<Thrift>, Thrift);
+        struct Restore<'pool>(&'pool Cell<ReserveAccess>, ReserveAccess);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
                 self.0.set(self.1);
             }
         }
-        let own = &self.local.thrift;
-        let _restore = Restore(own, own.replace(thrift));
+        let own = &self.local.reserve_access;
+        let _restore = Restore(own, own.replace(reserve_access));
         work()
     }
 
-    pub(crate) fn thrift(&self) -> Thrift {
-        self.local.thrift.get()
+    pub(crate) fn reserve_access(&self) -> ReserveAccess {
+        self.local.reserve_access.get()
     }
 
     /// Gives back for reuse what nobody can look at any more, whichever thread unlinked it: up to

@@ -113,16 +113,16 @@ pub(crate) fn lag(lease: u64, epoch: u64) -> Option<u64> {
     (lease & PINNED != 0).then_some(lag)
 }
 
-/// How a thread treats the last chunks of a pool.
+/// What a thread may take of the reserve: the last chunks of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Thrift {
+pub(crate) enum ReserveAccess {
     /// It takes what there is.
     #[default]
-    None,
-    /// It leaves the chunks that are kept for giving room back.
-    Frugal,
-    /// It is giving room back, and may use the chunks kept for that.
-    Relief,
+    Any,
+    /// It leaves the reserve to those who give room back.
+    Without,
+    /// It is giving room back, and may use the reserve for that.
+    With,
 }
 
 /// What belongs to a slot in process memory: caches, rebuilt at will. Only the thread that is
@@ -136,7 +136,7 @@ pub(crate) struct Local {
     /// Where damage has led the thread since it was pinned.
     damage: Cell<Option<u64>>,
     /// What the thread may take of the last chunks.
-    pub thrift: Cell<Thrift>,
+    pub reserve_access: Cell<ReserveAccess>,
     /// Blocks that were retired by way of this slot since the last collection.
     pub retired: Cell<usize>,
     /// What their nodes in limbo are made from.
@@ -527,8 +527,8 @@ impl<D: Domain> Pool<D> {
         let next = found.wrapping_add(1) & GENERATION;
         self.announce(word, found, next)?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
-            let (pins, damage, thrift, retired, spare, slabs) = Default::default();
-            Box::new(Local { slot, pins, damage, thrift, retired, spare, slabs })
+            let (pins, damage, reserve_access, retired, spare, slabs) = Default::default();
+            Box::new(Local { slot, pins, damage, reserve_access, retired, spare, slabs })
         });
         local.pins.set(1);
         local.forget_damage();

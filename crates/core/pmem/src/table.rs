@@ -41,7 +41,7 @@ use crate::layout::{
     PARTITION_BYTES, SEGMENT_COUNT, SEGMENTS_OFF,
 };
 use crate::mutant;
-use crate::participant::Thrift;
+use crate::participant::ReserveAccess;
 use crate::pool::Pool;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
@@ -218,7 +218,7 @@ impl<D: Domain> Pool<D> {
         let chunks = self.chunks_of_segment(segment);
         let mut no_room = None;
         let first = self
-            .claim_available(chunks, Thrift::Frugal, &mut no_room)
+            .claim_available(chunks, ReserveAccess::Without, &mut no_room)
             .map_err(|error| too_many(no_room.as_ref().unwrap_or(&error)))?;
         let off = self.geometry().chunk_off(first);
         let bytes = segment_bytes(seen);

@@ -380,7 +380,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[cold]
     pub(crate) fn help(&self, context: Context<'_, '_, D>, at: At) -> Result<Option<At>, Error> {
         // What it takes it gives back.
-        context.guard.relieve(|| S::complete_removal(self, context, at))?;
+        context.guard.with_reserve(|| S::complete_removal(self, context, at))?;
         Ok(None)
     }
 }

@@ -12,8 +12,8 @@
 //!
 //! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs
 //! none if its delta finds room beside the base. Else it takes a new base without room for deltas,
-//! which is no larger than the one that it gives back: from the room that other writes leave to
-//! those that relieve the pool, two chunks of 64 KiB, which are cut into blocks of 4 KiB. What a
+//! which is no larger than the one that it gives back: from the
+//! reserve of the pool, two chunks of 64 KiB, which are cut into blocks of 4 KiB. What a
 //! remove gives back is free when no thread can look at it any more; a remove that is refused tries
 //! again some times for that. So it is carried out, but
 //!
@@ -205,8 +205,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 let guard = self.pin()?;
                 // What this leaves is kept for removes, here (`consolidate_with`) and in other
                 // maps.
-                let done =
-                    guard.frugal(|| self.attempt(self.context(&guard), probe, write, lsn))?;
+                let done = guard
+                    .without_reserve(|| self.attempt(self.context(&guard), probe, write, lsn))?;
                 if let Some(done) = done {
                     return Ok(done);
                 }
@@ -303,7 +303,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
         let may_be_small = deltas * 2 >= base.records() && is_small && merge_bytes > 0;
         if may_be_small {
-            let _ = context.guard.relieve(|| self.tidy(context, at.pid, key));
+            let _ = context.guard.with_reserve(|| self.tidy(context, at.pid, key));
         }
     }
 
@@ -347,7 +347,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let done = match self.consolidate(context, at, Some(taken), 0) {
             // A base without room for deltas is no larger than the one whose room it gives back.
             Err(error) if removes && error.is_full() => {
-                context.guard.relieve(|| self.consolidate_into(context, at, Some(again), 0))
+                context.guard.with_reserve(|| self.consolidate_into(context, at, Some(again), 0))
             }
             done => done,
         }?;
@@ -358,7 +358,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if bytes > self.max_bytes(0) {
             let _ = self.split(context, at.pid);
         } else if removes && self.is_due(bytes) {
-            let _ = context.guard.relieve(|| self.merge(context, 0, key));
+            let _ = context.guard.with_reserve(|| self.merge(context, 0, key));
         }
         Ok(true)
     }

@@ -97,14 +97,14 @@ impl<D: Domain> BzTree<D> {
             let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-delete") && look.closing.is_some() {
-                context.guard.relieve(|| self.settle_closed(context, probe, demand.wanted()));
+                context.guard.with_reserve(|| self.settle_closed(context, probe, demand.wanted()));
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
                 return Ok(Attempt::Again);
             }
             let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
             if look.next == leaf.slots() {
                 let restructure = || self.restructure(context, probe, demand.wanted());
-                if demand.refused || context.guard.relieve(restructure).is_err() {
+                if demand.refused || context.guard.with_reserve(restructure).is_err() {
                     demand.refused = true;
                     return self.delete_in_place(context, leaf, probe);
                 }

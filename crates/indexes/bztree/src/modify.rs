@@ -45,7 +45,7 @@ impl<D: Domain> BzTree<D> {
                 let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
                 let pointer = self.wants_block(key, &new);
                 // As in `write`: what writes leave of a full pool lets deletes make room again.
-                let attempt = guard.frugal(|| {
+                let attempt = guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
                 });
                 match attempt {

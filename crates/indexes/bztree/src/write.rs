@@ -186,7 +186,7 @@ impl<D: Domain> BzTree<D> {
                 let context = self.context(&guard);
                 let leaf = self.find_leaf(context, probe);
                 // What writes leave of a full pool lets deletes make room again.
-                let attempt = guard.frugal(|| {
+                let attempt = guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
                 })?;
                 match attempt {

@@ -116,7 +116,7 @@ impl<D: Domain> NbTree<D> {
         let record = Record::new(key, value);
         with_room(&self.pmwcas, Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
-            guard.frugal(|| self.write_pinned(&guard, &record, intent))
+            guard.without_reserve(|| self.write_pinned(&guard, &record, intent))
         })
     }
 
@@ -348,7 +348,7 @@ impl<D: Domain> NbTree<D> {
             let Some(found) = found else { return Ok(false) };
             if is_closed(found.word) {
                 let deleted = Change::Delete(found);
-                if guard.relieve(|| self.replace_with(guard, leaf, Some(deleted)))? {
+                if guard.with_reserve(|| self.replace_with(guard, leaf, Some(deleted)))? {
                     return Ok(true);
                 }
                 continue;
@@ -362,7 +362,7 @@ impl<D: Domain> NbTree<D> {
             }
             if leaf.note_deleted() && !leaf.low.is_lowest() {
                 // The record is gone, whether or not its leaf can be dropped now.
-                let _ = guard.relieve(|| self.replace(guard, leaf));
+                let _ = guard.with_reserve(|| self.replace(guard, leaf));
             }
             return Ok(true);
         }

@@ -85,7 +85,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             loop {
                 let guard = self.pin()?;
                 // A remove takes no block; what an insert leaves is kept for merges in other maps.
-                let attempted = guard.frugal(|| attempt(self.context(&guard)));
+                let attempted = guard.without_reserve(|| attempt(self.context(&guard)));
                 // What damage has led to may have led to an answer, or to an error.
                 sound(&guard)?;
                 match attempted? {

@@ -69,8 +69,8 @@ impl<D: Domain> SortedArray<D> {
                 let replace = || self.replace(&guard, old, &crate::array::encode(&records));
                 // A remove takes room too, for less than it gives back.
                 let is_replaced = match change {
-                    Some(_) => guard.frugal(replace),
-                    None => guard.relieve(replace),
+                    Some(_) => guard.without_reserve(replace),
+                    None => guard.with_reserve(replace),
                 }?;
                 if is_replaced {
                     return Ok(found.is_ok());

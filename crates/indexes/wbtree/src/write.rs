@@ -97,7 +97,9 @@ impl<D: Domain> WbTree<D> {
         let written = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
             let probe = Probe::new(key);
             let (guard, hint) = self.pin_at_leaf(probe)?;
-            guard.frugal(|| self.try_write(self.context(&guard), probe, hint, value, intent))
+            guard.without_reserve(|| {
+                self.try_write(self.context(&guard), probe, hint, value, intent)
+            })
         });
         match written {
             Ok(Written::Inserted) => Ok(Upserted::Inserted),
@@ -195,7 +197,7 @@ impl<D: Domain> WbTree<D> {
                 continue;
             }
             if u64::from(live.count_ones()) * MERGE_BELOW < leaf.cells(context) {
-                guard.relieve(|| self.tidy(context, probe));
+                guard.with_reserve(|| self.tidy(context, probe));
             }
             return Ok(true);
         }

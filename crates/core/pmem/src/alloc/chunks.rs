@@ -49,9 +49,9 @@ pub(crate) enum Chunk {
     Body,
 }
 
-/// Chunks that frugal threads leave, in reach of the pool, for those who give room back: merging
-/// two nodes needs a block for the third before it frees the two.
-pub(crate) const RELIEF_CHUNKS: u64 = 2;
+/// The reserve, in chunks. It is left to those who give room back: merging two nodes needs a block
+/// for the third before it frees the two.
+pub(crate) const RESERVE_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 

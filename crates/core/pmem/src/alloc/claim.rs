@@ -26,13 +26,13 @@
 use std::sync::atomic::Ordering;
 
 use super::MAX_SPAN_CHUNKS;
-use super::chunks::{Chunk, RELIEF_CHUNKS, decode, encode, is_hole_word};
+use super::chunks::{Chunk, RESERVE_CHUNKS, decode, encode, is_hole_word};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
 use crate::mutant;
-use crate::participant::Thrift;
+use crate::participant::ReserveAccess;
 use crate::pool::Pool;
 
 /// Words of the chunk table that one search for freed chunks looks at, if the span is no longer
@@ -60,7 +60,7 @@ impl<D: Domain> Pool<D> {
             });
         }
         let mut no_room = None;
-        let available = self.claim_available(chunks, guard.thrift(), &mut no_room);
+        let available = self.claim_available(chunks, guard.reserve_access(), &mut no_room);
         let Err(error) = available else { return available };
         // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
         // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because
@@ -79,7 +79,7 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn claim_available(
         &self,
         chunks: u64,
-        thrift: Thrift,
+        reserve_access: ReserveAccess,
         no_room: &mut Option<Error>,
     ) -> Result<u64> {
         if let Some(first) = self.claim_freed(chunks, Search::Bounded, no_room) {
@@ -90,7 +90,7 @@ impl<D: Domain> Pool<D> {
         {
             return Ok(first);
         }
-        self.claim_beyond_frontier(chunks, thrift)
+        self.claim_beyond_frontier(chunks, reserve_access)
     }
 
     /// Claims freed chunks below the frontier. If the file system has no room for holes among them,
@@ -173,8 +173,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    fn claim_beyond_frontier(&self, chunks: u64, thrift: Thrift) -> Result<u64> {
-        let spare = if thrift == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
+    fn claim_beyond_frontier(&self, chunks: u64, reserve_access: ReserveAccess) -> Result<u64> {
+        let spare = if reserve_access == ReserveAccess::Without { RESERVE_CHUNKS } else { 0 };
         let frontier = self.word(FRONTIER_OFF);
         loop {
             let reached = frontier.load(Ordering::Acquire).min(self.geometry().max_chunks);

@@ -41,7 +41,7 @@ use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::exclusive::Exclusive;
 use crate::layout::CHUNK_BYTES;
-use crate::participant::Thrift;
+use crate::participant::ReserveAccess;
 use crate::pool::Pool;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
@@ -78,7 +78,7 @@ const fn class_bytes() -> [u64; CLASS_COUNT] {
     sizes
 }
 
-/// The class of blocks that the chunks kept for relief are cut into: 4 KiB.
+/// The class of blocks that the chunks of the reserve are cut into: 4 KiB.
 const RELIEF_CLASS: usize = 31;
 const _: () = assert!(CLASS_BYTES[RELIEF_CLASS] == 4096);
 
@@ -142,8 +142,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
                     .or_else(|| self.pool().reserve_in_others(self, class))
                 {
                     Some(found) => found,
-                    None if self.thrift() == Thrift::Relief => {
-                        // What is kept for relief goes to blocks that serve any node.
+                    None if self.reserve_access() == ReserveAccess::With => {
+                        // The reserve goes to blocks that serve any node.
                         let class = class.max(RELIEF_CLASS);
                         (self.pool().reserve_in_kept(self, class)?, CLASS_BYTES[class])
                     }

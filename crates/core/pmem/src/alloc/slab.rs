@@ -24,14 +24,14 @@
 use std::sync::atomic::Ordering;
 
 use super::cache::Claim;
-use super::chunks::{Chunk, RELIEF_CHUNKS};
+use super::chunks::{Chunk, RESERVE_CHUNKS};
 use super::{CLASS_BYTES, CLASS_COUNT};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
 use crate::mutant;
-use crate::participant::Thrift;
+use crate::participant::ReserveAccess;
 use crate::pool::Pool;
 use crate::word::{Word, barrier_after_swap};
 
@@ -134,12 +134,11 @@ impl<D: Domain> Pool<D> {
         self.geometry().chunk_off(chunk) + HEADER_BYTES + block * CLASS_BYTES[class]
     }
 
-    /// A block of `class`; what is kept for relief serves only those blocks that serve any node.
+    /// A block of `class`; the reserve serves only those blocks that serve any node.
     pub(crate) fn reserve_in_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
-        match guard.thrift() {
-            Thrift::Relief => {
-                guard.with_thrift(Thrift::Frugal, || self.reserve_in_kept(guard, class))
-            }
+        match guard.reserve_access() {
+            ReserveAccess::With => guard
+                .with_reserve_access(ReserveAccess::Without, || self.reserve_in_kept(guard, class)),
             _ => self.reserve_in_kept(guard, class),
         }
     }
@@ -205,14 +204,15 @@ impl<D: Domain> Pool<D> {
     }
 
     /// A block of `class`, or else of the next larger one, from a slab from which another thread
-    /// allocates, and its length. Frugal threads leave what was given for relief.
+    /// allocates, and its length. Threads without access to the reserve leave it.
     #[cold]
     pub(crate) fn reserve_in_others(
         &self,
         guard: &Guard<'_, D>,
         class: usize,
     ) -> Option<(u64, u64)> {
-        let spare = if guard.thrift() == Thrift::Frugal { RELIEF_CHUNKS } else { 0 };
+        let spare =
+            if guard.reserve_access() == ReserveAccess::Without { RESERVE_CHUNKS } else { 0 };
         let end = self.frontier().min(self.geometry().max_chunks - spare);
         let mut larger: Option<(usize, u64)> = None;
         let take = |chunk: u64, of: usize| {

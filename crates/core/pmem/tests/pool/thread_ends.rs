@@ -270,9 +270,9 @@ fn a_thread_that_stops_while_it_claims_a_slot_holds_nothing_back() {
 fn what_a_thread_may_take_of_the_last_chunks_ends_with_its_work_also_if_that_unwinds() {
     let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
     let guard = pool.pin().unwrap();
-    let unwinds = || guard.frugal(|| std::panic::resume_unwind(Box::new(())));
+    let unwinds = || guard.without_reserve(|| std::panic::resume_unwind(Box::new(())));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(unwinds)).is_err());
-    // A frugal thread leaves two chunks.
+    // A thread without access to the reserve leaves two chunks.
     let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(65_536).ok()).collect();
     assert_eq!(blocks.len() as u64, pool.geometry().max_chunks);
 }

@@ -79,7 +79,7 @@ impl<D: Domain> BzTree<D> {
         }
         context
             .guard
-            .relieve(|| match self.merge_leaf(context, probe, Fit::Usual) {
+            .with_reserve(|| match self.merge_leaf(context, probe, Fit::Usual) {
                 Ok(Progress::Merged) => self.shrink(context, probe),
                 other => other,
             })
@@ -92,7 +92,7 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
         let tidied = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
-            guard.relieve(|| self.tidy_again(self.context(&guard), probe))
+            guard.with_reserve(|| self.tidy_again(self.context(&guard), probe))
         });
         if Tidied::from(tidied) == Tidied::Later {
             self.sweep().owe();

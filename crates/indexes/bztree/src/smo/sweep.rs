@@ -157,7 +157,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'op, 'pool, D>,
     ) -> Vec<Reservation<'op, 'pool, D>> {
         let reserve = |_| context.guard.reserve(u64::from(self.options().inner_bytes)).ok();
-        context.guard.relieve(|| (0..BLOCKS_OF_A_MERGE).map_while(reserve).collect())
+        context.guard.with_reserve(|| (0..BLOCKS_OF_A_MERGE).map_while(reserve).collect())
     }
 
     /// Gives back some of the room that leaves hold for nothing. The caller holds no guard.
@@ -216,7 +216,7 @@ impl<D: Domain> BzTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let visited = self.leaf_at(context, at);
-        let outcome = guard.relieve(|| self.slim(context, &visited));
+        let outcome = guard.with_reserve(|| self.slim(context, &visited));
         Ok((outcome, visited.end))
     }
 
