@@ -259,7 +259,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
 
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
     /// been deactivated, durably, and be unreachable.
-    pub fn defer_reuse(&self, off: u64) {
+    pub fn retire(&self, off: u64) {
         self.push_limbo(off);
         let retired = &self.local.retired;
         retired.set(retired.get() + 1);
@@ -270,7 +270,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         }
     }
 
-    /// As [`defer_reuse`](Self::defer_reuse), without giving anything back now.
+    /// As [`retire`](Self::retire), without giving anything back now.
     pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
         D::observe_process_memory();

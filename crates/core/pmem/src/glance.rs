@@ -112,7 +112,7 @@ mod tests {
         assert!(glance.holds());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                pool.pin().expect("a pin").defer_reuse(block);
+                pool.pin().expect("a pin").retire(block);
                 for _ in 0..10 {
                     pool.pin().expect("a pin").collect();
                 }

@@ -546,7 +546,7 @@ impl<D: Domain> Pool<D> {
         let Some(guard) = self.take(slot) else { return false };
         self.slots.with_slabs.clear(slot);
         for (class, claim) in guard.local().slabs.take() {
-            self.retire_current(&guard, claim, class);
+            self.release_current(&guard, claim, class);
         }
         true
     }

@@ -130,7 +130,7 @@ impl<D: Domain> Pmwcas<D> {
         D::fence();
         for off in freed.offsets() {
             if succeeded && !mutant!("freed-too-early") {
-                guard.defer_reuse(off);
+                guard.retire(off);
             } else {
                 self.pool().reuse(guard, off);
             }

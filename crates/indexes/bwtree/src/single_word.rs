@@ -73,7 +73,7 @@ pub(crate) fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator
     for off in blocks.filter(|&off| off != 0) {
         if context.pool().deactivate(off).is_ok() {
             D::fence();
-            context.guard.defer_reuse(off);
+            context.guard.retire(off);
         }
     }
 }

@@ -77,7 +77,7 @@ fn give_back<D: Domain>(context: Context<'_, '_, D>, off: u64) {
 /// Gives back a block that others may look at.
 fn free<D: Domain>(context: Context<'_, '_, D>, off: u64) {
     if off != 0 && context.pool().deactivate(off).is_ok() {
-        context.guard.defer_reuse(off);
+        context.guard.retire(off);
     }
 }
 

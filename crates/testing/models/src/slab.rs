@@ -7,7 +7,7 @@
 //! A slab is *current* (a thread allocates from it), *listed* (on the stack of slabs with room) or
 //! neither. Two threads decide whether it must be listed: one that gives a block back, unless the
 //! slab is current (`release_in_slab`, then `list`); one that finds no room and lets go of the slab
-//! (`retire_current`), unless there is room after all. Each writes its word and then looks at the
+//! (`release_current`), unless there is room after all. Each writes its word and then looks at the
 //! other's. If both could miss the other's write, the slab would be lost to allocation.
 //!
 //! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve
@@ -37,9 +37,9 @@ struct Code {
     /// A success of the CAS that claims a block, and the load before it.
     claim: Ordering,
     claim_load: Ordering,
-    /// `release_in_slab`, `retire_current`: a full barrier between one's write and one's look.
+    /// `release_in_slab`, `release_current`: a full barrier between one's write and one's look.
     fenced: [bool; 2],
-    /// `retire_current` looks for room after it has let go.
+    /// `release_current` looks for room after it has let go.
     looks_again: bool,
     /// Who dissolves a slab has claimed it, and `claim_slab` looks once more what it has.
     dissolves_its_own: bool,
@@ -208,7 +208,7 @@ impl Slab {
         block
     }
 
-    /// `retire_current`.
+    /// `release_current`.
     fn retire(&self, claim: Claim) {
         let mut claim = claim;
         loop {
@@ -247,7 +247,7 @@ impl Slab {
     }
 
     /// The second half of `release_in_slab`, with all that follows (`dissolve_or_list`,
-    /// `retire_current`).
+    /// `release_current`).
     fn dissolve_or_list_unless_current(&self) {
         fence(SeqCst);
         if self.state.load(Acquire) & CURRENT != 0 {

@@ -432,13 +432,13 @@ impl<D: Domain> Pool<D> {
     /// sees to it later.
     pub(crate) fn dissolve_or_list(&self, guard: &Guard<'_, D>, chunk: u64, class: usize) {
         if let Some(claim) = self.claim_slab(chunk, class) {
-            self.dissolve_or_retire(guard, claim, class);
+            self.dissolve_or_release(guard, claim, class);
         }
     }
 
-    fn dissolve_or_retire(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) {
+    fn dissolve_or_release(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) {
         if !self.dissolve_slab(guard, claim, class) {
-            self.retire_current(guard, claim, class);
+            self.release_current(guard, claim, class);
         }
     }
 
@@ -453,7 +453,7 @@ impl<D: Domain> Pool<D> {
                 own.clear(class);
             } else if self.is_empty(claim.chunk, class) {
                 own.clear(class);
-                self.dissolve_or_retire(guard, claim, class);
+                self.dissolve_or_release(guard, claim, class);
             }
         }
         self.discover_all(guard);
@@ -468,13 +468,13 @@ impl<D: Domain> Pool<D> {
             if self.is_empty(chunk, class)
                 && let Some(claim) = self.cache.take_claim(chunk)
             {
-                self.dissolve_or_retire(guard, claim, class);
+                self.dissolve_or_release(guard, claim, class);
             }
         }
     }
 
     /// Lets go of a slab that is this thread's, if it still is.
-    pub(crate) fn retire_current(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) {
+    pub(crate) fn release_current(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) {
         let (mut claim, chunk) = (claim, claim.chunk);
         loop {
             if !self.cache.clear_current(claim) {

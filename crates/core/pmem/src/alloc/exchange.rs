@@ -99,7 +99,7 @@ impl<D: Domain> Exchange<'_, '_, D> {
         D::fence();
         let freed = self.old != 0 && self.end(self.old);
         if freed {
-            self.guard.defer_reuse(self.old & BLOCK_MASK);
+            self.guard.retire(self.old & BLOCK_MASK);
         } else if self.old == 0 {
             self.clear();
         }

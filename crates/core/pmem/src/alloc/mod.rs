@@ -240,7 +240,7 @@ impl<D: Domain> Pool<D> {
 
     /// Clears the active bit of the block at `off`, which must be unreachable or owned by a log.
     /// Durable after the caller's next fence; until then, and until nobody can look at the block,
-    /// it must not go to [`Guard::defer_reuse`] or [`Pool::reuse`].
+    /// it must not go to [`Guard::retire`] or [`Pool::reuse`].
     pub fn deactivate(&self, off: u64) -> Result<()> {
         match self.slab_place(off) {
             Ok(place) => {

@@ -182,7 +182,7 @@ impl<D: Domain> Pool<D> {
             return Some(self.block_off(claim.chunk, class, block));
         }
         own.clear(class);
-        self.retire_current(guard, claim, class);
+        self.release_current(guard, claim, class);
         None
     }
 
