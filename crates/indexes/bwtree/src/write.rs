@@ -303,7 +303,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
         let may_be_small = deltas * 2 >= base.records() && is_small && merge_bytes > 0;
         if may_be_small {
-            let _ = context.guard.with_reserve(|| self.tidy(context, at.pid, key));
+            let _ = context.guard.with_reserve(|| self.merge_underfull(context, at.pid, key));
         }
     }
 
@@ -315,7 +315,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     #[cold]
-    fn tidy(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<(), Error> {
+    fn merge_underfull(
+        &self,
+        context: Context<'_, '_, D>,
+        pid: Pid,
+        key: &[u8],
+    ) -> Result<(), Error> {
         let at = At { pid, link: context.link(pid) };
         if at.link.is_removed() || at.link.is_inner() {
             return Ok(());

@@ -70,7 +70,7 @@ impl<D: Domain> BzTree<D> {
                 match self.delete_in_leaf(context, leaf, probe, &mut demand) {
                     Ok(Attempt::Done(_)) => {
                         self.sweep().stir();
-                        return Ok(Some(self.tidy(context, probe, &leaf)));
+                        return Ok(Some(self.merge_underfull(context, probe, &leaf)));
                     }
                     Ok(Attempt::Again) => steps.take(&guard, leaf.node.off)?,
                     Err(Error::KeyNotFound) => return Ok(None),

@@ -197,7 +197,7 @@ impl<D: Domain> WbTree<D> {
                 continue;
             }
             if u64::from(live.count_ones()) * MERGE_BELOW < leaf.cells(context) {
-                guard.with_reserve(|| self.tidy(context, probe));
+                guard.with_reserve(|| self.merge_underfull(context, probe));
             }
             return Ok(true);
         }

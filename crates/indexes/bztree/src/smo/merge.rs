@@ -59,7 +59,7 @@ const MOST_RACES: usize = 8;
 impl<D: Domain> BzTree<D> {
     /// After a delete: gives back what the leaf no longer needs, if it is worth a copy.
     #[inline]
-    pub(crate) fn tidy(
+    pub(crate) fn merge_underfull(
         &self,
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
@@ -86,23 +86,27 @@ impl<D: Domain> BzTree<D> {
             .into()
     }
 
-    /// As [`tidy`](Self::tidy), when it found no room, after reclamations. What finds none again is
-    /// left to a sweep. The caller holds no guard.
+    /// As [`merge_underfull`](Self::merge_underfull), when it found no room, after reclamations.
+    /// What finds none again is left to a sweep. The caller holds no guard.
     #[cold]
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
         let tidied = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
-            guard.with_reserve(|| self.tidy_again(self.context(&guard), probe))
+            guard.with_reserve(|| self.merge_underfull_again(self.context(&guard), probe))
         });
         if Tidied::from(tidied) == Tidied::Later {
             self.sweep().owe();
         }
     }
 
-    /// As [`tidy`](Self::tidy), for a leaf whose merge, or the merge of a node above it, found no
-    /// room before.
+    /// As [`merge_underfull`](Self::merge_underfull), for a leaf whose merge, or the merge of a
+    /// node above it, found no room before.
     #[cold]
-    pub(super) fn tidy_again(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
+    pub(super) fn merge_underfull_again(
+        &self,
+        context: Context<'_, '_, D>,
+        probe: Probe<'_>,
+    ) -> Outcome {
         // A leaf without a neighbour under its parent has one when the parent was merged.
         let above = self.shrink(context, probe)?;
         let merged = self.merge_leaf(context, probe, Fit::Usual)?;

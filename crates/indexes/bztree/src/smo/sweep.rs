@@ -237,7 +237,7 @@ impl<D: Domain> BzTree<D> {
             }
         };
         let is_due = live == 0 || live < u64::from(self.options().merge_bytes) || visited.is_alone;
-        if is_due && let Some(progress) = is_changed(self.tidy_again(context, probe)) {
+        if is_due && let Some(progress) = is_changed(self.merge_underfull_again(context, probe)) {
             return Ok(progress);
         }
         if let Some(progress) = is_changed(self.merge_tightly(context, probe)) {

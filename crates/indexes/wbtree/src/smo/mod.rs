@@ -144,7 +144,7 @@ impl<D: Domain> WbTree<D> {
 
     /// Merges the leaf that holds the key with a neighbour, and what then is nearly empty above it,
     /// as far as that is possible: without it nothing is lost but room.
-    pub(crate) fn tidy(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
+    pub(crate) fn merge_underfull(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
         // An only child has neighbours when its parent is merged, so after that the leaf is looked
         // at again.
         for _ in 0..2 {
