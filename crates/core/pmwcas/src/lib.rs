@@ -158,7 +158,6 @@
 //! After either: blocks are freed by policy, then the descriptor is *free*, durably
 //! (`finalize.rs`).
 
-mod companions;
 mod descriptor;
 mod direct;
 mod error;
@@ -169,6 +168,7 @@ pub mod maps;
 mod pmwcas;
 mod rdcss;
 mod recovery;
+mod shared_state;
 mod transactional;
 mod word;
 

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
-use crate::companions::Companions;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::execute::Algorithm;
 use crate::landed::{Landed, settle_left};
 use crate::maps::KnownKind;
 use crate::recovery::Recovered;
+use crate::shared_state::SharedStates;
 use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Status};
 
 /// PMwCAS over one pool. Opening it recovers what a crash left.
@@ -22,7 +22,7 @@ pub struct Pmwcas<D: Domain> {
     participants: PerSlot<Participant>,
     recovered: Recovered,
     algorithm: Algorithm,
-    companions: Companions,
+    shared_states: SharedStates,
     pub(crate) kinds: Vec<KnownKind<D>>,
 }
 
@@ -57,7 +57,7 @@ impl<D: Domain> Pmwcas<D> {
             participants,
             recovered: Recovered::default(),
             algorithm: Algorithm::default(),
-            companions: Companions::default(),
+            shared_states: SharedStates::default(),
             kinds: Vec::new(),
         };
         pmwcas.recovered = pmwcas.recover();
@@ -87,8 +87,8 @@ impl<D: Domain> Pmwcas<D> {
         self.pool
     }
 
-    pub(crate) fn companions(&self) -> &Companions {
-        &self.companions
+    pub(crate) fn shared_states(&self) -> &SharedStates {
+        &self.shared_states
     }
 
     /// What recovery found when the pool was opened.

@@ -98,7 +98,7 @@ impl<D: Domain> NbTree<D> {
     /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless
     /// another handle has it.
     pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        let layers = pmwcas.companion(root_off, || recovery::build(&pmwcas, root_off, &options));
+        let layers = pmwcas.shared_state(root_off, || recovery::build(&pmwcas, root_off, &options));
         Self { pmwcas, root_off, options, layers }
     }
 

@@ -166,7 +166,7 @@ impl<D: Domain> Pmwcas<D> {
             operation.add_word(entry.slot_off(), entry.word, word)?;
             operation.add_word(version_off, version, next_version(version))?;
             if operation.execute() {
-                self.forget_companion(entry.root_off());
+                self.forget_shared_state(entry.root_off());
                 return Ok(MapEntry { word, ..entry.clone() });
             }
         }

@@ -8,14 +8,14 @@ use pando_pmem::Domain;
 
 use crate::pmwcas::Pmwcas;
 
-type Companion = Weak<dyn Any + Send + Sync>;
+type SharedState = Weak<dyn Any + Send + Sync>;
 
 /// By the offset of the index's entry word.
 #[derive(Debug, Default)]
-pub(crate) struct Companions(Mutex<HashMap<u64, Companion>>);
+pub(crate) struct SharedStates(Mutex<HashMap<u64, SharedState>>);
 
-impl Companions {
-    fn locked(&self) -> MutexGuard<'_, HashMap<u64, Companion>> {
+impl SharedStates {
+    fn locked(&self) -> MutexGuard<'_, HashMap<u64, SharedState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -26,24 +26,24 @@ impl<D: Domain> Pmwcas<D> {
     ///
     /// For opening an index, not for its operations: one call waits for another, and for its
     /// `make`.
-    pub fn companion<T: Any + Send + Sync>(
+    pub fn shared_state<T: Any + Send + Sync>(
         &self,
         root_off: u64,
         make: impl FnOnce() -> T,
     ) -> Arc<T> {
-        let mut companions = self.companions().locked();
-        let known = companions.get(&root_off).and_then(Weak::upgrade);
+        let mut shared_states = self.shared_states().locked();
+        let known = shared_states.get(&root_off).and_then(Weak::upgrade);
         if let Some(known) = known.and_then(|known| known.downcast::<T>().ok()) {
             return known;
         }
         let made = Arc::new(make());
         let weak: Weak<T> = Arc::downgrade(&made);
-        companions.insert(root_off, weak);
+        shared_states.insert(root_off, weak);
         made
     }
 
     /// The index whose entry word was at `root_off` is no more.
-    pub fn forget_companion(&self, root_off: u64) {
-        self.companions().locked().remove(&root_off);
+    pub fn forget_shared_state(&self, root_off: u64) {
+        self.shared_states().locked().remove(&root_off);
     }
 }
