@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use pando_pmem::emulated::{Delays, MAX_DELAY_NS};
 
-use crate::chooser::KeyChoice;
 use crate::error::Error;
+use crate::key_sampler::KeyChoice;
 use crate::mix::Mix;
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 use crate::sides::ours::{Ours, ours_called};

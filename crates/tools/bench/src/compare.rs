@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use crate::chooser::{Chooser, KeyChoice};
 use crate::conditions::Conditions;
 use crate::error::{Error, Fault};
+use crate::key_sampler::{KeyChoice, KeySampler};
 use crate::machine;
 use crate::mix::{Mix, Work};
 use crate::record::{Records, Shape};
@@ -181,24 +181,24 @@ struct Run<'run> {
     plan: &'run Plan,
     records: Records,
     /// What picks the records of each mix of the plan.
-    choosers: Vec<Chooser>,
+    samplers: Vec<KeySampler>,
     progress: &'run ProgressBar,
     begun: Instant,
 }
 
 impl<'run> Run<'run> {
     fn new(plan: &'run Plan, progress: &'run ProgressBar) -> Self {
-        let mut choosers: Vec<Chooser> = Vec::with_capacity(plan.mixes.len());
+        let mut samplers: Vec<KeySampler> = Vec::with_capacity(plan.mixes.len());
         for (at, mix) in plan.mixes.iter().enumerate() {
             let keys = plan.keys_of(mix);
             let same = plan.mixes[..at].iter().position(|other| plan.keys_of(other) == keys);
-            choosers.push(match same {
-                Some(same) => choosers[same].clone(),
-                None => Chooser::new(keys, plan.records),
+            samplers.push(match same {
+                Some(same) => samplers[same].clone(),
+                None => KeySampler::new(keys, plan.records),
             });
         }
         let records = plan.records_of_run();
-        Self { plan, records, choosers, progress, begun: Instant::now() }
+        Self { plan, records, samplers, progress, begun: Instant::now() }
     }
 
     fn ticks(&self, sides: usize) -> u64 {
@@ -213,7 +213,7 @@ impl<'run> Run<'run> {
     fn slice<'slice>(
         &'slice self,
         mix: Mix,
-        chooser: &'slice Chooser,
+        sampler: &'slice KeySampler,
         threads: usize,
         round: usize,
         live: Range<u64>,
@@ -228,7 +228,7 @@ impl<'run> Run<'run> {
             target: 0..0,
             time: self.plan.time,
             warm_up: self.plan.time / 10,
-            chooser,
+            sampler,
             seed,
             sample_every: self.plan.sample_every.max(1),
             rate_ops_per_second: self.plan.rate_ops_per_second.filter(|_| mix.work != Work::Load),
@@ -249,7 +249,7 @@ impl<'run> Run<'run> {
         let mut outcome = Outcome::none();
         let records = self.plan.records;
         for part in 0..LOAD_SLICES {
-            let mut slice = self.slice(Mix::LOAD, &Chooser::Uniform, threads, 0, 0..0);
+            let mut slice = self.slice(Mix::LOAD, &KeySampler::Uniform, threads, 0, 0..0);
             slice.target = records * part / LOAD_SLICES..records * (part + 1) / LOAD_SLICES;
             outcome.append(&subject.run(&slice).map_err(fault)?);
             self.progress.inc(1);
@@ -335,8 +335,8 @@ impl<'run> Run<'run> {
         let mix = self.plan.mixes[mix_index];
         let batch = self.plan.batch;
         let live = contestant.live.clone();
-        let chooser = &self.choosers[mix_index];
-        let mut slice = self.slice(mix, chooser, threads, round, live.clone());
+        let sampler = &self.samplers[mix_index];
+        let mut slice = self.slice(mix, sampler, threads, round, live.clone());
         let (deleted, inserted) = match mix.work {
             Work::Load | Work::Batch => (0, 0),
             Work::Insert => (0, batch),

@@ -21,9 +21,9 @@
 //! | --- | --- |
 //! | [`side`] | what is measured, seen by the harness |
 //! | [`sides`] | the adapters and the one place that builds them by name |
-//! | [`keys`], [`chooser`], [`rng`] | records, and which of them an operation meets |
+//! | [`keys`], [`key_sampler`], [`rng`] | records, and which of them an operation meets |
 //! | [`record`] | keys and values as bytes, of any size |
-//! | [`mix`], [`mod@slice`], [`worker`], [`pace`] | the work, one timed slice of it, one thread of that, the open loop |
+//! | [`mix`], [`mod@slice`], [`worker`], [`arrival_schedule`] | the work, one timed slice of it, one thread of that, the open loop |
 //! | [`verify`] | the final scan |
 //! | [`compare`] | rounds over sides: the interleaving |
 //! | [`replay`] | a file of operations on every side, answers compared |
@@ -37,17 +37,17 @@
 
 mod agree;
 pub mod args;
-pub mod chooser;
+mod arrival_schedule;
 pub mod commands;
 pub mod compare;
 pub mod conditions;
 pub mod costs;
 pub mod error;
 mod figures;
+pub mod key_sampler;
 pub mod keys;
 mod machine;
 pub mod mix;
-mod pace;
 pub mod page;
 pub mod papers;
 mod profile;

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::chooser::KeyChoice;
+use crate::key_sampler::KeyChoice;
 use crate::side::Order;
 
 /// Records that the longest scan of a mix visits.

@@ -8,7 +8,7 @@
 //! each would add a twentieth to a fast operation. The loop is closed, each thread waiting for
 //! its own operation only, so a long stall is one long sample; with a rate it is open, every
 //! operation is timed, and a stall is charged to all that had to wait for it
-//! ([`pace`](crate::pace)).
+//! ([`arrival_schedule`](crate::schedule)).
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::chooser::Chooser;
 use crate::error::Fault;
+use crate::key_sampler::KeySampler;
 use crate::machine;
 use crate::mix::{MAX_SCAN_RECORDS, Mix};
 use crate::record::{Buffers, Records};
@@ -48,7 +48,7 @@ pub struct Slice<'run> {
     /// How long each thread reads before the start.
     pub warm_up: Duration,
     /// Which records are met.
-    pub chooser: &'run Chooser,
+    pub sampler: &'run KeySampler,
     /// Seed of the operations; the same on every side.
     pub seed: u64,
     /// One operation in so many is timed, if the loop is closed.

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::chooser::Picked;
+use crate::arrival_schedule::ArrivalSchedule;
 use crate::error::Fault;
+use crate::key_sampler::Picked;
 use crate::keys::value_of;
 use crate::machine;
 use crate::mix::{BATCH, Blend, Scan, Work};
-use crate::pace::Pace;
 use crate::record::Buffers;
 use crate::rng::Rng;
 use crate::side::{Order, Refusal, Side};
@@ -126,16 +126,16 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
         let start = Instant::now();
         let (mut turn, mut due_not_begun) = (0, 0);
         if let Some(rate) = self.slice.rate_ops_per_second {
-            let mut pace = Pace::new(start, rate, self.thread, self.slice.threads);
+            let mut schedule = ArrivalSchedule::new(start, rate, self.thread, self.slice.threads);
             while turn < limit {
-                let Some(intended) = pace.wait_for_next(self.stop) else { break };
+                let Some(intended) = schedule.wait_for_next(self.stop) else { break };
                 operation(turn)?;
                 latency_ns.saturating_record(intended.elapsed().as_nanos() as u64);
                 turn += 1;
             }
             // A slice that is a number of operations has done them all.
             if turn < limit {
-                due_not_begun = pace.charge_waiting(Instant::now(), &mut latency_ns);
+                due_not_begun = schedule.charge_waiting(Instant::now(), &mut latency_ns);
             }
         } else {
             // The first is done in any case, however late this thread was given a core. Relaxed: a
@@ -173,7 +173,7 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
 
     #[inline]
     fn live_key(&self, hands: &mut Hands) -> u64 {
-        match self.slice.chooser.pick(&mut hands.rng, &self.slice.live, hands.added) {
+        match self.slice.sampler.pick(&mut hands.rng, &self.slice.live, hands.added) {
             Picked::Live(number) => self.slice.records.key(number),
             Picked::Added(turn) => self.own_key(turn),
         }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use common::{Plant, Planted, entrant, small_plan};
 use indicatif::ProgressBar;
-use pando_bench::chooser::{Chooser, KeyChoice};
 use pando_bench::compare::{self, Plan};
 use pando_bench::conditions::Conditions;
 use pando_bench::error::Error;
+use pando_bench::key_sampler::{KeyChoice, KeySampler};
 use pando_bench::keys::value_of;
 use pando_bench::mix::{Mix, Work};
 use pando_bench::page::{self, Section};
@@ -92,7 +92,7 @@ fn asked(mix: Mix, keys: KeyChoice) -> Vec<Asked> {
         Work::Load | Work::Insert | Work::Batch | Work::Blend(_) => 500..550,
         Work::Delete => 0..50,
     };
-    let chooser = Chooser::new(keys, 500);
+    let sampler = KeySampler::new(keys, 500);
     let slice = Slice {
         mix,
         threads: 1,
@@ -101,7 +101,7 @@ fn asked(mix: Mix, keys: KeyChoice) -> Vec<Asked> {
         target,
         time: Duration::from_millis(5),
         warm_up: Duration::ZERO,
-        chooser: &chooser,
+        sampler: &sampler,
         seed: 7,
         sample_every: 1,
         rate_ops_per_second: None,

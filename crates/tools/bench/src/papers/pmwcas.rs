@@ -12,7 +12,7 @@ use super::arrays::{self, Row, report};
 use super::bztree::{self, Grid};
 use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
-use crate::chooser::KeyChoice;
+use crate::key_sampler::KeyChoice;
 use crate::mix::Mix;
 use crate::record::Shape;
 use crate::report::{Spread, count};

@@ -6,7 +6,7 @@
 //! there before the first operation; and players are met with a zipfian skew of 0.99.
 
 use super::Trace;
-use crate::chooser::Zipfian;
+use crate::key_sampler::Zipfian;
 use crate::rng::Rng;
 
 /// Bytes of a key, alphanumeric.

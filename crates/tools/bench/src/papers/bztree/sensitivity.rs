@@ -6,8 +6,8 @@ use pando_bztree::Options;
 use super::{
     Grid, PAGES_OF_1_KIB, READ_HEAVY, READ_ONLY, build_with, conditions, entrant, plan, throughput,
 };
-use crate::chooser::KeyChoice;
 use crate::compare::{self, Entrant, Plan};
+use crate::key_sampler::KeyChoice;
 use crate::papers::Error;
 use crate::papers::experiment::Settings;
 use crate::papers::outcome::{Measured, Outcome, Published};

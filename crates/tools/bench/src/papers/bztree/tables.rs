@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 
 use super::{BALANCED, Grid, conditions, rows};
-use crate::chooser::KeyChoice;
+use crate::key_sampler::KeyChoice;
 use crate::papers::experiment::{Settings, in_threads};
 use crate::papers::outcome::{Measured, Outcome, Published};
 use crate::papers::{Error, sizes};

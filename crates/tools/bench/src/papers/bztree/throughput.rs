@@ -6,7 +6,7 @@ use super::{
     BALANCED, GROWING, Grid, READ_HEAVY, READ_MOSTLY, READ_ONLY, SCAN_BALANCED, SCAN_MOSTLY,
     conditions, find, ratio, rows, throughput,
 };
-use crate::chooser::KeyChoice;
+use crate::key_sampler::KeyChoice;
 use crate::mix::Mix;
 use crate::papers::Error;
 use crate::papers::experiment::{Settings, in_threads};

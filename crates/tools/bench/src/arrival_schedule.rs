@@ -24,12 +24,12 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 const MAX_WAITING_TOLD: u64 = 100_000;
 
 /// The moments at which one thread's operations are meant to begin.
-pub struct Pace {
+pub struct ArrivalSchedule {
     next: Instant,
     interval: Duration,
 }
 
-impl Pace {
+impl ArrivalSchedule {
     /// The share of `thread` among `threads` in `rate_ops_per_second` operations a second; the
     /// threads take turns.
     pub fn new(start: Instant, rate_ops_per_second: f64, thread: usize, threads: usize) -> Self {
@@ -84,36 +84,36 @@ mod tests {
     #[test]
     fn a_stall_is_charged_to_those_who_wait_for_it() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, 1_000.0, 0, 1);
+        let mut schedule = ArrivalSchedule::new(start, 1_000.0, 0, 1);
         let go_on = AtomicBool::new(false);
-        assert_eq!(pace.wait_for_next(&go_on), Some(start));
+        assert_eq!(schedule.wait_for_next(&go_on), Some(start));
         thread::sleep(Duration::from_millis(10));
         // The second was meant to begin during the stall: it begins now, nine milliseconds late.
-        let second = pace.wait_for_next(&go_on);
+        let second = schedule.wait_for_next(&go_on);
         assert_eq!(second, Some(start + Duration::from_millis(1)));
         assert!(start.elapsed() >= Duration::from_millis(10));
-        assert_eq!(pace.wait_for_next(&AtomicBool::new(true)), None);
+        assert_eq!(schedule.wait_for_next(&AtomicBool::new(true)), None);
     }
 
     #[test]
     fn what_was_due_and_has_not_begun_is_charged_for_its_wait() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, 1_000.0, 0, 1);
-        pace.wait_for_next(&AtomicBool::new(false));
-        let charged = |pace: &Pace, end_us| {
+        let mut schedule = ArrivalSchedule::new(start, 1_000.0, 0, 1);
+        schedule.wait_for_next(&AtomicBool::new(false));
+        let charged = |schedule: &ArrivalSchedule, end_us| {
             let mut latency_ns = empty_histogram();
             let end = start + Duration::from_micros(end_us);
-            (pace.charge_waiting(end, &mut latency_ns), latency_ns)
+            (schedule.charge_waiting(end, &mut latency_ns), latency_ns)
         };
-        let (waiting, none) = charged(&pace, 900);
+        let (waiting, none) = charged(&schedule, 900);
         assert_eq!((waiting, none.len()), (0, 0));
         // Due at 1, 2, ... 10 ms: they have waited for 9.5, 8.5, ... 0.5 ms.
-        let (waiting, latency_ns) = charged(&pace, 10_500);
+        let (waiting, latency_ns) = charged(&schedule, 10_500);
         assert_eq!((waiting, latency_ns.len()), (10, 10));
         assert!(latency_ns.equivalent(latency_ns.max(), 9_500_000), "{}", latency_ns.max());
         let median = latency_ns.value_at_quantile(0.5);
         assert!(latency_ns.equivalent(median, 4_500_000), "{median}");
-        let fast = Pace::new(start, 1e8, 0, 1);
+        let fast = ArrivalSchedule::new(start, 1e8, 0, 1);
         let (waiting, latency_ns) = charged(&fast, 10);
         assert_eq!((waiting, latency_ns.len()), (1_001, 1_001));
         // So many that not all are told apart: still each is counted, none with too much.
@@ -126,7 +126,7 @@ mod tests {
     fn threads_take_turns() {
         let start = Instant::now();
         let go_on = AtomicBool::new(false);
-        let first = |thread| Pace::new(start, 1e6, thread, 3).wait_for_next(&go_on);
+        let first = |thread| ArrivalSchedule::new(start, 1e6, thread, 3).wait_for_next(&go_on);
         assert_eq!(first(2), Some(start + Duration::from_micros(2)));
     }
 }

@@ -73,7 +73,7 @@ impl FromStr for KeyChoice {
 
 /// A distribution made ready for a number of records.
 #[derive(Clone, Debug)]
-pub enum Chooser {
+pub enum KeySampler {
     /// See [`KeyChoice::Uniform`] and [`KeyChoice::Monotonic`].
     Uniform,
     /// See [`KeyChoice::Zipfian`].
@@ -91,7 +91,7 @@ pub enum Picked {
     Added(u64),
 }
 
-impl Chooser {
+impl KeySampler {
     /// Makes `choice` ready for about `records` records; the cost is linear in them for a skew
     /// below 1.
     pub fn new(choice: KeyChoice, records: u64) -> Self {
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn the_latest_record_is_the_most_popular() {
-        let chooser = Chooser::new(KeyChoice::Latest, 100);
+        let sampler = KeySampler::new(KeyChoice::Latest, 100);
         let mut rng = Rng::new(1);
         let mut times = |picked: Picked, added: u64| {
-            (0..1_000).filter(|_| chooser.pick(&mut rng, &(50..150), added) == picked).count()
+            (0..1_000).filter(|_| sampler.pick(&mut rng, &(50..150), added) == picked).count()
         };
         assert!(times(Picked::Live(149), 0) > 100);
         assert!(times(Picked::Added(6), 7) > 100);
