@@ -363,7 +363,7 @@ fn signal(
 fn sweep_once(server: &Server) {
     server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
-    server.store.keep_ballast();
+    server.store.keep_intent_reserve();
     server.save_if_due();
     server.stats.add(Count::Evicted, server.store.take_evicted_keys());
     let begin = Instant::now();

@@ -10,14 +10,14 @@
 //!
 //! | a crash behind | what opening finds | and does |
 //! | --- | --- | --- |
-//! | nothing, or the ballast of a large intent | no intent | nothing has happened |
+//! | nothing, or the reserve of a large intent | no intent | nothing has happened |
 //! | the intent, or any of its writes | the intent | carries all of them out, again or anew |
 //! | the removal of the intent | all writes | nothing is owed |
 //!
 //! # Room
 //!
 //! What was decided must be made, also when the pool or its file system is full by then. So room is
-//! taken beforehand by *ballast*, records of zeros that are worth nothing but the room that they
+//! taken beforehand by *reserve*, records of zeros that are worth nothing but the room that they
 //! give when they are removed: pieces that always stand, for small intents, and one of its own for
 //! each intent of more than [`SMALL_BYTES`], as long as it stands.
 //!
@@ -28,7 +28,7 @@
 //!
 //! If a write of an intent is refused, its transaction has happened all the same, and the writes
 //! are owed: until they are made nobody gets the lock of any key (what takes none, as SCAN, may see
-//! some of them and not others). Whoever comes next holds all stripes alone, removes all ballast,
+//! some of them and not others). Whoever comes next holds all stripes alone, removes all reserve,
 //! and makes them ([`Store::finish_intents`]). As long as fewer standing pieces are there than are
 //! enough, writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts
 //! pieces back one by one, as chunks become free, until there is a fourth more than enough.
@@ -48,12 +48,12 @@ use super::writes::Writes;
 use super::{Store, own_keys};
 use crate::failure::{Failure, Result};
 
-/// Intents of no more bytes are made with the ballast that always stands.
+/// Intents of no more bytes are made with the reserve that always stands.
 const SMALL_BYTES: usize = PIECE_BYTES;
-/// Bytes of a piece of the ballast that always stands: with its block's header, one chunk of the
+/// Bytes of a piece of the reserve that always stands: with its block's header, one chunk of the
 /// pool.
 const PIECE_BYTES: usize = 63 << 10;
-/// Bytes of standing ballast that are enough, at least and at most.
+/// Bytes of standing reserve that are enough, at least and at most.
 const ENOUGH_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
 /// Pieces that are given up at once.
 const GIVEN_UP: usize = 8;
@@ -97,13 +97,13 @@ impl Store {
         // Relaxed: only its being new matters.
         let number = self.next_intent.fetch_add(1, Ordering::Relaxed);
         let (intent, value) = (own_keys::intent(number), encode(writes));
-        let ballast = (value.len() > SMALL_BYTES).then(|| own_keys::ballast(number));
-        let reserved = match &ballast {
-            Some(ballast) => self.map.upsert(ballast, &vec![0; value.len()]).map(|_| ()),
+        let reserve = (value.len() > SMALL_BYTES).then(|| own_keys::intent_reserve(number));
+        let reserved = match &reserve {
+            Some(reserve) => self.map.upsert(reserve, &vec![0; value.len()]).map(|_| ()),
             None => Ok(()),
         };
         if let Err(error) = reserved.and_then(|()| self.map.upsert(&intent, &value)) {
-            self.give_up(ballast.as_deref());
+            self.give_up(reserve.as_deref());
             return Err(error.into());
         }
         let made = writes.iter().try_for_each(|(key, write)| self.write(key, write.as_deref()));
@@ -114,13 +114,13 @@ impl Store {
             self.is_behind.store(true, Ordering::Release);
             return Ok(());
         }
-        self.give_up(ballast.as_deref());
+        self.give_up(reserve.as_deref());
         Ok(())
     }
 
-    /// Removes the ballast of an intent that is over.
-    fn give_up(&self, ballast: Option<&[u8]>) {
-        if let Some(Err(error)) = ballast.map(|ballast| self.map.remove(ballast)) {
+    /// Removes the reserve of an intent that is over.
+    fn give_up(&self, reserve: Option<&[u8]>) {
+        if let Some(Err(error)) = reserve.map(|reserve| self.map.remove(reserve)) {
             tracing::warn!(%error, "room that was kept is given up when the store is opened next");
         }
     }
@@ -133,12 +133,12 @@ impl Store {
         self.is_behind.load(Ordering::Acquire)
     }
 
-    /// Makes the writes that were decided and not made, at the cost of the ballast if need be.
+    /// Makes the writes that were decided and not made, at the cost of the reserve if need be.
     /// Nobody else may write meanwhile.
     pub(crate) fn finish_intents(&self) -> Result<()> {
         let mut finished = 0;
         self.at_all_costs(|| self.try_finish(&mut finished))?;
-        self.drop_ballast_of_intents()?;
+        self.drop_reserves_of_intents()?;
         if finished > 0 {
             tracing::info!(intents = finished, "carried out what had been cut short");
         }
@@ -146,14 +146,14 @@ impl Store {
         Ok(())
     }
 
-    /// Makes writes that must be made, at the cost of the ballast if need be. Nobody else may write
+    /// Makes writes that must be made, at the cost of the reserve if need be. Nobody else may write
     /// meanwhile.
     pub(super) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
         let Err(error) = make() else { return Ok(()) };
         // Until it was counted what is left, no other room is given.
-        self.memory.note_ballast(u64::MAX - 1, 0);
+        self.memory.note_intent_reserve(u64::MAX - 1, 0);
         tracing::warn!(%error, "room that was kept is given up for writes that are owed");
-        self.drop_ballast_of_intents()?;
+        self.drop_reserves_of_intents()?;
         for _ in 1..TRIES {
             self.remove_some(own_keys::BALLASTS, GIVEN_UP)?;
             if make().is_ok() {
@@ -190,9 +190,10 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the ballast of intents, which are all over.
-    fn drop_ballast_of_intents(&self) -> Result<()> {
-        let range = KeyRange::between(&own_keys::ballast(0), &own_keys::ballast(STANDING));
+    /// Removes the reserve of intents, which are all over.
+    fn drop_reserves_of_intents(&self) -> Result<()> {
+        let range =
+            KeyRange::between(&own_keys::intent_reserve(0), &own_keys::intent_reserve(STANDING));
         let mut left = Vec::new();
         let mut scan = self.map.scan(range, Order::Ascending)?;
         while let Some((key, _)) = scan.next_record()? {
@@ -205,9 +206,9 @@ impl Store {
         Ok(())
     }
 
-    /// Puts back pieces of the ballast that always stands where they are missing, as far as there
+    /// Puts back pieces of the reserve that always stands where they are missing, as far as there
     /// is room.
-    pub(crate) fn keep_ballast(&self) {
+    pub(crate) fn keep_intent_reserve(&self) {
         if self.memory.missing_pieces() == 0 {
             return;
         }
@@ -223,7 +224,7 @@ impl Store {
     fn count_missing_pieces(&self) -> Result<Vec<u64>> {
         let mut missing = Vec::new();
         for piece in 0..self.pieces() {
-            if self.map.read(&own_keys::ballast(STANDING + piece), |_| ())?.is_none() {
+            if self.map.read(&own_keys::intent_reserve(STANDING + piece), |_| ())?.is_none() {
                 missing.push(piece);
             }
         }
@@ -236,7 +237,7 @@ impl Store {
         let room_bytes = self.pool.max_bytes().saturating_sub(self.pool.used_bytes());
         if room_bytes >= 2 * self.enough_pieces() * PIECE_BYTES as u64 {
             while let Some(&piece) = missing.last() {
-                let key = own_keys::ballast(STANDING + piece);
+                let key = own_keys::intent_reserve(STANDING + piece);
                 if let Err(error) = self.map.upsert(&key, &[0; PIECE_BYTES]) {
                     tracing::debug!(%error, missing = missing.len(), "no more room can be kept");
                     break;
@@ -244,7 +245,7 @@ impl Store {
                 missing.pop();
             }
         }
-        self.memory.note_ballast(missing.len() as u64, pieces - self.enough_pieces());
+        self.memory.note_intent_reserve(missing.len() as u64, pieces - self.enough_pieces());
     }
 
     /// Standing pieces that there are to be.

@@ -89,7 +89,7 @@ pub(super) struct Memory {
     /// counted.
     missing_pieces: AtomicU64,
     /// Whether enough of that room is kept.
-    has_ballast: AtomicBool,
+    has_intent_reserve: AtomicBool,
     /// The second in which a key of each range was last used: in the fine table, once there is one.
     fine: OnceLock<Recency>,
     coarse: OnceLock<Recency>,
@@ -178,9 +178,9 @@ impl Memory {
 
     /// Notes how many pieces of the room for what was decided are missing. If they are more than
     /// `spare`, no other room is given.
-    pub(super) fn note_ballast(&self, missing: u64, spare: u64) {
+    pub(super) fn note_intent_reserve(&self, missing: u64, spare: u64) {
         self.missing_pieces.store(missing + 1, Ordering::Relaxed);
-        self.has_ballast.store(missing <= spare, Ordering::Relaxed);
+        self.has_intent_reserve.store(missing <= spare, Ordering::Relaxed);
     }
 
     /// Pieces of that room that are missing; all if nobody has counted.
@@ -190,12 +190,12 @@ impl Memory {
     }
 
     #[inline]
-    pub(super) fn has_ballast(&self) -> bool {
-        self.has_ballast.load(Ordering::Relaxed)
+    pub(super) fn has_intent_reserve(&self) -> bool {
+        self.has_intent_reserve.load(Ordering::Relaxed)
     }
 
     fn used_bytes(&self) -> u64 {
-        if !self.has_ballast() {
+        if !self.has_intent_reserve() {
             return u64::MAX;
         }
         let measured_bytes = self.measured_bytes.load(Ordering::Relaxed);

@@ -119,7 +119,7 @@ pub(crate) mod own_keys {
         [&[INTENT][..], &number.to_be_bytes()].concat()
     }
 
-    pub(crate) fn ballast(number: u64) -> Vec<u8> {
+    pub(crate) fn intent_reserve(number: u64) -> Vec<u8> {
         [&[BALLAST][..], &number.to_be_bytes()].concat()
     }
 
@@ -228,7 +228,7 @@ impl Store {
         // First, since among the writes that are owed may be what is read now.
         store.finish_intents()?;
         store.take_up()?;
-        store.keep_ballast();
+        store.keep_intent_reserve();
         if store.starts == 1 {
             store.count_none()?;
         }

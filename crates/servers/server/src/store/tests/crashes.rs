@@ -63,7 +63,7 @@ fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
     }
 }
 
-/// Opening writes a few records of its own, for which the ballast makes room in a pool that was
+/// Opening writes a few records of its own, for which the reserve makes room in a pool that was
 /// filled to the last behind it; and then keys can be removed.
 #[test]
 fn a_full_pool_opens() {
@@ -87,8 +87,8 @@ fn a_full_pool_opens() {
         }
         // As the sweep does, until what was removed is free.
         let is_kept = (0..1000).any(|_| {
-            store.keep_ballast();
-            store.memory.has_ballast() || {
+            store.keep_intent_reserve();
+            store.memory.has_intent_reserve() || {
                 std::thread::sleep(Duration::from_millis(1));
                 false
             }
@@ -126,7 +126,7 @@ fn what_was_decided_in_a_full_pool_is_carried_out_by_who_comes_next() {
 }
 
 #[test]
-fn a_store_without_ballast_gives_no_room_until_it_has_some_again() {
+fn a_store_without_intent_reserve_gives_no_room_until_it_has_some_again() {
     let store = volatile();
     assert!(store.make_room().expect("looks"));
     store.refusals.come(0, 2);
@@ -136,8 +136,8 @@ fn a_store_without_ballast_gives_no_room_until_it_has_some_again() {
         }
     });
     assert!(get(&store, 0, b"a").is_some() && get(&store, 0, b"b").is_some());
-    assert!(!store.make_room().expect("looks"), "the ballast went for the writes");
-    store.keep_ballast();
+    assert!(!store.make_room().expect("looks"), "the reserve went for the writes");
+    store.keep_intent_reserve();
     assert!(store.make_room().expect("looks"));
 }
 
@@ -185,7 +185,7 @@ fn a_full_pool_is_full_but_not_stuck() {
                 });
                 generations[number] = 0;
             }
-            store.keep_ballast();
+            store.keep_intent_reserve();
         }
     }
     assert!(written > 100 && refused > 100, "{written} written, {refused} refused");

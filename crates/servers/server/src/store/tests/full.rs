@@ -39,7 +39,7 @@ fn try_hash(store: &Store, key: &[u8], bytes: usize) -> bool {
     })
 }
 
-fn ballast(store: &Store) -> usize {
+fn intent_reserve(store: &Store) -> usize {
     store.map.scan(KeyRange::prefix(own_keys::BALLASTS), Order::Ascending).expect("scans").count()
 }
 
@@ -47,7 +47,7 @@ fn ballast(store: &Store) -> usize {
 fn goes_on_soon(store: &Store) -> bool {
     (0..2000).any(|_| {
         while store.sweep_garbage(1000).expect("sweeps") {}
-        store.keep_ballast();
+        store.keep_intent_reserve();
         store.measure();
         try_set(store, b"after", 100) || {
             std::thread::sleep(Duration::from_millis(1));
@@ -57,7 +57,7 @@ fn goes_on_soon(store: &Store) -> bool {
 }
 
 /// A transaction that has happened, and whose writes find no room.
-fn use_up_ballast(store: &Store, keys: u32) {
+fn use_up_intent_reserve(store: &Store, keys: u32) {
     for key in (0..keys).map(u32::to_be_bytes) {
         store.refusals.come(0, 2);
         if try_hash(store, b"hash", 10) {
@@ -78,7 +78,7 @@ fn use_up_ballast(store: &Store, keys: u32) {
 /// part.
 fn fill_and_empty(store: &Store) {
     let mut random = fastrand::Rng::with_seed(11);
-    let kept = ballast(store);
+    let kept = intent_reserve(store);
     for round in 0..4 {
         let bytes = [100, 3000, 300][round % 3];
         let mut keys = 0u32;
@@ -90,8 +90,8 @@ fn fill_and_empty(store: &Store) {
             }
         }
         assert!(keys > 100, "round {round}: {keys} keys");
-        use_up_ballast(store, keys);
-        assert!(ballast(store) < kept, "round {round}");
+        use_up_intent_reserve(store, keys);
+        assert!(intent_reserve(store) < kept, "round {round}");
         if round % 2 == 0 {
             let held = store.stripes.lock_all(Access::Alone);
             let mut transaction = store.begin(held, store.clock().now_ms());

@@ -188,7 +188,7 @@ fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize)
         }
     });
     sweep_all(store);
-    store.keep_ballast();
+    store.keep_intent_reserve();
     // An entry of what expires may be left that no head agrees with; its time comes.
     let late = store.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending);
     let late = late.expect("scans").count();

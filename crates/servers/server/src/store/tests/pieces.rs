@@ -178,14 +178,14 @@ fn long_strings_are_as_a_model_says_whatever_is_refused_or_given_up() {
             }
             if step % 8 == 0 {
                 sweep_all(&store);
-                store.keep_ballast();
+                store.keep_intent_reserve();
                 // Bytes that do not count may have records; their string takes them along.
                 assert!(records(&store) <= before + most_records(&model) + 16, "{}", told());
             }
         }
         assert!(try_all(&store, &[Change::Remove(0), Change::Remove(1)]).is_ok());
         sweep_all(&store);
-        store.keep_ballast();
+        store.keep_intent_reserve();
         assert_eq!(records(&store), before, "seed {seed}: pieces are left");
     }
 }
@@ -258,7 +258,7 @@ fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
             assert!(found(&store) == now, "{name}, {made} writes: old bytes are back");
             try_all(&store, &[Change::Remove(0), Change::Remove(1)]).expect("removes");
             sweep_all(&store);
-            store.keep_ballast();
+            store.keep_intent_reserve();
             assert_eq!(records(&store), empty, "{name}, {made} writes: pieces are left");
             store.close().expect("closes");
             if !was_cut {
