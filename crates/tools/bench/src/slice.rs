@@ -8,7 +8,7 @@
 //! each would add a twentieth to a fast operation. The loop is closed, each thread waiting for
 //! its own operation only, so a long stall is one long sample; with a rate it is open, every
 //! operation is timed, and a stall is charged to all that had to wait for it
-//! ([`arrival_schedule`](crate::schedule)).
+//! ([`arrival_schedule`](crate::arrival_schedule)).
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -17,7 +17,7 @@
 //! # Room
 //!
 //! What was decided must be made, also when the pool or its file system is full by then. So room is
-//! taken beforehand by *reserve*, records of zeros that are worth nothing but the room that they
+//! taken beforehand by an *intent reserve*, records of zeros that are worth nothing but the room that they
 //! give when they are removed: pieces that always stand, for small intents, and one of its own for
 //! each intent of more than [`SMALL_BYTES`], as long as it stands.
 //!
@@ -28,7 +28,7 @@
 //!
 //! If a write of an intent is refused, its transaction has happened all the same, and the writes
 //! are owed: until they are made nobody gets the lock of any key (what takes none, as SCAN, may see
-//! some of them and not others). Whoever comes next holds all stripes alone, removes all reserve,
+//! some of them and not others). Whoever comes next holds all stripes alone, removes all reserves,
 //! and makes them ([`Store::finish_intents`]). As long as fewer standing pieces are there than are
 //! enough, writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts
 //! pieces back one by one, as chunks become free, until there is a fourth more than enough.
