@@ -1,4 +1,4 @@
-//! The errors of the face: what was found, what is allowed, what to do next.
+//! The errors of the public API: what was found, what is allowed, what to do next.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pando_pmwcas::maps::{BadSetting, MapError};
 
 use crate::key::KeyError;
 
-/// An error of what stands below the face.
+/// An error of what stands below the public API.
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an operation did not take place. Nothing has changed, unless a variant says otherwise.

@@ -2,10 +2,10 @@
 //! instruction neither corrupts nor blocks, and that are open again in a fraction of a millisecond
 //! (on tmpfs; a disk takes its sync besides) whatever their size.
 //!
-//! This crate is the face of the library. It stands on `pando-pmem` (the pool), `pando-pmwcas`
-//! (multi-word compare-and-swap) and the crates of the indexes, and picks among persistence
-//! domains and kinds of index at run time, so that a program names neither in its types. The
-//! `pando` command, but for its `bench`, stands on this crate alone.
+//! This crate is the public API of the library. It stands on `pando-pmem` (the pool),
+//! `pando-pmwcas` (multi-word compare-and-swap) and the crates of the indexes, and picks among
+//! persistence domains and kinds of index at run time, so that a program names neither in its
+//! types. The `pando` command, but for its `bench`, stands on this crate alone.
 //!
 //! A [`Pool`] is one file, or anonymous memory. It holds named [`Map`]s from byte strings to byte
 //! strings, ordered bytewise. [`TypedMap`] puts keys of Rust's own types on top, in an encoding

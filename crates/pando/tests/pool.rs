@@ -1,4 +1,4 @@
-//! Pools and maps through the public face.
+//! Pools and maps through the public API.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod full_pool;

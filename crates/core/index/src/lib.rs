@@ -1,7 +1,7 @@
 //! The contract that every ordered index of Pando keeps, the errors it answers with, and the
 //! suite that checks it.
 //!
-//! This crate stands at the bottom of the house: it depends on nothing of Pando's, and every
+//! This crate is the lowest layer: it depends on nothing of Pando's, and every
 //! index depends on it. What it promises to a user:
 //!
 //! * Keys and values are byte strings. Keys are ordered bytewise, as unsigned bytes, a proper

@@ -5,7 +5,7 @@
 //! PMwCAS, and a catalog of named maps. All of that lies in the pool, by offset from its base
 //! (never by address), so that it may be mapped anywhere and later be shared by processes.
 //!
-//! In the house this is the lowest floor but for the contract of an index (`pando-index`):
+//! This is the lowest layer but for the contract of an index (`pando-index`):
 //! `pando-pmwcas` and the indexes stand on it, and it knows none of them.
 //!
 //! What it takes to write into a pool: a [`Word`] (load, store, CAS, flush), a [`Reservation`] (a

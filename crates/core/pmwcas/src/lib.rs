@@ -1,7 +1,7 @@
 //! PMwCAS: a persistent, latch-free compare-and-swap of several words at once, as specified by
 //! Wang, Levandoski and Larson (`pmwcas.txt`, sections 2 to 5).
 //!
-//! In the house it stands on `pando-pmem` and under the indexes that publish by it. A word that
+//! It stands on `pando-pmem` and under the indexes that publish by it. A word that
 //! ever takes part in a PMwCAS is only read by [`Pmwcas::read`], and only written by a PMwCAS or
 //! by [`Pmwcas::compare_exchange`] and its kin ([`Pmwcas::compare_exchange_dirty`],
 //! [`Pmwcas::compare_exchange_undurable`]).

@@ -2,7 +2,7 @@
 //! structure changes by PMwCAS (`pmwcas.txt`, section 6.2), so that the same code serves volatile
 //! and persistent memory and has no recovery of its own.
 //!
-//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
+//! It stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
 //! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
 //!
 //! * [`layout`](mod@layout): pages, deltas and the mapping table drawn byte by byte. `table.rs`:

@@ -2,7 +2,7 @@
 //! are published by a CAS of one word or a PMwCAS of several, so that the same code serves volatile
 //! and persistent memory and has no recovery of its own.
 //!
-//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
+//! It stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
 //! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
 //!
 //! * [`layout`](mod@layout): nodes drawn byte by byte; `meta.rs`: the words of a leaf that change.

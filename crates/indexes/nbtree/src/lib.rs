@@ -2,7 +2,7 @@
 //! records in the pool and all else in process memory, so that an operation writes one line of the
 //! pool and reads one.
 //!
-//! In the house it stands on `pando-pmem` and `pando-pmwcas`, and keeps the contract of
+//! It stands on `pando-pmem` and `pando-pmwcas`, and keeps the contract of
 //! `pando-index`. It owns blocks of the pool, reached from one entry word, and memory of the
 //! process that has opened the pool.
 //!

@@ -2,7 +2,7 @@
 //! 6.1), whose links change by PMwCAS, so that the same code serves volatile and persistent memory
 //! and has no recovery of its own. And beside it, for measuring, the same list by single-word CAS.
 //!
-//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
+//! It stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
 //! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
 //!
 //! Who should pick it: a map of small records that is written more than it is scanned, where the

@@ -1,7 +1,7 @@
 //! A sorted array behind one word, copied on every write: the smallest index that keeps the
 //! contract, to be read by who writes the next one (`docs/adding-an-index.md`).
 //!
-//! In the house it stands where every index stands: on `pando-pmwcas` and `pando-pmem`, under the
+//! It stands where every index stands: on `pando-pmwcas` and `pando-pmem`, under the
 //! contract of `pando-index`. No user should pick it: a write costs as much as the map is long. It
 //! is in no program unless the cargo feature `sorted-array` asks for it; the tests do.
 //!

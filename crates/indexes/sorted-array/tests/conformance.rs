@@ -1,4 +1,4 @@
-//! The conformance suite, and the array as a map of the face.
+//! The conformance suite, and the array through the public API.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! wB+-Trees (Chen and Jin; `wbtree.txt`): B+-trees for persistent memory whose nodes are changed
 //! by one atomic write.
 //!
-//! In the house it stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
+//! It stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
 //! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
 //!
 //! # The paper's trees, and what is different

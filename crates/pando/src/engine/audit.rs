@@ -1,4 +1,4 @@
-//! What a pool and its maps tell, as reports of the face.
+//! What a pool and its maps tell, as reports of the public API.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ pub(super) fn name_of(entry: &MapEntry) -> String {
     }
 }
 
-/// The face's class of an index's problem.
+/// The public API's class of an index's problem.
 fn class_of(class: maps::ProblemClass) -> ProblemClass {
     match class {
         maps::ProblemClass::Block => ProblemClass::ReachableButFree,

@@ -1,8 +1,8 @@
-//! The seam between the face and what stands below it.
+//! The seam between the public API and what stands below it.
 //!
-//! An [`Engine`] is one open pool of some persistence domain. The face checks options and names,
-//! hands out handles and knows which maps are in use; an engine finds, creates, opens and drops
-//! maps and reports on them. Records go through [`RangeIndex`] alone.
+//! An [`Engine`] is one open pool of some persistence domain. The public API checks options and
+//! names, hands out handles and knows which maps are in use; an engine finds, creates, opens and
+//! drops maps and reports on them. Records go through [`RangeIndex`] alone.
 
 mod audit;
 mod kinds;

@@ -1,7 +1,7 @@
 //! Serves ordered maps over the Redis and memcached protocols. What is acknowledged survives the
 //! death of the process, and the next one has it all at once, whatever its size.
 //!
-//! In the house it stands on `pando`, the face, alone. A request's way: `net` reads it, `resp` or
+//! It stands on `pando`, the public API, alone. A request's way: `net` reads it, `resp` or
 //! `memcached` parses it, [`dispatch`] finds the command, locks its keys and runs it, [`commands`]
 //! does what it says in a transaction of the [`store`], the transaction commits, and only then does
 //! `net` send the reply.

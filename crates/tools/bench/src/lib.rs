@@ -14,7 +14,7 @@
 //!   due ([`verify`]). A side that loses or invents a key gets no figure: the run fails and
 //!   names the key.
 //!
-//! In the house this stands above the indexes and below the `pando` command, which carries it as
+//! It stands above the indexes and below the `pando` command, which carries it as
 //! `pando bench`; `pando-bench` is the same alone. One file, one idea:
 //!
 //! | file | what |

@@ -346,7 +346,10 @@ impl<D: Domain> Pool<D> {
         Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, true)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one private constructor of all three doors")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one private constructor of all three entry points"
+    )]
     fn assembled(
         mapping: Mapping,
         file: Option<LockedFile>,

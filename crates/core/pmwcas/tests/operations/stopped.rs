@@ -58,7 +58,7 @@ fn an_operation_stopped_anywhere_holds_up_nobody() {
 }
 
 fn larger_operation<D: Domain>(pmwcas: &Pmwcas<D>, done: bool) {
-    // The only door is an operation that meets the stopped one's words in the middle.
+    // The only way is an operation that meets the stopped one's words in the middle.
     let old = if done { 5 } else { 0 };
     let with = |value| [(1, value, 9), (2, value, 9), (3, 0, 9), (60, 0, 9)];
     let succeeded = change(pmwcas, &with(old)) || (!done && change(pmwcas, &with(5)));

@@ -17,9 +17,9 @@
 //! # Room
 //!
 //! What was decided must be made, also when the pool or its file system is full by then. So room is
-//! taken beforehand by an *intent reserve*, records of zeros that are worth nothing but the room that they
-//! give when they are removed: pieces that always stand, for small intents, and one of its own for
-//! each intent of more than [`SMALL_BYTES`], as long as it stands.
+//! taken beforehand by an *intent reserve*, records of zeros that are worth nothing but the room
+//! that they give when they are removed: pieces that always stand, for small intents, and one of
+//! its own for each intent of more than [`SMALL_BYTES`], as long as it stands.
 //!
 //! A standing piece takes one chunk of the pool, and so does the longest value of a small intent.
 //! So a piece can be put back wherever one chunk is free, and what one piece gives is enough for
