@@ -462,7 +462,7 @@ impl Pool {
         self.shared.engine.stat()
     }
 
-    /// Bytes in blocks that are given out: what [`stat`](Self::stat) tells as
+    /// Bytes in blocks that are allocated: what [`stat`](Self::stat) tells as
     /// [`used_bytes`](crate::AllocatorStat::used_bytes), nearly, and cheap enough to be asked many
     /// times a second. Records that were removed go out of it when the index gives their blocks
     /// back: at once for values in blocks of their own, with their leaf's next copy for others.

@@ -110,7 +110,7 @@ pub struct PoolStat {
     pub recovery: RecoveryStat,
     /// Threads known to the pool.
     pub participants: ParticipantStat,
-    /// Blocks given out and kept.
+    /// Blocks allocated and kept.
     pub allocator: AllocatorStat,
     /// The maps, by name.
     pub maps: Vec<MapStat>,
@@ -157,17 +157,17 @@ pub struct ParticipantStat {
     pub slowest_lag_epochs: u64,
 }
 
-/// Blocks given out and kept.
+/// Blocks allocated and kept.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct AllocatorStat {
-    /// Bytes in blocks that are given out.
+    /// Bytes in blocks that are allocated.
     pub used_bytes: u64,
-    /// Bytes that can be given out without growing the pool.
+    /// Bytes that can be allocated without growing the pool.
     pub free_bytes: u64,
     /// Bytes that wait until no participant can see them any more.
     pub retired_bytes: u64,
-    /// Blocks that are given out.
+    /// Blocks that are allocated.
     pub used_blocks: u64,
 }
 
@@ -217,7 +217,7 @@ pub struct MapFigures {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProblemClass {
-    /// A block is given out and nothing reaches it: space is lost, data are not.
+    /// A block is allocated and nothing reaches it: space is lost, data are not.
     Leaked,
     /// One of the two copies of a map's header is damaged; the other one serves.
     HeaderCopy,
@@ -227,7 +227,7 @@ pub enum ProblemClass {
     Separator,
     /// Keys of a node are not in strict order.
     Order,
-    /// A block is reached and is not given out: it may be given to someone else.
+    /// A block is reached and is not allocated: it may be given to someone else.
     ReachableButFree,
     /// Something cannot be read as what it has to be.
     Unreadable,
@@ -269,7 +269,7 @@ pub struct CheckReport {
     pub records: u64,
     /// Nodes that were read.
     pub nodes: u64,
-    /// Blocks that are given out.
+    /// Blocks that are allocated.
     pub used_blocks: u64,
     /// Blocks that were reached from the maps.
     pub reached_blocks: u64,

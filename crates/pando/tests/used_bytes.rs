@@ -1,4 +1,4 @@
-//! `Pool::used_bytes` follows what is given out and given back, and finds it again when a pool is
+//! `Pool::used_bytes` follows what is allocated and given back, and finds it again when a pool is
 //! opened.
 
 use pando::{Map, Pool, PoolOptions};
@@ -66,7 +66,7 @@ fn it_is_near_whatever_threads_do() {
         }
     });
     let (told, exact) = (settled(&pool), exact(&pool));
-    assert!(told.abs_diff(exact) <= exact / 100, "{told} told, {exact} given out");
+    assert!(told.abs_diff(exact) <= exact / 100, "{told} told, {exact} allocated");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_pool_that_was_opened_is_estimated_first_and_then_known() {
 
     let pool = Pool::open(&path, &PoolOptions::new()).expect("it does");
     let estimated = pool.used_bytes();
-    assert!(estimated.abs_diff(before) < before / 4, "{estimated} estimated, {before} given out");
+    assert!(estimated.abs_diff(before) < before / 4, "{estimated} estimated, {before} allocated");
     assert_eq!(settled(&pool), exact(&pool));
     let map = pool.open_map("main").expect("it does");
     for key in 0..3000_u64 {

@@ -180,7 +180,7 @@ pub enum Error {
     /// The pool was to be closed while another handle of it is held.
     #[error("{}: the pool is not closed yet: another handle of it is held; it closes with the last", .0.display())]
     HandleHeld(PathBuf),
-    /// A block was freed that is not allocated, or that was never given out.
+    /// A block was freed that is not allocated now, or never was.
     #[error("offset {off:#x} was freed, but {reason}; nothing was changed")]
     BadFree {
         /// The offset that was given.

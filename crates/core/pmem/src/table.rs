@@ -158,7 +158,7 @@ impl<D: Domain> Pool<D> {
             return PARTICIPANTS_OFF + slot as u64 * PARTICIPANT_BYTES;
         }
         let place = place(slot, self.first_slots());
-        let off = self.segment_off(place.segment).expect("a slot that was given out is there");
+        let off = self.segment_off(place.segment).expect("a slot that was allocated is there");
         off + place.index as u64 * PARTICIPANT_BYTES
     }
 

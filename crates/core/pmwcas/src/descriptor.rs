@@ -54,7 +54,7 @@ pub(crate) fn descriptor_off<D: Domain>(pool: &Pool<D>, index: u64) -> u64 {
         return DESCRIPTORS_OFF + index * DESCRIPTOR_BYTES;
     }
     far_descriptor_off(pool, index)
-        .expect("a descriptor that was given out, or checked to be there")
+        .expect("a descriptor that was allocated, or checked to be there")
 }
 
 #[cold]

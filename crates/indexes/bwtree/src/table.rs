@@ -16,7 +16,7 @@
 //! | removed in this one in epoch e | free when nobody is pinned since before e (three epochs later) |
 //!
 //! The word itself decides: the PMwCAS that makes a page expects the word as it was found, so a PID
-//! is given out together with its page, or not at all, and removed together with the page. There is
+//! is allocated together with its page, or not at all, and removed together with the page. There is
 //! no list of free PIDs that a crash could lose, and nothing to recover. A free PID is looked for
 //! where two cursors point: in the newest segment, and then, for a bounded number of words, round
 //! all of them. The cursors are hints; whatever a crash leaves of them will do, and one that rotted

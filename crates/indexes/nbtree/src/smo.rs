@@ -11,7 +11,7 @@
 //! | close | `control` closed, by whoever finds the leaf full or empty | replace the leaf, and go along | go on | go on | the old leaf |
 //! | copy | room is reserved; the live slots are copied, and divided | the same | go on | go on | the old leaf |
 //! | sync | each value word is closed, and the copy brought up to what it held then; written back | the same | of closed ones: replace the leaf, and go along | go on | the old leaf, closed words count as open ones |
-//! | link | one PMwCAS: the predecessor's `next` to the new leaf, this one's `next` marked, blocks given out and freed | the same | the same | go on | by PMwCAS: old or new |
+//! | link | one PMwCAS: the predecessor's `next` to the new leaf, this one's `next` marked, blocks allocated and freed | the same | the same | go on | by PMwCAS: old or new |
 //! | publish | the new leaves' metadata, by a CAS of the old one's `replacement` | go on in the new | the same | go on in the new | the new leaves |
 //! | install | inner nodes (`install.rs`) | go on | go on | go on | |
 //!

@@ -19,7 +19,7 @@
 //!
 //! Why no state is taken for durable that is not: a thread stores a version only after it has
 //! fenced a state of that version, under the guard by which it found the node; a node's versions
-//! never return, so no other state has it; and the node is not given out anew before that guard is
+//! never return, so no other state has it; and the node is not allocated anew before that guard is
 //! dropped. The version reaches the medium no earlier than its state, being stored behind the
 //! fence. It is stored and not swapped: one that comes late says of an earlier state what was true,
 //! and of the one that is there nothing.

@@ -212,7 +212,7 @@ impl<'op, D: Domain> Node<'op, D> {
     ///
     /// The pointer may be of another moment than the state: a split may have come between the two,
     /// or this leaf may be dead. The fence decides: what it leads to is alive in that state, and
-    /// begins where it says. The pointer never leads to a block that is given out anew while the
+    /// begins where it says. The pointer never leads to a block that is allocated anew while the
     /// guard is held ([`smo`]).
     ///
     /// [`smo`]: crate::smo

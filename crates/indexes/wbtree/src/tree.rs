@@ -14,7 +14,7 @@
 //! copy both too, of the first of a level the parent's, of the root the entry word; a collapse, and
 //! the drop of the map, the entry word. So who has seen a node dead, and only then looks at what
 //! leads there, finds another state or another entry word. A descent that comes to the same dead
-//! node a second time has found what no sound tree has, since the node's block is not given out
+//! node a second time has found what no sound tree has, since the node's block is not allocated
 //! anew while the guard is held: the node's state is damaged, as is one that PMwCAS cannot read,
 //! which reads as dead. The descent ends with [`Damaged`]. The other loops that look at a node
 //! again ask the same: a merge, whether the parent that leads to a dead child has changed; a

@@ -205,7 +205,7 @@ impl Check {
         CheckReport { reached_blocks: self.reached.len() as u64, ..self.report }
     }
 
-    /// Compares what was reached with what is given out.
+    /// Compares what was reached with what is allocated.
     pub(super) fn finish<D: Domain>(mut self, pool: &Pool<D>) -> pando_pmem::Result<CheckReport> {
         let mut reached = std::mem::take(&mut self.reached);
         reached.extend(pool.segment_spans());
@@ -244,7 +244,7 @@ impl Check {
     }
 
     fn reached_but_free(&mut self, block: &Block) {
-        let message = format!("the block at {:#x} is reached and not given out", block.off);
+        let message = format!("the block at {:#x} is reached and not allocated", block.off);
         self.problem(ProblemClass::ReachableButFree, None, message);
     }
 

@@ -47,7 +47,7 @@ pub(crate) trait Engine: Send + Sync {
     /// The pool's figures.
     fn stat(&self) -> Result<PoolStat, Error>;
 
-    /// Bytes in blocks that are given out, nearly.
+    /// Bytes in blocks that are allocated, nearly.
     fn used_bytes(&self) -> u64;
 
     /// Present size in bytes, and up to which the pool may grow.

@@ -59,7 +59,7 @@ pub struct Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Bytes in blocks that are given out, nearly.
+    /// Bytes in blocks that are allocated, nearly.
     pub used_bytes: u64,
     /// The pool's present size in bytes.
     pub pool_bytes: u64,
@@ -98,7 +98,7 @@ pub struct Second {
     pub reads: Times,
     /// What commands took that write.
     pub writes: Times,
-    /// Bytes in blocks that are given out, nearly, at its end.
+    /// Bytes in blocks that are allocated, nearly, at its end.
     pub used_bytes: u64,
     /// Clients at its end.
     pub connected_clients: u64,

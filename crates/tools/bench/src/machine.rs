@@ -46,7 +46,7 @@ pub fn die_with_parent() {
     };
 }
 
-/// Bytes that the heap has given out, all arenas together; `None` where the C library does not
+/// Bytes that the heap has allocated, all arenas together; `None` where the C library does not
 /// say.
 ///
 /// It is asked between slices only and costs the measured operations nothing, unlike an

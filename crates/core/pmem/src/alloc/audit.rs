@@ -1,4 +1,4 @@
-//! What the allocator has given out: for `check`, which compares it with what the maps reach, and
+//! What the allocator has allocated: for `check`, which compares it with what the maps reach, and
 //! for `stat`.
 
 use std::ops::ControlFlow;
@@ -102,7 +102,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Whether the active block at `off` would be given out again, because of damage to the bits
+    /// Whether the active block at `off` would be allocated again, because of damage to the bits
     /// that say which blocks are taken.
     pub fn would_give_out(&self, off: u64) -> bool {
         self.slab_place(off).is_ok_and(|place| !self.is_taken(&place))

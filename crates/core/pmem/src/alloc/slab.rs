@@ -13,7 +13,7 @@
 //!
 //! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the block's
 //! taken bit is set in a word of this incarnation. So when a CAS succeeds that found the taken bit
-//! clear in such a word, the block is nobody's, though it may have been given out and have come
+//! clear in such a word, the block is nobody's, though it may have been allocated and have come
 //! back since it was read. A word of an earlier incarnation never comes back once it was replaced,
 //! so the active bits that stand for its taken bits have not changed since either.
 //!

@@ -1,4 +1,4 @@
-//! How many bytes are given out, cheaply and nearly: for who must know it often.
+//! How many bytes are allocated, cheaply and nearly: for who must know it often.
 //!
 //! The active bits say it exactly, but to read them all takes a look at each chunk. So a cursor
 //! passes over the chunks, some at each question, and adds up what it finds; whoever sets or clears

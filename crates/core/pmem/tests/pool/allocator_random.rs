@@ -118,7 +118,7 @@ fn verify_and_free(pool: &Pool<Process>, parcel: &Parcel) {
     // SAFETY: the block is this thread's since it got the parcel.
     let content = unsafe { pool.bytes(off, parcel.bytes) };
     for word in content.as_chunks::<8>().0 {
-        assert_eq!(u64::from_le_bytes(*word), parcel.stamp, "a block was given out twice");
+        assert_eq!(u64::from_le_bytes(*word), parcel.stamp, "a block was allocated twice");
     }
     assert!(take_from(&guard, parcel.root));
 }

@@ -7,7 +7,7 @@ use pando_pmem::{Pool, Process, Volatile};
 
 use crate::common::{active, create, folder, free, give, open, options, root};
 
-/// Frees and allocates until `off` is given out again; false if that takes more than `rounds`.
+/// Frees and allocates until `off` is allocated again; false if that takes more than `rounds`.
 fn comes_back(pool: &Pool<Volatile>, off: u64, bytes: u64, rounds: u64) -> bool {
     (0..rounds).any(|_| {
         let guard = pool.pin().unwrap();

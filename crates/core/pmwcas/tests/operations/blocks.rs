@@ -30,7 +30,7 @@ fn check<D: Domain>(policy: Policy, succeed: bool, old_stays: bool, new_stays: b
     assert_eq!(pool.active_block(new).is_some(), new_stays, "{told}: the new block");
     let stay = usize::from(old_stays) + usize::from(new_stays);
     assert_eq!(active(pool).len(), stay, "{told}");
-    // What was freed really comes back, and what stays is not given out.
+    // What was freed really comes back, and what stays is not allocated.
     assert_eq!(room(pool, BYTES), most - stay, "{told}");
     assert!(!old_stays || holds(pool, old, BYTES, 1), "{told}");
     assert!(!new_stays || holds(pool, new, BYTES, 2), "{told}");
@@ -155,6 +155,6 @@ fn an_old_block_that_is_not_allocated_is_not_freed() {
         guard.collect();
         taken.extend(std::iter::from_fn(|| Some(guard.reserve(BYTES).ok()?.into_logged())));
     }
-    assert!(!taken.contains(&reserved), "a reserved block was given out again");
+    assert!(!taken.contains(&reserved), "a reserved block was allocated again");
     assert_eq!(taken.len(), most - 1);
 }

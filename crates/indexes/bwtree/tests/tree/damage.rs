@@ -212,7 +212,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
 }
 
 /// The anchor's words beside the root rot: a cursor begins anew, a lost segment is an error; no PID
-/// is given out where there is none, and nothing is lost.
+/// is allocated where there is none, and nothing is lost.
 #[test]
 fn rotted_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;

@@ -107,7 +107,7 @@ fn churn<D: Domain>(planted: &Planted<D>) {
 }
 
 /// Bw-tree: a PID freed while anyone still knows it. And class 7, reuse; and class 8: what waits
-/// for a reader is given out again when that is gone.
+/// for a reader is allocated again when that is gone.
 #[test]
 fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     let planted = anonymous::<Volatile, BwTrees>(small());

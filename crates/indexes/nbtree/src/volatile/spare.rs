@@ -107,7 +107,7 @@ mod tests {
         let again: Vec<_> = (0..PLACES).map(|_| spares.boxed(shared.clone())).collect();
         let second: std::collections::BTreeSet<_> =
             again.iter().map(|one| std::ptr::from_ref(&**one).addr()).collect();
-        assert_eq!(second.len(), PLACES, "given out twice");
+        assert_eq!(second.len(), PLACES, "allocated twice");
         assert!(second.is_subset(&first));
     }
 

@@ -79,7 +79,7 @@ impl Log {
         }
     }
 
-    /// What `AllocNode` logs: which node was given out.
+    /// What `AllocNode` logs: which node was allocated.
     pub fn allocated<D: Domain>(&self, pool: &Pool<D>, off: u64) {
         self.write(pool, &[off]);
         self.flush_and_fence(pool);

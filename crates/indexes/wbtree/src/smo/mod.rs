@@ -26,7 +26,7 @@
 //!
 //! The pointer of a dead leaf is that of the moment at which it died. Who reads it held a guard
 //! before that moment, or would not know the leaf, and the leaf that it leads to was alive then:
-//! its block is not given out anew before that guard is dropped. A reader sees pointer and fence at
+//! its block is not allocated anew before that guard is dropped. A reader sees pointer and fence at
 //! two moments, and believes the fence ([`Node::left`]). What it expects in the pointer it has read
 //! there, so a pointer that damage has changed is mended by the next of these that passes; one that
 //! is no value of a word lets it fail, and says so.

@@ -121,7 +121,7 @@ impl Scrape {
         let bytes = Some(&Unit::Bytes);
         for (name, help, unit, value) in [
             ("connected_clients", "Clients that are connected", None, *connected_clients),
-            ("memory_used", "Bytes in blocks that are given out, nearly", bytes, memory.used_bytes),
+            ("memory_used", "Bytes in blocks that are allocated, nearly", bytes, memory.used_bytes),
             ("pool_size", "The pool's present size", bytes, memory.pool_bytes),
             (
                 "pool_occupied",

@@ -161,8 +161,8 @@ pub(crate) fn no_references<D: Domain>(
     Ok(())
 }
 
-/// Compares the blocks that are reached, in any order, with those given out, and looks that none
-/// of them would be given out again.
+/// Compares the blocks that are reached, in any order, with those allocated, and looks that none
+/// of them would be allocated again.
 pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Result<(), String> {
     let mut reached = reached.to_vec();
     reached.extend(pool.segment_spans().iter().map(|span| span.off));
@@ -178,13 +178,13 @@ pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Resu
     visited.map_err(|error| error.to_string())?;
     active.sort_unstable();
     if let Some(off) = active.iter().find(|off| reached.binary_search(off).is_err()) {
-        return Err(format!("the block at {off:#x} is given out and not reached: a leak"));
+        return Err(format!("the block at {off:#x} is allocated and not reached: a leak"));
     }
     if let Some(off) = active.iter().find(|&&off| pool.would_give_out(off)) {
-        return Err(format!("the block at {off:#x} would be given out again"));
+        return Err(format!("the block at {off:#x} would be allocated again"));
     }
     match reached.iter().find(|off| active.binary_search(off).is_err()) {
-        Some(off) => Err(format!("the block at {off:#x} is reached and not given out")),
+        Some(off) => Err(format!("the block at {off:#x} is reached and not allocated")),
         None => Ok(()),
     }
 }

@@ -228,7 +228,7 @@ fn freed_twice(name: &'static str) -> Scenario<Roots> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Name(140_000), Op::Give(0, 100, 1)],
         cram: Vec::new(),
-        // Nothing else is given out: a name may stand longer than its block, and must not name
+        // Nothing else is allocated: a name may stand longer than its block, and must not name
         // another.
         programs: Box::new(|random| {
             (0..2 + random.below(2) as usize).map(|task| vec![Op::FreeByName(task)]).collect()
@@ -304,7 +304,7 @@ impl<D: Domain> Open<D> {
         given
     }
 
-    /// The block that has names, if it is still given out; their words may name it longer.
+    /// The block that has names, if it is still allocated; their words may name it longer.
     fn named(&self) -> Option<u64> {
         let is_it = |&off: &u64| {
             let stamp = || self.pool.word(off).load(Ordering::Acquire);
@@ -324,7 +324,7 @@ impl<D: Domain> Open<D> {
 
     fn take(&self, root: usize) -> bool {
         let guard = self.pool.pin().expect("a participant slot");
-        assert!(take_from(&guard, root_off(root)), "the root's block is not given out");
+        assert!(take_from(&guard, root_off(root)), "the root's block is not allocated");
         // At once, and not only when many wait: runs are short.
         guard.collect();
         true

@@ -39,7 +39,7 @@ fn print(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
         output.line(problem_text(problem))?;
     }
     output.line(format_args!(
-        "{}: {}, {}, {}; {} reached, {} given out",
+        "{}: {}, {}, {}; {} reached, {} allocated",
         if report.is_sound() { "sound" } else { "NOT SOUND" },
         counted(report.maps, "map"),
         counted(report.nodes, "node"),

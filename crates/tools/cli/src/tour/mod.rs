@@ -273,7 +273,7 @@ impl Tour<'_> {
             return Err(Failure::Unsound(class));
         }
         let text = format!(
-            "{} blocks given out, {} reached: no leak, nothing out of order",
+            "{} blocks allocated, {} reached: no leak, nothing out of order",
             HumanCount(report.used_blocks),
             HumanCount(report.reached_blocks)
         );
