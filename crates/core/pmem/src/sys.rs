@@ -15,7 +15,7 @@ use crate::testing::refusal;
 ///
 /// The whole range that the pool may grow to is reserved once. Of a file, only what was
 /// allocated by [`allocate`] is ever touched, so no access faults; offsets come from words that the
-/// pool's own code has written, and one that rotted may name a place beyond, where a file faults.
+/// pool's own code has written, and a damaged one may name a place beyond, where a file faults.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     base: *mut u8,

@@ -106,7 +106,7 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Whether a word of the pool is at `off`: a descriptor that rotted may say anything.
+    /// Whether a word of the pool is at `off`: a damaged descriptor may say anything.
     pub(crate) fn is_word(&self, off: u64) -> bool {
         off.is_multiple_of(8) && (layout::CONTROL_OFF..self.pool().size_bytes()).contains(&off)
     }

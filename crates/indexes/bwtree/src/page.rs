@@ -1,6 +1,6 @@
 //! Base pages and deltas, as a pinned thread reads them.
 //!
-//! A link may lead anywhere: the word that it was read from may have rotted. So what it leads to is
+//! A link may lead anywhere: the word that it was read from may be damaged. So what it leads to is
 //! taken for a page or a delta only if it says of itself what the link says of it, and lies in the
 //! pool with all that it says it has; and a walk along a chain ends after as many steps as no sound
 //! chain has. Else the caller gets [`Damaged`]. (What a page that looks like one says of its keys

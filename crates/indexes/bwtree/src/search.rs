@@ -9,9 +9,9 @@
 //! A page is removed by the very step, or after the step, by which what led to it leads there no
 //! more. So whoever comes to a removed page looks again at the word that led there: it has changed,
 //! and the search begins again at the root; or it has not, and then one of the two words has
-//! rotted.
+//! damaged.
 //!
-//! # What a rotted word does
+//! # What a damaged word does
 //!
 //! A word of the mapping table may hold anything, one day. A search then ends, with [`Damaged`] or
 //! at a page that looks sound (`page.rs`): chains are walked a bounded number of steps; each step

@@ -19,7 +19,7 @@
 //! is allocated together with its page, or not at all, and removed together with the page. There is
 //! no list of free PIDs that a crash could lose, and nothing to recover. A free PID is looked for
 //! where two cursors point: in the newest segment, and then, for a bounded number of words, round
-//! all of them. The cursors are hints; whatever a crash leaves of them will do, and one that rotted
+//! all of them. The cursors are hints; whatever a crash leaves of them will do, and a damaged one
 //! begins anew. But a word is a PID only if it is one of the table: a segment says whose it is, and
 //! one that does not is an error, before anything is written there.
 //!

@@ -1,4 +1,4 @@
-//! What rots: in pages, where a walk must see it, and in the mapping table, where operations must.
+//! Damage: in pages, where a walk must see it, and in the mapping table, where operations must.
 
 use std::sync::atomic::Ordering;
 
@@ -56,8 +56,8 @@ fn a_damaged_tree_is_walked_and_reported() {
     }
 }
 
-/// Class 13, and "unbounded loops": a mapping word rots. Reads end, with an error or an answer; a
-/// scan never ends early without an error; writes end, too.
+/// Class 13, and "unbounded loops": a mapping word is damaged. Reads end, with an error or an
+/// answer; a scan never ends early without an error; writes end, too.
 #[test]
 fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
@@ -153,7 +153,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
             }
         }
     }
-    let seed = seed("a rotted mapping word");
+    let seed = seed("a damaged mapping word");
     within_bounds("reads", move || reads::<BwTrees>(small(), seed));
     within_bounds("reads, plain", move || reads::<BwTrees>(small_plain(), seed));
     within_bounds("reads, CAS", move || reads::<CasBwTrees>(small(), seed));
@@ -211,12 +211,12 @@ fn a_mapping_word_of_another_page_loses_nothing() {
     check(&planted);
 }
 
-/// The anchor's words beside the root rot: a cursor begins anew, a lost segment is an error; no PID
-/// is allocated where there is none, and nothing is lost.
+/// The anchor's words beside the root are damaged: a cursor begins anew, a lost segment is an
+/// error; no PID is allocated where there is none, and nothing is lost.
 #[test]
 fn rotted_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
-    let mut random = Random::new(seed("rotted words of the anchor"));
+    let mut random = Random::new(seed("damaged words of the anchor"));
     for round in 0..90_u64 {
         let planted = anonymous::<Volatile, BwTrees>(small());
         let insert = |number: u64| planted.index.insert(&key(number), &value(number));
@@ -275,7 +275,8 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     }
 }
 
-/// A pointer to a value's block rots: reads and scans say so, and no write frees what is another's.
+/// A pointer to a value's block is damaged: reads and scans say so, and no write frees what is
+/// another's.
 #[test]
 fn a_rotted_pointer_to_a_value_is_an_error() {
     let planted = anonymous::<Volatile, BwTrees>(Options { inline_bytes: 8, ..small_plain() });
