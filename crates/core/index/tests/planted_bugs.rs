@@ -1,4 +1,4 @@
-//! The suite on indexes with one planted bug each: it has to notice, or it proves nothing.
+//! The suite on indexes with one planted bug each: it has to notice, or it tests nothing.
 //!
 //! The bugs are those that the field has shipped: lost inserts, scans that skip a key or escape
 //! their bound, two threads that both insert one key, signed bytes, and so on.

@@ -1,4 +1,4 @@
-//! `tour`: real text, several writers, a `kill -9` midway, and the proof of what is left.
+//! `tour`: real text, several writers, a `kill -9` midway, and a check of what is left.
 //!
 //! The tour writes its data set into a file and starts the command itself anew as `tour-writer`
 //! ([`writer`]), which inserts the records and acknowledges each over a pipe once the insert has
