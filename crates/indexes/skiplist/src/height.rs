@@ -179,7 +179,8 @@ mod tests {
     fn golden_heights() {
         let heights: Vec<_> =
             (0..12_u64).map(|number| by_chance(&number.to_be_bytes(), 1)).collect();
-        // Nodes that are there keep theirs, whatever this says; runs of the lab are repeated by it.
+        // Nodes that are there keep theirs, whatever this says; runs of the crash lab are repeated
+        // by it.
         assert_eq!(heights, [5, 2, 2, 3, 10, 1, 1, 2, 5, 1, 2, 1]);
     }
 

@@ -1,6 +1,6 @@
 //! The conformance suite, in the domain that pays nothing and the one that writes lines back; with
-//! small pages, in the paper's design, and by single-word CAS. (The domains between are the lab's
-//! and the public API's.)
+//! small pages, in the paper's design, and by single-word CAS. (The domains between are the crash
+//! lab's and the public API's.)
 
 use crate::common::{Planted, anonymous, in_file, small, small_plain};
 use pando_bwtree::{BwTrees, CasBwTrees, Options};

@@ -1,6 +1,6 @@
 //! What is left by a process that dies at any of its writes, and what is opened again; recovery
-//! that is cut short itself. (The lab explores the same with several threads and with lines that
-//! are lost.)
+//! that is cut short itself. (The crash lab explores the same with several threads and with lines
+//! that are lost.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

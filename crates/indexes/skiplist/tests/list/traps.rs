@@ -1,5 +1,5 @@
 //! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash
-//! leaves at each step of each schedule is explored by the lab
+//! leaves at each step of each schedule is explored by the crash lab
 //! (`pando-crashlab explore --index skiplist`).
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -100,7 +100,7 @@ pub fn direct(next: impl FnMut() -> Option<Orders> + 'static, body: impl FnMut()
     COMPLETE.set(false);
     let mut config = Config::new();
     config.stack_size = 1 << 20;
-    // Recovery, judging and use take no steps of shuttle's; the lab counts its own.
+    // Recovery, judging and use take no steps of shuttle's; the crash lab counts its own.
     config.max_steps = MaxSteps::None;
     config.failure_persistence = FailurePersistence::None;
     config.silence_warnings = true;

@@ -1,4 +1,4 @@
-//! The domain of pools in the lab, and what its hooks do.
+//! The domain of pools in the crash lab, and what its hooks do.
 //!
 //! All state is the system thread's own: logical threads of a run are coroutines on it, so several
 //! labs run side by side on threads of their own.
@@ -158,7 +158,7 @@ fn step(access: Access) -> bool {
     true
 }
 
-/// As `Process`, or as `Adr` if it pays for write-backs, in the lab.
+/// As `Process`, or as `Adr` if it pays for write-backs, in the crash lab.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabDomain<const WRITE_BACK: bool>;
 

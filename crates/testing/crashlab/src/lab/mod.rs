@@ -1,14 +1,14 @@
-//! The lab: real code runs over real pools, one step at a time, and every step is seen.
+//! The crash lab: real code runs over real pools, one step at a time, and every step is seen.
 //!
 //! # How it works
 //!
-//! Pools in the lab have a [`Domain`](pando_pmem::Domain) of their own, [`LabDomain`], whose hooks
-//! are called before every load and store, at every write-back and at every fence ([`domain`]).
-//! While a run is recorded, a hook does two things: it lets the scheduler decide which logical
-//! thread goes on ([`director`]), and it writes down what the last step stored ([`recorder`]). The
-//! log of a run is then played back step by step against a model of the medium ([`medium`]), which
-//! says at each step what a crash could leave; each such image is laid out in an
-//! [`Arena`](pando_pmem::testing::Arena), opened, and judged.
+//! Pools in the crash lab have a [`Domain`](pando_pmem::Domain) of their own, [`LabDomain`], whose
+//! hooks are called before every load and store, at every write-back and at every fence
+//! ([`domain`]). While a run is recorded, a hook does two things: it lets the scheduler decide
+//! which logical thread goes on ([`director`]), and it writes down what the last step stored
+//! ([`recorder`]). The log of a run is then played back step by step against a model of the medium
+//! ([`medium`]), which says at each step what a crash could leave; each such image is laid out in
+//! an [`Arena`](pando_pmem::testing::Arena), opened, and judged.
 //!
 //! # The fault model
 //!

@@ -87,7 +87,7 @@ impl Recorder {
 
     fn off(&self, address: usize) -> u64 {
         let off = address.wrapping_sub(self.arena.address()) as u64;
-        assert!(off < self.arena.bytes(), "a pool outside the lab is in use");
+        assert!(off < self.arena.bytes(), "a pool outside the crash lab is in use");
         off
     }
 
