@@ -58,7 +58,7 @@ mod tests {
         for words in [
             "explore --minutes 0.1 --images 3 --index pmwcas --scenario swap --domain adr --seed 1 --jobs 1",
             "schedule --replay 7",
-            "mutate --only planted --bug dirty-read",
+            "mutate --only mutants --mutant dirty-read",
             "kill --count 1 --seed 2 --writers 3 --dir /tmp",
             "powercut --cycles 1 --persistence mem-ctrl --seed 2 --keep",
         ] {

@@ -16,7 +16,7 @@ use crate::descriptor::{
 };
 use crate::explore;
 
-/// What the planted faults change.
+/// What the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
     /// The owner decides by a CAS, which tells it that it was interrupted.

@@ -25,7 +25,7 @@ use loom::thread;
 use crate::atomic::Atomic;
 use crate::explore;
 
-/// What the planted faults change.
+/// What the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
     /// `Word::compare_exchange_transient`: the announcement is followed by a full barrier. (A CAS

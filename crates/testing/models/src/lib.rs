@@ -12,7 +12,7 @@
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops behind an operation that is over |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and leaves out
-//! all else. Each has planted faults, an ordering weaker or a look left out, that it must refuse: a
+//! all else. Each has mutants, an ordering weaker or a look left out, that it must refuse: a
 //! model that cannot fail tests nothing. What is modelled changes here when it changes there:
 //! `copied.txt` names each function that a model repeats, with a hash, and a test fails when one
 //! has changed.

@@ -29,7 +29,7 @@ const CURRENT: u64 = 1;
 const LISTED: u64 = 2;
 const GENERATION: u64 = 4;
 
-/// What the planted faults change.
+/// What the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
     /// A success of the CAS that gives a block back.

@@ -14,7 +14,7 @@ use crate::explore;
 
 const PINNED: u64 = 1 << 32;
 
-/// What the planted faults change.
+/// What the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
     /// `Word::compare_exchange_transient`, by which a thread pins, or takes a slot.

@@ -33,7 +33,7 @@
 //! * [`Subject::check`] runs at the end of every case, when no thread uses the index any more.
 //!
 //! The suite itself is tested: on [`Reference`], which has to pass, and on copies of it with a
-//! planted bug each, which have to fail.
+//! mutant each, which have to fail.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -122,7 +122,7 @@ pub fn run_case(name: &str, factory: &dyn Factory) {
     run(case_of_name(name), factory, true);
 }
 
-/// Whether the index fails the case of that name. For planted bugs: it looks for no smaller
+/// Whether the index fails the case of that name. For mutants: it looks for no smaller
 /// sequence of operations that fails as well.
 pub fn notices(name: &str, factory: &dyn Factory) -> bool {
     let case = case_of_name(name);

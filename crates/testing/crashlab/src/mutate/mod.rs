@@ -23,7 +23,7 @@ enum Part {
     /// Write-backs and fences
     Sites,
     /// Checks, rechecks and orders, as mutants of the sources
-    Planted,
+    Mutants,
 }
 
 /// Options of the verb.
@@ -36,19 +36,19 @@ pub struct Args {
     only: Option<Part>,
     /// Hunt only the mutants whose names contain this
     #[arg(long, default_value = "")]
-    bug: String,
+    mutant: String,
 }
 
 /// Runs the verb: `minutes` for all write-backs and fences, and as many for each mutant that
 /// nothing sees.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut unseen = Vec::new();
-    if args.only != Some(Part::Planted) {
+    if args.only != Some(Part::Mutants) {
         unseen.extend(sites_unseen(&args.selection)?);
     }
     if args.only != Some(Part::Sites) {
         let selection = &args.selection;
-        let verdicts = mutants::hunt(&args.bug, selection.seed(), selection.minutes)?;
+        let verdicts = mutants::hunt(&args.mutant, selection.seed(), selection.minutes)?;
         println!("| mutant | what it is | seen by |\n| --- | --- | --- |");
         for (mutant, seen) in verdicts {
             let by = seen.as_deref().unwrap_or("**not seen**");

@@ -1,5 +1,5 @@
 //! What the tests share: a reference index that is right by construction, a small plan, a side
-//! with a planted fault, and the program itself.
+//! with a planted error, and the program itself.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]

@@ -1,4 +1,4 @@
-//! The suite on indexes with one planted bug each: it has to notice, or it tests nothing.
+//! The suite on indexes with one mutation each: it has to notice, or it tests nothing.
 //!
 //! The bugs are those that the field has shipped: lost inserts, scans that skip a key or escape
 //! their bound, two threads that both insert one key, signed bytes, and so on.
@@ -303,7 +303,7 @@ fn noticed_by(bug: Bug, cases: &[&str]) {
     }
 }
 
-macro_rules! planted {
+macro_rules! mutants {
     ($($name:ident: $bug:ident by [$($case:ident),+];)*) => {
         $(
             #[test]
@@ -314,7 +314,7 @@ macro_rules! planted {
     };
 }
 
-planted! {
+mutants! {
     lost_insert: LosesEvery1000thInsert by [
         model_integers, filled_and_emptied, race_disjoint_inserts, every_pair_of_bounds
     ];
