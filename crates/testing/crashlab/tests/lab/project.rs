@@ -10,16 +10,16 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every source file below `folder`, in order.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+/// Every file below `folder` with that ending of its name, in order.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     let entries =
         fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files(&path, ending, found);
+        } else if path.extension().is_some_and(|of| of == ending) {
             found.push(path);
         }
     }
@@ -28,7 +28,15 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Every source file of a crate, with its tests.
 fn all_sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    sources(&root().join("crates"), &mut found);
+    files(&root().join("crates"), "rs", &mut found);
+    found
+}
+
+/// Every page of documents.
+fn all_pages() -> Vec<PathBuf> {
+    let mut found =
+        ["ARCHITECTURE.md", "CHANGELOG.md", "README.md"].map(|page| root().join(page)).to_vec();
+    files(&root().join("docs"), "md", &mut found);
     found
 }
 
@@ -40,7 +48,7 @@ fn has_unsafe(text: &str) -> bool {
 }
 
 #[test]
-fn architecture_lists_the_files_with_unsafe_code() {
+fn a_page_lists_the_files_with_unsafe_code() {
     let crates = root().join("crates").canonicalize().expect("a folder");
     let is_source = |path: &Path| path.components().any(|part| part.as_os_str() == "src");
     let found: BTreeSet<String> = all_sources()
@@ -50,16 +58,14 @@ fn architecture_lists_the_files_with_unsafe_code() {
         .filter(|path| has_unsafe(&read(path)))
         .map(|path| path.strip_prefix(&crates).expect("below it").display().to_string())
         .collect();
-    let page = read(&root().join("ARCHITECTURE.md"));
-    let section = page.split("\n## Where `unsafe` is\n").nth(1).expect("the section");
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let page = read(&root().join("docs/unsafe.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let listed: BTreeSet<String> = rows.map(str::to_owned).collect();
     let new: Vec<_> = found.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&found).collect();
     assert!(
         new.is_empty() && gone.is_empty(),
-        "ARCHITECTURE.md, \"Where `unsafe` is\": not in the table: {new:?}; in it without unsafe code: {gone:?}"
+        "docs/unsafe.md: not in the table: {new:?}; in it without unsafe code: {gone:?}"
     );
 }
 
@@ -126,17 +132,11 @@ fn long_lines(text: &str, is_source: bool) -> Vec<usize> {
 
 #[test]
 fn lines_of_prose_have_at_most_100_columns() {
-    let of_folder = |folder: &str, extension: &str| {
-        let entries = fs::read_dir(root().join(folder)).expect("a folder");
-        let paths = entries.map(|entry| entry.expect("an entry").path());
-        let extension = extension.to_owned();
-        paths.filter(move |path| path.extension().is_some_and(|of| *of == *extension))
-    };
-    let pages = of_folder("", "md").chain(of_folder("docs", "md"));
-    let sources = all_sources().into_iter().chain(of_folder("fuzz/fuzz_targets", "rs"));
+    let mut sources = all_sources();
+    files(&root().join("fuzz/fuzz_targets"), "rs", &mut sources);
+    let pages = all_pages().into_iter().map(|path| (path, false));
     let mut long = Vec::new();
-    for (path, is_source) in pages.map(|path| (path, false)).chain(sources.map(|path| (path, true)))
-    {
+    for (path, is_source) in pages.chain(sources.into_iter().map(|path| (path, true))) {
         let lines = long_lines(&read(&path), is_source).into_iter();
         long.extend(lines.map(|line| format!("{}:{line}", path.display())));
     }
@@ -150,4 +150,43 @@ fn a_long_line_is_seen_unless_it_is_a_table_code_or_a_link() {
     assert_eq!(long_lines(&page, false), [2, 8]);
     let source = format!("let code; {words}\n    /// {words}\n//! | {words}\n// {words}");
     assert_eq!(long_lines(&source, true), [2, 4]);
+}
+
+/// What the links of a page lead to, as they are written.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    page.split("](").skip(1).filter_map(|behind| behind.split_once(')')).map(|(link, _)| link)
+}
+
+/// The anchor that a heading gets: small letters, digits, and hyphens for spaces.
+fn anchor(heading: &str) -> String {
+    let kept = |letter: &char| letter.is_alphanumeric() || "-_ ".contains(*letter);
+    let lower = heading.trim_start_matches('#').trim().to_lowercase();
+    lower.chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+#[test]
+fn links_between_pages_lead_to_files_and_headings() {
+    let mut dead = Vec::new();
+    let mut seen = 0;
+    for page in all_pages() {
+        let text = read(&page);
+        for link in links(&text).filter(|link| !link.contains("://")) {
+            seen += 1;
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.with_file_name(file),
+            };
+            let is_there = target.exists()
+                && (heading.is_empty()
+                    || read(&target)
+                        .lines()
+                        .any(|line| line.starts_with('#') && anchor(line) == heading));
+            if !is_there {
+                dead.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "links that lead nowhere:\n{}", dead.join("\n"));
+    assert!(seen > 20, "only {seen} links are seen");
 }
