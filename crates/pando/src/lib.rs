@@ -5,7 +5,7 @@
 //! This crate is the public API of the library. It stands on `pando-pmem` (the pool),
 //! `pando-pmwcas` (multi-word compare-and-swap) and the crates of the indexes, and picks among
 //! persistence domains and kinds of index at run time, so that a program names neither in its
-//! types. The `pando` command, but for its `bench`, stands on this crate alone.
+//! types. The `pando` command stands on it, but for `bench` and `serve`.
 //!
 //! A [`Pool`] is one file, or anonymous memory. It holds named [`Map`]s from byte strings to byte
 //! strings, ordered bytewise. [`TypedMap`] puts keys of Rust's own types on top, in an encoding

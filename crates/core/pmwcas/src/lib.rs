@@ -43,14 +43,15 @@
 //! Only the owner installs references, each by one CAS, and only the owner lets the operation
 //! succeed. Anyone may let it fail.
 //!
-//! Where lines are written back, a plain operation takes two fences:
+//! Where lines are written back, a plain operation takes two fences. A crash leaves, at most, what
+//! the step makes:
 //!
 //! | step | who | what a crash leaves | recovery |
 //! | --- | --- | --- | --- |
 //! | look whether all targets hold what is expected; if not, return | owner | nothing | |
 //! | fill the descriptor, *installing*; write it back, and the status of the thread's last operation; **fence** | owner | no target touched | |
 //! | replace the references that the last operation left by its new values | owner | a mixture | completed: *landed* |
-//! | replace the expected value of each target by a reference, in order of address | owner | references, not all | old values |
+//! | replace the expected value of each target by a reference, in order of address | owner | some references; all, if their lines reached the medium | old values; with all of them, new values |
 //! | write back the targets, and those of the last operation; **fence** | owner | all references | new values |
 //! | the last operation *free* | owner | | |
 //! | status := *landed*, if it still is *installing*; **return** | owner | all references | new values |
@@ -60,15 +61,17 @@
 //! first of these goes. Recovery looks for the references of each plain operation that is
 //! *installing*, and makes what it has found durable, as *landed*, before it changes a word.
 //!
-//! Why that is a decision, though others may let the operation fail until the owner's CAS: who does
-//! so puts old values back, so the medium either loses a reference, and recovery agrees; or keeps
-//! all, and recovery lets an operation succeed that has not returned. Nobody can tell: whatever a
-//! thread did durably to one of the words in between took the reference from the medium. (Who does
-//! durably to *another* word what is right only because this one did not succeed must write this
-//! one's words back first: deletes in place of a BzTree do.) An owner that was let fail takes its
-//! references back durably before it does anything else.
+//! Others may let the operation fail until the owner's CAS. That is safe, since it has not
+//! returned, so nobody can tell which way recovery decides. Who lets it fail puts old values back.
+//! Either the medium loses a reference by that, and recovery agrees; or it keeps all, and recovery
+//! lets the operation succeed. Whatever a thread did durably to one of the words in between took
+//! the reference from the medium. (Who does durably to *another* word what is right only because
+//! this one did not succeed must write this one's words back first: deletes in place of a BzTree
+//! do.) An owner that was let fail takes its references back durably before it does anything else.
 //!
-//! Others take one fence more, since recovery may act upon their blocks only when all is durable:
+//! Operations that own blocks take one fence more, since recovery may act upon the blocks only when
+//! all is durable. A plain operation takes these steps too where nothing is written back, without
+//! the write-backs and fences; recovery gives it the new values if it finds all references.
 //!
 //! | step | who | what a crash leaves | recovery |
 //! | --- | --- | --- | --- |

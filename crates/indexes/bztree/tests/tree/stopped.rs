@@ -1,5 +1,5 @@
 //! A thread that stops for ever before any write of any operation or structure modification holds
-//! nobody up (design section 5; traps: waiting for a dead owner's reservation, a merge with a
+//! nobody up (traps: waiting for a dead owner's reservation, a merge with a
 //! closed sibling).
 //!
 //! For each scenario and each n a thread does the operation and stops before its n-th write. Two
