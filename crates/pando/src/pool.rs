@@ -39,7 +39,7 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 /// # Words in its reports
 ///
 /// * *Medium*: what the file lies on. *Domain*: see [`DomainChoice`](crate::DomainChoice).
-/// * *Incarnation*: how often the pool has been opened. What belongs to an earlier one, and was not
+/// * *Generation*: how often the pool has been opened. What belongs to an earlier one, and was not
 ///   settled, is settled by recovery when the pool is opened.
 /// * *Participant*: a thread that is inside a call, with a slot of the pool's table. Between calls
 ///   another thread may take the slot.

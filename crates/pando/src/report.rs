@@ -105,7 +105,7 @@ pub struct PoolStat {
     /// Size up to which the pool may grow, in bytes.
     pub max_bytes: u64,
     /// How often the pool has been recovered or opened, as it counts itself.
-    pub incarnation: u64,
+    pub generation: u64,
     /// What opening the pool took.
     pub recovery: RecoveryStat,
     /// Threads known to the pool.

@@ -22,10 +22,10 @@
 //! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
 //! with the acquire load in `try_advance`: what the thread read happened before the advance.
 //!
-//! *Left*: a thread may withdraw and leave something to be done that concerns what it has seen
-//! ([`Guard::leave`]). The epoch is raised only when that is done, by the thread or by who raises
-//! the epoch, so it is done before any block is reused that was reachable to the thread. The word
-//! is written before the unpin, and read behind the epoch, which is loaded acquire.
+//! *Deferred work*: a thread may withdraw and defer work that concerns blocks that it has seen
+//! ([`Guard::defer`]). The epoch is raised only when that is done, by the thread itself or by the
+//! thread that raises the epoch. So it is done before any block is reused that was reachable to the
+//! thread. The word is written before the unpin, and read after the epoch, which is loaded acquire.
 //!
 //! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
 //! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds
@@ -37,12 +37,12 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::astray;
+use crate::damage;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
 use crate::mutant;
-use crate::participant::{GENERATION, Local, PINNED, ReserveAccess, announced, lag};
+use crate::participant::{Local, PINNED, ReserveAccess, VERSION, announced, lag};
 use crate::pool::Pool;
 use crate::word::Word;
 
@@ -119,7 +119,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Raises the epoch if every pinned participant has seen the current one; the epoch then. The
-    /// calling thread is pinned: it may come to words in blocks, by what others have left.
+    /// calling thread is pinned: it may come to words in blocks, by work that others have deferred.
     pub(crate) fn try_advance(&self) -> u64 {
         let global = self.word(EPOCH_OFF);
         let epoch = global.load(Ordering::Acquire);
@@ -127,13 +127,13 @@ impl<D: Domain> Pool<D> {
         let current = announced(epoch);
         for slot_off in self.used_slots() {
             let lease = self.lease_at(slot_off).load(Ordering::Acquire);
-            let is_behind = lease & PINNED != 0 && lease & !GENERATION != current;
+            let is_behind = lease & PINNED != 0 && lease & !VERSION != current;
             if !mutant!("advance-past-the-pinned") && is_behind && self.is_readied_at(slot_off) {
                 return epoch;
             }
-            let left = self.left_at(slot_off).load(Ordering::Acquire);
-            if !mutant!("left-undone") && left != 0 {
-                self.do_left(slot_off, left);
+            let deferred = self.deferred_at(slot_off).load(Ordering::Acquire);
+            if !mutant!("deferred-undone") && deferred != 0 {
+                self.do_deferred(slot_off, deferred);
             }
         }
         match global.compare_exchange(epoch, epoch + 1) {
@@ -142,20 +142,20 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Names the function that does what threads have [left](Guard::leave): the first that is named
-    /// stays. It may be called by any thread, several times and late, with what was left in any
-    /// life of a participant.
-    pub fn do_left_by(&self, work: fn(&Self, u64)) {
-        let _ = self.left_work.set(work);
+    /// Names the function that does the work that threads have [deferred](Guard::defer): the first
+    /// that is named stays. It may be called by any thread, several times and late, with work that
+    /// was deferred in any life of a participant.
+    pub fn do_deferred_by(&self, work: fn(&Self, u64)) {
+        let _ = self.deferred_work.set(work);
     }
 
     #[cold]
-    fn do_left(&self, slot_off: u64, left: u64) {
-        if let Some(work) = self.left_work.get() {
-            work(self, left);
+    fn do_deferred(&self, slot_off: u64, deferred: u64) {
+        if let Some(work) = self.deferred_work.get() {
+            work(self, deferred);
         }
-        // If the thread has left something else meanwhile, that is for the next advance.
-        let _ = self.left_at(slot_off).compare_exchange(left, 0);
+        // If the thread has deferred something else meanwhile, that is for the next advance.
+        let _ = self.deferred_at(slot_off).compare_exchange(deferred, 0);
     }
 
     /// The slots in use, and how long the thread in each has been in its epoch.
@@ -191,10 +191,10 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.lease
     }
 
-    /// The word that names what the thread has left to be done.
+    /// The word that names the thread's deferred work.
     #[inline(always)]
-    fn left(&self) -> Word<'pool, D> {
-        self.pool.left_at(self.pool.slot_off(self.slot()))
+    fn deferred(&self) -> Word<'pool, D> {
+        self.pool.deferred_at(self.pool.slot_off(self.slot()))
     }
 
     /// The pool in which the thread is pinned.
@@ -214,14 +214,14 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// believed, and nothing that follows from it to be written.
     #[inline(always)]
     pub fn damage(&self) -> Option<u64> {
-        if astray::is_noted() { self.damage_with_note() } else { self.local.damage() }
+        if damage::is_noted() { self.damage_with_note() } else { self.local.damage() }
     }
 
     /// Makes the thread's note one of this guard.
     #[cold]
     #[inline(never)]
     fn damage_with_note(&self) -> Option<u64> {
-        if let Some(off) = self.pool.take_astray() {
+        if let Some(off) = self.pool.take_damage() {
             self.local.note_damage(off);
         }
         self.local.damage()
@@ -231,30 +231,30 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// first note stays.
     #[inline(always)]
     pub fn note_damage(&self, off: u64) {
-        self.pool.note_astray(off);
+        self.pool.note_damage(off);
     }
 
     /// Forgets the note: for who has believed no byte of what it has read, and followed no offset
     /// unchecked.
     pub fn forget_damage(&self) {
-        astray::forget();
+        damage::forget();
         self.local.forget_damage();
     }
 
-    /// Whether what this thread has left is still to be done.
+    /// Whether this thread's deferred work is still to be done.
     #[inline]
-    pub fn has_left(&self) -> bool {
+    pub fn has_deferred(&self) -> bool {
         // Relaxed: only this thread sets it, and while it is pinned nothing that it could reach
         // when it looked is reused.
-        self.left().load(Ordering::Relaxed) != 0
+        self.deferred().load(Ordering::Relaxed) != 0
     }
 
-    /// Leaves work to be done before any block is reused that this thread can reach now, in place
-    /// of what it has left before. It is named by `left`, by which nothing else ever is, and done
-    /// as [`Pool::do_left_by`] says; zero leaves nothing.
+    /// Defers work that must be done before any block is reused that this thread can reach now. It
+    /// replaces work that was deferred before. `work` names it, and nothing else ever; it is done
+    /// by the function of [`Pool::do_deferred_by`]. Zero defers nothing.
     #[inline]
-    pub fn leave(&self, left: u64) {
-        self.left().store_transient(left);
+    pub fn defer(&self, work: u64) {
+        self.deferred().store_transient(work);
     }
 
     /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
@@ -356,7 +356,7 @@ impl<D: Domain> Drop for Guard<'_, D> {
         pins.set(held);
         if held == 0 {
             // Nobody else changes the lease of a pinned thread.
-            self.lease.store_transient(self.lease.load_unobserved() & GENERATION);
+            self.lease.store_transient(self.lease.load_unobserved() & VERSION);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A range of a block that one thread has to itself, written by words.
 //!
 //! Nobody else is to see the block, but another thread may look at it: one that took a
-//! [`Glance`](crate::Glance) when the block was another's loads words of it, and drops them. A
-//! plain store beside that load would be a data race, and undefined, whatever becomes of the word.
-//! So these are relaxed stores of whole words, of which the load sees an old or a new one; a word
-//! that is written in part is loaded first, which is no race either, since only its owner stores
-//! there. To the processor they are the stores that they would be anyway.
+//! [`OptimisticRead`](crate::OptimisticRead) when the block was another's loads words of it, and
+//! drops them. A plain store beside that load would be a data race, and undefined, whatever becomes
+//! of the word. So these are relaxed stores of whole words, of which the load sees an old or a new
+//! one; a word that is written in part is loaded first, which is no race either, since only its
+//! owner stores there. To the processor they are the stores that they would be anyway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -24,20 +24,20 @@
 mod alloc;
 #[cfg(feature = "testing")]
 mod arena;
-mod astray;
 pub mod catalog;
 pub mod counting;
+mod damage;
 pub mod domain;
 pub mod emulated;
 mod epoch;
 mod error;
 mod exclusive;
-mod glance;
 pub mod layout;
 mod limbo;
 pub mod medium;
 #[doc(hidden)]
 pub mod mutants;
+mod optimistic;
 mod participant;
 mod per_slot;
 mod pool;
@@ -56,8 +56,8 @@ pub use domain::{Adr, Domain, DomainKind, Eadr, Process, Volatile};
 pub use epoch::{Guard, Participant};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
-pub use glance::Glance;
 pub use medium::{Guarantee, Medium};
+pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool};
 pub use word::{NOTHING_BYTES, Word, Words};

@@ -2,7 +2,7 @@
 //!
 //! The structure is process memory and belongs to the pool, not to a thread. So any thread that
 //! collects reuses the ripe blocks of all threads, also of those that idle. A crash loses it, and
-//! with it nothing: a block in limbo is not active, so it is free in the next incarnation.
+//! with it nothing: a block in limbo is not active, so it is free in the next generation.
 //!
 //! # Structure
 //!

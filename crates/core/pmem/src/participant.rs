@@ -3,16 +3,16 @@
 //!
 //! ```text
 //! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
-//! 0     readied  lease    left     zero       log: kind, and up to four words
+//! 0     readied  lease    deferred zero       log: kind, and up to four words
 //! ```
 //!
-//! * `readied` is the incarnation in which the slot was last readied. In any other one the slot is
+//! * `readied` is the generation in which the slot was last readied. In any other one the slot is
 //!   not in use: its threads are dead.
-//! * `lease` says which thread has the slot, and whether it is pinned. Bits 0..46 the *generation*,
+//! * `lease` says which thread has the slot, and whether it is pinned. Bits 0..46 the *version*,
 //!   bit 47 *pinned*, bits 48..63 the epoch that the thread has announced, modulo 2^16; zero while
 //!   it is not pinned.
-//! * `left` is zero, or names work that the thread has left to its next operation, and that is to
-//!   be done before the epoch is raised ([`Guard::leave`]). The thread writes it, and whoever
+//! * `deferred` is zero, or names work that the thread has deferred to its next operation. It is
+//!   done before the epoch is raised ([`Guard::defer`]). The thread writes it, and whoever
 //!   raises the epoch clears it. Recovery never reads it.
 //! * the log, on a line of its own, belongs to the allocator (alloc/exchange.rs).
 //!
@@ -25,19 +25,19 @@
 //!
 //! | change | from | to | who | ordering |
 //! | --- | --- | --- | --- | --- |
-//! | pin | generation | the same, pinned, epoch | the thread that has that generation, by CAS | acquire, full barrier |
-//! | unpin | generation, pinned, epoch | generation | the pinned thread, by a store | release |
-//! | take | generation | the next one, pinned, epoch | any thread, by CAS | acquire, full barrier |
+//! | pin | version | the same, pinned, epoch | the thread that has that version, by CAS | acquire, full barrier |
+//! | unpin | version, pinned, epoch | version | the pinned thread, by a store | release |
+//! | take | version | the next one, pinned, epoch | any thread, by CAS | acquire, full barrier |
 //!
 //! * A pin fails exactly if another thread has taken the slot. Then the thread takes another slot.
-//! * A nested pin finds its own generation, pinned: nobody else changes the word then, so it need
+//! * A nested pin finds its own version, pinned: nobody else changes the word then, so it need
 //!   not be atomic.
 //! * Only a pinned thread touches what belongs to the slot: [`Local`], the log, the partition of
-//!   descriptors, `left`. All of that stays with the slot, and the next thread goes on with it. An
-//!   unpin releases it, a pin or take acquires it.
+//!   descriptors, `deferred`. All of that stays with the slot, and the next thread goes on with it.
+//!   An unpin releases it, a pin or take acquires it.
 //! * A thread that stops for ever while it is pinned keeps its slot, and holds back the epoch,
 //!   until the pool is opened again.
-//! * The generation wraps at 2^47. A thread that sleeps while its slot is taken exactly so often
+//! * The version wraps at 2^47. A thread that sleeps while its slot is taken exactly so often
 //!   would believe that it has the slot: at 10 million takes a second, after 163 days of them.
 //! * The epoch is announced modulo 2^16. A thread may stop between its load of the epoch and its
 //!   announcement, while the epoch rises 65,535 times: then the announcement seems to be of the
@@ -49,13 +49,13 @@
 //! # Which slot is taken
 //!
 //! In this order: one whose thread has ended ([`Slots`] has a bit for it); one that was never used
-//! in this incarnation; any that is not pinned, from a rotating start. If all are pinned, the table
+//! in this generation; any that is not pinned, from a rotating start. If all are pinned, the table
 //! grows.
 //!
-//! A slot that was never used is readied by one thread: `lease` and `left` are cleared of what the
-//! medium may hold; then `readied` is stored; then the count of slots ever claimed (control page)
-//! is raised and durable, since recovery looks at no slot beyond. Only then it is taken. A thread
-//! that stops in between holds nothing back, since a slot counts only when it is readied.
+//! A slot that was never used is readied by one thread: `lease` and `deferred` are cleared of what
+//! the medium may hold; then `readied` is stored; then the count of slots ever claimed (control
+//! page) is raised and durable, since recovery looks at no slot beyond. Only then it is taken. A
+//! thread that stops in between holds nothing back, since a slot counts only when it is readied.
 //!
 //! # Threads that end
 //!
@@ -73,7 +73,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::alloc::SlabCache;
-use crate::astray;
+use crate::damage;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
@@ -86,13 +86,13 @@ use crate::sys::{Mapping, Process};
 use crate::word::Word;
 
 const LEASE_AT: u64 = 8;
-const LEFT_AT: u64 = 16;
+const DEFERRED_AT: u64 = 16;
 pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 
-/// Bits of a lease that are the generation.
-pub(crate) const GENERATION: u64 = PINNED - 1;
+/// Bits of a lease that are the version.
+pub(crate) const VERSION: u64 = PINNED - 1;
 /// The bit of a lease that says that the thread is pinned.
 pub(crate) const PINNED: u64 = 1 << 47;
 const EPOCH_SHIFT: u32 = 48;
@@ -219,7 +219,7 @@ pub(crate) struct Slots<D> {
     ended: Bits,
     /// It may keep slabs to allocate from.
     pub with_slabs: Bits,
-    /// Slots that were readied in this incarnation, or are about to be: all below.
+    /// Slots that were readied in this generation, or are about to be: all below.
     readied: AtomicUsize,
     /// Where the next search for a slot that is not pinned begins.
     turn: AtomicUsize,
@@ -253,7 +253,7 @@ trait EndOfThread {
 impl<D: Domain> EndOfThread for Slots<D> {
     fn thread_ends(&self, lease: &Lease) {
         // A forked child has a copy of the claim, but the slot is its parent's.
-        if self.is_ours() && lease.generation() == lease.generation {
+        if self.is_ours() && lease.version() == lease.version {
             self.ended.set(lease.slot);
         }
     }
@@ -264,21 +264,20 @@ impl<D: Domain> EndOfThread for Slots<D> {
 struct Lease {
     /// The pool's; zero names no pool, and then nothing else counts.
     uid: u64,
-    generation: u64,
+    version: u64,
     word: *const AtomicU64,
     local: *const Local,
     slot: usize,
 }
 
 impl Lease {
-    const NONE: Self =
-        Self { uid: 0, generation: 0, word: ptr::null(), local: ptr::null(), slot: 0 };
+    const NONE: Self = Self { uid: 0, version: 0, word: ptr::null(), local: ptr::null(), slot: 0 };
 
-    /// The generation that the slot has now; only while the pool, or its [`Slots`], is there.
-    fn generation(&self) -> u64 {
+    /// The version that the slot has now; only while the pool, or its [`Slots`], is there.
+    fn version(&self) -> u64 {
         // SAFETY: the word lies in the mapping, which lives as long as either; it is only accessed
         // atomically.
-        unsafe { &*self.word }.load(Ordering::Relaxed) & GENERATION
+        unsafe { &*self.word }.load(Ordering::Relaxed) & VERSION
     }
 }
 
@@ -348,10 +347,10 @@ impl<D: Domain> Pool<D> {
         self.word(self.slot_off(slot) + LEASE_AT)
     }
 
-    /// The word of a slot, by its offset, that names what its thread has left to be done.
+    /// The word of a slot, by its offset, that names its thread's deferred work.
     #[inline(always)]
-    pub(crate) fn left_at(&self, slot_off: u64) -> Word<'_, D> {
-        self.word(slot_off + LEFT_AT)
+    pub(crate) fn deferred_at(&self, slot_off: u64) -> Word<'_, D> {
+        self.word(slot_off + DEFERRED_AT)
     }
 
     /// The lease of a slot, by its offset.
@@ -365,10 +364,10 @@ impl<D: Domain> Pool<D> {
         self.word(self.slot_off(slot) + LOG_AT + index * 8)
     }
 
-    /// Whether the slot at that offset was readied in this incarnation.
+    /// Whether the slot at that offset was readied in this generation.
     pub(crate) fn is_readied_at(&self, slot_off: u64) -> bool {
-        // Acquire: what an earlier incarnation has left in the lease is gone.
-        self.word(slot_off).load(Ordering::Acquire) == u64::from(self.incarnation())
+        // Acquire: what an earlier generation has left in the lease is gone.
+        self.word(slot_off).load(Ordering::Acquire) == u64::from(self.generation())
     }
 
     /// Pins the calling thread, in a slot of its own.
@@ -400,12 +399,12 @@ impl<D: Domain> Pool<D> {
         // nobody changes.
         let found = word.load(Ordering::Relaxed);
         let word = Word::new(word);
-        if found == lease.generation {
+        if found == lease.version {
             self.announce(word, found, found)?;
             local.pins.set(1);
             local.forget_damage();
-            astray::forget();
-        } else if found & GENERATION == lease.generation {
+            damage::forget();
+        } else if found & VERSION == lease.version {
             local.pins.set(local.pins.get() + 1);
         } else {
             return None;
@@ -413,14 +412,14 @@ impl<D: Domain> Pool<D> {
         Some(Guard::new(self, local, word))
     }
 
-    /// Pins the calling thread by the lease `word`, which holds `found`, in `generation`; none if
+    /// Pins the calling thread by the lease `word`, which holds `found`, in `version`; none if
     /// another thread has changed the lease.
     #[inline(always)]
-    fn announce(&self, word: Word<'_, D>, found: u64, generation: u64) -> Option<()> {
+    fn announce(&self, word: Word<'_, D>, found: u64, version: u64) -> Option<()> {
         let global = self.word(EPOCH_OFF);
         loop {
             let epoch = global.load(Ordering::Relaxed);
-            word.compare_exchange_transient(found, generation | announced(epoch)).ok()?;
+            word.compare_exchange_transient(found, version | announced(epoch)).ok()?;
             // Behind the full barrier: no advance that misses the announcement begins in a later
             // epoch.
             if global.load_unobserved().wrapping_sub(epoch) < TOO_LATE {
@@ -450,10 +449,10 @@ impl<D: Domain> Pool<D> {
             return Ok(guard);
         }
         let guard = self.take_any()?;
-        astray::forget();
+        damage::forget();
         let lease = Lease {
             uid: self.uid(),
-            generation: guard.lease().load_unobserved() & GENERATION,
+            version: guard.lease().load_unobserved() & VERSION,
             word: guard.lease().as_ptr(),
             local: guard.local(),
             slot: guard.slot(),
@@ -495,9 +494,9 @@ impl<D: Domain> Pool<D> {
             let draw = |slot| (slot < slots).then_some(slot + 1);
             let slot = readied.fetch_update(order, order, draw).ok()?;
             self.slot_lease(slot).store_transient(0);
-            self.left_at(self.slot_off(slot)).store_transient(0);
+            self.deferred_at(self.slot_off(slot)).store_transient(0);
             // Release: who sees the slot readied sees nothing of an earlier life.
-            self.slot_readied(slot).store(u64::from(self.incarnation()), Ordering::Release);
+            self.slot_readied(slot).store(u64::from(self.generation()), Ordering::Release);
             // Before anyone is pinned here: who raises the epoch looks at no slot beyond.
             self.raise_high(slot as u64 + if mutant!("not-counted") { 0 } else { 1 });
             if let Some(guard) = self.take(slot) {
@@ -524,7 +523,7 @@ impl<D: Domain> Pool<D> {
         if !mutant!("taken-although-pinned") && found & PINNED != 0 {
             return None;
         }
-        let next = found.wrapping_add(1) & GENERATION;
+        let next = found.wrapping_add(1) & VERSION;
         self.announce(word, found, next)?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
             let (pins, damage, reserve_access, retired, spare, slabs) = Default::default();
@@ -561,12 +560,12 @@ impl<D: Domain> Pool<D> {
         self.used_slots().enumerate().filter(is_claimed).count()
     }
 
-    /// Forgets the slots of earlier incarnations, once everything that they left is settled, but
+    /// Forgets the slots of earlier generations, once their deferred work is settled, but
     /// not those that threads of this one use. Only while nobody else readies a slot.
     pub fn reset_participants(&self) {
         self.used_slots()
             .filter(|&off| !self.is_readied_at(off))
-            .for_each(|off| self.left_at(off).store_transient(0));
+            .for_each(|off| self.deferred_at(off).store_transient(0));
         let readied = self.slots.readied.load(Ordering::Acquire) as u64;
         // Not flushed: a recovery that looks at more slots finds nothing in them.
         self.word(PARTICIPANTS_HIGH_OFF).store(readied, Ordering::Release);

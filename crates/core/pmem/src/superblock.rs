@@ -12,8 +12,8 @@
 //!   them all, with itself taken as zero.
 //! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
 //!   torn. Each carries the low 16 bits of the CRC-32 of its other 48 bits in its top 16, so that a
-//!   flipped bit is told from a value. `state` is the incarnation (32 bits), the clean flag (bit
-//!   32), and whether what is written in that incarnation survives power loss (bit 33), by the
+//!   flipped bit is told from a value. `state` is the generation (32 bits), the clean flag (bit
+//!   32), and whether what is written in that generation survives power loss (bit 33), by the
 //!   domain in which it is written and the medium on which it is; `size` is the number of bytes
 //!   that the file has for certain, in pages.
 //! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
@@ -35,7 +35,7 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 
 const CRC_AT: usize = 12;
 const FIXED_BYTES: usize = 3968;
-/// Offset of the incarnation and the clean flag.
+/// Offset of the generation and the clean flag.
 pub const STATE_OFF: u64 = 3968;
 /// Offset of the size of the pool.
 pub const SIZE_OFF: u64 = 3976;
@@ -70,10 +70,10 @@ pub struct Superblock {
     /// How far the pool may grow, in bytes.
     pub max_bytes: u64,
     /// Raised by one whenever the pool is opened.
-    pub incarnation: u32,
+    pub generation: u32,
     /// Whether the pool was closed in order.
     pub clean: bool,
-    /// Whether what is written in this incarnation survives power loss.
+    /// Whether what is written in this generation survives power loss.
     pub survives_power: bool,
     /// Bytes that the file has for certain.
     pub size_bytes: u64,
@@ -90,12 +90,12 @@ fn payload_check(payload: u64) -> u64 {
     u64::from(crc32fast::hash(&payload.to_le_bytes()[..6]) & 0xFFFF)
 }
 
-/// The word that holds `incarnation`, the clean flag, and whether what is written survives power
+/// The word that holds `generation`, the clean flag, and whether what is written survives power
 /// loss.
-pub fn state_word(incarnation: u32, clean: bool, survives_power: bool) -> u64 {
+pub fn state_word(generation: u32, clean: bool, survives_power: bool) -> u64 {
     let clean = if clean { CLEAN_BIT } else { 0 };
     let survives_power = if survives_power { SURVIVES_POWER_BIT } else { 0 };
-    seal(u64::from(incarnation) | clean | survives_power)
+    seal(u64::from(generation) | clean | survives_power)
 }
 
 /// The word that holds the size of the pool.
@@ -142,7 +142,7 @@ impl Superblock {
         block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
         let [boot_0, boot_1, boot_2] = boot_words(self.boot_id);
         let mutable = [
-            state_word(self.incarnation, self.clean, self.survives_power),
+            state_word(self.generation, self.clean, self.survives_power),
             size_word(self.size_bytes),
             boot_0,
             boot_1,
@@ -258,7 +258,7 @@ impl Superblock {
                 path: path(),
                 field: "the state",
                 found: state,
-                allowed: "an incarnation and two flags".into(),
+                allowed: "a generation and two flags".into(),
             });
         }
         let mut pool_id = [0; 16];
@@ -266,7 +266,7 @@ impl Superblock {
         Ok(Self {
             pool_id: u128::from_le_bytes(pool_id),
             max_bytes,
-            incarnation: state as u32,
+            generation: state as u32,
             clean: state & CLEAN_BIT != 0,
             survives_power: state & SURVIVES_POWER_BIT != 0,
             size_bytes: pages * PAGE_BYTES,
@@ -283,7 +283,7 @@ mod tests {
         Superblock {
             pool_id: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
             max_bytes: 1 << 30,
-            incarnation: 7,
+            generation: 7,
             clean: true,
             survives_power: true,
             size_bytes: 1 << 20,

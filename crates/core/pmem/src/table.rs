@@ -16,7 +16,7 @@
 //!
 //! | step | other threads | a crash leaves |
 //! | --- | --- | --- |
-//! | claims a span (chunk table, in this incarnation only) | | free chunks |
+//! | claims a span (chunk table, in this generation only) | | free chunks |
 //! | writes zeros, durable, with the claims and the reach of the pool | | the same |
 //! | word of the directory: 0 to the offset, by CAS | find the segment; a second grower gives its span back | either |
 //! | word of the directory, durable | do the same before they use the segment | the segment |
@@ -26,7 +26,7 @@
 //! So a crash leaves a whole segment or none. The table never shrinks.
 //!
 //! Recovery trusts a word of the directory only if the chunks there can be those of a segment:
-//! allocated as one span of the right length, or free, or claimed by an earlier incarnation.
+//! allocated as one span of the right length, or free, or claimed by an earlier generation.
 //! Otherwise the table ends before that segment, and what refers to a descriptor behind it is
 //! damaged. `check` compares the directory with what is allocated.
 
@@ -128,7 +128,7 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// Finds the segments that earlier incarnations have added.
+    /// Finds the segments that earlier generations have added.
     pub(crate) fn recover_segments(&self) {
         (0..SEGMENT_COUNT).take_while(|&segment| self.segment_off(segment).is_some()).count();
     }

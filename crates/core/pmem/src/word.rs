@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
-use crate::astray;
+use crate::damage;
 use crate::domain::Domain;
 use crate::prefetch;
 
@@ -200,7 +200,7 @@ impl<'pool, D: Domain> Words<'pool, D> {
     #[inline(always)]
     pub fn load(self, index: u64, order: Ordering) -> u64 {
         let Some(word) = self.words.get(index as usize) else {
-            astray::note_behind(self.words);
+            damage::note_behind(self.words);
             return 0;
         };
         D::observe_load(std::ptr::from_ref(word) as usize, 8);
@@ -221,7 +221,7 @@ impl<'pool, D: Domain> Words<'pool, D> {
     pub fn reach(self, count: u64) -> bool {
         let reach = count <= self.words.len() as u64;
         if !reach {
-            astray::note_behind(self.words);
+            damage::note_behind(self.words);
         }
         reach
     }
@@ -232,7 +232,7 @@ impl<'pool, D: Domain> Words<'pool, D> {
     pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
         let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk::<8>);
         let Some(words) = words else {
-            astray::note_behind(self.words);
+            damage::note_behind(self.words);
             return [0; 8];
         };
         std::array::from_fn(|at| {

@@ -134,8 +134,9 @@ impl Entries {
         self.all().iter().all(|entry| entry.policy == Policy::None && entry.off != 0)
     }
 
-    /// Whether the operation has targets, and nothing else to be settled: it may land.
-    pub fn may_land(&self) -> bool {
+    /// Whether the operation has targets, and nothing else to be settled: only then may it be
+    /// committed with clean-up pending.
+    pub fn may_be_pending(&self) -> bool {
         self.are_plain() && self.count > 0
     }
 

@@ -10,7 +10,7 @@ use crate::word::{CONTROL_BITS, Life, State, Status};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direct {
     /// All targets hold references, durably: the new values hold.
-    Landed,
+    Committed,
     /// All targets hold their new values, durably in the descriptor.
     Succeeded,
     /// A target held another value than the expected one. Nothing is changed, durably.
@@ -20,8 +20,8 @@ pub(crate) enum Direct {
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation, whose descriptor is durable and installing; it may land if it
-    /// `is_plain`.
+    /// Executes the operation, whose descriptor is durable and installing; if it `is_plain`, it
+    /// may end as committed with clean-up pending.
     #[inline]
     pub(crate) fn execute_direct(
         &self,
@@ -54,11 +54,11 @@ impl<D: Domain> Pmwcas<D> {
             }
             // A success is decided only when no reference, and no activation, can be lost.
             D::fence();
-            self.free_landed(guard);
+            self.free_pending(guard);
         }
         let lands = D::WRITE_BACK && is_plain;
         let succeeded = if lands {
-            Status { state: State::Landed, ..installing }
+            Status { state: State::CommittedPending, ..installing }
         } else {
             Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing }
         };
@@ -69,7 +69,7 @@ impl<D: Domain> Pmwcas<D> {
             return Direct::Interrupted;
         }
         if lands {
-            return Direct::Landed;
+            return Direct::Committed;
         }
         if D::WRITE_BACK {
             for target in targets {
@@ -112,7 +112,7 @@ impl<D: Domain> Pmwcas<D> {
             self.flush_targets(targets);
         }
         D::fence();
-        self.free_landed(guard);
+        self.free_pending(guard);
     }
 
     /// Replaces the references by final values, where nobody else has.

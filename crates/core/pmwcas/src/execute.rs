@@ -34,8 +34,8 @@ pub(crate) enum Finals {
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation with `entries` in any order; whether it succeeded. It fails if damage
-    /// has led the thread astray since it was pinned.
+    /// Executes the operation with `entries` in any order; whether it succeeded. It fails if the
+    /// thread has met damage since it was pinned.
     #[inline]
     pub(crate) fn execute(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) -> bool {
         // Nothing is published that follows from what damage has led to; the caller asks the guard
@@ -60,15 +60,15 @@ impl<D: Domain> Pmwcas<D> {
                 return false;
             }
             self.publish(life, entries, State::Installing);
-            self.flush_landed(guard);
+            self.flush_pending(guard);
             // The descriptor is durable before anything refers to it.
             if !mutant!("published-before-durable") {
                 D::fence();
             }
-            self.replace_landed(guard);
+            self.replace_pending(guard);
             match self.execute_direct(guard, life, entries, is_plain) {
-                Direct::Landed => {
-                    self.leave(guard, life, targets(entries));
+                Direct::Committed => {
+                    self.defer(guard, life, targets(entries));
                     return true;
                 }
                 Direct::Succeeded => {
@@ -86,7 +86,7 @@ impl<D: Domain> Pmwcas<D> {
             // order: a helper of this one may read them while the status still says that it failed.
             life = life.next();
         }
-        self.settle_landed(guard);
+        self.settle_pending(guard);
         self.publish(life, entries, State::Undecided);
         D::fence();
         let succeeded = self.execute_rdcss(guard, life, entries);
@@ -167,7 +167,9 @@ impl<D: Domain> Pmwcas<D> {
             D::fence();
             let clean = Status { dirty: false, ..status };
             let _ = word.compare_exchange(status.encode(), clean.encode());
-        } else if !mutant!("replaced-by-another-before-known") && status.state == State::Landed {
+        } else if !mutant!("replaced-by-another-before-known")
+            && status.state == State::CommittedPending
+        {
             word.flush();
             D::fence();
         }
@@ -184,19 +186,19 @@ impl<D: Domain> Pmwcas<D> {
     }
 
     /// The value of a word that holds the reference `found`, if nothing need be done to know it: as
-    /// long as the operation can still fail, the word holds its old value; when it has landed, its
-    /// new one, durably.
+    /// long as the operation can still fail, the word holds its old value; when it is committed,
+    /// its new one, durably.
     #[inline]
     pub(crate) fn value_under(&self, found: u64) -> Option<u64> {
         let (life, _, entry) = self.referred(found)?;
         let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
         let (old, new) = (field(Field::Old), field(Field::New));
         // Asked after the entry was read, so that this is of that life. Undecided now, it was when
-        // the reference was seen; landed now, it was decided then or has been since.
+        // the reference was seen; committed now, it was decided then or has been since.
         match self.status_of(life)?.state {
             State::Installing => Some(old),
             _ if mutant!("stale-old-value") => Some(old),
-            State::Landed => Some(new),
+            State::CommittedPending => Some(new),
             _ => None,
         }
     }
@@ -210,7 +212,7 @@ impl<D: Domain> Pmwcas<D> {
                 self.interrupt(life);
                 self.complete_word(off, found, life, entry);
             }
-            State::Succeeded | State::Landed | State::Failed => {
+            State::Succeeded | State::CommittedPending | State::Failed => {
                 self.complete_word(off, found, life, entry);
             }
             State::Free | State::Filling | State::Helping => {}
@@ -227,7 +229,7 @@ impl<D: Domain> Pmwcas<D> {
         // After the entry was read, so that it is of that life.
         let Some(status) = self.status_of(life).filter(|_| named == off) else { return };
         let value = match status.state {
-            State::Succeeded | State::Landed => new,
+            State::Succeeded | State::CommittedPending => new,
             State::Failed => old,
             _ => return,
         };

@@ -38,7 +38,7 @@
 //! or to recover. A target that holds a reference, or eight aborts, and it is executed directly; so
 //! nobody waits for a commit.
 //!
-//! ## Direct (`direct.rs`, `landed.rs`)
+//! ## Direct (`direct.rs`, `committed_pending.rs`)
 //!
 //! Only the owner installs references, each by one CAS, and only the owner lets the operation
 //! succeed. Anyone may let it fail.
@@ -50,16 +50,16 @@
 //! | --- | --- | --- | --- |
 //! | look whether all targets hold what is expected; if not, return | owner | nothing | |
 //! | fill the descriptor, *installing*; write it back, and the status of the thread's last operation; **fence** | owner | no target touched | |
-//! | replace the references that the last operation left by its new values | owner | a mixture | completed: *landed* |
+//! | replace the references of the last operation by its new values | owner | a mixture | completed: *committed, pending* |
 //! | replace the expected value of each target by a reference, in order of address | owner | some references; all, if their lines reached the medium | old values; with all of them, new values |
 //! | write back the targets, and those of the last operation; **fence** | owner | all references | new values |
 //! | the last operation *free* | owner | | |
-//! | status := *landed*, if it still is *installing*; **return** | owner | all references | new values |
+//! | status := *committed, pending*, if it still is *installing*; **return** | owner | all references | new values |
 //! | the next operation, or whoever changes one of the words, or raises the epoch, does the rest | | | |
 //!
 //! So the medium knows a success by all targets' references first, and by the status before the
 //! first of these goes. Recovery looks for the references of each plain operation that is
-//! *installing*, and makes what it has found durable, as *landed*, before it changes a word.
+//! *installing*. It makes its finding durable, as *committed, pending*, before it changes a word.
 //!
 //! Others may let the operation fail until the owner's CAS. That is safe, since it has not
 //! returned, so nobody can tell which way recovery decides. Who lets it fail puts old values back.
@@ -88,8 +88,8 @@
 //!
 //! * to read: takes the old value from the entry, and asks for the status again. Still
 //!   *installing*, so the word held a reference to an operation that could still fail: it held the
-//!   old value. Nothing is written, nobody is held up. (Of one that has *landed* it is the new
-//!   value, which is durable.)
+//!   old value. Nothing is written, nobody is held up. (Of a
+//!   *committed, pending* one it is the new value, which is durable.)
 //! * to change the word: looks a bounded number of times ([`Domain::SPINS`](pando_pmem::Domain)),
 //!   then sets the status to *failed* and puts the old value back. The owner finds its decision
 //!   refused, puts back the others, durably, and begins again in a new life of the descriptor, by
@@ -104,15 +104,15 @@
 //! Why no dirty bits: a final value is put in place when the status is durable, and until the
 //! target's line is written back the descriptor stands, with a reference or the final value on the
 //! medium; a recovery makes the final value of both. A later operation on that word writes the
-//! line back before it can succeed, so it never is more durable than what it built upon. Who meets
-//! a *landed* or *succeeded* status that may not be durable writes it back before replacing a
-//! reference.
+//! line back before it can succeed, so it never is more durable than what it built upon. A
+//! thread that meets a *committed, pending* or *succeeded* status that may not be durable writes it
+//! back before it replaces a reference.
 //!
-//! Why no reference is left in memory that is used for something else: a word of an operation that
-//! landed may lie in a block that is freed before the thread comes back. Then recovery would miss
-//! that word's reference, and take the others back. So the status is made durable, and the
+//! Why no reference remains in memory that is used for something else: a word of a committed
+//! operation may lie in a block that is freed before its thread comes back. Then recovery would
+//! miss that word's reference, and take the others back. So the status is made durable, and the
 //! references are replaced, before the epoch is raised
-//! ([`Guard::leave`](pando_pmem::Guard::leave)), and no block is reused before that. (On the medium
+//! ([`Guard::defer`](pando_pmem::Guard::defer)), and no block is reused before that. (On the medium
 //! an operation stays on record until its descriptor is used again. If one of its words lies in a
 //! block that is freed meanwhile and used again, and a crash finds there a user's eight bytes that
 //! equal the reference, sequence number included, recovery takes them for it. The same holds for an
@@ -161,12 +161,12 @@
 //! After either: blocks are freed by policy, then the descriptor is *free*, durably
 //! (`finalize.rs`).
 
+mod committed_pending;
 mod descriptor;
 mod direct;
 mod error;
 mod execute;
 mod finalize;
-mod landed;
 pub mod maps;
 mod pmwcas;
 mod rdcss;

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
+use crate::committed_pending::{CommittedPending, settle_deferred};
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::execute::Algorithm;
-use crate::landed::{Landed, settle_left};
 use crate::maps::KnownKind;
 use crate::recovery::Recovered;
 use crate::shared_state::SharedStates;
@@ -32,7 +32,7 @@ pub struct Pmwcas<D: Domain> {
 #[repr(align(128))]
 pub(crate) struct Participant {
     /// The operation whose references wait for the next one.
-    pub landed: RefCell<Landed>,
+    pub pending: RefCell<CommittedPending>,
     /// Which descriptor of its own it looks at first.
     next: Cell<u64>,
 }
@@ -61,7 +61,7 @@ impl<D: Domain> Pmwcas<D> {
             kinds: Vec::new(),
         };
         pmwcas.recovered = pmwcas.recover();
-        pmwcas.pool.do_left_by(settle_left);
+        pmwcas.pool.do_deferred_by(settle_deferred);
         pmwcas.pool.reset_participants();
         Ok(pmwcas)
     }
@@ -307,7 +307,7 @@ impl<D: Domain> Pmwcas<D> {
     /// One's own partition has run dry: finish what waits there, then look at the others.
     #[cold]
     fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
-        self.settle_landed(guard);
+        self.settle_pending(guard);
         if let Some(life) = self.claim_own(guard) {
             return Ok(life);
         }

@@ -1,8 +1,8 @@
 //! Recovery (section 4.4): a scan of the descriptors of those participants that ever claimed a
 //! slot since the last recovery, and of nothing else.
 //!
-//! 0. Each plain operation whose targets all hold references has landed; its status says so,
-//!    durable, before any of these references goes.
+//! 0. Each plain operation whose targets all hold references is committed. Its status says so,
+//!    durably, before any of these references goes.
 //! 1. Every word that holds a reference, or a conditional reference, of a descriptor found in
 //!    use, gets its final value, durable: the new one if the descriptor succeeded and the word
 //!    held the reference; the old one otherwise. A conditional reference never stands for the
@@ -40,7 +40,7 @@ impl<D: Domain> Pmwcas<D> {
         let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;
         // All decisions first, durably: they are known by references that are about to go.
         for index in indexes.clone() {
-            self.decide_landed(index);
+            self.decide_committed(index);
         }
         D::fence();
         for index in indexes.clone() {
@@ -57,8 +57,8 @@ impl<D: Domain> Pmwcas<D> {
         recovered
     }
 
-    /// Says of an operation that it has landed if all its targets hold references to it.
-    fn decide_landed(&self, index: u64) {
+    /// Marks an operation as committed if all its targets hold references to it.
+    fn decide_committed(&self, index: u64) {
         let Some(status) = self.status(index).filter(|status| status.state == State::Installing)
         else {
             return;
@@ -68,15 +68,16 @@ impl<D: Domain> Pmwcas<D> {
             self.is_word(target.off)
                 && self.pool().word(target.off).load(Ordering::Acquire) == life.reference(at)
         };
-        let may_land = |entries: &Entries| mutant!("landed-with-blocks") || entries.may_land();
-        let Some(entries) = self.entries(index).filter(may_land) else { return };
+        let may_be_pending =
+            |entries: &Entries| mutant!("pending-with-blocks") || entries.may_be_pending();
+        let Some(entries) = self.entries(index).filter(may_be_pending) else { return };
         let mut targets = targets(&entries).iter().enumerate();
-        let has_landed =
-            if mutant!("landed-by-half") { targets.any(refers) } else { targets.all(refers) };
-        if has_landed {
+        let is_committed =
+            if mutant!("pending-by-half") { targets.any(refers) } else { targets.all(refers) };
+        if is_committed {
             let word = self.status_word(index);
-            let landed = Status { state: State::Landed, ..status };
-            word.store(landed.encode(), Ordering::Release);
+            let committed = Status { state: State::CommittedPending, ..status };
+            word.store(committed.encode(), Ordering::Release);
             if !mutant!("recovery-decides-undurably") {
                 word.flush();
             }
@@ -135,7 +136,7 @@ impl<D: Domain> Pmwcas<D> {
             State::Undecided
             | State::Installing
             | State::Succeeded
-            | State::Landed
+            | State::CommittedPending
             | State::Failed => {
                 let succeeded = status.state.has_succeeded();
                 match self.entries(index) {

@@ -81,23 +81,25 @@ pub(crate) enum State {
     Installing = 6,
     /// Decided: the new values hold. All targets hold references, and the medium has them; it may
     /// not have this status.
-    Landed = 7,
+    CommittedPending = 7,
 }
 
 impl State {
     /// Whether target words may refer to a descriptor in this state.
     pub fn is_executing(self) -> bool {
         match self {
-            Self::Undecided | Self::Installing | Self::Succeeded | Self::Failed | Self::Landed => {
-                true
-            }
+            Self::Undecided
+            | Self::Installing
+            | Self::Succeeded
+            | Self::Failed
+            | Self::CommittedPending => true,
             Self::Free | Self::Filling | Self::Helping => false,
         }
     }
 
     /// Whether the operation is decided, and the new values hold.
     pub fn has_succeeded(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Landed)
+        matches!(self, Self::Succeeded | Self::CommittedPending)
     }
 }
 
@@ -131,7 +133,7 @@ impl Status {
             4 => State::Failed,
             5 => State::Helping,
             6 => State::Installing,
-            7 => State::Landed,
+            7 => State::CommittedPending,
             _ => return None,
         };
         let sequence = word & ((1 << STATE_SHIFT) - 1);
@@ -168,7 +170,7 @@ mod tests {
         assert_eq!(status(State::Undecided), 0x2002_0000_0000_0012);
         assert_eq!(status(State::Helping), 0x2005_0000_0000_0012);
         assert_eq!(status(State::Installing), 0x2006_0000_0000_0012);
-        assert_eq!(status(State::Landed), 0x2007_0000_0000_0012);
+        assert_eq!(status(State::CommittedPending), 0x2007_0000_0000_0012);
         for word in [status(State::Succeeded), 0, 7] {
             assert_eq!(Status::decode(word).map(Status::encode), Some(word));
         }

@@ -19,11 +19,11 @@
 //! | keys of a scan ascend | `pando::Scan` | an error |
 //! | nothing is believed of a map that is freed | `IndexKind::next_unit` | it is passed over; the note is forgotten |
 //!
-//! A reader without a guard ([`Glance`](pando_pmem::Glance)) leaves no note. It reads zeros, which
-//! are of no sound node, and begins again with a guard.
+//! A reader without a guard ([`OptimisticRead`](pando_pmem::OptimisticRead)) leaves no note. It
+//! reads zeros, which no consistent node has, and begins again with a guard.
 //!
-//! A note is a store to memory of the thread (`pando-pmem`, astray.rs), without a call. It costs a
-//! get two stores, where it pins, and two tests, where it ends. All else takes the place of a
+//! A note is a store to memory of the thread (`pando-pmem`, `damage.rs`), without a call. It costs
+//! a get two stores, where it pins, and two tests, where it ends. All else takes the place of a
 //! bounds check that would panic.
 //!
 //! What this does not see: bytes of keys and values that are others and no worse ones; a pointer

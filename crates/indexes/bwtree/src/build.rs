@@ -291,7 +291,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             0 => deltas_at,
             _ => block.bytes().min(MAX_DELTAS_END).max(deltas_at),
         };
-        let incarnation = u64::from(context.pool().incarnation());
+        let generation = u64::from(context.pool().generation());
         let off = block.off();
         if let Some(mut bytes) = block.range_mut(0, deltas_at) {
             if !self.write(context, &mut bytes, &totals, fences_at as usize, end) {
@@ -299,7 +299,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             }
             let claim_at = deltas_at as usize - 8;
             bytes.zero(base_bytes as usize, claim_at - base_bytes as usize);
-            bytes.write_u64(claim_at, incarnation << 32 | deltas_at);
+            bytes.write_u64(claim_at, generation << 32 | deltas_at);
         }
         if !mutant!("bw-page-not-flushed") {
             block.flush(0, deltas_at);

@@ -29,13 +29,13 @@
 //! ```text
 //! bit    60        59 .. 49  48        47 .. 0
 //!        0         distance  inner     offset of the page's newest record
-//!        1         incarnation (20 bits), epoch (40 bits)                     removed
+//!        1         generation (20 bits), epoch (40 bits)                     removed
 //! ```
 //!
 //! * The newest record is the base, or a delta. `distance`: how far it lies behind the base of its
 //!   chain, in units of 32 bytes; 0 for the base itself, 0x7FF for a delta that is a block.
 //! * `inner`: whether it is an inner page.
-//! * *removed*: the page was merged into its left neighbour in that incarnation and epoch. Epoch 0:
+//! * *removed*: the page was merged into its left neighbour in that generation and epoch. Epoch 0:
 //!   after the removal nobody has looked at the clock yet.
 //!
 //! ```text
@@ -54,7 +54,7 @@
 //! lsn    the highest of what is consolidated in it
 //! high head  the first eight bytes of the high key as a number; all ones if there is none
 //! place  63 pointer   62 .. 48 bytes of the value   47 .. 32 bytes of the key   31 .. 0 where the key stands
-//! claim  63 .. 32 incarnation                          31 .. 0 first free byte of the delta space
+//! claim  63 .. 32 generation                          31 .. 0 first free byte of the delta space
 //! ```
 //!
 //! * A *slice* is eight bytes of a key as they stand, zeros behind its end: the first eight if
@@ -124,7 +124,7 @@ const DISTANCE_SHIFT: u32 = HINT_SHIFT + 1;
 const DISTANCE_MASK: u64 = 0x7FF;
 const REMOVED: u64 = 1 << 60;
 const EPOCH_BITS: u32 = 40;
-const INCARNATION_MASK: u64 = 0xF_FFFF;
+const GENERATION_MASK: u64 = 0xF_FFFF;
 
 /// A delta beside a base begins before this, from the base: so far a link can say where.
 pub(crate) const MAX_DELTAS_END: u64 = (DISTANCE_MASK - 1) * DELTA_ALIGN;
@@ -152,7 +152,7 @@ const _: () = {
     assert!(HIGH_HEAD_WORD * 8 + 8 == HEADER_BYTES);
     assert!(DISTANCE_SHIFT + 11 == 60 && REMOVED == 1 << 60);
     assert!((DISTANCE_MASK << DISTANCE_SHIFT | INNER) & (REMOVED | OFF_MASK) == 0);
-    assert!(INCARNATION_MASK << EPOCH_BITS < REMOVED);
+    assert!(GENERATION_MASK << EPOCH_BITS < REMOVED);
     assert!(MAX_KEY_BYTES < 1 << 16 && (MAX_INLINE_BYTES as u64) < 1 << 15);
     assert!(16 + 2 * MAX_KEY_BYTES < 1 << 17, "what an index entry delete says fits its length");
     assert!(WORDS_AT < ANCHOR_BYTES && BEGUN_AT + 8 <= WORDS_AT && OWNER_AT + 8 <= WORDS_AT);
@@ -219,11 +219,11 @@ impl Link {
         }
     }
 
-    /// Of a page that was removed in that incarnation and epoch; epoch 0 if it is to be looked up
+    /// Of a page that was removed in that generation and epoch; epoch 0 if it is to be looked up
     /// yet.
-    pub fn removed(incarnation: u32, epoch: u64) -> Self {
+    pub fn removed(generation: u32, epoch: u64) -> Self {
         let epoch = epoch & ((1 << EPOCH_BITS) - 1);
-        Self(REMOVED | (u64::from(incarnation) & INCARNATION_MASK) << EPOCH_BITS | epoch)
+        Self(REMOVED | (u64::from(generation) & GENERATION_MASK) << EPOCH_BITS | epoch)
     }
 
     #[inline(always)]
@@ -231,11 +231,10 @@ impl Link {
         self.0 & REMOVED != 0
     }
 
-    /// When the page was removed, if that was in this incarnation.
-    pub fn removal_epoch(self, incarnation: u32) -> Option<u64> {
-        let of = self.0 >> EPOCH_BITS & INCARNATION_MASK;
-        (of == u64::from(incarnation) & INCARNATION_MASK)
-            .then_some(self.0 & ((1 << EPOCH_BITS) - 1))
+    /// When the page was removed, if that was in this generation.
+    pub fn removal_epoch(self, generation: u32) -> Option<u64> {
+        let of = self.0 >> EPOCH_BITS & GENERATION_MASK;
+        (of == u64::from(generation) & GENERATION_MASK).then_some(self.0 & ((1 << EPOCH_BITS) - 1))
     }
 }
 

@@ -76,7 +76,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     }
 
     pub fn removed(self) -> Link {
-        Link::removed(self.pool().incarnation(), 0)
+        Link::removed(self.pool().generation(), 0)
     }
 }
 

@@ -186,7 +186,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 
     /// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
     ///
-    /// The claim is not durable: of another incarnation it is void, and the first free byte is that
+    /// The claim is not durable: of another generation it is void, and the first free byte is that
     /// behind the deltas of the chain, `link`, to which nobody has added anything in this one.
     #[inline(always)]
     fn claim(
@@ -197,10 +197,10 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     ) -> Result<Option<u64>, Damaged> {
         let first = page.deltas_at();
         let word = self.pool().word(page.off + first - 8);
-        let incarnation = self.pool().incarnation();
+        let generation = self.pool().generation();
         loop {
             let found = word.load(Ordering::Acquire);
-            let at = if mutant!("bw-claim-of-another-life") || (found >> 32) as u32 == incarnation {
+            let at = if mutant!("bw-claim-of-another-life") || (found >> 32) as u32 == generation {
                 found & 0xFFFF_FFFF
             } else {
                 self.first_unused(page, link)?
@@ -211,7 +211,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             if at + bytes > page.end() {
                 return Ok(None);
             }
-            let claimed = u64::from(incarnation) << 32 | (at + bytes);
+            let claimed = u64::from(generation) << 32 | (at + bytes);
             if word.compare_exchange(found, claimed).is_ok() {
                 return Ok(Some(page.off + at));
             }

@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | zero | free, and never was used |
 //! | a link | that page's |
-//! | removed in an earlier incarnation | free: nobody is left who could know it |
+//! | removed in an earlier generation | free: nobody is left who could know it |
 //! | removed in this one, epoch not known | waiting; whoever looks for a free PID writes down the epoch |
 //! | removed in this one in epoch e | free when nobody is pinned since before e (three epochs later) |
 //!
@@ -296,8 +296,8 @@ fn free_at<D: Domain>(context: Context<'_, '_, D>, place: Place) -> Option<FreeP
     if !link.is_removed() || link.0 == pando_pmwcas::MAX_VALUE {
         return None;
     }
-    let incarnation = context.pool().incarnation();
-    match link.removal_epoch(incarnation) {
+    let generation = context.pool().generation();
+    match link.removal_epoch(generation) {
         Some(0) => {
             stamp(context, pid, link);
             None
@@ -309,7 +309,7 @@ fn free_at<D: Domain>(context: Context<'_, '_, D>, place: Place) -> Option<FreeP
 
 /// Writes down when the page was removed at the latest.
 pub(crate) fn stamp<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link) {
-    let stamped = Link::removed(context.pool().incarnation(), context.guard.unlink_epoch());
+    let stamped = Link::removed(context.pool().generation(), context.guard.unlink_epoch());
     // Need not be durable: after a crash it does not matter.
     let _ = context.pmwcas.compare_exchange_undurable(context.guard, pid, link.0, stamped.0);
 }

@@ -10,7 +10,7 @@
 //!
 //! A slot may be *aborted* while it is reserved, by anybody: whoever reserved it then finds that it
 //! came to nothing. A crash that forgets an abortion leaves a slot that was reserved by a dead
-//! incarnation, which nobody settles either.
+//! generation, which nobody settles either.
 //!
 //! # Closing
 //!

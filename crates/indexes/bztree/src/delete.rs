@@ -114,9 +114,9 @@ impl<D: Domain> BzTree<D> {
             let off = leaf.slot_off(look.next);
             let deleted = old.meta.deleted(probe.hash);
             if (!mutant!("delete-in-doubt") && look.in_doubt) || old.meta.is_pointer() {
-                let incarnation = context.pool().incarnation();
+                let generation = context.pool().generation();
                 let key_bytes = probe.bytes.len() as u64;
-                let reserved = Meta::reserved(incarnation, probe.hash, key_bytes, 0);
+                let reserved = Meta::reserved(generation, probe.hash, key_bytes, 0);
                 let claim = Claim { slot: look.next, reserved, record: None };
                 if !leaf.claim(context, claim.slot, reserved) {
                     continue;

@@ -427,8 +427,8 @@ impl Leaf {
                 if meta.is_settled() && self.has_key(context, meta, probe) {
                     newest = Some(Settled { index: self.sorted() + slot, meta });
                 } else {
-                    let incarnation = context.pool().incarnation();
-                    in_doubt |= meta.may_become(incarnation, probe.hash, key_bytes);
+                    let generation = context.pool().generation();
+                    in_doubt |= meta.may_become(generation, probe.hash, key_bytes);
                 }
             }
             last = meta;

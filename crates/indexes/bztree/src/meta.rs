@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! metadata  63..61 control  60..58 kind  57..48 fingerprint  47..32 place   31..16 key length  15..0 record length
-//! reserved  63..61 control  60..58 one   57..42 hash   41..32 incarnation   31..16 key length  15..0 record length
+//! reserved  63..61 control  60..58 one   57..42 hash   41..32 generation   31..16 key length  15..0 record length
 //! gate      63..61 control  60 replaced  59 closed     58..0 version, raised by every opening
 //! ```
 //!
@@ -63,12 +63,12 @@ impl Meta {
     pub const REPLACED: Self = Self((Kind::Replaced as u64) << KIND_SHIFT);
 
     /// A claimed slot, for a key and a record of these lengths.
-    pub fn reserved(incarnation: u32, hash: u16, key_bytes: u64, record_bytes: u64) -> Self {
+    pub fn reserved(generation: u32, hash: u16, key_bytes: u64, record_bytes: u64) -> Self {
         debug_assert!(key_bytes <= 0xFFFF && record_bytes <= 0xFFFF);
         Self(
             (Kind::Reserved as u64) << KIND_SHIFT
                 | u64::from(hash) << HASH_SHIFT
-                | u64::from(incarnation & 0x3FF) << PLACE_SHIFT
+                | u64::from(generation & 0x3FF) << PLACE_SHIFT
                 | key_bytes << KEY_SHIFT
                 | record_bytes,
         )
@@ -160,10 +160,10 @@ impl Meta {
     }
 
     /// Whether the slot is in progress and may turn out to be of a key with this length and hash.
-    /// An operation of an earlier incarnation is dead and will not.
+    /// An operation of an earlier generation is dead and will not.
     #[inline]
-    pub fn may_become(self, incarnation: u32, hash: u16, key_bytes: u64) -> bool {
-        self.0 & !0xFFFF == Self::reserved(incarnation, hash, key_bytes, 0).0
+    pub fn may_become(self, generation: u32, hash: u16, key_bytes: u64) -> bool {
+        self.0 & !0xFFFF == Self::reserved(generation, hash, key_bytes, 0).0
     }
 
     #[inline(always)]

@@ -19,7 +19,7 @@
 //! | step | what a crash leaves |
 //! | --- | --- |
 //! | *look*: one pass over the slots finds the key's newest record, and the first empty slot | nothing |
-//! | *claim* it: one CAS, from empty to *reserved* with the key's hash and the incarnation | a slot of a dead incarnation, or an empty one |
+//! | *claim* it: one CAS, from empty to *reserved* with the key's hash and the generation | a slot of a dead generation, or an empty one |
 //! | *write* the record; write it back; **fence** | the same |
 //! | *settle*: one CAS, from reserved to visible; write it back; **fence** | the record, or the same |
 //!
@@ -240,10 +240,10 @@ impl<D: Domain> BzTree<D> {
                 *rooms = more_rooms(*rooms, needed);
                 return Ok(Attempt::Again);
             }
-            let incarnation = context.pool().incarnation();
+            let generation = context.pool().generation();
             let claim = Claim {
                 slot: look.next,
-                reserved: Meta::reserved(incarnation, probe.hash, key_bytes, record_bytes),
+                reserved: Meta::reserved(generation, probe.hash, key_bytes, record_bytes),
                 record: Some(Meta::visible(
                     look.bottom - needed,
                     probe.hash,
@@ -456,9 +456,9 @@ impl<D: Domain> BzTree<D> {
         end: u64,
         probe: Probe<'op>,
     ) -> impl Iterator<Item = (u64, Meta)> + 'op {
-        let incarnation = context.pool().incarnation();
+        let generation = context.pool().generation();
         (0..end).map(move |slot| (leaf.slot_off(slot), leaf.slot(context, slot))).filter(
-            move |(_, meta)| meta.may_become(incarnation, probe.hash, probe.bytes.len() as u64),
+            move |(_, meta)| meta.may_become(generation, probe.hash, probe.bytes.len() as u64),
         )
     }
 

@@ -1,7 +1,7 @@
 //! Claims of cells: which free cells of a node a thread may write.
 //!
-//! The claims word has a bit for each claimed cell, and the incarnation that claimed. It is process
-//! memory in all but place: never written back for its own sake, and void in the next incarnation.
+//! The claims word has a bit for each claimed cell, and the generation that claimed. It is process
+//! memory in all but place: never written back for its own sake, and void in the next generation.
 //!
 //! | step | what it ensures |
 //! | --- | --- |
@@ -105,12 +105,12 @@ impl<'op, D: Domain> Node<'op, D> {
         spare: u32,
     ) -> Result<Claim<'pool, D>, NoClaim> {
         let pool = context.pool();
-        let incarnation = u64::from(pool.incarnation()) << MAX_CELLS;
+        let generation = u64::from(pool.generation()) << MAX_CELLS;
         let all = (1 << self.cells(context)) - 1;
         let word = pool.word(self.off + CLAIMS_AT);
         loop {
             let found = word.load(Ordering::Acquire);
-            let claimed = if found & !CELLS == incarnation { found & CELLS } else { 0 };
+            let claimed = if found & !CELLS == generation { found & CELLS } else { 0 };
             self.still(context, state)?;
             let claimed = if mutant!("wbtree-unclaimed") { 0 } else { claimed };
             let free = all & !(state.used(self.kind) | claimed);
@@ -123,7 +123,7 @@ impl<'op, D: Domain> Node<'op, D> {
                 cells |= wanted & wanted.wrapping_neg();
                 wanted &= wanted - 1;
             }
-            if word.compare_exchange(found, incarnation | claimed | cells).is_ok() {
+            if word.compare_exchange(found, generation | claimed | cells).is_ok() {
                 let claim = Claim { pool, node_off: self.off, cells };
                 if !mutant!("wbtree-claim-not-rechecked") {
                     self.still(context, state)?;

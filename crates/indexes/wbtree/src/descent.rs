@@ -4,13 +4,12 @@
 //! gives up at the first thing that is not so, and the descent of [`tree`](crate::tree) begins
 //! again from the root.
 //!
-//! It needs no pin, but a glance ([`pando_pmem::Glance`]), which waits for none of the thread's
-//! write-backs. Each offset is believed only when the glance was seen to hold behind the load: then
-//! the node it came from was linked when it was looked at, and so was the node that it leads to.
-//! What else is loaded may be anything until then, and is looked at as such. A search in a tree of
-//! fixed records ends so, with the value; one whose value lies in a block pins, since the block is
-//! lent. A write pins behind the descent; if the glance still holds then, it is pinned as if it had
-//! been before.
+//! It needs no pin, only an [`OptimisticRead`], which waits for none of the thread's write-backs.
+//! An offset is used only if the read was still valid after the load: then the node that held it
+//! was linked at that time, and so was the node that it leads to. Until then any other loaded word
+//! may be anything, and is treated as such. A search in a tree of fixed records ends so, with the
+//! value. A search whose value lies in a block pins, since it lends the block. A write pins after
+//! the descent; if the read is still valid then, the pin protects as if it had been taken before.
 //!
 //! A search of fixed records that does not find its key descends again, pinned: only then is asked
 //! whether the key lies beyond the leaf.
@@ -18,7 +17,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Glance, Guard, Pool};
+use pando_pmem::{Domain, Guard, OptimisticRead, Pool};
 use pando_pmwcas::CONTROL_BITS;
 
 use crate::durable::settled;
@@ -31,10 +30,15 @@ impl<D: Domain> WbTree<D> {
     /// The leaf to which live cells lead that were there when they were looked at; the key may lie
     /// beyond it. `None` if anything else was to be done than to go down.
     #[inline(always)]
-    pub(crate) fn descend(&self, pool: &Pool<D>, glance: Glance<'_, D>, slice: u64) -> Option<u64> {
+    pub(crate) fn descend(
+        &self,
+        pool: &Pool<D>,
+        read: OptimisticRead<'_, D>,
+        slice: u64,
+    ) -> Option<u64> {
         match self.shape().is_variable {
-            true => self.descend_by::<3>(pool, glance, slice),
-            false => self.descend_by::<2>(pool, glance, slice),
+            true => self.descend_by::<3>(pool, read, slice),
+            false => self.descend_by::<2>(pool, read, slice),
         }
     }
 
@@ -42,7 +46,7 @@ impl<D: Domain> WbTree<D> {
     fn descend_by<const CELL_WORDS: usize>(
         &self,
         pool: &Pool<D>,
-        glance: Glance<'_, D>,
+        read: OptimisticRead<'_, D>,
         slice: u64,
     ) -> Option<u64> {
         let Shape { node_bytes, inner: kind, .. } = *self.shape();
@@ -50,7 +54,7 @@ impl<D: Domain> WbTree<D> {
         let first = kind.cells_at() / 8;
         // Acquire, here and below: with the swap that put it there.
         let mut off = pool.word(self.root_off()).load(Ordering::Acquire);
-        if off & CONTROL_BITS != 0 || !glance.holds() {
+        if off & CONTROL_BITS != 0 || !read.is_valid() {
             return None;
         }
         // What the next node has to say of itself. Of the root nothing is known.
@@ -90,7 +94,7 @@ impl<D: Domain> WbTree<D> {
                 compared.not_above >> fence & 1 != 0
                     && words.get(link, Ordering::Acquire).is_none_or(|next| next != 0)
             };
-            if is_beyond() || words.at(0, Ordering::Acquire) != word || !glance.holds() {
+            if is_beyond() || words.at(0, Ordering::Acquire) != word || !read.is_valid() {
                 return None;
             }
         }
@@ -101,14 +105,19 @@ impl<D: Domain> WbTree<D> {
     #[inline(always)]
     pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>, Error> {
         let pool = self.pmwcas().pool();
-        let glance = pool.glance().map_err(Error::storage)?;
-        Ok(self.peek_under(pool, glance, probe))
+        let read = pool.optimistic_read().map_err(Error::storage)?;
+        Ok(self.peek_under(pool, read, probe))
     }
 
     #[inline(always)]
-    fn peek_under(&self, pool: &Pool<D>, glance: Glance<'_, D>, probe: Probe<'_>) -> Option<u64> {
+    fn peek_under(
+        &self,
+        pool: &Pool<D>,
+        read: OptimisticRead<'_, D>,
+        probe: Probe<'_>,
+    ) -> Option<u64> {
         const CELL_WORDS: u64 = Shape::cell_words_if(false);
-        let off = self.descend_by::<{ CELL_WORDS as usize }>(pool, glance, probe.slice)?;
+        let off = self.descend_by::<{ CELL_WORDS as usize }>(pool, read, probe.slice)?;
         let Shape { node_bytes, leaf: kind, .. } = *self.shape();
         let words = pool.words_within(off, node_bytes / 8)?;
         let word = words.at(0, Ordering::Acquire);
@@ -121,7 +130,7 @@ impl<D: Domain> WbTree<D> {
         }
         let cell = u64::from(equal.trailing_zeros());
         let value = words.at(kind.cells_at() / 8 + cell * CELL_WORDS + 1, Ordering::Acquire);
-        (words.at(0, Ordering::Acquire) == word && glance.holds()).then_some(value)
+        (words.at(0, Ordering::Acquire) == word && read.is_valid()).then_some(value)
     }
 
     /// Pins the thread, and the leaf to which the key led before that, if the pin covers it.
@@ -131,9 +140,9 @@ impl<D: Domain> WbTree<D> {
         probe: Probe<'_>,
     ) -> Result<(Guard<'_, D>, Option<u64>), Error> {
         let pool = self.pmwcas().pool();
-        let glance = pool.glance().map_err(Error::storage)?;
-        let leaf = self.descend(pool, glance, probe.slice);
+        let read = pool.optimistic_read().map_err(Error::storage)?;
+        let leaf = self.descend(pool, read, probe.slice);
         let guard = self.pin()?;
-        Ok((guard, leaf.filter(|_| glance.holds())))
+        Ok((guard, leaf.filter(|_| read.is_valid())))
     }
 }

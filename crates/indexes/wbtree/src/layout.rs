@@ -6,7 +6,7 @@
 //! 0    state    claims   header   left     cells ..                     bitmap-only, slot-only
 //!
 //! header  63..56 0x79   55..48 level, 0 of a leaf   47..40 kind   31..16 durable version   15..0 bytes of the node
-//! claims  63..38 incarnation, its low 26 bits       37..0 cells that a thread has claimed
+//! claims  63..38 generation, its low 26 bits       37..0 cells that a thread has claimed
 //!
 //! cell, fixed      0 key     8 link
 //! cell, variable   0 slice   8 block    16 link

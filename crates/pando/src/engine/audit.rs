@@ -43,7 +43,7 @@ pub(super) fn pool_stat<D: Domain>(
         guarantee: promise.guarantee,
         size_bytes: pool.size_bytes(),
         max_bytes: pool.geometry().max_bytes,
-        incarnation: u64::from(pool.incarnation()),
+        generation: u64::from(pool.generation()),
         recovery,
         participants: ParticipantStat {
             slots: pool.participant_slots() as u64,

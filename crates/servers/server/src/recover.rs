@@ -5,7 +5,7 @@
 //! The new pool is built beside the old one, from the newest snapshot that is whole; without one,
 //! from what can be read of the old pool. It takes the old one's name only when it is complete and
 //! on the medium. The old file keeps its records and gets a name of its own; to open it for salvage
-//! counts up its incarnation, and no more.
+//! counts up its generation, and no more.
 //!
 //! | step | what is done | a crash behind it leaves, and the same command goes on |
 //! | --- | --- | --- |

@@ -30,7 +30,7 @@ pub(crate) fn damage(image: &mut Vec<u8>, input: &mut Input<'_>) {
         let new = match how / 8 % 8 {
             0 | 1 => found ^ 1 << (input.byte() % 64),
             2 => input.number(8),
-            // Upper halves say incarnations and lengths.
+            // Upper halves say generations and lengths.
             3 => found & u64::from(u32::MAX) | input.number(2) << 32,
             4 => found.wrapping_add(input.number(2)),
             5 => 1 << (input.byte() % 64),

@@ -7,10 +7,10 @@
 //!   descriptor; a helper that pinned later, perhaps after the unlinking, looks at the block
 //!   because the operation names it. That takes three.
 //!
-//! Who only glances (`pando-pmem/src/glance.rs`) finds words of a reused block, and must notice;
-//! who pins behind a look that still holds is as safe as if it had pinned before.
+//! An optimistic read (`pando-pmem/src/optimistic.rs`) finds words of a reused block, and must
+//! notice; who pins behind a look that still holds is as safe as if it had pinned before.
 //!
-//! And what a thread has left to be done with the block when it unpinned (`Guard::leave`) is done
+//! And work with the block that a thread deferred when it unpinned (`Guard::defer`) is done
 //! before the block is reused.
 //!
 //! The block is a cell that loom watches: a look at it that is not ordered before its reuse fails
@@ -41,14 +41,14 @@ struct Code {
     look: Ordering,
     /// `GRACE_EPOCHS`.
     grace: u64,
-    /// `try_advance` does what threads have left.
-    does_left: bool,
+    /// `try_advance` does deferred work.
+    does_deferred: bool,
     /// A thread leaves its work before it unpins.
     leaves_in_time: bool,
-    /// `Glance::holds`: a fence stands before the last look at the epoch.
-    glance_acquires: bool,
-    /// It looks at the epoch at all.
-    glance_looks: bool,
+    /// `OptimisticRead::is_valid`: a fence stands before the last look at the epoch.
+    validation_acquires: bool,
+    /// It validates the epoch at all.
+    validates: bool,
 }
 
 const AS_WRITTEN: Code = Code {
@@ -58,14 +58,14 @@ const AS_WRITTEN: Code = Code {
     unpin: Release,
     look: Acquire,
     grace: 3,
-    does_left: true,
+    does_deferred: true,
     leaves_in_time: true,
-    glance_acquires: true,
-    glance_looks: true,
+    validation_acquires: true,
+    validates: true,
 };
 
-/// The generation of every lease.
-const GENERATION: u64 = 1;
+/// The version of every lease.
+const VERSION: u64 = 1;
 const EPOCH_SHIFT: u32 = 8;
 
 struct Pool {
@@ -74,14 +74,14 @@ struct Pool {
     /// Participant slots ever claimed.
     high: Atomic,
     slots: [Atomic; 3],
-    /// Whether the thread of the slot has left work to be done with the block.
-    left: [Atomic; 3],
+    /// Whether the thread of the slot has deferred work with the block.
+    deferred: [Atomic; 3],
     /// Whether the block can be found.
     link: Atomic,
     /// Whether an operation names the block.
     operation: Atomic,
     block: UnsafeCell<u64>,
-    /// A word of the block, for who only glances: 1 when the block is reused.
+    /// A word of the block, for optimistic reads: 1 when the block is reused.
     word: Atomic,
 }
 
@@ -96,8 +96,8 @@ impl Pool {
             code,
             epoch: Atomic::new(1),
             high: Atomic::new(claimed),
-            slots: [(); 3].map(|()| Atomic::new(GENERATION)),
-            left: Default::default(),
+            slots: [(); 3].map(|()| Atomic::new(VERSION)),
+            deferred: Default::default(),
             link: Atomic::new(1),
             operation: Atomic::new(0),
             block: UnsafeCell::new(0),
@@ -111,31 +111,31 @@ impl Pool {
     }
 
     fn pin(&self, slot: usize) {
-        let pinned = self.epoch.load(Relaxed) << EPOCH_SHIFT | GENERATION;
+        let pinned = self.epoch.load(Relaxed) << EPOCH_SHIFT | VERSION;
         let order = if self.code.announcement_fenced { AcqRel } else { SeqCst };
         // Nobody takes a slot here: see `slot`.
-        let found = self.slots[slot].compare_exchange(GENERATION, pinned, order, Relaxed);
-        assert_eq!(found, Ok(GENERATION));
+        let found = self.slots[slot].compare_exchange(VERSION, pinned, order, Relaxed);
+        assert_eq!(found, Ok(VERSION));
         if self.code.announcement_fenced {
             fence(SeqCst);
         }
     }
 
-    fn glance(&self) -> u64 {
+    fn optimistic_read(&self) -> u64 {
         let epoch = self.epoch.load(Acquire);
         fence(SeqCst);
         epoch
     }
 
     fn holds(&self, epoch: u64) -> bool {
-        if self.code.glance_acquires {
+        if self.code.validation_acquires {
             fence(Acquire);
         }
-        !self.code.glance_looks || self.epoch.load(Acquire) == epoch
+        !self.code.validates || self.epoch.load(Acquire) == epoch
     }
 
     fn unpin(&self, slot: usize) {
-        self.slots[slot].store(GENERATION, self.code.unpin);
+        self.slots[slot].store(VERSION, self.code.unpin);
     }
 
     fn unlink_epoch(&self) -> u64 {
@@ -152,11 +152,11 @@ impl Pool {
         }
         for slot in 0..self.high.load(Acquire) {
             let pinned = self.slots[slot as usize].load(self.code.look);
-            if pinned != GENERATION && pinned >> EPOCH_SHIFT != epoch {
+            if pinned != VERSION && pinned >> EPOCH_SHIFT != epoch {
                 return epoch;
             }
-            if self.code.does_left {
-                self.do_left(slot as usize);
+            if self.code.does_deferred {
+                self.do_deferred(slot as usize);
             }
         }
         match self.epoch.compare_exchange(epoch, epoch + 1, SeqCst, SeqCst) {
@@ -165,10 +165,10 @@ impl Pool {
         }
     }
 
-    fn do_left(&self, slot: usize) {
-        if self.left[slot].load(Acquire) == 1 {
+    fn do_deferred(&self, slot: usize) {
+        if self.deferred[slot].load(Acquire) == 1 {
             self.look_at_block();
-            let _ = self.left[slot].compare_exchange(1, 0, SeqCst, SeqCst);
+            let _ = self.deferred[slot].compare_exchange(1, 0, SeqCst, SeqCst);
         }
     }
 
@@ -186,8 +186,12 @@ impl Pool {
     fn reuse_when_ripe(&self, epoch: u64) {
         for _ in 0..=self.code.grace {
             if epoch + self.code.grace <= self.try_advance() {
-                for left in &self.left {
-                    assert_eq!(left.load(Relaxed), 0, "left undone, and the block is reused");
+                for deferred in &self.deferred {
+                    assert_eq!(
+                        deferred.load(Relaxed),
+                        0,
+                        "deferred work undone, and the block is reused"
+                    );
                 }
                 self.block.with_mut(|_| ());
                 self.word.store(1, Relaxed);
@@ -275,14 +279,14 @@ fn looks_at_slots_must_acquire() {
 
 /// A thread without a pin finds the block by its link, and believes what it has read there while
 /// the epoch stands; or pins then, and looks.
-fn glancer(code: Code, pins: bool) {
+fn optimistic_reader(code: Code, pins: bool) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 2);
         pool.pin(0);
         let reader = thread::spawn({
             let pool = pool.clone();
             move || {
-                let epoch = pool.glance();
+                let epoch = pool.optimistic_read();
                 if pool.link.load(Acquire) == 0 {
                     return;
                 }
@@ -309,86 +313,86 @@ fn glancer(code: Code, pins: bool) {
 }
 
 #[test]
-fn a_glance_that_holds_has_seen_the_block() {
-    glancer(AS_WRITTEN, false);
+fn a_valid_optimistic_read_has_seen_the_block() {
+    optimistic_reader(AS_WRITTEN, false);
 }
 
 #[test]
-fn a_pin_behind_a_glance_that_holds_is_in_time() {
-    glancer(AS_WRITTEN, true);
-}
-
-#[test]
-#[should_panic]
-fn a_glance_must_look_at_the_epoch() {
-    glancer(Code { glance_looks: false, ..AS_WRITTEN }, false);
+fn a_pin_after_a_valid_optimistic_read_is_in_time() {
+    optimistic_reader(AS_WRITTEN, true);
 }
 
 #[test]
 #[should_panic]
-fn a_glance_looks_at_the_epoch_behind_what_it_has_read() {
-    glancer(Code { glance_acquires: false, ..AS_WRITTEN }, false);
+fn an_optimistic_read_must_validate_the_epoch() {
+    optimistic_reader(Code { validates: false, ..AS_WRITTEN }, false);
 }
 
 #[test]
 #[should_panic]
-fn a_pin_behind_a_glance_that_does_not_hold_is_late() {
-    glancer(Code { glance_looks: false, ..AS_WRITTEN }, true);
+fn an_optimistic_read_validates_after_its_loads() {
+    optimistic_reader(Code { validation_acquires: false, ..AS_WRITTEN }, false);
 }
 
 #[test]
 #[should_panic]
-fn a_pin_behind_a_glance_needs_its_full_barrier() {
-    glancer(Code { announcement_fenced: false, grace: 2, ..AS_WRITTEN }, true);
+fn a_pin_after_an_invalid_optimistic_read_is_late() {
+    optimistic_reader(Code { validates: false, ..AS_WRITTEN }, true);
+}
+
+#[test]
+#[should_panic]
+fn a_pin_after_an_optimistic_read_needs_its_full_barrier() {
+    optimistic_reader(Code { announcement_fenced: false, grace: 2, ..AS_WRITTEN }, true);
 }
 
 /// A thread that finds the block leaves work to be done with it.
-fn leaver(code: Code) {
+fn deferrer(code: Code) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 2);
         pool.pin(0);
-        let leaver = thread::spawn({
+        let deferrer = thread::spawn({
             let pool = pool.clone();
             move || {
                 pool.pin(1);
                 let found = pool.link.load(Acquire) == 1;
                 if found && pool.code.leaves_in_time {
-                    pool.left[1].store(1, Release);
+                    pool.deferred[1].store(1, Release);
                 }
                 pool.unpin(1);
                 if found && !pool.code.leaves_in_time {
-                    pool.left[1].store(1, Release);
+                    pool.deferred[1].store(1, Release);
                 }
             }
         });
         let epoch = pool.unlink();
         pool.unpin(0);
         pool.reuse_when_ripe(epoch);
-        leaver.join().unwrap();
+        deferrer.join().unwrap();
     });
 }
 
 #[test]
-fn what_is_left_is_done_before_the_block_is_reused() {
-    leaver(TWO_EPOCHS);
+fn deferred_work_is_done_before_the_block_is_reused() {
+    deferrer(TWO_EPOCHS);
 }
 
 #[test]
 #[should_panic]
-fn what_is_left_does_not_do_itself() {
-    leaver(Code { does_left: false, ..TWO_EPOCHS });
+fn deferred_work_does_not_do_itself() {
+    deferrer(Code { does_deferred: false, ..TWO_EPOCHS });
 }
 
 #[test]
 #[should_panic]
-fn work_must_be_left_before_unpinning() {
-    leaver(Code { leaves_in_time: false, ..TWO_EPOCHS });
+fn work_must_be_deferred_before_unpinning() {
+    deferrer(Code { leaves_in_time: false, ..TWO_EPOCHS });
 }
 
 #[test]
 #[should_panic]
-fn what_is_left_is_seen_only_behind_an_acquiring_look() {
-    leaver(Code { look: Relaxed, ..TWO_EPOCHS });
+fn deferred_work_is_seen_only_by_an_acquiring_load() {
+    deferrer(Code { look: Relaxed, ..TWO_EPOCHS });
 }
 
 /// The owner of an operation that names the block ends it, while another thread has unlinked the

@@ -11,8 +11,8 @@
 //! other's. If both could miss the other's write, the slab would be lost to allocation.
 //!
 //! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve
-//! it, is the same claim (`claim_slab`). A claim has a generation. A thread that is refused room
-//! takes the claim of an empty slab from whoever has it, by raising the generation
+//! it, is the same claim (`claim_slab`). A claim has a version. A thread that is refused room
+//! takes the claim of an empty slab from whoever has it, by raising the version
 //! (`take_empty_slabs`), and dissolves the slab. Who had it may be about to take a block: then the
 //! two meet at the taken bits. Or it lets go of the slab, which must not end a later claim.
 
@@ -27,7 +27,7 @@ use crate::explore;
 
 const CURRENT: u64 = 1;
 const LISTED: u64 = 2;
-const GENERATION: u64 = 4;
+const VERSION: u64 = 4;
 
 /// What the mutants change.
 #[derive(Clone, Copy)]
@@ -62,11 +62,11 @@ const AS_WRITTEN: Code = Code {
     takes_all: true,
 };
 
-/// The generation of a claim.
+/// The version of a claim.
 type Claim = u64;
 
 /// The claim with which a slab begins that is a thread's.
-const FIRST: Claim = GENERATION;
+const FIRST: Claim = VERSION;
 
 /// What the chunk table says.
 const SLAB: u64 = 2;
@@ -173,7 +173,7 @@ impl Slab {
         if self.table.load(Acquire) != SLAB {
             return None;
         }
-        let claimed = |found| (found & CURRENT == 0).then_some((found | CURRENT) + GENERATION);
+        let claimed = |found| (found & CURRENT == 0).then_some((found | CURRENT) + VERSION);
         let claim = self.change(claimed)?;
         if !self.code.looks_what_it_has || self.table.load(Acquire) == SLAB {
             return Some(claim);
@@ -190,7 +190,7 @@ impl Slab {
         {
             return;
         }
-        let taken = |found| (found & CURRENT != 0).then_some(found + GENERATION);
+        let taken = |found| (found & CURRENT != 0).then_some(found + VERSION);
         if let Some(claim) = self.change(taken)
             && !self.dissolve(claim)
         {

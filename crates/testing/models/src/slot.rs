@@ -1,5 +1,5 @@
 //! The lease of a participant slot (`pando-pmem/src/participant.rs`): one word says which thread
-//! has the slot, by its generation, and whether that thread is pinned. What belongs to the slot
+//! has the slot, by its version, and whether that thread is pinned. What belongs to the slot
 //! (`Local`) is plain memory. It is touched by pinned threads only, and each finds it as the one
 //! before has left it.
 
@@ -23,7 +23,7 @@ struct Code {
     unpin: Ordering,
     /// `take` leaves slots alone in which a thread is pinned.
     asks: bool,
-    /// `take` raises the generation.
+    /// `take` raises the version.
     counts: bool,
     /// `pin_leased` pins by a CAS, not by a store.
     swaps: bool,
@@ -56,22 +56,22 @@ impl Slot {
         false
     }
 
-    /// `pin_leased`; whether the thread with that generation is pinned, and by a guard that it had
+    /// `pin_leased`; whether the thread with that version is pinned, and by a guard that it had
     /// already.
-    fn pin(&self, generation: u64) -> Option<bool> {
+    fn pin(&self, version: u64) -> Option<bool> {
         let found = self.lease.load(Relaxed);
-        let pinned = generation | PINNED;
-        if found == generation {
+        let pinned = version | PINNED;
+        if found == version {
             if !self.code.swaps {
                 self.lease.store(pinned, Release);
                 return Some(false);
             }
-            return self.announce(generation, pinned, false).then_some(false);
+            return self.announce(version, pinned, false).then_some(false);
         }
         (found == pinned).then_some(true)
     }
 
-    /// `take`; the generation.
+    /// `take`; the version.
     fn take(&self, is_late: bool) -> Option<u64> {
         let found = self.lease.load(Relaxed);
         if self.code.asks && found & PINNED != 0 {
@@ -81,8 +81,8 @@ impl Slot {
         self.announce(found, next | PINNED, is_late).then_some(next)
     }
 
-    fn unpin(&self, generation: u64) {
-        self.lease.store(generation, self.code.unpin);
+    fn unpin(&self, version: u64) {
+        self.lease.store(version, self.code.unpin);
     }
 
     fn use_local(&self) {
@@ -98,12 +98,12 @@ fn lease(code: Code) {
         let takers = [false, true].map(|is_late| {
             let slot = slot.clone();
             thread::spawn(move || {
-                let generation = slot.take(is_late);
-                if let Some(generation) = generation {
+                let version = slot.take(is_late);
+                if let Some(version) = version {
                     slot.use_local();
-                    slot.unpin(generation);
+                    slot.unpin(version);
                 }
-                u64::from(generation.is_some())
+                u64::from(version.is_some())
             })
         });
         let mut uses = 0;
@@ -149,7 +149,7 @@ fn a_slot_must_not_be_taken_while_a_thread_is_pinned() {
 
 #[test]
 #[should_panic]
-fn a_take_must_raise_the_generation() {
+fn a_take_must_raise_the_version() {
     lease(Code { counts: false, ..AS_WRITTEN });
 }
 

@@ -12,10 +12,10 @@
 //! if it was dissolved in between, it becomes no slab before the claimer has let go of it and of
 //! its epoch. So who makes a slab of a chunk always finds it unclaimed.
 //!
-//! A claim has a *generation*, which each new claim of the chunk raises. A thread that is refused
-//! room takes the claims of slabs that are empty from other threads, by raising the generation, and
+//! A claim has a *version*, which each new claim of the chunk raises. A thread that is refused
+//! room takes the claims of slabs that are empty from other threads, by raising the version, and
 //! dissolves these slabs ([`Pool::take_empty_slabs`]): so chunks that idle threads kept for sizes
-//! of their own join, and the next attempt finds them. A thread looks at the generation before it
+//! of their own join, and the next attempt finds them. A thread looks at the version before it
 //! allocates from its slab, and forgets a slab that is no longer its own. If the claim is taken
 //! right after that look, the two meet at the taken bits, as below: either the block is taken and
 //! the slab does not dissolve, or the slab is dissolved and has no free block. The thread is
@@ -24,7 +24,7 @@
 //! When a pool is full, others take blocks from current slabs too ([`Pool::reserve_in_others`]): a
 //! claim of a block is a CAS, whoever does it. They then make the table's word durable themselves.
 //!
-//! Slabs of earlier incarnations are unknown at first. A cursor passes over the chunks that were
+//! Slabs of earlier generations are unknown at first. A cursor passes over the chunks that were
 //! there at opening, a few at each shortage; it lists the slabs with room that it finds, and
 //! dissolves the empty ones.
 //!
@@ -54,10 +54,10 @@ const SURVEY_AT_ONCE: u64 = 512;
 
 const CURRENT: u32 = 1;
 const LISTED: u32 = 2;
-/// The generation of the last claim stands above the two flags. (A thread that sleeps through all
+/// The version of the last claim stands above the two flags. (A thread that sleeps through all
 /// 2^30 of them, and then takes the claim for its own, allocates from another's slab, as it may
 /// when a pool is full.)
-const GENERATION: u32 = 4;
+const VERSION: u32 = 4;
 
 /// Bits of a stack's word that name a chunk; the others count, so that a thread that has slept
 /// through a whole round of the counter, and then finds the same chunk on top, need not be thought
@@ -97,14 +97,14 @@ fn span_class(chunks: u64) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub chunk: u64,
-    generation: u32,
+    version: u32,
 }
 
 impl Claim {
-    const NONE: Self = Self { chunk: u64::MAX, generation: 0 };
+    const NONE: Self = Self { chunk: u64::MAX, version: 0 };
 
     fn is_in(self, state: u32) -> bool {
-        state & !LISTED == self.generation | CURRENT
+        state & !LISTED == self.version | CURRENT
     }
 }
 
@@ -212,13 +212,13 @@ impl Cache {
     /// Claims the chunk; none if another has it.
     pub fn claim_current(&self, chunk: u64) -> Option<Claim> {
         self.change(chunk, |found| {
-            (found & CURRENT == 0).then(|| (found | CURRENT).wrapping_add(GENERATION))
+            (found & CURRENT == 0).then(|| (found | CURRENT).wrapping_add(VERSION))
         })
     }
 
     /// Takes the claim from whoever has it; none if nobody has, or it changes now.
     fn take_claim(&self, chunk: u64) -> Option<Claim> {
-        self.change(chunk, |found| (found & CURRENT != 0).then(|| found.wrapping_add(GENERATION)))
+        self.change(chunk, |found| (found & CURRENT != 0).then(|| found.wrapping_add(VERSION)))
     }
 
     /// Whether the claim still stands.
@@ -240,7 +240,7 @@ impl Cache {
         loop {
             let new = change(found)?;
             match state.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(Claim { chunk, generation: new & !(CURRENT | LISTED) }),
+                Ok(_) => return Some(Claim { chunk, version: new & !(CURRENT | LISTED) }),
                 Err(other) => found = other,
             }
         }
@@ -350,7 +350,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Looks in the chunk table for chunks that earlier incarnations left free, from where the last
+    /// Looks in the chunk table for chunks that earlier generations left free, from where the last
     /// survey ended; whether it found `wanted` of them. Only the table is read, not the chunks.
     pub(crate) fn survey(&self, wanted: u64) -> bool {
         let frontier = self.frontier();
@@ -393,7 +393,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Looks at the next few chunks of earlier incarnations; whether a slab of `wanted` with room
+    /// Looks at the next few chunks of earlier generations; whether a slab of `wanted` with room
     /// was among them. Empty slabs of other classes dissolve.
     fn discover(&self, guard: &Guard<'_, D>, wanted: usize) -> bool {
         let mut listed = false;

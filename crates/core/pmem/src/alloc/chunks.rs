@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! bits  63..32       31..24   23..0
-//!       incarnation  kind     argument
+//!       generation  kind     argument
 //! ```
 //!
 //! | kind | argument | after a crash |
 //! | --- | --- | --- |
 //! | 0 free | 0 | free |
-//! | 1 claimed | chunks of the span in its first, else 0 | free, unless of this incarnation |
+//! | 1 claimed | chunks of the span in its first, else 0 | free, unless of this generation |
 //! | 2 slab | size class | slab |
 //! | 3 head of an active span | chunks of the span | active |
 //! | 4 body of an active span | 0 | active |
-//! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with an incarnation, a thread's in that | hole |
+//! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with a generation, a thread's in that | hole |
 //!
 //! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation turns first the bodies,
 //! then the head; which of the words reached durability is settled by the log that names the span,
@@ -55,8 +55,8 @@ pub(crate) const RESERVE_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 
-pub(crate) fn encode(chunk: Chunk, incarnation: u32) -> u64 {
-    let tag = u64::from(incarnation) << 32;
+pub(crate) fn encode(chunk: Chunk, generation: u32) -> u64 {
+    let tag = u64::from(generation) << 32;
     match chunk {
         Chunk::Free => 0,
         Chunk::Claimed { chunks } => tag | 1 << 24 | chunks,
@@ -70,25 +70,25 @@ pub(crate) fn encode(chunk: Chunk, incarnation: u32) -> u64 {
 
 const HOLE: u64 = 5 << 24;
 
-/// Whether `word` says, in an incarnation to come, that its chunk may have no room.
+/// Whether `word` says, in a generation to come, that its chunk may have no room.
 pub(crate) fn is_hole_word(word: u64) -> bool {
     word & u64::from(u32::MAX) == HOLE
 }
 
-/// What `word` says in `incarnation`; `None` for a word that cannot have been written.
-pub(crate) fn decode(word: u64, incarnation: u32) -> Option<Chunk> {
+/// What `word` says in `generation`; `None` for a word that cannot have been written.
+pub(crate) fn decode(word: u64, generation: u32) -> Option<Chunk> {
     let argument = word & ARGUMENT_MASK;
     let tag = (word >> 32) as u32;
     match (word >> 24) & 0xFF {
         0 if word == 0 => Some(Chunk::Free),
-        1 if tag != incarnation => Some(Chunk::Free),
+        1 if tag != generation => Some(Chunk::Free),
         1 => Some(Chunk::Claimed { chunks: argument }),
         2 if tag == 0 && argument < CLASS_COUNT as u64 => {
             Some(Chunk::Slab { class: argument as usize })
         }
         3 if tag == 0 && argument > 0 => Some(Chunk::Head { chunks: argument }),
         4 if tag == 0 && argument == 0 => Some(Chunk::Body),
-        5 if argument == 0 && tag == incarnation => Some(Chunk::HeldHole),
+        5 if argument == 0 && tag == generation => Some(Chunk::HeldHole),
         5 if argument == 0 => Some(Chunk::Hole),
         _ => None,
     }
@@ -111,12 +111,12 @@ impl<D: Domain> Pool<D> {
         // Acquire: who sees a slab sees its header (`set_chunk`, release); who sees a free chunk
         // has what its last owner did behind it (the same, or the CAS of a claim).
         let word = self.chunk_word(index).load(Ordering::Acquire);
-        decode(word, self.incarnation()).unwrap_or(Chunk::Body)
+        decode(word, self.generation()).unwrap_or(Chunk::Body)
     }
 
     pub(crate) fn set_chunk(&self, index: u64, chunk: Chunk) {
         let word = self.chunk_word(index);
-        word.store(encode(chunk, self.incarnation()), Ordering::Release);
+        word.store(encode(chunk, self.generation()), Ordering::Release);
         word.flush();
     }
 
@@ -191,7 +191,7 @@ impl<D: Domain> Pool<D> {
             self.set_chunk(index, Chunk::Body);
         }
         let head = self.chunk_word(first);
-        let active = encode(Chunk::Head { chunks }, self.incarnation());
+        let active = encode(Chunk::Head { chunks }, self.generation());
         let found = head.load(Ordering::Acquire);
         // Several threads may say so of a segment of the table of participants: one of them counts
         // it.
@@ -219,11 +219,11 @@ impl<D: Domain> Pool<D> {
         let chunks = found & ARGUMENT_MASK;
         let kind = (found >> 24) & 0xFF;
         let active = kind == 3;
-        let cut_short = in_recovery && kind == 1 && (found >> 32) as u32 != self.incarnation();
+        let cut_short = in_recovery && kind == 1 && (found >> 32) as u32 != self.generation();
         if !(active || cut_short) || chunks == 0 || first + chunks > self.geometry().max_chunks {
             return Err(());
         }
-        let claimed = |chunks| encode(Chunk::Claimed { chunks }, self.incarnation());
+        let claimed = |chunks| encode(Chunk::Claimed { chunks }, self.generation());
         let is_freed = head.compare_exchange(found, claimed(chunks)).is_err();
         if mutant!("freed-twice") {
             head.store(claimed(chunks), Ordering::Release);
@@ -248,7 +248,7 @@ impl<D: Domain> Pool<D> {
             return;
         }
         for index in (first..first + chunks).rev() {
-            // Not flushed: a claim of an earlier incarnation counts as free.
+            // Not flushed: a claim of an earlier generation counts as free.
             self.chunk_word(index).store(0, Ordering::Release);
         }
         self.cache.note_freed(chunks);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_ends_with_its_incarnation() {
+    fn a_claim_ends_with_its_generation() {
         let claim = encode(Chunk::Claimed { chunks: 5 }, 9);
         assert_eq!(decode(claim, 9), Some(Chunk::Claimed { chunks: 5 }));
         assert_eq!(decode(claim, 10), Some(Chunk::Free));

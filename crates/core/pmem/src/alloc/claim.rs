@@ -8,7 +8,7 @@
 //! | what is tried in turn | what it costs |
 //! | --- | --- |
 //! | freed chunks, if enough are known to be there | 128 words of the chunk table, or 8 for each chunk of the span, if that is more |
-//! | chunks that earlier incarnations left free | 512 words, once for each word, and such a search |
+//! | chunks that earlier generations left free | 512 words, once for each word, and such a search |
 //! | chunks beyond the frontier, and those right below it that are free; the file grows | room in the file |
 //! | this thread's empty slabs dissolve, what waits for its epoch comes back; all freed chunks | the whole table |
 //! | refused: empty slabs of all threads dissolve, for the next attempt | a word of process memory a chunk |
@@ -217,12 +217,12 @@ impl<D: Domain> Pool<D> {
             let word = self.chunk_word(index);
             let found = word.load(Ordering::Acquire);
             let hole = if mutant!("reused-without-room") { claim(index) } else { Chunk::HeldHole };
-            let mine = match decode(found, self.incarnation()) {
+            let mine = match decode(found, self.generation()) {
                 Some(Chunk::Free) => Some(claim(index)),
                 Some(Chunk::Hole) => Some(hole),
                 _ => None,
             };
-            let mine = mine.map(|mine| encode(mine, self.incarnation()));
+            let mine = mine.map(|mine| encode(mine, self.generation()));
             if mine.is_none_or(|mine| word.compare_exchange(found, mine).is_err()) {
                 self.unclaim(first, index);
                 return Err(Unclaimed::Taken(index));
@@ -235,7 +235,7 @@ impl<D: Domain> Pool<D> {
                 return Err(Unclaimed::NoRoom(error));
             }
             for index in first..first + chunks {
-                let claimed = encode(claim(index), self.incarnation());
+                let claimed = encode(claim(index), self.generation());
                 self.chunk_word(index).store(claimed, Ordering::Release);
             }
         }
@@ -249,7 +249,7 @@ impl<D: Domain> Pool<D> {
                 Chunk::HeldHole => Chunk::Hole,
                 _ => Chunk::Free,
             };
-            let word = encode(was, self.incarnation());
+            let word = encode(was, self.generation());
             self.chunk_word(index).store(word, Ordering::Release);
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! # Protocol
 //!
-//! The word of the chunk table decides. A hole that a thread has carries the incarnation, so that
+//! The word of the chunk table decides. A hole that a thread has carries the generation, so that
 //! after a crash it is a hole, whatever the thread was about to do.
 //!
 //! | step of [`release_unused`](Pool::release_unused) | a crash leaves |
@@ -35,10 +35,10 @@
 //! others are punched, and counted.
 //!
 //! No thread can look at a chunk that is free: it has passed its epochs. A
-//! [`Glance`](crate::Glance) can, and drops what it has seen; where even that takes room, in a file
-//! in memory, a pool in which someone has glanced keeps its room until it is closed. The first
-//! glance says so before it loads anything, by a store that is ordered with the look here: either
-//! this thread sees it, or the glance begins when nothing leads to the chunk any more.
+//! [`OptimisticRead`](crate::OptimisticRead) can, and drops what it has seen; where even that takes
+//! room, in a file in memory, a pool with an optimistic read keeps its room until it is closed. The
+//! first such read says so before it loads anything, by a store that is ordered with the look here:
+//! either this thread sees it, or the read begins when nothing leads to the chunk any more.
 //!
 //! While a thread punches, at most [`AT_ONCE`] chunks are not to be had. A thread that stops there
 //! keeps them.
@@ -111,11 +111,11 @@ impl<D: Domain> Pool<D> {
 
     /// Takes chunks that are free, and have room, from `first` on; how many.
     fn hold_free(&self, first: u64, most: u64) -> u64 {
-        let held = encode(Chunk::HeldHole, self.incarnation());
+        let held = encode(Chunk::HeldHole, self.generation());
         let is_mine = |&index: &u64| {
             let word = self.chunk_word(index);
             let found = word.load(Ordering::Acquire);
-            decode(found, self.incarnation()) == Some(Chunk::Free)
+            decode(found, self.generation()) == Some(Chunk::Free)
                 && word.compare_exchange(found, held).is_ok()
         };
         (first..first + most).take_while(is_mine).count() as u64
@@ -123,7 +123,7 @@ impl<D: Domain> Pool<D> {
 
     /// Punches chunks that this thread holds; false if the file cannot have holes, or must not now.
     fn punch(&self, _guard: &Guard<'_, D>, first: u64, chunks: u64) -> Result<bool> {
-        // Ordered with the store of the first glance.
+        // Ordered with the store of the first optimistic read.
         fence(Ordering::SeqCst);
         if !self.may_have_holes() {
             self.let_go(first, chunks, Chunk::Free);

@@ -2,14 +2,14 @@
 //!
 //! # States of a block
 //!
-//! | state | active bit (durable) | taken bit (this incarnation) | owner |
+//! | state | active bit (durable) | taken bit (this generation) | owner |
 //! | --- | --- | --- | --- |
 //! | free | 0 | 0 | nobody |
 //! | reserved | 0 | 1 | the [`Reservation`], in process memory |
 //! | active | 1 | 1 | the word that names it |
 //! | in limbo | 0 | 1 | an epoch: unlinked, perhaps still looked at |
 //!
-//! A crash forgets every taken bit, since each word of them carries the incarnation in which it
+//! A crash forgets every taken bit, since each word of them carries the generation in which it
 //! was written and is void in the next: *reserved* and *in limbo* become *free* without any work
 //! at recovery, and *active* stays. The deciding word is the one with the active bit.
 //!

@@ -8,13 +8,13 @@
 //!
 //! * `class` is the size class, with [`SLAB_MARK`] above it.
 //! * `active`: one bit a block, durable: the block belongs to a word somewhere.
-//! * `taken`: 32 blocks a word, with the incarnation in the upper half. A word of an earlier
-//!   incarnation counts as a copy of the active bits. A block may be taken if its bit is clear.
+//! * `taken`: 32 blocks a word, with the generation in the upper half. A word of an earlier
+//!   generation counts as a copy of the active bits. A block may be taken if its bit is clear.
 //!
 //! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the block's
-//! taken bit is set in a word of this incarnation. So when a CAS succeeds that found the taken bit
+//! taken bit is set in a word of this generation. So when a CAS succeeds that found the taken bit
 //! clear in such a word, the block is nobody's, though it may have been allocated and have come
-//! back since it was read. A word of an earlier incarnation never comes back once it was replaced,
+//! back since it was read. A word of an earlier generation never comes back once it was replaced,
 //! so the active bits that stand for its taken bits have not changed since either.
 //!
 //! A chunk stops being a slab only after one thread, which has claimed it (cache.rs), has taken all
@@ -95,9 +95,9 @@ impl<D: Domain> Pool<D> {
         (word >> (index % 2 * 32)) as u32
     }
 
-    /// The bits of a taken word, as they count in this incarnation.
+    /// The bits of a taken word, as they count in this generation.
     fn taken_bits(&self, chunk: u64, index: u64, word: u64) -> u32 {
-        if mutant!("stale-taken-bits") || (word >> 32) as u32 == self.incarnation() {
+        if mutant!("stale-taken-bits") || (word >> 32) as u32 == self.generation() {
             word as u32
         } else {
             self.active_bits(chunk, index)
@@ -105,7 +105,7 @@ impl<D: Domain> Pool<D> {
     }
 
     fn tagged(&self, bits: u32) -> u64 {
-        u64::from(self.incarnation()) << 32 | u64::from(bits)
+        u64::from(self.generation()) << 32 | u64::from(bits)
     }
 
     /// The block at `off`, if that is the first byte of a block of a slab.
@@ -285,7 +285,7 @@ impl<D: Domain> Pool<D> {
             self.taken_word(chunk, index).store(self.tagged(0), Ordering::Release);
         }
         // All of these are durable before the table says that they count: what the medium held
-        // there is anything, also what looks like taken bits of an incarnation to come.
+        // there is anything, also what looks like taken bits of a generation to come.
         self.flush(off, TAKEN_AT + blocks_of(class).div_ceil(32) * 8);
         self.flush_extent();
         D::fence();
@@ -310,11 +310,11 @@ impl<D: Domain> Pool<D> {
     /// Clears the active bit; whether it was set.
     pub(crate) fn clear_active(&self, place: &Place) -> bool {
         // The block stays taken until it is given back, also if it became active in an earlier
-        // incarnation and nobody has looked at the word since.
+        // generation and nobody has looked at the word since.
         let index = place.block / 32;
         let taken = self.taken_word(place.chunk, index);
         let mut found = taken.load(Ordering::Acquire);
-        while (found >> 32) as u32 != self.incarnation() {
+        while (found >> 32) as u32 != self.generation() {
             let bits = self.active_bits(place.chunk, index);
             match taken.compare_exchange(found, self.tagged(bits)) {
                 Ok(_) => break,
@@ -379,7 +379,7 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn recover_release_in_slab(&self, place: &Place) {
         let taken = self.taken_word(place.chunk, place.block / 32);
         let found = taken.load(Ordering::Acquire);
-        if (found >> 32) as u32 == self.incarnation() {
+        if (found >> 32) as u32 == self.generation() {
             taken.fetch_and(!(1 << (place.block % 32)));
         }
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use self::open::{Compacted, CreateOptions, OpenPool};
 use crate::alloc::Cache;
-use crate::astray;
+use crate::damage;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::exclusive::Exclusive;
@@ -38,7 +38,7 @@ pub struct Pool<D: Domain> {
     geometry: Geometry,
     medium: Medium,
     pool_id: u128,
-    incarnation: u32,
+    generation: u32,
     was_clean: bool,
     /// What the state says of writes.
     survives_power: bool,
@@ -54,8 +54,8 @@ pub struct Pool<D: Domain> {
     first_slots: usize,
     pub(crate) cache: Cache,
     pub(crate) limbo: Limbo,
-    /// Whether someone has looked at blocks without a pin ([`Pool::glance`]).
-    has_glanced: AtomicBool,
+    /// Whether blocks were read without a pin ([`Pool::optimistic_read`]).
+    had_optimistic_reads: AtomicBool,
     /// The pool lies in memory of a test, where room for chunks is emulated.
     #[cfg(feature = "testing")]
     emulates_room: bool,
@@ -66,7 +66,7 @@ pub struct Pool<D: Domain> {
     /// Whether someone has said that it recovers what lies in the pool.
     recovery_begun: AtomicBool,
     /// Does what threads have left to be done before the epoch is raised.
-    pub(crate) left_work: OnceLock<fn(&Self, u64)>,
+    pub(crate) deferred_work: OnceLock<fn(&Self, u64)>,
     domain: PhantomData<D>,
 }
 
@@ -107,7 +107,7 @@ impl<D: Domain> Pool<D> {
     pub fn words_within(&self, off: u64, count: u64) -> Option<Words<'_, D>> {
         let (index, end) = (word_index(off), self.end_words.load(Ordering::Relaxed));
         if index > end || count > end - index {
-            self.note_astray(off);
+            self.note_damage(off);
             return None;
         }
         // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically,
@@ -133,7 +133,7 @@ impl<D: Domain> Pool<D> {
     /// A word for who was led to `off` by damage.
     #[inline(always)]
     fn nowhere(&self, off: u64) -> &AtomicU64 {
-        self.note_astray(off);
+        self.note_damage(off);
         // Whatever others have put there on their way to finding out.
         self.nowhere.store(0, Ordering::Relaxed);
         &self.nowhere
@@ -141,14 +141,14 @@ impl<D: Domain> Pool<D> {
 
     /// Notes that the calling thread has found damage at `off`.
     #[inline(always)]
-    pub(crate) fn note_astray(&self, off: u64) {
-        astray::note(self.mapping.base(), off);
+    pub(crate) fn note_damage(&self, off: u64) {
+        damage::note(self.mapping.base(), off);
     }
 
     /// The note of the calling thread, if it is of this pool.
     #[cold]
-    pub(crate) fn take_astray(&self) -> Option<u64> {
-        astray::take(self.mapping.base(), self.mapping.bytes())
+    pub(crate) fn take_damage(&self) -> Option<u64> {
+        damage::take(self.mapping.base(), self.mapping.bytes())
     }
 
     /// `bytes` bytes at `off`. Only damage leads out of the used part of the pool: then there are
@@ -297,8 +297,8 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Raised by one whenever the pool is opened: tells what was begun before a crash.
-    pub fn incarnation(&self) -> u32 {
-        self.incarnation
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Whether the pool was new, or had been closed in order, when it was opened.
@@ -311,7 +311,7 @@ impl<D: Domain> Pool<D> {
         superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
     }
 
-    /// To be asked once by who recovers, in this incarnation, what an earlier one has left in
+    /// To be asked once by who recovers, in this generation, what an earlier one has left in
     /// descriptors: false if another has asked already, and may be using them.
     pub fn begin_recovery(&self) -> bool {
         !self.recovery_begun.swap(true, Ordering::AcqRel)

@@ -7,21 +7,21 @@
 //! * **Create** builds the whole file under a temporary name and links it to its own only when it
 //!   is complete, so a crash leaves *absent*, at worst with a stray temporary file.
 //! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte store
-//!   of the state (incarnation raised, clean flag off, and what a write survives from now on). A
+//!   of the state (generation raised, clean flag off, and what a write survives from now on). A
 //!   crash before that store leaves what was there, after it *in use*.
 //! * **Close** (the drop of the last handle) sets the clean flag.
 //!
 //! # What is trusted
 //!
 //! An unclean pool under another boot id is refused, unless what was written in its last
-//! incarnation survives power loss: the page cache wrote back in any order, and so did the
+//! generation survives power loss: the page cache wrote back in any order, and so did the
 //! processor's caches, if nobody wrote back their lines, whatever the medium. What is found now
 //! does not count: a domain can be chosen, and a file system mounted in another way. So
 //!
 //! * where a write does not survive power loss, the state is synced when the one before would be
 //!   trusted, so that no later write can reach the medium before it; and the data is synced before
 //!   the clean flag, and the flag after it;
-//! * where it does, what an incarnation whose writes do not has left in caches is synced before the
+//! * where it does, what a generation whose writes do not has left in caches is synced before the
 //!   state says so.
 //!
 //! A pool that is opened for salvage keeps its boot id, and is never closed in order: it is no more
@@ -151,7 +151,7 @@ impl<D: Domain> Pool<D> {
             let block = Superblock {
                 pool_id,
                 max_bytes: geometry.max_bytes,
-                incarnation: 1,
+                generation: 1,
                 clean: false,
                 survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
                 size_bytes,
@@ -274,17 +274,17 @@ impl<D: Domain> Pool<D> {
         is_trusted: bool,
     ) -> Result<Arc<Self>> {
         let geometry = Geometry::new(block.max_bytes);
-        let Some(incarnation) = block.incarnation.checked_add(1) else {
+        let Some(generation) = block.generation.checked_add(1) else {
             return Err(Error::BadField {
                 path: path.to_path_buf(),
-                field: "the incarnation",
-                found: u64::from(block.incarnation),
+                field: "the generation",
+                found: u64::from(block.generation),
                 allowed: format!("0 to {}", u32::MAX - 1),
             });
         };
         let (id, clean) = (block.pool_id, block.clean);
         let mut pool =
-            Self::assembled(mapping, file, path, geometry, medium, id, incarnation, clean)?;
+            Self::assembled(mapping, file, path, geometry, medium, id, generation, clean)?;
         if !is_trusted {
             pool.salvaged = true;
             pool.survives_power = false;
@@ -324,7 +324,7 @@ impl<D: Domain> Pool<D> {
         let block = Superblock {
             pool_id: 1,
             max_bytes: geometry.max_bytes,
-            incarnation: 1,
+            generation: 1,
             clean: false,
             survives_power: false,
             size_bytes: geometry.chunk_off(1),
@@ -357,7 +357,7 @@ impl<D: Domain> Pool<D> {
         geometry: Geometry,
         medium: Medium,
         pool_id: u128,
-        incarnation: u32,
+        generation: u32,
         was_clean: bool,
     ) -> Result<Self> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
@@ -373,7 +373,7 @@ impl<D: Domain> Pool<D> {
             geometry,
             medium,
             pool_id,
-            incarnation,
+            generation,
             was_clean,
             survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
             salvaged: false,
@@ -386,14 +386,14 @@ impl<D: Domain> Pool<D> {
             first_slots,
             cache,
             limbo: Limbo::default(),
-            has_glanced: AtomicBool::new(false),
+            had_optimistic_reads: AtomicBool::new(false),
             #[cfg(feature = "testing")]
             emulates_room: path == Path::new("(arena)"),
             // All that is mapped, until `bound`.
             end_words: AtomicU64::new(geometry.max_bytes / 8),
             nowhere: AtomicU64::new(0),
             recovery_begun: AtomicBool::new(false),
-            left_work: OnceLock::new(),
+            deferred_work: OnceLock::new(),
             domain: PhantomData,
         })
     }
@@ -420,7 +420,7 @@ impl<D: Domain> Pool<D> {
     }
 
     fn store_state(&self, clean: bool) {
-        let word = superblock::state_word(self.incarnation, clean, self.survives_power);
+        let word = superblock::state_word(self.generation, clean, self.survives_power);
         let state = self.word(superblock::STATE_OFF);
         state.store(word, Ordering::Release);
         state.flush();

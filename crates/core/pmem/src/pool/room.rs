@@ -115,18 +115,19 @@ impl<D: Domain> Pool<D> {
         self.sync_length()
     }
 
-    /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and a
-    /// glance may load.
+    /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and an
+    /// optimistic read may load one.
     pub(crate) fn may_have_holes(&self) -> bool {
-        !matches!(self.medium, Medium::MemoryFile(_)) || !self.has_glanced.load(Ordering::SeqCst)
+        !matches!(self.medium, Medium::MemoryFile(_))
+            || !self.had_optimistic_reads.load(Ordering::SeqCst)
     }
 
-    /// Someone is about to look at blocks without a pin.
+    /// An optimistic read is about to begin.
     #[inline(always)]
-    pub(crate) fn note_glance(&self) {
+    pub(crate) fn note_optimistic_read(&self) {
         // Relaxed: whoever sees it set comes after the store below.
-        if !self.has_glanced.load(Ordering::Relaxed) {
-            self.has_glanced.store(true, Ordering::SeqCst);
+        if !self.had_optimistic_reads.load(Ordering::Relaxed) {
+            self.had_optimistic_reads.store(true, Ordering::SeqCst);
             std::sync::atomic::fence(Ordering::SeqCst);
         }
     }

@@ -120,7 +120,7 @@ fn a_crash_at_every_write_of_a_free() {
 }
 
 #[test]
-fn a_crash_at_every_write_of_a_free_in_a_later_incarnation() {
+fn a_crash_at_every_write_of_a_free_in_a_later_generation() {
     let folder = folder();
     for bytes in SIZES {
         let what = format!("free {bytes} bytes that are older than the crash");
@@ -284,7 +284,7 @@ impl Domain for Noting {
 }
 
 /// After power loss, what was not written back is what the medium held: of a chunk that was part
-/// of a span that is its owner's data, and may look like taken bits of a later incarnation.
+/// of a span that is its owner's data, and may look like taken bits of a later generation.
 #[test]
 fn a_new_slab_leaves_no_taken_word_to_what_the_medium_held() {
     let pool = Pool::<Noting>::anonymous(&options(1)).unwrap();

@@ -177,7 +177,7 @@ fn the_lock_of_a_killed_process_is_gone_and_its_pool_not_clean() {
     holder.wait().unwrap();
     let pool = open::<Process>(&path);
     assert!(!pool.was_clean());
-    assert_eq!(pool.incarnation(), 3);
+    assert_eq!(pool.generation(), 3);
 }
 
 #[test]

@@ -19,12 +19,12 @@ fn golden_participant_slot() {
     let guard = pool.pin().unwrap();
     assert_eq!(word(&pool, 4096), 1, "global epoch");
     assert_eq!(word(&pool, 4096 + 64), 1, "slots ever claimed");
-    assert_eq!(word(&pool, 8192), 1, "readied in incarnation 1");
-    assert_eq!(word(&pool, 8192 + 8), 1 << 48 | 1 << 47 | 1, "generation 1, pinned in epoch 1");
+    assert_eq!(word(&pool, 8192), 1, "readied in generation 1");
+    assert_eq!(word(&pool, 8192 + 8), 1 << 48 | 1 << 47 | 1, "version 1, pinned in epoch 1");
     drop(guard);
     assert_eq!(word(&pool, 8192 + 8), 1, "not pinned");
     drop(pool.pin());
-    assert_eq!(word(&pool, 8192 + 8), 1, "the thread still has that generation");
+    assert_eq!(word(&pool, 8192 + 8), 1, "the thread still has that version");
     let off = give(&pool, 0, 64, 1);
     let log: Vec<u64> = [64, 72, 80].iter().map(|at| word(&pool, 8192 + at)).collect();
     assert_eq!(log, [0, off, root(0)], "the log's kind, block and word");
@@ -69,7 +69,7 @@ fn golden_slab() {
     assert_eq!(word(&pool, layout::CHUNK_TABLE_OFF), 2 << 24 | 1, "a slab of class 1");
     assert_eq!(word(&pool, chunk), 0x5AB0 << 48 | 1, "the slab's class");
     assert_eq!(word(&pool, chunk + 64), 0b11, "active bits");
-    assert_eq!(word(&pool, chunk + 192), 1 << 32 | 0b11, "taken bits of incarnation 1");
+    assert_eq!(word(&pool, chunk + 192), 1 << 32 | 0b11, "taken bits of generation 1");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the superblock says of the past: incarnation, clean flag, boot id.
+//! What the superblock says of the past: generation, clean flag, boot id.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -122,25 +122,25 @@ fn a_clean_pool_of_another_boot_opens() {
 }
 
 #[test]
-fn each_opening_raises_the_incarnation() {
+fn each_opening_raises_the_generation() {
     let folder = folder();
     let path = folder.path().join("pool");
-    assert_eq!(create::<Process>(&path, 1).incarnation(), 1);
-    assert_eq!(open::<Process>(&path).incarnation(), 2);
+    assert_eq!(create::<Process>(&path, 1).generation(), 1);
+    assert_eq!(open::<Process>(&path).generation(), 2);
     open::<Process>(&path).abandon();
-    assert_eq!(open::<Process>(&path).incarnation(), 4);
+    assert_eq!(open::<Process>(&path).generation(), 4);
 }
 
 #[test]
-fn the_incarnation_does_not_wrap() {
+fn the_generation_does_not_wrap() {
     let folder = folder();
     let path = folder.path().join("pool");
     drop(create::<Process>(&path, 1));
     write_words(&path, superblock::STATE_OFF, &[superblock::state_word(u32::MAX - 1, true, false)]);
-    assert_eq!(open::<Process>(&path).incarnation(), u32::MAX);
+    assert_eq!(open::<Process>(&path).generation(), u32::MAX);
     let before = std::fs::read(&path).unwrap();
     let error = Pool::<Process>::open(&path, &OpenPool::default()).unwrap_err();
-    assert!(matches!(error, Error::BadField { field: "the incarnation", .. }), "{error}");
+    assert!(matches!(error, Error::BadField { field: "the generation", .. }), "{error}");
     assert!(std::fs::read(&path).unwrap() == before);
 }
 

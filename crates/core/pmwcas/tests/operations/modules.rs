@@ -16,8 +16,8 @@ mod crash;
 mod damaged;
 #[path = "exhaustion.rs"]
 mod exhaustion;
-#[path = "landed.rs"]
-mod landed;
+#[path = "committed_pending.rs"]
+mod committed_pending;
 #[path = "late.rs"]
 mod late;
 #[path = "maps.rs"]

@@ -141,7 +141,7 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     check(&planted);
 }
 
-/// Class 7: what was removed in an earlier incarnation is free, whatever epoch it says.
+/// Class 7: what was removed in an earlier generation is free, whatever epoch it says.
 #[test]
 fn pids_that_were_removed_before_a_restart_are_free() {
     let folder = folder();

@@ -2,7 +2,7 @@
 //!
 //! * `conformance.rs`: the suite that every index passes.
 //! * `traps.rs`: defects that others shipped.
-//! * `crash.rs`, `incarnations.rs`, `kill.rs`: what is left by a process that dies.
+//! * `crash.rs`, `generations.rs`, `kill.rs`: what is left by a process that dies.
 //! * `between.rs`: what others do between two accesses of an operation.
 //! * `paused.rs`, `stopped.rs`: threads that stop for a while, or for ever.
 //! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`, `full_pool.rs`: no room.
@@ -19,8 +19,8 @@ mod conformance;
 mod crash;
 mod exhaustion;
 mod full_pool;
+mod generations;
 mod in_place;
-mod incarnations;
 mod kill;
 mod paused;
 mod soak;

@@ -1,6 +1,6 @@
 //! Traps of `traps.md` that take one or a few threads and no crash to test; each test's name says
 //! which. Crashes are in `crash.rs` and `kill.rs`, stopped threads in `stopped.rs`, full pools in
-//! `exhaustion.rs`, dead reservations in `incarnations.rs`.
+//! `exhaustion.rs`, dead reservations in `generations.rs`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

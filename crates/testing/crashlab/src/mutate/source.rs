@@ -109,7 +109,7 @@ mod tests {
         let files = durable_sources();
         for known in [
             "crates/core/pmem/src/alloc/slab.rs",
-            "crates/core/pmwcas/src/landed.rs",
+            "crates/core/pmwcas/src/committed_pending.rs",
             "crates/indexes/bztree/src/smo/mod.rs",
         ] {
             assert!(files.iter().any(|file| file == known), "{known}: {files:?}");

@@ -147,7 +147,7 @@ impl Subject for Roots {
 
 fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Scenario<Roots> {
     Scenario::new(name, 1, move || Setup {
-        // Blocks of an earlier incarnation lie about, and chunks that look like anything.
+        // Blocks of an earlier generation lie about, and chunks that look like anything.
         prepare: (0..2)
             .flat_map(|root| [Op::Give(root, 150_000, u64::MAX), Op::Take(root)])
             .chain((0..ROOTS).map(|root| Op::Give(root, 100, 1)))

@@ -46,7 +46,7 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
         BinaryBytes(stat.size_bytes),
         BinaryBytes(stat.max_bytes)
     ))?;
-    output.line(format_args!("incarnation   {}", stat.incarnation))?;
+    output.line(format_args!("generation   {}", stat.generation))?;
     output.line(format_args!(
         "opened        {} in {}; {} completed, {} undone",
         if recovery.was_clean { "after a clean close" } else { "after a crash, recovered" },

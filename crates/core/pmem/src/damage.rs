@@ -1,4 +1,4 @@
-//! Where damage has led the calling thread, until its guard is asked
+//! The note of damage that the calling thread has met, until its guard is asked
 //! ([`Guard::damage`](crate::Guard::damage)).
 //!
 //! A note is a store to memory of the thread, and no call. It is made within the loops of searches,
@@ -11,53 +11,53 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 
 #[derive(Clone, Copy, Debug)]
-struct Astray {
+struct Note {
     /// Where the pool is mapped, [`UNKNOWN`], or zero if nothing is noted.
     base: usize,
     /// The offset in the pool; if that is unknown, the address.
     at: u64,
 }
 
-const NONE: Astray = Astray { base: 0, at: 0 };
+const NONE: Note = Note { base: 0, at: 0 };
 /// No mapping begins here.
 const UNKNOWN: usize = 1;
 
 thread_local! {
-    static ASTRAY: Cell<Astray> = const { Cell::new(NONE) };
+    static NOTE: Cell<Note> = const { Cell::new(NONE) };
 }
 
 #[inline(always)]
-fn keep_first(note: Astray) {
+fn keep_first(note: Note) {
     if !is_noted() {
-        ASTRAY.set(note);
+        NOTE.set(note);
     }
 }
 
 /// Notes damage at `off` of the pool at `base`, or that nothing is there.
 #[inline(always)]
 pub(crate) fn note(base: *const u8, off: u64) {
-    keep_first(Astray { base: base as usize, at: off });
+    keep_first(Note { base: base as usize, at: off });
 }
 
 /// Notes that nothing is behind `words`.
 #[inline(always)]
 pub(crate) fn note_behind(words: &[AtomicU64]) {
-    keep_first(Astray { base: UNKNOWN, at: words.as_ptr() as u64 });
+    keep_first(Note { base: UNKNOWN, at: words.as_ptr() as u64 });
 }
 
 #[inline(always)]
 pub(crate) fn is_noted() -> bool {
-    ASTRAY.get().base != 0
+    NOTE.get().base != 0
 }
 
 #[inline(always)]
 pub(crate) fn forget() {
-    ASTRAY.set(NONE);
+    NOTE.set(NONE);
 }
 
 /// Takes the note, if it is of the pool that is mapped at `base`; the offset.
 pub(crate) fn take(base: *const u8, bytes: u64) -> Option<u64> {
-    let Astray { base: noted, at } = ASTRAY.get();
+    let Note { base: noted, at } = NOTE.get();
     let base = base as usize;
     let off = match noted {
         UNKNOWN => at.checked_sub(base as u64).filter(|&off| off < bytes)?,

@@ -1,4 +1,5 @@
-//! Operations that landed: how they are read, changed, finished by others, and recovered.
+//! Committed operations with clean-up pending: how they are read, changed, finished by others, and
+//! recovered.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ const REFERENCE: u64 = 1 << 63;
 const TWO: [(u64, u64, u64); 2] = [(0, 0, 5), (90, 0, 6)];
 
 /// Lets a thread of its own do the operation and end, so that nothing finishes it by chance.
-fn land<D: Domain>(pmwcas: &Pmwcas<D>) {
+fn commit<D: Domain>(pmwcas: &Pmwcas<D>) {
     std::thread::scope(|scope| drop(scope.spawn(|| assert!(change(pmwcas, &TWO)))));
 }
 
@@ -22,9 +23,9 @@ fn refers<D: Domain>(pmwcas: &Pmwcas<D>) -> bool {
 }
 
 #[test]
-fn a_reader_of_a_landed_operation_writes_nothing() {
+fn a_reader_of_a_pending_operation_writes_nothing() {
     let pmwcas = in_memory::<CutShort<true>>(1);
-    land(&pmwcas);
+    commit(&pmwcas);
     assert_eq!(refers(&pmwcas), super::ALGORITHM != Algorithm::Rdcss);
     let guard = pmwcas.pool().pin().unwrap();
     let seen = kill_after(0, || pmwcas.read(&guard, super::common::word(90)));
@@ -32,9 +33,9 @@ fn a_reader_of_a_landed_operation_writes_nothing() {
 }
 
 #[test]
-fn a_word_of_a_landed_operation_is_changed_by_others() {
+fn a_word_of_a_pending_operation_is_changed_by_others() {
     let pmwcas = in_memory::<Adr>(1);
-    land(&pmwcas);
+    commit(&pmwcas);
     assert!(!change(&pmwcas, &[(0, 0, 1)]));
     assert!(change(&pmwcas, &[(0, 5, 7), (1, 0, 8)]));
     assert_eq!([0, 1, 90].map(|at| read(&pmwcas, at)), [7, 8, 6]);
@@ -45,7 +46,7 @@ fn a_word_of_a_landed_operation_is_changed_by_others() {
 #[test]
 fn no_epoch_passes_before_what_an_operation_left_is_done() {
     let pmwcas = in_memory::<Counting>(1);
-    land(&pmwcas);
+    commit(&pmwcas);
     let left = refers(&pmwcas);
     let guard = pmwcas.pool().pin().unwrap();
     let ((), counts) = measure(|| guard.collect());
@@ -56,11 +57,11 @@ fn no_epoch_passes_before_what_an_operation_left_is_done() {
 }
 
 #[test]
-fn a_landed_operation_is_recovered_as_a_success() {
+fn a_pending_operation_is_recovered_as_a_success() {
     let folder = folder();
     let path = folder.path().join("pool");
     let pmwcas = create::<Adr>(&path);
-    land(&pmwcas);
+    commit(&pmwcas);
     crash(pmwcas);
     for forward in [1, 0] {
         let pmwcas = open::<Adr>(&path);

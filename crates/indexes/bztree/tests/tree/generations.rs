@@ -50,9 +50,9 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
     }
 }
 
-/// More dead reservations of one key than a completion can abort, of as many incarnations.
+/// More dead reservations of one key than a completion can abort, of as many generations.
 #[test]
-fn reservations_of_many_earlier_incarnations_pile_up_in_one_leaf() {
+fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
     let folder = folder();
     let path = folder.path().join("pool");
     drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
@@ -67,10 +67,10 @@ fn reservations_of_many_earlier_incarnations_pile_up_in_one_leaf() {
     check(&planted);
 }
 
-/// The mark of a reservation has ten bits of the incarnation: after 1,024 openings a dead one
+/// The mark of a reservation has ten bits of the generation: after 1,024 openings a dead one
 /// looks like one of today.
 #[test]
-fn a_dead_reservation_is_harmless_when_its_incarnation_comes_again() {
+fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
     let folder = folder();
     let path = folder.path().join("pool");
     drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
@@ -78,7 +78,7 @@ fn a_dead_reservation_is_harmless_when_its_incarnation_comes_again() {
         die_inserting(&path, &short(7), 1 + turn % 2);
     }
     let first = reopen::<CutShort>(&path);
-    let incarnation = first.pool.incarnation();
+    let generation = first.pool.generation();
     abandon(first);
     for _ in 0..1_012 {
         abandon(reopen::<CutShort>(&path));
@@ -92,7 +92,7 @@ fn a_dead_reservation_is_harmless_when_its_incarnation_comes_again() {
         abandon(planted);
     }
     let last = reopen::<CutShort>(&path);
-    assert!(last.pool.incarnation() > incarnation + 1_024);
+    assert!(last.pool.generation() > generation + 1_024);
 }
 
 /// Chunks that are free when a pool is opened must be found again before the pool grows.
