@@ -8,9 +8,8 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use pando_keyspace::memory::EvictionPolicy;
 use parking_lot::Mutex;
-
-use crate::store::memory::EvictionPolicy;
 
 /// What a setting may be.
 #[derive(Clone, Copy, Debug)]

@@ -3,20 +3,19 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use pando_keyspace::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, said, told};
+use pando_keyspace::layout::{Content, MAX_NAME_BYTES};
+use pando_keyspace::stripes::{Access, Held, StripeIndex};
+use pando_keyspace::{Store, Transaction};
 use smallvec::SmallVec;
 
 use crate::clients::Pause;
 use crate::commands::{self, Arguments, Command, Context, Keys, flags};
-use crate::config;
-use crate::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, said, told};
 use crate::resp::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::stats::Count;
-use crate::store::layout::Content;
-use crate::store::stripes::{Access, Held, StripeIndex};
-use crate::store::{MAX_NAME_BYTES, Store, Transaction};
-use crate::web_request;
+use crate::{config, web_request};
 
 /// Longest replies of the commands of a transaction, together.
 const MAX_TRANSACTION_REPLY_BYTES: usize = 1 << 30;
@@ -392,7 +391,7 @@ fn note_stripes(
         stripes.push(Store::stripe_of_key(key));
     }
     if command.flags.has(flags::WHOLE) {
-        stripes.extend(0..crate::store::stripes::STRIPES as StripeIndex);
+        stripes.extend(0..pando_keyspace::stripes::STRIPES as StripeIndex);
         return Ok(Some(Access::Alone));
     }
     Ok(match (stripes.is_empty(), command.flags.has(flags::WRITE)) {

@@ -11,21 +11,19 @@ mod clients;
 mod commands;
 mod config;
 mod dispatch;
-mod failure;
+mod errors;
 mod glob;
 mod http;
 mod long_double;
 mod memcached;
 mod net;
 mod number;
-mod recover;
 mod resp;
 mod server;
 mod session;
 mod slow_log;
 mod stats;
 pub mod status;
-mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod web_request;
@@ -37,7 +35,7 @@ use pando::PoolOptions;
 
 pub use net::ServeError;
 pub use net::tls::TlsOptions;
-pub use store::MAP_NAME;
+pub use pando_keyspace::MAP_NAME;
 
 /// How the server is run.
 #[derive(Clone, Debug, Default)]

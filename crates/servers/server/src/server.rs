@@ -8,19 +8,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pando::Promise;
+use pando_keyspace::failure::Result;
+use pando_keyspace::key_counts::Expiries;
+use pando_keyspace::memory::{EvictionPolicy, MemoryLimit};
+use pando_keyspace::{Store, clock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::acl::Acl;
 use crate::clients::Clients;
 use crate::config::{self, Config};
-use crate::failure::Result;
 use crate::memcached;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
-use crate::store::known::Expiries;
-use crate::store::memory::{EvictionPolicy, MemoryLimit};
-use crate::store::{Store, clock};
 use crate::web_request::Alarm;
 
 impl Server {
@@ -114,7 +114,7 @@ impl Server {
     pub(crate) fn new(store: Store, memcached: memcached::State, loops: usize) -> Self {
         let promise = store.pool().promise();
         // Forty hexadecimal digits, as tools expect; it need not be hard to guess.
-        let begun = format!("{} {}", crate::store::clock::system_ms(), std::process::id());
+        let begun = format!("{} {}", pando_keyspace::clock::system_ms(), std::process::id());
         let run_id = crate::acl::rules::hash(begun.as_bytes())[..40].to_owned();
         Self {
             store,

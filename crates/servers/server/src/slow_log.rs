@@ -44,7 +44,7 @@ impl SlowLog {
         (address, name): (String, String),
         most: usize,
     ) {
-        let at_s = crate::store::clock::system_ms() / 1000;
+        let at_s = pando_keyspace::clock::system_ms() / 1000;
         let arguments = shorten(arguments);
         let mut log = self.log.lock();
         let id = log.0;

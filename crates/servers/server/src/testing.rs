@@ -4,12 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use pando::PoolOptions;
+use pando_keyspace::{Store, StoreOptions};
 use socket2::{Domain, Socket, Type};
 
-use crate::memcached;
-use crate::net;
 use crate::server::Server;
-use crate::store::{Store, StoreOptions};
+use crate::{memcached, net};
 
 /// So much a store may take; more is refused.
 const MAX_BYTES: u64 = 16 << 20;

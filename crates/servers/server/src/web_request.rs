@@ -47,7 +47,7 @@ impl Alarm {
     /// Writes a warning that a client sent an HTTP request, unless there was one within the last
     /// minute.
     pub(crate) fn raise(&self, client: &str) {
-        let now_s = crate::store::clock::system_ms() / 1000;
+        let now_s = pando_keyspace::clock::system_ms() / 1000;
         // Relaxed: the word stands for itself, and one thread wins it.
         let said_at_s = self.said_at_s.load(Ordering::Relaxed);
         let is_due = now_s.abs_diff(said_at_s) >= LOG_INTERVAL_S;

@@ -3,15 +3,16 @@
 use std::io::Read;
 use std::time::Instant;
 
+use pando_keyspace::failure::{Result, said, told};
+
 use super::connection::note_denied;
 use super::{Arguments, Command, Context, flags, full_name, help, properties};
 use crate::acl::rules::Denied;
 use crate::acl::{self, DEFAULT};
-use crate::config;
-use crate::failure::{NOT_AN_INTEGER, Result, said, told};
-use crate::number;
+use crate::errors::NOT_AN_INTEGER;
 use crate::server::Server;
 use crate::session::Session;
+use crate::{config, number};
 
 const GROUP: (&str, &str) = ("server", "6.0.0");
 const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
@@ -230,7 +231,7 @@ fn cat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     Ok(())
 }
 
-fn unknown_or_wrong(name: &[u8]) -> crate::failure::Failure {
+fn unknown_or_wrong(name: &[u8]) -> pando_keyspace::failure::Failure {
     let name = shown(name);
     told(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."))
 }

@@ -3,12 +3,14 @@
 
 use std::ops::{ControlFlow, Range};
 
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::Head;
+
 use super::string_ranges::{MAX_STRING_BYTES, clamp, edit};
 use super::strings::Changing;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, said};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::number;
-use crate::store::layout::Head;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

@@ -1,9 +1,11 @@
 //! CLIENT: what a client is told and tells of itself, and what it may do to others.
 
+use pando_keyspace::failure::{Result, said, told};
+
 use super::connection::checked_name;
 use super::{Arguments, Command, Context, flags, help};
 use crate::clients::{Client, Pause};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, said, told};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::number;
 use crate::session::Replies;
 

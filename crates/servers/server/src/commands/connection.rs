@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pando_keyspace::failure::{Failure, Result, said, told};
+
 use super::databases::read_database;
 use super::{Arguments, Command, Context, Keys, flags};
 use crate::acl::{DEFAULT, Entry, User};
-use crate::config;
-use crate::failure::{Failure, Result, SYNTAX, said, told};
-use crate::number;
+use crate::errors::SYNTAX;
 use crate::resp::reply::Version;
 use crate::server::Server;
 use crate::session::{Replies, Session};
+use crate::{config, number};
 
 /// The version of Redis whose commands and replies these are; stock clients look at it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use pando_keyspace::failure::{Result, said, told};
+
 use super::{Arguments, Command, Context, flags, help};
-use crate::config;
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, said, told};
-use crate::number;
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::{config, number};
 
 const ADMIN: flags::Flags = flags::ADMIN.and(flags::NO_SCRIPT).and(flags::ANYTIME);
 const READ_LOG: flags::Flags = flags::ADMIN.and(flags::ANYTIME);
@@ -237,7 +238,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     }
 }
 
-fn unknown_or_wrong(name: &[u8], command: &str) -> crate::failure::Failure {
+fn unknown_or_wrong(name: &[u8], command: &str) -> pando_keyspace::failure::Failure {
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
     told(format!(
         "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."

@@ -1,11 +1,13 @@
 //! Strings that are numbers: INCR, DECR and their kind.
 
+use pando_keyspace::failure::{Result, WRONG_TYPE, said};
+use pando_keyspace::layout::{Content, Head};
+
 use super::strings::{Changing, renewed};
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_A_FLOAT, NOT_AN_INTEGER, OUT_OF_RANGE, Result, WRONG_TYPE, said};
+use crate::errors::{NOT_A_FLOAT, NOT_AN_INTEGER, OUT_OF_RANGE};
 use crate::long_double::LongDouble;
 use crate::number;
-use crate::store::layout::{Content, Head};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

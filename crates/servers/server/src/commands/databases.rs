@@ -1,9 +1,11 @@
 //! Whole databases: FLUSHDB, FLUSHALL, SWAPDB, DBSIZE.
 
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::DATABASES;
+
 use super::{Arguments, Command, Context, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, said};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::number;
-use crate::store::DATABASES;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

@@ -7,13 +7,14 @@
 use std::ops::Bound;
 
 use pando::Order;
+use pando_keyspace::collection::{Collection, ENOUGH, ON, name_of};
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::{HASH_BITS, Kind, Section, hash_of};
 
-use super::collection::{Collection, ENOUGH, ON, name_of};
 use super::{Arguments, Context, numbers};
-use crate::failure::{Result, SYNTAX};
+use crate::errors::SYNTAX;
 use crate::glob;
 use crate::resp::reply::Reply;
-use crate::store::layout::{HASH_BITS, Kind, Section, hash_of};
 
 /// A collection of no more fields comes whole.
 const WHOLE: u64 = 128;

@@ -2,9 +2,11 @@
 //!
 //! Keys expire by the store's clock. Moments that clients name, and ask for, are of the system's.
 
+use pando_keyspace::failure::{Result, said, told};
+
 use super::spec::Flags;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, said, told};
+use crate::errors::NOT_AN_INTEGER;
 use crate::number;
 
 const WRITES: Flags = flags::WRITE.and(flags::FAST);

@@ -1,10 +1,12 @@
 //! HINCRBYFLOAT.
 
-use super::collection::{Collection, check_name};
+use pando_keyspace::collection::{Collection, check_name};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{Element, Kind};
+
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_A_FLOAT, Result, said};
+use crate::errors::NOT_A_FLOAT;
 use crate::long_double::LongDouble;
-use crate::store::layout::{Element, Kind};
 
 /// The command.
 pub(super) static COMMANDS: &[Command] = &[Command::new("hincrbyfloat", 4, hincrbyfloat)

@@ -2,14 +2,15 @@
 //! `hash_floats.rs`.
 
 use pando::Order;
+use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
+use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::layout::{Element, Kind, Section};
 
-use super::collection::{ALL, Collection, ON, check_name, name_of};
 use super::spec::Flags;
 use super::{Arguments, Command, Context, Keys, element_scan, flags, numbers, picks};
-use crate::failure::{OUT_OF_RANGE, Result, said, told};
+use crate::errors::OUT_OF_RANGE;
 use crate::number;
 use crate::resp::reply::Reply;
-use crate::store::layout::{Element, Kind, Section};
 
 const ONE: Keys = Keys::Range(1, 1, 1);
 const READ: Flags = flags::READ;

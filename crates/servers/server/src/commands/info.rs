@@ -4,14 +4,15 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use pando_keyspace::failure::Result;
+use pando_keyspace::key_counts::Expiries;
+use pando_keyspace::layout::DATABASES;
+
 use super::connection::REDIS_VERSION;
 use super::{Arguments, Command, Context, flags};
 use crate::config;
-use crate::failure::Result;
 use crate::server::Server;
 use crate::stats::Count;
-use crate::store::DATABASES;
-use crate::store::known::Expiries;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[Command::brief(
@@ -99,7 +100,7 @@ fn server(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     line(text, "process_id", std::process::id());
     line(text, "run_id", &server.run_id);
     line(text, "tcp_port", server.config.text(config::PORT));
-    line(text, "server_time_usec", crate::store::clock::system_ms() * 1000);
+    line(text, "server_time_usec", pando_keyspace::clock::system_ms() * 1000);
     line(text, "uptime_in_seconds", uptime_s);
     line(text, "uptime_in_days", uptime_s / 86_400);
     line(text, "event_loops", server.stats.loops());

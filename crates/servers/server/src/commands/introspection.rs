@@ -1,11 +1,12 @@
 //! COMMAND: the table of commands, for clients.
 
+use pando_keyspace::failure::{Result, said};
+
 use super::properties::{self, Listed};
 use super::{Arguments, Command, Context, Keys, flags, help};
-use crate::acl;
-use crate::failure::{Result, SYNTAX, said};
-use crate::glob;
+use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
+use crate::{acl, glob};
 
 const GROUP: (&str, &str) = ("server", "2.8.13");
 

@@ -1,8 +1,9 @@
 //! Keys, whatever they hold: whether they are there, what they are, and how they go.
 
+use pando_keyspace::failure::Result;
+
 use super::strings::exists;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::Result;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

@@ -5,11 +5,12 @@
 
 use std::ops::ControlFlow;
 
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::HASH_BITS;
+
 use super::{Arguments, Command, Context, flags, numbers};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX};
-use crate::glob;
-use crate::number;
-use crate::store::layout::HASH_BITS;
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::{glob, number};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

@@ -1,8 +1,10 @@
 //! LCS: the longest common subsequence of two strings.
 
+use pando_keyspace::failure::{Failure, Result, said};
+
 use super::strings::Changing;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{Failure, NOT_AN_INTEGER, Result, SYNTAX, said};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::number;
 
 /// The commands of this group.

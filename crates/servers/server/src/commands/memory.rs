@@ -3,14 +3,15 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando::Order;
-
-use super::{Arguments, Command, Context, Keys, flags, help};
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, told};
-use crate::number;
-use crate::server::Server;
-use crate::store::layout::{
+use pando_keyspace::failure::{Result, told};
+use pando_keyspace::layout::{
     CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
 };
+
+use super::{Arguments, Command, Context, Keys, flags, help};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::number;
+use crate::server::Server;
 
 const GROUP: (&str, &str) = ("server", "4.0.0");
 /// What a record takes besides its key and value: its place in a leaf, and its share of the leaf.
@@ -138,9 +139,9 @@ fn elements_bytes(
         Order::Ascending,
         |element, value| {
             let name = match element {
-                crate::store::layout::Element::Field(name)
-                | crate::store::layout::Element::Ordered(name)
-                | crate::store::layout::Element::Scored(_, name) => name.len(),
+                pando_keyspace::layout::Element::Field(name)
+                | pando_keyspace::layout::Element::Ordered(name)
+                | pando_keyspace::layout::Element::Scored(_, name) => name.len(),
             };
             let record = RECORD_BYTES + (ELEMENT_PREFIX_BYTES + name) as u64;
             bytes += record * records + value.len() as u64;

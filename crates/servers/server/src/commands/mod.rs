@@ -7,7 +7,6 @@
 mod acl;
 mod bits;
 mod client;
-mod collection;
 mod connection;
 mod control;
 mod counters;
@@ -50,11 +49,11 @@ pub(crate) use self::acl::{admit, admit_queued};
 pub(crate) use self::properties::{CATEGORIES, Listed, full_name, is_in, listed};
 pub(crate) use self::spec::{Command, Keys, flags};
 pub(crate) use self::strings::reply_long;
-use crate::failure::Result;
 use crate::resp::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
-use crate::store::Transaction;
+use pando_keyspace::Transaction;
+use pando_keyspace::failure::Result;
 
 /// What a command works with.
 pub(crate) struct Context<'run, 'store> {

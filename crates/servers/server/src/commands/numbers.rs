@@ -1,6 +1,8 @@
 //! Integers among a command's words, with the errors that Redis has for each way of asking for one.
 
-use crate::failure::{NOT_AN_INTEGER, Result, said};
+use pando_keyspace::failure::{Result, said};
+
+use crate::errors::NOT_AN_INTEGER;
 use crate::number::parse_i64;
 
 /// Any integer.

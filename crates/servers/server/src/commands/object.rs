@@ -4,11 +4,11 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando::Order;
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{CollectionId, Content, Count, Element, Kind, Section};
 
 use super::{Arguments, Command, Context, Keys, flags, help};
-use crate::failure::{Result, said};
 use crate::number;
-use crate::store::layout::{CollectionId, Content, Count, Element, Kind, Section};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[Command::new("object", -2, help)

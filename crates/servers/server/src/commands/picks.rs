@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use pando::Order;
+use pando_keyspace::Transaction;
+use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{HASH_BITS, Kind, Section};
 
-use super::collection::{ALL, Collection, ENOUGH, ON, name_of};
 use super::{Arguments, Context, numbers};
-use crate::failure::{Result, SYNTAX, said};
+use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
-use crate::store::Transaction;
-use crate::store::layout::{HASH_BITS, Kind, Section};
 
 /// A field and its value.
 pub(super) type Pick = (Vec<u8>, Vec<u8>);

@@ -1,9 +1,11 @@
 //! Keys that go elsewhere: RENAME, COPY, MOVE.
 
+use pando_keyspace::failure::{Failure, Result, said};
+
 use super::databases::read_database;
 use super::strings::exists;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{Failure, NO_SUCH_KEY, Result, SYNTAX, said};
+use crate::errors::{NO_SUCH_KEY, SYNTAX};
 
 const SAME_PLACE: Failure = said("ERR source and destination objects are the same");
 

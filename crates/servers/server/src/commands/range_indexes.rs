@@ -33,13 +33,16 @@
 use std::ops::Bound;
 
 use pando::{KeyRange, Order};
+use pando_keyspace::collection::{
+    Bounds, Collection, ENOUGH, ON, bound_of_name, check_name, name_of,
+};
+use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_keyspace::layout::{Element, Kind, Section};
 
-use super::collection::{Bounds, Collection, ENOUGH, ON, bound_of_name, check_name, name_of};
 use super::spec::Flags;
 use super::{Arguments, Command, Context, Keys, flags, numbers};
-use crate::failure::{Failure, Result, SYNTAX, said, told};
+use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
-use crate::store::layout::{Element, Kind, Section};
 
 const GROUP: &str = "range-index";
 const SINCE: &str = "0.1.0";

@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 
 use pando::Order;
+use pando_keyspace::Transaction;
+use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{Element, Kind, Section};
 
-use super::collection::{ALL, Collection, ENOUGH, ON, name_of};
 use super::{Arguments, Command, Context, Keys, flags, numbers};
-use crate::failure::{Result, SYNTAX, said};
+use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
-use crate::store::Transaction;
-use crate::store::layout::{Element, Kind, Section};
 
 const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
 

@@ -1,8 +1,10 @@
 //! The options of SET and GETEX, and the moments that they and SETEX name.
 
-use crate::failure::{NOT_AN_INTEGER, Result, SYNTAX, told};
+use pando_keyspace::Transaction;
+use pando_keyspace::failure::{Result, told};
+
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::number;
-use crate::store::Transaction;
 
 /// How a moment is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

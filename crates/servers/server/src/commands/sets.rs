@@ -1,13 +1,14 @@
 //! Sets: members, found by their hashes. What is made of several sets is in `set_algebra.rs`.
 
 use pando::Order;
+use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::{Element, Kind, Section};
 
-use super::collection::{ALL, Collection, ON, check_name, name_of};
 use super::spec::Flags;
 use super::{Arguments, Command, Context, Keys, element_scan, flags, numbers, picks};
-use crate::failure::{Result, SYNTAX};
+use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
-use crate::store::layout::{Element, Kind, Section};
 
 const ONE: Keys = Keys::Range(1, 1, 1);
 const READ: Flags = flags::READ;

@@ -1,8 +1,10 @@
 //! CONFIG: the server's settings, read and changed at run time.
 
+use pando_keyspace::failure::{Failure, Result, said, told};
+
 use super::{Arguments, Command, Context, flags, help};
 use crate::config::{self, Kind, Parsed, Place};
-use crate::failure::{Failure, Result, SYNTAX, said, told};
+use crate::errors::SYNTAX;
 use crate::glob;
 
 const GROUP: (&str, &str) = ("server", "2.0.0");

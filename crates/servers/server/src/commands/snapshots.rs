@@ -1,7 +1,9 @@
 //! Snapshots: SAVE, BGSAVE, LASTSAVE.
 
+use pando_keyspace::failure::{Result, said, told};
+
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{Result, SYNTAX, said, told};
+use crate::errors::SYNTAX;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

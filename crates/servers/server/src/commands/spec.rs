@@ -2,8 +2,9 @@
 
 use std::ops::BitOr;
 
+use pando_keyspace::failure::Result;
+
 use super::{Arguments, Context};
-use crate::failure::Result;
 use crate::number;
 
 /// Properties of a command.

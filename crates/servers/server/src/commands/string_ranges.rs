@@ -2,9 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use pando_keyspace::failure::{Result, said};
+
 use super::strings::renewed;
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{NOT_AN_INTEGER, Result, said};
+use crate::errors::NOT_AN_INTEGER;
 use crate::number;
 use crate::resp::reply::Reply;
 
@@ -59,7 +61,7 @@ pub(super) fn clamp(start: i64, end: i64, length: usize) -> Option<(usize, usize
 }
 
 /// Changes `bytes` bytes of the string at `key`, from where `place` says; see
-/// [`Transaction::edit_string`](crate::store::Transaction::edit_string).
+/// [`Transaction::edit_string`](pando_keyspace::Transaction::edit_string).
 pub(super) fn edit(
     context: &mut Context<'_, '_>,
     key: &[u8],

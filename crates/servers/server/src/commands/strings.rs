@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use pando_keyspace::failure::{Result, WRONG_TYPE, said};
+use pando_keyspace::layout::{Content, Head, LongString, Memcached};
+use pando_keyspace::{Store, Transaction};
+
 use super::set_options::{Moment, Options, expiry};
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{Result, WRONG_TYPE, said};
 use crate::resp::reply::Reply;
-use crate::store::layout::{Content, Head, LongString, Memcached};
-use crate::store::{Store, Transaction};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = &[

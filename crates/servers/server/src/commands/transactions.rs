@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use pando_keyspace::Store;
+use pando_keyspace::failure::{Result, said};
+
 use super::{Arguments, Command, Context, Keys, flags};
-use crate::failure::{Result, said};
 use crate::session::Multi;
-use crate::store::Store;
 
 const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
 

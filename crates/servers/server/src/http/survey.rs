@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pando::MapStat;
+use pando_keyspace::layout::DATABASES;
 use parking_lot::Mutex;
 
 use crate::server::Server;
 use crate::status::{MapShape, Shape};
-use crate::store::DATABASES;
 
 /// From the beginning of a walk to that of the next.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ struct State {
     is_walking: bool,
     begun_at: Option<Instant>,
     ended_at: Option<Instant>,
-    last: Shape,
+    pub last: Shape,
 }
 
 impl Survey {

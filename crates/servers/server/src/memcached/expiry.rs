@@ -4,7 +4,7 @@
 //! Memcached's clock ticks once a second; the store's in milliseconds, so that a second is one
 //! here.
 
-use crate::store::clock::Clock;
+use pando_keyspace::clock::Clock;
 
 /// Longer times are of the system's clock, in seconds.
 const MAX_RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
@@ -27,7 +27,7 @@ pub(super) fn seconds_left(expires_at: u64, now_ms: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::clock::system_ms;
+    use pando_keyspace::clock::system_ms;
 
     #[test]
     fn times_are_memcacheds() {

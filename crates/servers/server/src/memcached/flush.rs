@@ -6,13 +6,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_keyspace::failure::Result;
+use pando_keyspace::stripes::{Access, STRIPES, StripeIndex};
 use parking_lot::Mutex;
 
 use super::item;
 use crate::dispatch;
-use crate::failure::Result;
 use crate::server::Server;
-use crate::store::stripes::{Access, STRIPES, StripeIndex};
 
 /// When the flush that waits is due, in milliseconds of the store's clock; `u64::MAX` if none
 /// waits.

@@ -11,11 +11,10 @@
 //!
 //! When a value was last read, and whether it ever was, is not kept: a read would be a write.
 
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::{Content, Head, Memcached};
+use pando_keyspace::{Store, Transaction};
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::failure::Result;
-use crate::store::layout::{Content, Head, Memcached};
-use crate::store::{Store, Transaction};
 
 /// Set in the cas of a value that Redis wrote.
 const FROM_REDIS: u64 = 1 << 63;

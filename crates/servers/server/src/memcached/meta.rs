@@ -5,14 +5,15 @@
 
 use std::borrow::Cow;
 
+use pando_keyspace::clock::Clock;
+use pando_keyspace::failure::Result;
+use pando_keyspace::stripes::Access;
+
 use super::item::{self, About, Found, Marks};
 use super::parse::{self, MAX_KEY_BYTES, Rest, Words};
 use super::stats::Counter;
 use super::storage::{self, Counted, Mode, Outcome, Write};
 use super::{Block, Connection, Next, base64, expiry, push_number, say, text};
-use crate::failure::Result;
-use crate::store::clock::Clock;
-use crate::store::stripes::Access;
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";

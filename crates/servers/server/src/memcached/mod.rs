@@ -42,10 +42,11 @@ mod text;
 
 use std::time::Instant;
 
+use pando_keyspace::failure::Failure;
+
 use self::flush::Waiting;
 use self::stats::{Counter, Counters, Counting};
 use self::storage::{Outcome, Write};
-use crate::failure::Failure;
 use crate::server::Server;
 use crate::stats::{Count, Kind};
 

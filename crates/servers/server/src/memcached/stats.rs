@@ -7,11 +7,12 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use pando_keyspace::clock::system_ms;
+use pando_keyspace::failure::Result;
+
 use super::State;
-use crate::failure::Result;
 use crate::server::Server;
 use crate::stats::Count;
-use crate::store::clock::system_ms;
 
 const SETS: usize = 16;
 

@@ -1,14 +1,15 @@
 //! What the storage and counting commands do to a value, in the text protocol and by meta commands
 //! alike.
 
+use pando_keyspace::failure::{NO_MEMORY, Result};
+use pando_keyspace::layout::Kind;
+use pando_keyspace::stripes::Access;
+use pando_keyspace::{Store, Transaction};
+
 use super::item::{self, About, Found, Marks};
 use super::parse;
 use crate::dispatch;
-use crate::failure::{NO_MEMORY, Result};
 use crate::server::Server;
-use crate::store::layout::Kind;
-use crate::store::stripes::Access;
-use crate::store::{Store, Transaction};
 
 /// Under which condition a value is stored, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,16 @@
 //! The text protocol's commands.
 
-use super::item::About;
+use pando_keyspace::failure::Result;
+use pando_keyspace::stripes::Access;
+
+use super::item::{self, About};
 use super::parse::{self, MAX_KEY_BYTES, Rest, Words};
 use super::stats::{self, Counter};
 use super::storage::{self, Counted, Mode, Write};
 use super::{
-    Answer, Block, Connection, Keys, Next, Step, VERSION, expiry, flush, item, meta, push_number,
-    say, server_error,
+    Answer, Block, Connection, Keys, Next, Step, VERSION, expiry, flush, meta, push_number, say,
+    server_error,
 };
-use crate::failure::Result;
-use crate::store::stripes::Access;
 use crate::web_request;
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";

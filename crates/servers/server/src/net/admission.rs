@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::connection::{Client, Dialect};
-use crate::clients;
-use crate::config;
 use crate::server::Server;
 use crate::stats::Count;
+use crate::{clients, config};
 
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is \

@@ -29,12 +29,13 @@ use self::connection::{Client, Dialect};
 use self::listeners::Listeners;
 use crate::Options;
 use crate::config;
-use crate::failure::Failure;
 use crate::http;
-use crate::recover::{self, Recovered, Source};
 use crate::server::Server;
 use crate::stats::Count;
-use crate::store::{Store, StoreOptions};
+use pando_keyspace::failure::Failure;
+use pando_keyspace::recover;
+use pando_keyspace::recover::{Recovered, Source};
+use pando_keyspace::{Store, StoreOptions};
 
 /// Between two looks for what has expired.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);

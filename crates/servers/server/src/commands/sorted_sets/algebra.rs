@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 
 use pando::Order;
+use pando_keyspace::Transaction;
+use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
+use pando_keyspace::failure::{Result, told};
+use pando_keyspace::layout::{Element, Kind, Section, ordered_bits};
 
-use super::super::collection::{ALL, Collection, ENOUGH, ON, name_of};
 use super::super::spec::Flags;
 use super::super::{Arguments, Command, Context, Keys, flags, numbers};
 use super::{GROUP, member, score, write_members};
-use crate::failure::{Result, SYNTAX, told};
-use crate::store::Transaction;
-use crate::store::layout::{Element, Kind, Section, ordered_bits};
+use crate::errors::SYNTAX;
 
 const READ: Flags = flags::READ;
 const STORE: Flags = flags::WRITE.and(flags::DENYOOM);

@@ -1,13 +1,15 @@
 //! ZADD, ZINCRBY, ZREM, ZPOPMIN, ZPOPMAX.
 
-use super::super::collection::{Collection, check_name};
+use pando_keyspace::collection::{Collection, check_name};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::Kind;
+
 use super::super::spec::Flags;
 use super::super::{Arguments, Command, Context, flags, numbers};
 use super::range::{Limit, Range};
 use super::{GROUP, ONE, find, member, score, write_members};
-use crate::failure::{Result, SYNTAX, said};
+use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
-use crate::store::layout::Kind;
 
 const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
 const REMOVE: Flags = flags::WRITE.and(flags::FAST);

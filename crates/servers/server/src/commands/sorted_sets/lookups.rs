@@ -3,16 +3,16 @@
 use std::ops::Bound;
 
 use pando::Order;
+use pando_keyspace::collection::ON;
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::{Kind, ordered_bits};
 
-use super::super::collection::ON;
 use super::super::spec::Flags;
 use super::super::{Arguments, Command, Context, element_scan, flags, picks};
 use super::range::{By, Range};
 use super::{GROUP, ONE, find, member};
-use crate::failure::Result;
 use crate::number;
 use crate::resp::reply::Reply;
-use crate::store::layout::{Kind, ordered_bits};
 
 const READ: Flags = flags::READ;
 const FAST: Flags = flags::READ.and(flags::FAST);

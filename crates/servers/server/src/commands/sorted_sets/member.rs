@@ -4,11 +4,10 @@
 use std::ops::ControlFlow;
 
 use pando::Order;
-
-use super::super::collection::{Bounds, Collection};
-use crate::failure::{Failure, Result};
-use crate::store::Transaction;
-use crate::store::layout::{Element, Section};
+use pando_keyspace::Transaction;
+use pando_keyspace::collection::{Bounds, Collection};
+use pando_keyspace::failure::{Failure, Result};
+use pando_keyspace::layout::{Element, Section};
 
 /// The score that a value says.
 pub(super) fn decode(value: &[u8]) -> Result<f64> {

@@ -22,11 +22,12 @@ mod range;
 mod ranges;
 mod score;
 
-use super::collection::Collection;
+use pando_keyspace::collection::Collection;
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::Kind;
+
 use super::{Arguments, Context, Keys};
-use crate::failure::Result;
 use crate::resp::reply::{Reply, Version};
-use crate::store::layout::Kind;
 
 pub(super) use self::algebra::COMMANDS as ALGEBRA;
 pub(super) use self::changes::COMMANDS as CHANGES;

@@ -9,13 +9,13 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando::Order;
+use pando_keyspace::Transaction;
+use pando_keyspace::collection::{ALL, Bounds, Collection, ENOUGH, ON, bound_of_name};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::ordered_bits;
 
-use super::super::collection::{ALL, Bounds, Collection, ENOUGH, ON, bound_of_name};
 use super::super::numbers;
 use super::{member, score};
-use crate::failure::{Result, said};
-use crate::store::Transaction;
-use crate::store::layout::ordered_bits;
 
 /// How the ends of a range are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

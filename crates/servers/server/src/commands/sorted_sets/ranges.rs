@@ -1,13 +1,15 @@
 //! Commands that return, store or remove a range of a sorted set.
 
-use super::super::collection::Collection;
+use pando_keyspace::collection::Collection;
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::Kind;
+
 use super::super::spec::Flags;
 use super::super::{Arguments, Command, Context, Keys, flags, numbers};
 use super::range::{By, Limit, Range};
 use super::{GROUP, ONE, find, member, write_member};
-use crate::failure::{Result, SYNTAX, said};
+use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
-use crate::store::layout::Kind;
 
 const READ: Flags = flags::READ;
 const REMOVE: Flags = flags::WRITE;

@@ -1,7 +1,9 @@
 //! Scores as clients write them: C's `strtod`, which reads decimal and hexadecimal numbers and
 //! infinities.
 
-use crate::failure::{NOT_A_FLOAT, Result, said};
+use pando_keyspace::failure::{Result, said};
+
+use crate::errors::NOT_A_FLOAT;
 
 /// A score that is to be stored.
 pub(super) fn parse(text: &[u8]) -> Result<f64> {

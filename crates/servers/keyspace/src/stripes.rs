@@ -9,17 +9,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pando::KeyRange;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
-use super::layout::HASH_BITS;
+use crate::layout::{HASH_BITS, head_prefix};
 
 const STRIPE_BITS: u32 = 10;
 /// How many stripes there are.
-pub(crate) const STRIPES: usize = 1 << STRIPE_BITS;
+pub const STRIPES: usize = 1 << STRIPE_BITS;
 
 /// A number that tells a stripe.
-pub(crate) type StripeIndex = u16;
+pub type StripeIndex = u16;
 
 /// Stripes to be locked.
 pub(crate) type Wanted = SmallVec<[StripeIndex; 4]>;
@@ -35,6 +36,14 @@ pub(crate) fn hashes_of(stripe: StripeIndex) -> (u64, u64) {
     let shift = HASH_BITS - STRIPE_BITS;
     let first = u64::from(stripe) << shift;
     (first, first | ((1 << shift) - 1))
+}
+
+/// The keys of all heads of a stripe in `space`.
+pub(crate) fn stripe_range(space: u8, index: StripeIndex) -> KeyRange {
+    let (first, last) = hashes_of(index);
+    // Spaces end below the first byte's last values, so there is a next one.
+    let end = u64::from_be_bytes(head_prefix(space, last)) + 1;
+    KeyRange::between(&head_prefix(space, first), &end.to_be_bytes())
 }
 
 /// A client that wants to know whether a key changes.
@@ -54,7 +63,7 @@ impl Watcher {
 
 /// What one lock guards besides records.
 #[derive(Debug, Default)]
-pub(crate) struct Stripe {
+pub struct Stripe {
     watchers: Vec<Watcher>,
     /// Heads by space, once they were counted.
     pub counts: Option<SmallVec<[(u8, u64); 2]>>,
@@ -105,7 +114,7 @@ impl Stripe {
     }
 
     /// Sets `changed` as soon as `key` changes, as long as anyone else holds `changed`.
-    pub(crate) fn watch(&mut self, space: u8, key: &[u8], changed: &Arc<AtomicBool>) {
+    pub fn watch(&mut self, space: u8, key: &[u8], changed: &Arc<AtomicBool>) {
         // Now and then, so that it costs each no more than there are twice as many as wanted.
         if self.watchers.len() == self.watchers.capacity() {
             self.watchers.retain(Watcher::is_wanted);
@@ -143,7 +152,7 @@ struct Padded(RwLock<Stripe>);
 
 /// Whether locks are taken to read or to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// Others may read meanwhile.
     Shared,
     /// Nobody else.
@@ -156,7 +165,7 @@ enum Guard<'stripes> {
 }
 
 /// Stripes that are held, until it is dropped.
-pub(crate) struct Held<'stripes> {
+pub struct Held<'stripes> {
     /// In order of their numbers.
     guards: SmallVec<[(StripeIndex, Guard<'stripes>); 1]>,
 }
@@ -191,12 +200,12 @@ impl Stripes {
 
 impl Held<'_> {
     /// No stripe at all.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self { guards: SmallVec::new() }
     }
 
     /// Whether no stripe is held.
-    pub(crate) fn is_none(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         self.guards.is_empty()
     }
 
@@ -211,7 +220,7 @@ impl Held<'_> {
 
     /// A stripe that is held alone; `None` if it is not.
     #[inline]
-    pub(crate) fn stripe_mut(&mut self, index: StripeIndex) -> Option<&mut Stripe> {
+    pub fn stripe_mut(&mut self, index: StripeIndex) -> Option<&mut Stripe> {
         let at = self.guards.binary_search_by_key(&index, |(held, _)| *held).ok()?;
         match &mut self.guards[at].1 {
             Guard::Shared(_) => None,

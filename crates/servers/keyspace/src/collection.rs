@@ -3,7 +3,7 @@
 //!
 //! A command first looks and checks, then changes elements, then calls [`Collection::finish`]; one
 //! that changes a single element, and nothing else, by [`Collection::put_only`] or its like, which
-//! make that change at once if they can (`store/counts.rs`). A collection without elements is not
+//! make that change at once if they can (`counts.rs`). A collection without elements is not
 //! there, except for a range index, which is created by a command of its own. When a key expires
 //! stays as it is, unless the collection replaces what was under the key.
 
@@ -12,22 +12,22 @@ use std::ops::{Bound, ControlFlow};
 use pando::Order;
 
 use crate::failure::{Result, WRONG_TYPE, told};
-use crate::store::layout::{CollectionId, Content, Count, Element, Head, Kind, Section};
-use crate::store::{MAX_NAME_BYTES, Transaction};
+use crate::layout::{CollectionId, Content, Count, Element, Head, Kind, MAX_NAME_BYTES, Section};
+use crate::transaction::Transaction;
 
 /// From where to where a visit goes among names.
-pub(super) type Bounds<'name> = (Bound<&'name [u8]>, Bound<&'name [u8]>);
+pub type Bounds<'name> = (Bound<&'name [u8]>, Bound<&'name [u8]>);
 
 /// Visits go on.
-pub(super) const ON: Result<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
+pub const ON: Result<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
 /// Visits end.
-pub(super) const ENOUGH: Result<ControlFlow<()>> = Ok(ControlFlow::Break(()));
+pub const ENOUGH: Result<ControlFlow<()>> = Ok(ControlFlow::Break(()));
 /// All elements of a section.
-pub(super) const ALL: Bounds<'_> = (Bound::Unbounded, Bound::Unbounded);
+pub const ALL: Bounds<'_> = (Bound::Unbounded, Bound::Unbounded);
 
 /// A collection under a key; see the module.
 #[derive(Clone, Debug)]
-pub(super) struct Collection<'key> {
+pub struct Collection<'key> {
     space: u8,
     key: &'key [u8],
     kind: Kind,
@@ -45,7 +45,7 @@ pub(super) struct Collection<'key> {
 
 impl<'key> Collection<'key> {
     /// The collection under a key, which must be of that kind.
-    pub(super) fn find(
+    pub fn find(
         transaction: &Transaction<'_>,
         space: u8,
         key: &'key [u8],
@@ -56,7 +56,7 @@ impl<'key> Collection<'key> {
     }
 
     /// The collection under a key, which must be of one of those kinds.
-    pub(super) fn find_any(
+    pub fn find_any(
         transaction: &Transaction<'_>,
         space: u8,
         key: &'key [u8],
@@ -88,7 +88,7 @@ impl<'key> Collection<'key> {
     }
 
     /// The collection under a key, or a new one.
-    pub(super) fn find_or_begin(
+    pub fn find_or_begin(
         transaction: &Transaction<'_>,
         space: u8,
         key: &'key [u8],
@@ -101,7 +101,7 @@ impl<'key> Collection<'key> {
     }
 
     /// A new collection in place of whatever is under the key; if it stays empty, nothing will be.
-    pub(super) fn replacing(
+    pub fn replacing(
         transaction: &Transaction<'_>,
         space: u8,
         key: &'key [u8],
@@ -122,17 +122,17 @@ impl<'key> Collection<'key> {
     }
 
     /// What it is.
-    pub(super) fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         self.kind
     }
 
     /// How many fields it has.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Lends the value of an element.
-    pub(super) fn get<Answer>(
+    pub fn get<Answer>(
         &self,
         transaction: &Transaction<'_>,
         element: Element<'_>,
@@ -146,12 +146,12 @@ impl<'key> Collection<'key> {
     }
 
     /// Whether an element is there.
-    pub(super) fn has(&self, transaction: &Transaction<'_>, element: Element<'_>) -> Result<bool> {
+    pub fn has(&self, transaction: &Transaction<'_>, element: Element<'_>) -> Result<bool> {
         self.get(transaction, element, |value| value.is_some())
     }
 
     /// Puts an element; whether it is new.
-    pub(super) fn put(
+    pub fn put(
         &mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -165,7 +165,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Puts an element that is not there.
-    pub(super) fn put_new(
+    pub fn put_new(
         &mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -176,7 +176,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Removes an element; whether it was there.
-    pub(super) fn remove(
+    pub fn remove(
         &mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -203,7 +203,7 @@ impl<'key> Collection<'key> {
 
     /// Puts an element, the only change of a command, unless one of that name is there and `stays`;
     /// whether it is new.
-    pub(super) fn put_only(
+    pub fn put_only(
         mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -223,7 +223,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Removes an element, the only change of a command; whether it was there.
-    pub(super) fn remove_only(
+    pub fn remove_only(
         mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -241,7 +241,7 @@ impl<'key> Collection<'key> {
 
     /// Gives a member of a sorted set its score, the only change of a command. It has had `former`,
     /// if it was there.
-    pub(super) fn put_scored_only(
+    pub fn put_scored_only(
         mut self,
         transaction: &mut Transaction<'_>,
         member: &[u8],
@@ -257,7 +257,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Removes a member of a sorted set, which has that score, the only change of a command.
-    pub(super) fn remove_scored_only(
+    pub fn remove_scored_only(
         mut self,
         transaction: &mut Transaction<'_>,
         member: &[u8],
@@ -272,7 +272,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Gives a member of a sorted set its score. It has had `former`, if it was there.
-    pub(super) fn put_scored(
+    pub fn put_scored(
         &mut self,
         transaction: &mut Transaction<'_>,
         member: &[u8],
@@ -289,7 +289,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Removes a member of a sorted set, which has that score.
-    pub(super) fn remove_scored(
+    pub fn remove_scored(
         &mut self,
         transaction: &mut Transaction<'_>,
         member: &[u8],
@@ -301,7 +301,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Puts an element that does not count as a field.
-    pub(super) fn put_uncounted(
+    pub(crate) fn put_uncounted(
         &mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -312,7 +312,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Removes an element that does not count as a field.
-    pub(super) fn remove_uncounted(
+    pub(crate) fn remove_uncounted(
         &mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
@@ -322,13 +322,13 @@ impl<'key> Collection<'key> {
     }
 
     /// Removes all that it has; it must be finished next.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.is_changed = true;
         self.count = 0;
     }
 
     /// Visits the elements of a section in order, until it is told to end.
-    pub(super) fn visit(
+    pub fn visit(
         &self,
         transaction: &Transaction<'_>,
         section: Section,
@@ -347,7 +347,7 @@ impl<'key> Collection<'key> {
     }
 
     /// Writes the head, if there is anything to write.
-    pub(super) fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
+    pub fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
         if self.count == 0 && self.kind != Kind::RangeIndex {
             if self.replaces || self.count_before.is_some() && self.is_changed {
                 transaction.remove_head(self.space, self.key)?;
@@ -376,14 +376,14 @@ impl<'key> Collection<'key> {
 }
 
 /// The name in an element.
-pub(super) fn name_of(element: Element<'_>) -> &[u8] {
+pub fn name_of(element: Element<'_>) -> &[u8] {
     match element {
         Element::Field(name) | Element::Ordered(name) | Element::Scored(_, name) => name,
     }
 }
 
 /// Refuses a field that is longer than the store takes.
-pub(super) fn check_name(name: &[u8]) -> Result<()> {
+pub fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
         return Err(told(format!(
             "ERR a field or member of {} bytes is longer than the {MAX_NAME_BYTES} bytes that these may have",
@@ -395,7 +395,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 
 /// A bound among names, where a name that is longer than any may be stands for its place among
 /// them.
-pub(super) fn bound_of_name(bound: Bound<&[u8]>, is_low: bool) -> Bound<&[u8]> {
+pub fn bound_of_name(bound: Bound<&[u8]>, is_low: bool) -> Bound<&[u8]> {
     match bound {
         Bound::Included(name) | Bound::Excluded(name) if name.len() > MAX_NAME_BYTES => {
             let cut = &name[..MAX_NAME_BYTES];

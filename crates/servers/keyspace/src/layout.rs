@@ -18,7 +18,7 @@
 //! count.
 //!
 //! A *space* is what one database's heads lie in (0 to 127); which one, a record of the store's own
-//! says (`spaces`, in `mod.rs`), so that a database is flushed by giving it another. Heads are
+//! says (`spaces`, in `lib.rs`), so that a database is flushed by giving it another. Heads are
 //! ordered by hash, so a cursor of SCAN is a hash, and a range of hashes is what one lock guards.
 //! Numbers in keys are big-endian, in values little-endian.
 //!
@@ -38,19 +38,23 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, Result};
 
+/// Databases, as SELECT counts them.
+pub const DATABASES: u8 = 16;
+/// Longest key of a client's, and longest field, in bytes.
+pub const MAX_NAME_BYTES: usize = 32_000;
 /// Spaces that there are.
 pub(crate) const SPACES: u8 = 128;
 /// First byte of an element's key.
 const ELEMENT: u8 = 0x80;
 /// Bits of a hash.
-pub(crate) const HASH_BITS: u32 = 56;
+pub const HASH_BITS: u32 = 56;
 /// Bytes of a head's key before the client's key.
-pub(crate) const HEAD_PREFIX_BYTES: usize = 8;
+pub const HEAD_PREFIX_BYTES: usize = 8;
 /// Bytes of an element's key before its field, at most.
-pub(crate) const ELEMENT_PREFIX_BYTES: usize = 17;
+pub const ELEMENT_PREFIX_BYTES: usize = 17;
 
 /// Bytes of a piece of a long string. With its block's header four fit into a chunk of the pool.
-pub(crate) const PIECE_BYTES: usize = 16_000;
+pub const PIECE_BYTES: usize = 16_000;
 /// A string of more bytes is in pieces, and one of no more is in its head.
 pub(crate) const LONG_ABOVE_BYTES: usize = 2 * PIECE_BYTES;
 /// Most bytes of a string: those that the map took in one value before strings were in pieces.
@@ -66,7 +70,7 @@ const KIND_MASK: u8 = 0xF;
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A string.
     String = 0,
     /// Fields with a value each.
@@ -81,7 +85,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Its name, as TYPE says it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",
             Self::Hash => "hash",
@@ -100,7 +104,7 @@ impl Kind {
 
 /// The hash of a client's key, or of a field, on the medium for ever.
 #[inline]
-pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
+pub fn hash_of(bytes: &[u8]) -> u64 {
     xxh3_64(bytes) >> (64 - HASH_BITS)
 }
 
@@ -134,11 +138,11 @@ pub(crate) fn split_head_key(full: &[u8]) -> Option<(u8, u64, &[u8])> {
 }
 
 /// The number of a collection, 56 bits.
-pub(crate) type CollectionId = u64;
+pub type CollectionId = u64;
 
 /// An element's name in its collection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Element<'name> {
+pub enum Element<'name> {
     /// A field of a hash, a member of a set or a sorted set: found by its hash.
     Field(&'name [u8]),
     /// A field of a range index: in its own order.
@@ -149,7 +153,7 @@ pub(crate) enum Element<'name> {
 
 /// One of the orders in which elements of a collection stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
+pub enum Section {
     /// [`Element::Field`].
     Fields = 0,
     /// [`Element::Ordered`].
@@ -228,7 +232,7 @@ pub(crate) fn split_element_key(full: &[u8]) -> Option<Element<'_>> {
 }
 
 /// Bits of a score that compare, as a number, as scores do. Both zeros are one.
-pub(crate) fn ordered_bits(score: f64) -> u64 {
+pub fn ordered_bits(score: f64) -> u64 {
     let bits = if score == 0.0 { 0 } else { score.to_bits() };
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
@@ -240,7 +244,7 @@ pub(crate) fn score_of_bits(bits: u64) -> f64 {
 
 /// What memcached keeps with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Memcached {
+pub struct Memcached {
     /// The client's own.
     pub flags: u32,
     /// Changes with every write; for what its upper bits mean see `memcached/item.rs`.
@@ -249,7 +253,7 @@ pub(crate) struct Memcached {
 
 /// How many fields a collection has, as its head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
+pub enum Count {
     /// So many.
     Known(u64),
     /// The process that changes it knows; see `counts.rs`.
@@ -273,7 +277,7 @@ impl Count {
 
 /// A string in pieces, which nothing else refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LongString {
+pub struct LongString {
     /// The number that its pieces are found by, of those of collections.
     pub id: CollectionId,
     /// How many bytes it has.
@@ -282,7 +286,7 @@ pub(crate) struct LongString {
 
 /// What a head holds, besides when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content<'value> {
+pub enum Content<'value> {
     /// A string's bytes.
     String(&'value [u8]),
     /// A string in pieces.
@@ -304,7 +308,7 @@ impl Content<'_> {
 
 /// A head's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head<'value> {
+pub struct Head<'value> {
     /// When it expires, in milliseconds of the store's clock.
     pub expires_at: Option<u64>,
     /// Memcached's, if memcached wrote it.
@@ -315,12 +319,12 @@ pub(crate) struct Head<'value> {
 
 impl<'value> Head<'value> {
     /// A string that never expires.
-    pub(crate) fn string(bytes: &'value [u8]) -> Self {
+    pub fn string(bytes: &'value [u8]) -> Self {
         Self { expires_at: None, memcached: None, content: Content::String(bytes) }
     }
 
     /// What it is.
-    pub(crate) fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self.content {
             Content::String(_) | Content::Long(_) => Kind::String,
             Content::Collection(kind, ..) => kind,

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
-use super::layout::{head_prefix, split_head_key};
-use super::stripes::{Access, STRIPES, StripeIndex};
-use super::{DATABASES, Store, own_keys};
-
 use crate::failure::{Failure, Result};
+use crate::layout::{DATABASES, head_prefix, split_head_key};
+use crate::own_keys;
+use crate::store::Store;
+use crate::stripes::{Access, STRIPES, StripeIndex};
 
 /// Keys that expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Expiries {
+pub struct Expiries {
     /// Of each database, how many.
     pub keys: [u64; DATABASES as usize],
     /// Of each database, the sum of the times that they have left, in milliseconds.
@@ -24,7 +24,7 @@ pub(crate) struct Expiries {
 
 impl Expiries {
     /// What a key of a database has left on the average, in milliseconds.
-    pub(crate) fn average_ms(&self, database: u8) -> u64 {
+    pub fn average_ms(&self, database: u8) -> u64 {
         let at = usize::from(database);
         self.left_ms[at].checked_div(self.keys[at]).unwrap_or(0)
     }
@@ -32,7 +32,7 @@ impl Expiries {
 
 impl Store {
     /// Counts the keys that expire, those that expire soonest first and no more than `most`.
-    pub(crate) fn expiries(&self, most: u64) -> Result<Expiries> {
+    pub fn expiries(&self, most: u64) -> Result<Expiries> {
         let (now_ms, spaces) = (self.clock().now_ms(), self.spaces());
         let mut expiries = Expiries { are_all: true, ..Expiries::default() };
         let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
@@ -56,7 +56,7 @@ impl Store {
 
     /// Keys of all databases, those that have expired and were not removed yet among them; `None`
     /// until [`count`](Store::count) has read them.
-    pub(crate) fn known_count(&self) -> Option<u64> {
+    pub fn known_count(&self) -> Option<u64> {
         let spaces = self.spaces();
         let mut sum = 0;
         for index in 0..STRIPES as StripeIndex {
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Whether no database has a key; then it is known from now on how many there are.
-    pub(super) fn count_none(&self) -> Result<bool> {
+    pub(crate) fn count_none(&self) -> Result<bool> {
         let mut held = self.stripes.lock_all(Access::Alone);
         for space in self.spaces() {
             let heads = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));

@@ -9,16 +9,17 @@ use std::sync::atomic::Ordering;
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
-use super::layout::{
+use crate::failure::{Failure, Result};
+use crate::layout::{
     CollectionId, Head, SPACES, collection_prefix, hash_of, head_prefix, split_head_key,
 };
-use super::stripes::{Access, stripe_of};
-use super::{Store, own_keys};
-use crate::failure::{Failure, Result};
+use crate::own_keys;
+use crate::store::Store;
+use crate::stripes::{Access, stripe_of};
 
 /// What a sweep has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Swept {
+pub struct Swept {
     /// Keys that had expired and were removed.
     pub expired_keys: u64,
     /// Whether there is more to do now.
@@ -27,7 +28,7 @@ pub(crate) struct Swept {
 
 impl Store {
     /// Removes up to `budget` keys whose time has come.
-    pub(crate) fn sweep_expired(&self, budget: usize) -> Result<Swept> {
+    pub fn sweep_expired(&self, budget: usize) -> Result<Swept> {
         let now_ms = self.clock().now_ms();
         let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
         let mut due = Vec::new();
@@ -56,7 +57,7 @@ impl Store {
         Ok(swept)
     }
 
-    pub(super) fn expires_at(&self, full: &[u8]) -> Result<Option<u64>> {
+    pub(crate) fn expires_at(&self, full: &[u8]) -> Result<Option<u64>> {
         let found = self.map.read(full, |value| Head::decode(value).map(|head| head.expires_at))?;
         match found {
             Some(Some(at_ms)) => Ok(at_ms),
@@ -66,7 +67,7 @@ impl Store {
     }
 
     /// Removes up to about `budget` records that nothing leads to any more; whether there are more.
-    pub(crate) fn sweep_garbage(&self, budget: usize) -> Result<bool> {
+    pub fn sweep_garbage(&self, budget: usize) -> Result<bool> {
         self.close_some()?;
         // Before it looks, so that what comes meanwhile is looked for again.
         if !self.has_garbage.swap(false, Ordering::AcqRel) {
@@ -133,7 +134,7 @@ impl Store {
 
     /// Removes up to `budget` heads of a space that no database has, nor gets meanwhile; how many,
     /// and whether these were all.
-    pub(super) fn sweep_space(&self, space: u8, budget: usize) -> Result<(usize, bool)> {
+    pub(crate) fn sweep_space(&self, space: u8, budget: usize) -> Result<(usize, bool)> {
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let (heads, is_all) = self.some_keys(range, budget)?;
         for full in &heads {
@@ -162,7 +163,7 @@ impl Store {
     }
 
     /// The stripe of a client's key.
-    pub(crate) fn stripe_of_key(key: &[u8]) -> super::stripes::StripeIndex {
+    pub fn stripe_of_key(key: &[u8]) -> crate::stripes::StripeIndex {
         stripe_of(hash_of(key))
     }
 }

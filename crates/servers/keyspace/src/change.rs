@@ -9,15 +9,14 @@
 //! look and a write that is kept: what has expired or is a collection, a change of when it expires,
 //! and what is or becomes a string in pieces.
 
-use super::Transaction;
-use super::layout::{Content, Head, LONG_ABOVE_BYTES, hash_of, head_key_of_hash};
-use super::stripes::stripe_of;
-use super::transaction::has_expired;
 use crate::failure::{Failure, Result};
+use crate::layout::{Content, Head, LONG_ABOVE_BYTES, hash_of, head_key_of_hash};
+use crate::stripes::stripe_of;
+use crate::transaction::{Transaction, has_expired};
 
 /// What is to be put in place of a string.
 #[derive(Debug)]
-pub(crate) struct Next<'value> {
+pub struct Next<'value> {
     encoded: &'value mut Vec<u8>,
     /// When it expires, once something was put.
     expires_at: Option<Option<u64>>,
@@ -33,7 +32,7 @@ impl<'value> Next<'value> {
 
     /// Puts a head; without it what is there stays.
     #[inline]
-    pub(crate) fn put(&mut self, head: &Head<'_>) {
+    pub fn put(&mut self, head: &Head<'_>) {
         self.encoded.clear();
         head.encode_into(self.encoded);
         self.expires_at = Some(head.expires_at);
@@ -45,7 +44,7 @@ impl<'value> Next<'value> {
 impl Transaction<'_> {
     /// Puts a string in place of whatever is at `key`, for a command that changes nothing else.
     #[inline]
-    pub(crate) fn put_string(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
+    pub fn put_string(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         if matches!(head.content, Content::String(bytes) if bytes.len() > LONG_ABOVE_BYTES) {
             return self.put_head(space, key, head);
         }
@@ -58,7 +57,7 @@ impl Transaction<'_> {
     /// Lends the head of a key, or none, to `change`, which puts another in its place, or leaves
     /// it; for a command that changes nothing else. `change` may be called more than once.
     #[inline]
-    pub(crate) fn change_string<Answer>(
+    pub fn change_string<Answer>(
         &mut self,
         space: u8,
         key: &[u8],
@@ -131,10 +130,11 @@ impl Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::layout::Kind;
-    use crate::store::stripes::Access;
-    use crate::store::tests::{get, put_hash, records, refuse, set, volatile};
-    use crate::store::{Store, Transaction};
+    use crate::layout::Kind;
+    use crate::store::Store;
+    use crate::stripes::Access;
+    use crate::tests::{get, put_hash, records, refuse, set, volatile};
+    use crate::transaction::Transaction;
 
     fn with<Answer>(store: &Store, work: impl FnOnce(&mut Transaction<'_>) -> Answer) -> Answer {
         let held = store.lock([Store::stripe_of_key(b"key")].into_iter().collect(), Access::Alone);
@@ -198,7 +198,7 @@ mod tests {
             transaction.gather_commands();
             append(transaction, b"a").expect("changes");
             append(transaction, b"b").expect("changes");
-            assert_eq!(store.map.get(&crate::store::layout::head_key(0, b"key")).ok(), Some(None));
+            assert_eq!(store.map.get(&crate::layout::head_key(0, b"key")).ok(), Some(None));
         });
         assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"ab"[..]));
     }

@@ -15,7 +15,7 @@ const BOOT_ID_BYTES: usize = 36;
 
 /// The store's clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     /// What is added to the milliseconds since boot.
     offset_ms: u64,
 }
@@ -26,7 +26,7 @@ fn since_boot_ms() -> u64 {
 }
 
 /// The system's time, in milliseconds since 1970.
-pub(crate) fn system_ms() -> u64 {
+pub fn system_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
@@ -37,7 +37,7 @@ fn boot_id() -> Vec<u8> {
 
 impl Clock {
     /// The clock that `kept` describes, if it is of this boot; else one that begins now.
-    pub(crate) fn continue_or_begin(kept: Option<&[u8]>) -> Self {
+    pub fn continue_or_begin(kept: Option<&[u8]>) -> Self {
         let of_this_boot = kept.and_then(|kept| kept.split_first_chunk::<8>()).filter(|(_, id)| {
             // Without an id nobody knows which boot it was.
             !id.is_empty() && *id == boot_id()
@@ -55,17 +55,17 @@ impl Clock {
 
     /// Now, by this clock.
     #[inline]
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         since_boot_ms() + self.offset_ms
     }
 
     /// By this clock, the moment that is `system_ms` by the system's.
-    pub(crate) fn by_store(&self, at_system_ms: i64) -> i64 {
+    pub fn by_store(&self, at_system_ms: i64) -> i64 {
         at_system_ms.saturating_sub(self.ahead_ms())
     }
 
     /// By the system's clock, the moment that is `at_ms` by this one.
-    pub(crate) fn by_system(&self, at_ms: u64) -> i64 {
+    pub fn by_system(&self, at_ms: u64) -> i64 {
         (at_ms as i64).saturating_add(self.ahead_ms())
     }
 

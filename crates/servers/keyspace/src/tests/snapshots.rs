@@ -100,7 +100,7 @@ fn earlier_snapshots_are_kept_under_numbers_as_many_as_are_asked_for() {
         // Moments are of a millisecond.
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(store.save(&path, kept).expect("saves"), number + 1);
-        let all = snapshot::all_at(&path);
+        let all = crate::snapshot_file::all_at(&path);
         assert_eq!(all[0].0, path);
         let of = |path: &Path| volatile().restore(path).expect("restores");
         all.iter().map(|(path, _)| of(path)).collect::<Vec<_>>()
@@ -111,7 +111,7 @@ fn earlier_snapshots_are_kept_under_numbers_as_many_as_are_asked_for() {
     assert_eq!(keys(3), [4, 3, 2]);
     // A rotation that was cut short leaves a gap.
     std::fs::rename(&path, folder.path().join("snapshot.7")).expect("renames");
-    let newest = snapshot::all_at(&path)[0].0.clone();
+    let newest = crate::snapshot_file::all_at(&path)[0].0.clone();
     assert_eq!(volatile().restore(&newest).expect("restores"), 4);
     assert_eq!(keys(2), [5, 3]);
     assert_eq!(keys(1), [6]);

@@ -1,10 +1,10 @@
 //! Room that no record uses any more goes back to the system, so that a file gets smaller by itself
 //! when keys go.
 //!
-//! The sweep returns some of it each time, as long as it finds any ([`Store::return_some_room`]).
+//! The sweep returns some of it each time, as long as it finds any ([`Room::return_some`]).
 //! To look costs a pass over the pool's table of chunks, so after a look that found nothing it
 //! looks [`LOOK_AGAIN`] sweeps later; a flush has it look at once. MEMORY PURGE returns all that
-//! there is, in a thread of its own ([`Store::return_all_room`]).
+//! there is, in a thread of its own ([`return_all`]).
 //!
 //! Writes that need the room again have to make it, chunk by chunk. How much of it they may lose to
 //! the sweep is bounded by [`AT_ONCE_BYTES`] a sweep: 160 MiB a second, of which making them again
@@ -12,7 +12,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::Store;
+use pando::Pool;
+
 use crate::failure::Result;
 
 /// What one step returns: other threads find so much less room for as long as it takes.
@@ -25,7 +26,7 @@ const TRY_AGAIN: u32 = 600;
 
 /// Who looks for room that is not used, and when.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Whether a thread returns all of it. Relaxed: two of them do no harm.
     is_returned: AtomicBool,
     /// Sweeps that do not look. Relaxed, wherever it is: a flush that is overlooked is seen by the
@@ -35,57 +36,50 @@ pub(super) struct Room {
 
 impl Room {
     /// There may be room to return now.
-    pub(super) fn look_now(&self) {
+    pub(crate) fn look_now(&self) {
         self.pauses.store(0, Ordering::Relaxed);
     }
-}
 
-impl Store {
-    /// Bytes that the pool takes of its file system, or of memory.
-    pub(crate) fn occupied_bytes(&self) -> Result<u64> {
-        Ok(self.pool.occupied_bytes()?)
-    }
-
-    /// Returns some of the room that is not used to the system, for a sweep.
-    pub(crate) fn return_some_room(&self) -> Result<()> {
-        let pauses = self.room.pauses.load(Ordering::Relaxed);
+    /// Returns some of the room of `pool` that is not used, for a sweep.
+    pub(crate) fn return_some(&self, pool: &Pool) -> Result<()> {
+        let pauses = self.pauses.load(Ordering::Relaxed);
         if pauses > 0 {
-            self.room.pauses.store(pauses - 1, Ordering::Relaxed);
+            self.pauses.store(pauses - 1, Ordering::Relaxed);
             return Ok(());
         }
-        self.room.pauses.store(TRY_AGAIN, Ordering::Relaxed);
+        self.pauses.store(TRY_AGAIN, Ordering::Relaxed);
         let mut returned_bytes = 0;
         while returned_bytes < AT_ONCE_BYTES {
-            match self.pool.release_unused(STEP_BYTES)? {
+            match pool.release_unused(STEP_BYTES)? {
                 0 => break,
                 bytes => returned_bytes += bytes,
             }
         }
         let pauses = if returned_bytes > 0 { 0 } else { LOOK_AGAIN };
-        self.room.pauses.store(pauses, Ordering::Relaxed);
+        self.pauses.store(pauses, Ordering::Relaxed);
         Ok(())
     }
 
     /// Whether the caller is to return all room; not if another thread is at it.
-    pub(crate) fn begin_return_of_all_room(&self) -> bool {
-        !self.room.is_returned.swap(true, Ordering::Relaxed)
+    pub(crate) fn begin_return_of_all(&self) -> bool {
+        !self.is_returned.swap(true, Ordering::Relaxed)
     }
 
-    /// Gives up what [`begin_return_of_all_room`](Self::begin_return_of_all_room) has begun.
-    pub(crate) fn end_return_of_all_room(&self) {
-        self.room.is_returned.store(false, Ordering::Relaxed);
+    /// Gives up what [`begin_return_of_all`](Self::begin_return_of_all) has begun.
+    pub(crate) fn end_return_of_all(&self) {
+        self.is_returned.store(false, Ordering::Relaxed);
     }
+}
 
-    /// Returns all room that is not used to the system, unless the server ends; how many bytes.
-    pub(crate) fn return_all_room(&self) -> Result<u64> {
-        let mut returned_bytes = 0;
-        // Relaxed: who sees it late returns a little more.
-        while !self.is_ending.load(Ordering::Relaxed) {
-            match self.pool.release_unused(STEP_BYTES)? {
-                0 => break,
-                bytes => returned_bytes += bytes,
-            }
+/// Returns all room of `pool` that is not used to the system, until `is_ending`; how many bytes.
+pub(crate) fn return_all(pool: &Pool, is_ending: &AtomicBool) -> Result<u64> {
+    let mut returned_bytes = 0;
+    // Relaxed: who sees it late returns a little more.
+    while !is_ending.load(Ordering::Relaxed) {
+        match pool.release_unused(STEP_BYTES)? {
+            0 => break,
+            bytes => returned_bytes += bytes,
         }
-        Ok(returned_bytes)
     }
+    Ok(returned_bytes)
 }

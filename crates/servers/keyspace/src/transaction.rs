@@ -18,14 +18,15 @@ use std::sync::atomic::Ordering;
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
-use super::layout::{
-    CollectionId, Content, Count, Element, Head, LONG_ABOVE_BYTES, SPACES, Section, element_key,
-    hash_of, head_key, head_prefix, section_prefix, split_element_key,
-};
-use super::stripes::{Held, stripe_of};
-use super::writes::Writes;
-use super::{DATABASES, Store, own_keys};
 use crate::failure::{Failure, Result, said};
+use crate::layout::{
+    CollectionId, Content, Count, DATABASES, Element, Head, LONG_ABOVE_BYTES, SPACES, Section,
+    element_key, hash_of, head_key, head_prefix, section_prefix, split_element_key,
+};
+use crate::own_keys;
+use crate::store::Store;
+use crate::stripes::{Held, stripe_of};
+use crate::writes::Writes;
 
 /// Keys whose heads are looked for together.
 const KEYS_AT_ONCE: usize = 16;
@@ -33,8 +34,15 @@ const KEYS_AT_ONCE: usize = 16;
 /// Heads of a space that are removed at once.
 const SWEPT_AT_ONCE: usize = 1024;
 
+impl Store {
+    /// A transaction under locks that are held, at this moment.
+    pub fn begin<'store>(&'store self, held: Held<'store>, now_ms: u64) -> Transaction<'store> {
+        Transaction::new(self, held, now_ms)
+    }
+}
+
 /// Reads and writes under the locks of the keys that they concern; see the module.
-pub(crate) struct Transaction<'store> {
+pub struct Transaction<'store> {
     store: &'store Store,
     held: Held<'store>,
     now_ms: u64,
@@ -50,7 +58,7 @@ pub(crate) struct Transaction<'store> {
     /// gone.
     open_counts: SmallVec<[(CollectionId, Option<u64>); 1]>,
     /// Numbers of records that it has written and that nothing leads to before the commit.
-    pub(super) drafts: SmallVec<[CollectionId; 1]>,
+    pub(crate) drafts: SmallVec<[CollectionId; 1]>,
     /// The databases' spaces from the commit on, if they change.
     spaces: Option<[u8; DATABASES as usize]>,
     looked: Cell<Looked>,
@@ -61,7 +69,7 @@ pub(crate) struct Transaction<'store> {
 
 /// Keys that were looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Looked {
+pub struct Looked {
     /// Those that were there.
     pub found: u32,
     /// Those that were not, or had expired.
@@ -98,7 +106,7 @@ impl Drop for Transaction<'_> {
 }
 
 impl<'store> Transaction<'store> {
-    pub(super) fn new(store: &'store Store, held: Held<'store>, now_ms: u64) -> Self {
+    pub(crate) fn new(store: &'store Store, held: Held<'store>, now_ms: u64) -> Self {
         Self {
             store,
             held,
@@ -117,19 +125,19 @@ impl<'store> Transaction<'store> {
     }
 
     /// It is to be one of several commands, whose writes all wait for the commit.
-    pub(crate) fn gather_commands(&mut self) {
+    pub fn gather_commands(&mut self) {
         self.is_of_several = true;
     }
 
     /// Whether it is of one command, which has written nothing so far.
     #[inline]
-    pub(super) fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         !self.is_of_several && self.writes.is_empty() && self.spaces.is_none()
     }
 
     /// The keys that were looked for since this was asked last.
     #[inline]
-    pub(crate) fn take_looked(&self) -> Looked {
+    pub fn take_looked(&self) -> Looked {
         self.looked.take()
     }
 
@@ -140,23 +148,23 @@ impl<'store> Transaction<'store> {
     }
 
     /// The store.
-    pub(crate) fn store(&self) -> &'store Store {
+    pub fn store(&self) -> &'store Store {
         self.store
     }
 
     /// The moment at which all in the transaction happens, by the store's clock.
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
     /// The locks that are held.
-    pub(crate) fn held(&mut self) -> &mut Held<'store> {
+    pub fn held(&mut self) -> &mut Held<'store> {
         &mut self.held
     }
 
     /// Lends a record's value.
     #[inline]
-    pub(super) fn read<Answer>(
+    pub(crate) fn read<Answer>(
         &self,
         key: &[u8],
         look: impl FnOnce(Option<&[u8]>) -> Answer,
@@ -177,7 +185,7 @@ impl<'store> Transaction<'store> {
 
     /// Lends the head of a key, which is not there if it has expired.
     #[inline]
-    pub(crate) fn head<Answer>(
+    pub fn head<Answer>(
         &self,
         space: u8,
         key: &[u8],
@@ -198,7 +206,7 @@ impl<'store> Transaction<'store> {
     /// Lends the heads of keys, in order, as [`head`](Self::head) does one, until `look` says that
     /// it is enough. Their waits for memory overlap. When `look` gets the head of a long string, it
     /// may read its pieces.
-    pub(crate) fn heads(
+    pub fn heads(
         &self,
         space: u8,
         keys: &[&[u8]],
@@ -258,7 +266,7 @@ impl<'store> Transaction<'store> {
 
     /// Puts the head of a key in place of whatever is there, which goes for good. A string that is
     /// too long for a head is put in pieces.
-    pub(crate) fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
+    pub fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         if let Content::String(bytes) = head.content
             && bytes.len() > LONG_ABOVE_BYTES
         {
@@ -301,7 +309,7 @@ impl<'store> Transaction<'store> {
 
     /// Removes the head of a key, and with it all that it holds; whether it was there, and had not
     /// expired.
-    pub(crate) fn remove_head(&mut self, space: u8, key: &[u8]) -> Result<bool> {
+    pub fn remove_head(&mut self, space: u8, key: &[u8]) -> Result<bool> {
         let full = head_key(space, key);
         let Some(former) = self.former(&full)? else { return Ok(false) };
         if let Some(id) = former.id {
@@ -313,7 +321,7 @@ impl<'store> Transaction<'store> {
     }
 
     /// Whether the head of a key is there still although its time has come.
-    pub(crate) fn is_overdue(&self, space: u8, key: &[u8]) -> Result<bool> {
+    pub fn is_overdue(&self, space: u8, key: &[u8]) -> Result<bool> {
         let former = self.former(&head_key(space, key))?;
         let expires_at = former.and_then(|former| former.expires_at);
         Ok(expires_at.is_some_and(|at_ms| at_ms <= self.now_ms))
@@ -321,7 +329,7 @@ impl<'store> Transaction<'store> {
 
     /// Moves the head of a key, and with it all that it holds, in place of whatever is at `to`. It
     /// must be there.
-    pub(crate) fn move_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
+    pub fn move_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let full = head_key(from.0, from.1);
         let value = self.read(&full, |value| value.map(<[u8]>::to_vec))?.ok_or(Failure::Damaged)?;
         let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;
@@ -366,12 +374,12 @@ impl<'store> Transaction<'store> {
     }
 
     /// Whether there is a write of a record that waits for the commit.
-    pub(super) fn has_write(&self, key: &[u8]) -> bool {
+    pub(crate) fn has_write(&self, key: &[u8]) -> bool {
         self.writes.get(key).is_some()
     }
 
     /// Notes a write of a record for the commit.
-    pub(super) fn write_later(&mut self, key: Vec<u8>, write: Option<Vec<u8>>) {
+    pub(crate) fn write_later(&mut self, key: Vec<u8>, write: Option<Vec<u8>>) {
         self.writes.insert(key, write);
     }
 
@@ -383,13 +391,13 @@ impl<'store> Transaction<'store> {
 
     /// The space of a database.
     #[inline]
-    pub(crate) fn space(&self, database: u8) -> u8 {
+    pub fn space(&self, database: u8) -> u8 {
         self.spaces.map_or_else(|| self.store.space(database), |to| to[usize::from(database)])
     }
 
     /// How many keys `database` has, this transaction's among them; those that have expired and
     /// were not removed yet count. Between MULTI and EXEC it reads all keys.
-    pub(crate) fn count(&self, database: u8) -> Result<u64> {
+    pub fn count(&self, database: u8) -> Result<u64> {
         if self.held.is_none() {
             return self.store.count(database);
         }
@@ -406,7 +414,7 @@ impl<'store> Transaction<'store> {
 
     /// Empties databases at once, whatever their size: they get spaces in which nothing is, and the
     /// sweep removes the old ones. All stripes must be held alone.
-    pub(crate) fn flush(&mut self, databases: impl Iterator<Item = u8>) -> Result<()> {
+    pub fn flush(&mut self, databases: impl Iterator<Item = u8>) -> Result<()> {
         let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
         let mut used = [spaces, self.store.spaces()].concat();
         for database in databases {
@@ -444,7 +452,7 @@ impl<'store> Transaction<'store> {
     }
 
     /// Exchanges two databases. All stripes must be held alone.
-    pub(crate) fn swap_databases(&mut self, one: u8, other: u8) {
+    pub fn swap_databases(&mut self, one: u8, other: u8) {
         if one == other {
             return;
         }
@@ -516,7 +524,7 @@ impl<'store> Transaction<'store> {
 
     /// Visits the elements of a section in order, from `low` to `high`: what stands in their keys
     /// behind [`section_prefix`].
-    pub(crate) fn scan_elements(
+    pub fn scan_elements(
         &self,
         id: CollectionId,
         section: Section,
@@ -604,7 +612,7 @@ impl<'store> Transaction<'store> {
     }
 
     /// Makes all writes durable, as one; after an error none has been made.
-    pub(crate) fn commit(&mut self) -> Result<()> {
+    pub fn commit(&mut self) -> Result<()> {
         let store = self.store;
         let writes = std::mem::take(&mut self.writes);
         let before = std::mem::take(&mut self.expiries_before);
@@ -657,6 +665,6 @@ fn long_head(head: Head<'_>) -> Option<Head<'static>> {
     Some(Head { expires_at, memcached, content: Content::Long(long) })
 }
 
-pub(super) fn has_expired(head: &Head<'_>, now_ms: u64) -> bool {
+pub(crate) fn has_expired(head: &Head<'_>, now_ms: u64) -> bool {
     head.expires_at.is_some_and(|at_ms| at_ms <= now_ms)
 }

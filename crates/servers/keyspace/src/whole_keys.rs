@@ -5,18 +5,18 @@ use std::ops::ControlFlow;
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
-use super::layout::{
+use crate::failure::{Failure, Result};
+use crate::layout::{
     CollectionId, Content, Count, HASH_BITS, Head, collection_prefix, head_key, head_prefix,
     split_element_key, split_head_key,
 };
-use super::transaction::has_expired;
-use super::{Store, Transaction};
-use crate::failure::{Failure, Result};
+use crate::store::Store;
+use crate::transaction::{Transaction, has_expired};
 
 impl Store {
     /// Brings what commands on a few keys of `database` will look at into the processor's cache:
     /// their waits for memory overlap, as they would not one after the other. It needs no lock.
-    pub(crate) fn warm(&self, database: u8, keys: &[&[u8]]) {
+    pub fn warm(&self, database: u8, keys: &[&[u8]]) {
         let space = self.space(database);
         // Each of them reads the one head that it needs; the first brings it.
         if keys.iter().all(|key| *key == keys[0]) {
@@ -33,7 +33,7 @@ impl Transaction<'_> {
     /// Visits the heads of `space` that have not expired, this transaction's own among them, in
     /// order of their hashes, from `first_hash` on. It needs no lock: what is there throughout is
     /// visited, what comes or goes meanwhile may be.
-    pub(crate) fn visit_heads(
+    pub fn visit_heads(
         &self,
         space: u8,
         first_hash: u64,
@@ -59,12 +59,7 @@ impl Transaction<'_> {
     }
 
     /// Changes when a key expires, which must be there.
-    pub(crate) fn change_expiry(
-        &mut self,
-        space: u8,
-        key: &[u8],
-        expires_at: Option<u64>,
-    ) -> Result<()> {
+    pub fn change_expiry(&mut self, space: u8, key: &[u8], expires_at: Option<u64>) -> Result<()> {
         let value = self.head_value(space, key)?;
         let head = Head::decode(&value).ok_or(Failure::Damaged)?;
         self.put_head(space, key, &Head { expires_at, ..head })
@@ -72,7 +67,7 @@ impl Transaction<'_> {
 
     /// Copies the head of a key, which must be there, and with it all that it holds, in place of
     /// whatever is at `to`.
-    pub(crate) fn copy_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
+    pub fn copy_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let value = self.head_value(from.0, from.1)?;
         let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;
         match head.content {

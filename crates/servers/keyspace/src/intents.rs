@@ -44,9 +44,11 @@ use std::time::Duration;
 
 use pando::{KeyRange, Order};
 
-use super::writes::Writes;
-use super::{Store, own_keys};
 use crate::failure::{Failure, Result};
+use crate::own_keys;
+use crate::store::Store;
+use crate::stripes::Access;
+use crate::writes::Writes;
 
 /// Intents of no more bytes are made with the reserve that always stands.
 const SMALL_BYTES: usize = PIECE_BYTES;
@@ -66,7 +68,7 @@ const WAIT: Duration = Duration::from_millis(1);
 impl Store {
     /// Makes one write durable.
     #[inline]
-    pub(super) fn write(&self, key: &[u8], write: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn write(&self, key: &[u8], write: Option<&[u8]>) -> Result<()> {
         #[cfg(test)]
         self.refusals.step()?;
         self.memory.note_write(key.len(), write.map(<[u8]>::len));
@@ -79,7 +81,7 @@ impl Store {
 
     /// Removes a record; whether it was there.
     #[inline]
-    pub(super) fn remove(&self, key: &[u8]) -> Result<bool> {
+    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool> {
         if !self.memory.is_tight() {
             return Ok(self.map.remove(key)?);
         }
@@ -93,7 +95,7 @@ impl Store {
 
     /// Makes several writes durable as one, whose keys the caller holds alone; after an error none
     /// has been made.
-    pub(super) fn commit_many(&self, writes: &Writes) -> Result<()> {
+    pub(crate) fn commit_many(&self, writes: &Writes) -> Result<()> {
         // Relaxed: only its being new matters.
         let number = self.next_intent.fetch_add(1, Ordering::Relaxed);
         let (intent, value) = (own_keys::intent(number), encode(writes));
@@ -148,7 +150,7 @@ impl Store {
 
     /// Makes writes that must be made, at the cost of the reserve if need be. Nobody else may write
     /// meanwhile.
-    pub(super) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(crate) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
         let Err(error) = make() else { return Ok(()) };
         // Until it was counted what is left, no other room is given.
         self.memory.note_intent_reserve(u64::MAX - 1, 0);
@@ -208,12 +210,12 @@ impl Store {
 
     /// Puts back pieces of the reserve that always stands where they are missing, as far as there
     /// is room.
-    pub(crate) fn keep_intent_reserve(&self) {
+    pub fn keep_intent_reserve(&self) {
         if self.memory.missing_pieces() == 0 {
             return;
         }
         // Whoever removes it holds all stripes alone.
-        let _held = self.stripes.lock([0].into_iter().collect(), super::Access::Shared);
+        let _held = self.stripes.lock([0].into_iter().collect(), Access::Shared);
         match self.count_missing_pieces() {
             Ok(missing) => self.put_pieces(missing),
             Err(error) => tracing::debug!(%error, "no room can be kept"),
@@ -263,7 +265,7 @@ impl Store {
 
 /// An intent: of each write the key's length (4), the key, the value's length (4; all ones for a
 /// removal), the value.
-pub(super) fn encode(writes: &Writes) -> Vec<u8> {
+pub(crate) fn encode(writes: &Writes) -> Vec<u8> {
     let mut intent = Vec::new();
     for (key, write) in writes.iter() {
         intent.extend_from_slice(&(key.len() as u32).to_le_bytes());

@@ -34,74 +34,25 @@
 //! a set removes these. A write that is refused in between is undone; if that is refused, too, the
 //! number is forgotten, so that who comes next counts, and removes it.
 
-use std::collections::HashMap;
-
 use pando::{KeyRange, Order};
-use parking_lot::Mutex;
 
-use super::layout::{
+use crate::failure::{Failure, Result};
+use crate::layout::{
     CollectionId, Content, Count, Element, Head, Kind, Section, element_key, head_key,
     section_prefix, split_element_key, split_head_key,
 };
-use super::stripes::{Access, stripe_of};
-use super::{Store, Transaction};
-use crate::failure::{Failure, Result};
+use crate::store::Store;
+use crate::stripes::{Access, stripe_of};
+use crate::transaction::Transaction;
 
 /// Open collections at most; more are changed with their heads.
 const MOST_OPEN: usize = 1 << 16;
 /// Collections that the sweep closes at once.
 const CLOSED_AT_ONCE: usize = 256;
 
-/// An open collection.
-#[derive(Debug)]
-struct Entry {
-    count: u64,
-    /// Key of the record of the head.
-    head_key: Box<[u8]>,
-}
-
-/// The open collections. Whoever reads or writes the number of one holds the lock of its key.
-#[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<HashMap<CollectionId, Entry>>);
-
-impl Counts {
-    fn get(&self, id: CollectionId) -> Option<u64> {
-        self.0.lock().get(&id).map(|entry| entry.count)
-    }
-
-    fn put(&self, id: CollectionId, head_key: &[u8], count: u64) {
-        self.0.lock().insert(id, Entry { count, head_key: head_key.into() });
-    }
-
-    pub(super) fn set(&self, id: CollectionId, count: u64) {
-        if let Some(entry) = self.0.lock().get_mut(&id) {
-            entry.count = count;
-        }
-    }
-
-    pub(super) fn forget(&self, id: CollectionId) {
-        self.0.lock().remove(&id);
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-
-    /// Some of them, with the keys of their heads.
-    fn some(&self, most: usize) -> Vec<(CollectionId, Box<[u8]>)> {
-        let entries = self.0.lock();
-        entries.iter().take(most).map(|(id, entry)| (*id, entry.head_key.clone())).collect()
-    }
-}
-
 impl Store {
     /// How many fields a collection has whose head is at that key and says `count`.
-    pub(super) fn count_of(
+    pub(crate) fn count_of(
         &self,
         full: &[u8],
         kind: Kind,
@@ -156,7 +107,7 @@ impl Store {
     }
 
     /// Closes some collections, if many are open.
-    pub(super) fn close_some(&self) -> Result<()> {
+    pub(crate) fn close_some(&self) -> Result<()> {
         if self.counts.len() <= MOST_OPEN / 2 {
             return Ok(());
         }
@@ -170,7 +121,7 @@ impl Store {
 
     /// Closes all, when nobody else uses the store any more. One that cannot be closed is counted
     /// anew at the next start.
-    pub(super) fn close_all(&self) {
+    pub(crate) fn close_all(&self) {
         for (id, head_key) in self.counts.some(usize::MAX) {
             if let Err(error) = self.close_one(id, &head_key) {
                 tracing::warn!(%error, "collections are counted anew at the next start");
@@ -203,7 +154,7 @@ impl Store {
 
 impl Transaction<'_> {
     /// How many fields a collection has that the head at `key` leads to and says `count` of.
-    pub(crate) fn count_of(
+    pub fn count_of(
         &self,
         space: u8,
         key: &[u8],

@@ -11,14 +11,15 @@ use std::collections::HashMap;
 
 use pando::Pool;
 
-use super::layout::{
-    Content, Count, Element, Head, Kind, split_collection, split_element_key, split_head_key,
-    split_piece_key,
-};
-use super::pieces::counted_bytes;
-use super::snapshot::Restored;
-use super::{DATABASES, MAP_NAME, Store, own_keys};
 use crate::failure::{Failure, Result};
+use crate::layout::{
+    Content, Count, DATABASES, Element, Head, Kind, split_collection, split_element_key,
+    split_head_key, split_piece_key,
+};
+use crate::own_keys;
+use crate::pieces::counted_bytes;
+use crate::restore::Restored;
+use crate::store::{MAP_NAME, Store};
 
 /// What was salvaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
 /// What is to become of a record: its value, or none.
-pub(super) type Write = Option<Vec<u8>>;
+pub(crate) type Write = Option<Vec<u8>>;
 
 /// Writes by their records' keys, in order.
 #[derive(Debug, Default)]
-pub(super) struct Writes {
+pub(crate) struct Writes {
     /// The only one; none if there are none, or several.
     one: Option<(Vec<u8>, Write)>,
     several: BTreeMap<Vec<u8>, Write>,
@@ -17,13 +17,13 @@ pub(super) struct Writes {
 
 impl Writes {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.one.is_none() && self.several.is_empty()
     }
 
     /// Notes a write, in place of an earlier one of that key.
     #[inline]
-    pub(super) fn insert(&mut self, key: Vec<u8>, write: Write) {
+    pub(crate) fn insert(&mut self, key: Vec<u8>, write: Write) {
         if self.is_empty() || self.one.as_ref().is_some_and(|(one, _)| *one == key) {
             self.one = Some((key, write));
             return;
@@ -33,7 +33,7 @@ impl Writes {
     }
 
     #[inline]
-    pub(super) fn get(&self, key: &[u8]) -> Option<&Write> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Write> {
         match &self.one {
             Some((one, write)) => (one.as_slice() == key).then_some(write),
             None => self.several.get(key),
@@ -42,18 +42,18 @@ impl Writes {
 
     /// The only one, if there is one.
     #[inline]
-    pub(super) fn only(&self) -> Option<(&[u8], Option<&[u8]>)> {
+    pub(crate) fn only(&self) -> Option<(&[u8], Option<&[u8]>)> {
         self.one.as_ref().map(|(key, write)| (key.as_slice(), write.as_deref()))
     }
 
     /// All, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Write)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Write)> {
         let one = self.one.iter().map(|(key, write)| (key, write));
         one.chain(&self.several).map(|(key, write)| (key.as_slice(), write))
     }
 
     /// Those of keys within bounds, of which the first is not behind the second.
-    pub(super) fn range(
+    pub(crate) fn range(
         &self,
         bounds: impl RangeBounds<Vec<u8>>,
     ) -> impl Iterator<Item = (&[u8], &Write)> {

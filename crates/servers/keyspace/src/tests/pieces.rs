@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::store::layout::{LONG_ABOVE_BYTES, PIECE_BYTES};
+use crate::layout::{LONG_ABOVE_BYTES, PIECE_BYTES};
 
 const KEYS: [&[u8]; 2] = [b"one", b"other"];
 

@@ -25,11 +25,12 @@ use std::path::{Path, PathBuf};
 use pando::{Error, Pool};
 
 use crate::failure::{Failure, Result, told};
-use crate::store::{MAP_NAME, Store, StoreOptions, clock, snapshot};
+use crate::store::{MAP_NAME, Store, StoreOptions};
+use crate::{clock, snapshot_file};
 
 /// What a store was recovered from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// A snapshot, which was of this moment, in milliseconds of the system's clock.
     Snapshot(PathBuf, u64),
     /// What could be read of the old pool, in which so many places could not be read.
@@ -38,7 +39,7 @@ pub(crate) enum Source {
 
 /// What a recovery has done.
 #[derive(Clone, Debug)]
-pub(crate) struct Recovered {
+pub struct Recovered {
     /// Where the keys are from.
     pub source: Source,
     /// How many there are.
@@ -48,14 +49,14 @@ pub(crate) struct Recovered {
 }
 
 /// Whether a store that could not be opened can be recovered.
-pub(crate) fn can_help(failure: &Failure) -> bool {
+pub fn can_help(failure: &Failure) -> bool {
     matches!(failure, Failure::Damaged)
         || matches!(failure, Failure::Store(Error::NotTrusted { .. } | Error::Damaged(_)))
 }
 
 /// Why a server that could not open its store does not run, and the command that recovers it.
-pub(crate) fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
-    let newest = snapshot::all_at(snapshot).into_iter().next();
+pub fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
+    let newest = snapshot_file::all_at(snapshot).into_iter().next();
     let source = newest.map_or_else(
         || format!("what can be read of it, since there is no snapshot at {}", snapshot.display()),
         |(path, moment_ms)| {
@@ -77,7 +78,7 @@ pub(crate) fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String 
 }
 
 /// Puts a new pool in place of one that cannot be opened.
-pub(crate) fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
+pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
     let old = match Pool::open(pool, &options.pool.clone().salvage(true)) {
         Ok(old) => Some(old),
         Err(error @ (Error::PoolBusy { .. } | Error::PoolNotFound { .. })) => {
@@ -106,7 +107,7 @@ pub(crate) fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> R
     let kept = keep(pool).map_err(|error| failed("give the old pool another name", error))?;
     step()?;
     std::fs::rename(&building, pool)
-        .and_then(|()| snapshot::sync_folder_of(pool))
+        .and_then(|()| snapshot_file::sync_folder_of(pool))
         .map_err(|error| failed("give the new pool its name", error))?;
     step()?;
     drop(old);
@@ -120,7 +121,7 @@ fn build(
     old: Option<&Pool>,
     options: &StoreOptions,
 ) -> Result<(Source, u64)> {
-    for (path, moment_ms) in snapshot::all_at(snapshot) {
+    for (path, moment_ms) in snapshot_file::all_at(snapshot) {
         match build_with(building, options, |store| store.restore(&path)) {
             Ok(keys) => return Ok((Source::Snapshot(path, moment_ms), keys)),
             // A snapshot that is refused is damaged. Anything else would meet the next one, too.
@@ -180,7 +181,7 @@ fn remove_unfinished(building: &Path) -> io::Result<()> {
 fn beginning_with(path: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(begin) = path.file_name() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(snapshot::folder_of(path))? {
+    for entry in std::fs::read_dir(snapshot_file::folder_of(path))? {
         let entry = entry?;
         if entry.file_name().as_encoded_bytes().starts_with(begin.as_encoded_bytes()) {
             found.push(entry.path());
@@ -200,7 +201,9 @@ fn keep(pool: &Path) -> io::Result<PathBuf> {
         let kept = with_suffix(pool, &again);
         match std::fs::hard_link(pool, &kept) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            linked => return linked.and_then(|()| snapshot::sync_folder_of(pool)).map(|()| kept),
+            linked => {
+                return linked.and_then(|()| snapshot_file::sync_folder_of(pool)).map(|()| kept);
+            }
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
@@ -226,7 +229,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Seconds since 1970 as a date and a time of day, by UTC: `2026-11-23 11:25:07`.
-pub(crate) fn date(seconds: u64) -> String {
+pub fn date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March, so that the leap day is a year's last; 400 of them have the same number
     // of days.
@@ -265,14 +268,14 @@ mod tests {
     use pando_pmem::superblock::{self, BootId};
 
     use super::*;
-    use crate::store::tests::{fields, get, put_hash, set};
+    use crate::tests::{fields, get, put_hash, set};
 
     thread_local! {
         /// Steps of a recovery until it stops, as if the process had died.
         static STEPS: Cell<u64> = const { Cell::new(u64::MAX) };
     }
 
-    pub(super) fn step() -> Result<()> {
+    pub(crate) fn step() -> Result<()> {
         match STEPS.get().checked_sub(1) {
             Some(left) => {
                 STEPS.set(left);
@@ -282,7 +285,7 @@ mod tests {
         }
     }
 
-    pub(super) fn is_stopped() -> bool {
+    pub(crate) fn is_stopped() -> bool {
         STEPS.get() == 0
     }
 
@@ -376,7 +379,7 @@ mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let (pool, snapshot) = untrusted(folder.path(), 3);
             let all: Vec<_> =
-                snapshot::all_at(&snapshot).into_iter().map(|(path, _)| path).collect();
+                snapshot_file::all_at(&snapshot).into_iter().map(|(path, _)| path).collect();
             assert_eq!(all.len(), 3);
             for path in &all[..damaged] {
                 let mut bytes = std::fs::read(path).expect("reads");

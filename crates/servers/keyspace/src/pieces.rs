@@ -46,34 +46,17 @@
 use std::ops::{ControlFlow, Range};
 
 use pando::{KeyRange, Order};
-use parking_lot::{Mutex, MutexGuard};
-use smallvec::SmallVec;
 
-use super::layout::{
+use crate::failure::{Failure, Result, WRONG_TYPE, said};
+use crate::layout::{
     CollectionId, Content, Head, LONG_ABOVE_BYTES, LongString, MAX_LONG_BYTES, Memcached,
     PIECE_BYTES, piece_key, split_piece_key,
 };
-use super::{Transaction, own_keys};
-use crate::failure::{Failure, Result, WRONG_TYPE, said};
+use crate::own_keys;
+use crate::transaction::Transaction;
 
 /// What a piece without a record has.
 static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
-
-/// Numbers under which something is being written that no head has yet.
-#[derive(Debug, Default)]
-pub(super) struct Drafts(Mutex<SmallVec<[CollectionId; 4]>>);
-
-impl Drafts {
-    /// Holds the list as it is.
-    pub(super) fn hold(&self) -> MutexGuard<'_, SmallVec<[CollectionId; 4]>> {
-        self.0.lock()
-    }
-
-    /// The drafts of a transaction that has ended.
-    pub(super) fn end(&self, ended: &[CollectionId]) {
-        self.0.lock().retain(|draft| !ended.contains(draft));
-    }
-}
 
 /// A string that is to be edited, and what stays with it.
 enum Found {
@@ -99,7 +82,7 @@ impl Transaction<'_> {
     }
 
     /// A new long string, which has these bytes, for a head that is put next.
-    pub(super) fn draft_string(&mut self, bytes: &[u8]) -> Result<LongString> {
+    pub(crate) fn draft_string(&mut self, bytes: &[u8]) -> Result<LongString> {
         if bytes.len() as u64 > MAX_LONG_BYTES {
             return Err(said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
         }
@@ -113,7 +96,7 @@ impl Transaction<'_> {
     }
 
     /// A copy of a long string, for a head that is put next.
-    pub(super) fn draft_copy(&mut self, of: LongString) -> Result<LongString> {
+    pub(crate) fn draft_copy(&mut self, of: LongString) -> Result<LongString> {
         let id = self.draft()?;
         let range = pieces_of(of);
         let mut copied = Ok(());
@@ -128,7 +111,7 @@ impl Transaction<'_> {
 
     /// Lends the bytes of `range` of a long string, as far as it has them, in order, until it is
     /// told to end.
-    pub(crate) fn read_pieces(
+    pub fn read_pieces(
         &self,
         long: LongString,
         range: Range<u64>,
@@ -162,7 +145,7 @@ impl Transaction<'_> {
     }
 
     /// All bytes of a long string.
-    pub(crate) fn gather(&self, long: LongString) -> Result<Vec<u8>> {
+    pub fn gather(&self, long: LongString) -> Result<Vec<u8>> {
         let mut whole = Vec::with_capacity(long.bytes as usize);
         self.read_pieces(long, 0..long.bytes, |bytes| {
             whole.extend_from_slice(bytes);
@@ -174,7 +157,7 @@ impl Transaction<'_> {
     /// Lends those bytes of the string at `key` that `choose` asks for, given its length (none if
     /// nothing is there), in order, until it is told to end. Each time `visit` gets from where on
     /// they are.
-    pub(crate) fn visit_string<State>(
+    pub fn visit_string<State>(
         &self,
         space: u8,
         key: &[u8],
@@ -209,7 +192,7 @@ impl Transaction<'_> {
     /// its length. `edit` gets them part by part, each with how many came before it, and may be
     /// called again from the beginning. Returns the string's length. What memcached keeps becomes
     /// as `renew` says.
-    pub(crate) fn edit_string(
+    pub fn edit_string(
         &mut self,
         space: u8,
         key: &[u8],
@@ -339,13 +322,13 @@ fn place_of(byte: u64) -> (u32, usize) {
 }
 
 /// The keys of all pieces of a string in which bytes count.
-pub(super) fn pieces_of(long: LongString) -> KeyRange {
+pub(crate) fn pieces_of(long: LongString) -> KeyRange {
     let (last, _) = place_of(long.bytes.saturating_sub(1));
     KeyRange::between(&piece_key(long.id, 0), &piece_key(long.id, last + 1))
 }
 
 /// How many bytes of a piece count.
-pub(super) fn counted_bytes(long: LongString, index: u32) -> usize {
+pub(crate) fn counted_bytes(long: LongString, index: u32) -> usize {
     let before = u64::from(index) * PIECE_BYTES as u64;
     long.bytes.saturating_sub(before).min(PIECE_BYTES as u64) as usize
 }

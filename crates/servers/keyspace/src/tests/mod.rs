@@ -6,47 +6,27 @@ mod crashes;
 mod full;
 mod keys;
 mod limits;
-#[path = "../../../tests/common/mounted.rs"]
+#[path = "../../../server/tests/common/mounted.rs"]
 mod mounted;
 mod pieces;
 mod snapshots;
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::layout::{Content, Count, Element, Head, Kind, Section};
-use super::memory::{EvictionPolicy, MemoryLimit};
-use super::stripes::Access;
-use super::*;
+use pando::{KeyRange, Order, PoolOptions};
+
+use crate::failure::{Failure, Result};
+use crate::layout::{self, CollectionId, Content, Count, Element, Head, Kind, Section};
+use crate::memory::{EvictionPolicy, MemoryLimit};
+use crate::own_keys;
+use crate::store::{Store, StoreOptions};
+use crate::stripes::Access;
+use crate::transaction::Transaction;
 
 const NO_POOL: Option<&Path> = None;
-
-/// Writes that are refused, as by a full pool.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    granted: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl Refusals {
-    /// The next `granted` writes are made, and then so many refused.
-    fn come(&self, granted: u64, refused: u64) {
-        self.granted.store(granted, Ordering::Relaxed);
-        self.refused.store(refused, Ordering::Relaxed);
-    }
-
-    pub(super) fn step(&self) -> Result<()> {
-        let less = |left: u64| left.checked_sub(1);
-        let take = |from: &AtomicU64| {
-            from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
-        };
-        match take(&self.granted) || !take(&self.refused) {
-            true => Ok(()),
-            false => Err(pando::Error::PoolFull { max_bytes: 0 }.into()),
-        }
-    }
-}
 
 /// The next `granted` writes of a store are made, and then so many refused.
 pub(super) fn refuse(store: &Store, granted: u64, refused: u64) {

@@ -1,0 +1,189 @@
+//! Snapshots: a file with all that was there at one moment, written while commands go on.
+//!
+//! # Protocol
+//!
+//! * It begins while all stripes are held alone, for as long as it takes to raise a number: that is
+//!   its moment.
+//! * Then one stripe after the other is written, each under its shared lock, with all keys whose
+//!   hashes it has, of all databases.
+//! * Who takes a stripe alone that was not written yet writes it first, before it changes anything.
+//!   So every stripe is written as it was at the moment; nothing is copied in memory; and a command
+//!   that writes may have to wait until one stripe, a 1,024th of the keys, is written.
+//! * The file (`snapshot_file.rs`) is written under a temporary name, synced, and then renamed:
+//!   whoever sees it under its own name sees all of it. Before that the snapshots of earlier get
+//!   the names `PATH.1`, `PATH.2` and so on, as many as are kept. A crash between two renames
+//!   leaves a gap in the numbers; so who looks for the newest one goes by the moments in the files
+//!   (`all_at`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use pando::{KeyRange, Order};
+
+use crate::clock;
+use crate::failure::{Failure, Result, told};
+use crate::layout::{
+    Content, DATABASES, Element, Head, Kind, LongString, Section, section_prefix, split_head_key,
+    split_piece_key,
+};
+use crate::pieces::{counted_bytes, pieces_of};
+use crate::snapshot_file::{FIELD_TAG, ORDERED_TAG, PIECE_TAG, Writer, rotate};
+use crate::snapshot_state::SnapshotState;
+use crate::store::Store;
+use crate::stripes::{Access, Held, STRIPES, Stripe, StripeIndex, stripe_range};
+use crate::transaction::has_expired;
+
+impl Store {
+    /// What became of snapshots so far.
+    pub fn snapshot_state(&self) -> SnapshotState {
+        self.snapshots.state.lock().last.clone()
+    }
+
+    /// Writes a snapshot to `path`, and keeps `kept` in all: with 1 it takes the place of the one
+    /// there. How many keys it has. The caller must hold no stripe.
+    pub fn save(&self, path: &Path, kept: usize) -> Result<u64> {
+        {
+            let mut state = self.snapshots.state.lock();
+            if state.last.is_writing {
+                return Err(crate::failure::said("ERR Background save already in progress"));
+            }
+            state.last.is_writing = true;
+        }
+        let saved = self.write_snapshot(path, kept);
+        let mut state = self.snapshots.state.lock();
+        state.last.is_writing = false;
+        state.last.has_failed = saved.is_err();
+        if saved.is_ok() {
+            state.last.finished_system_ms = clock::system_ms();
+        }
+        saved
+    }
+
+    fn write_snapshot(&self, path: &Path, kept: usize) -> Result<u64> {
+        let failed = |error: io::Error| {
+            told(format!("ERR the snapshot {} cannot be written: {error}", path.display()))
+        };
+        let unfinished = PathBuf::from({
+            let mut name = path.as_os_str().to_owned();
+            name.push(".new");
+            name
+        });
+        let writer = Writer::begin(&unfinished).map_err(failed)?;
+        *self.snapshots.writer.lock() = Some(writer);
+        {
+            let _all = self.stripes.lock_all(Access::Alone);
+            let mut state = self.snapshots.state.lock();
+            state.begun += 1;
+            // Release: with the loads of who holds a stripe, which the lock orders anyhow.
+            self.snapshots.writing.store(state.begun, Ordering::Release);
+        }
+        let mut written = Ok(());
+        for index in 0..STRIPES as StripeIndex {
+            let held = self.stripes.lock([index].into_iter().collect(), Access::Shared);
+            if let Some(stripe) = held.stripe(index) {
+                written = self.save_stripe(index, stripe);
+            }
+            if written.is_err() {
+                break;
+            }
+        }
+        // From here on nobody writes a stripe for it any more.
+        self.snapshots.writing.store(0, Ordering::Release);
+        let writer = self.snapshots.writer.lock().take();
+        let finished = written.and_then(|()| match writer {
+            Some(writer) => {
+                let keys = writer.keys;
+                let finished = writer.finish().and_then(|()| rotate(&unfinished, path, kept));
+                finished.map(|()| keys).map_err(failed)
+            }
+            None => Ok(0),
+        });
+        if finished.is_err() {
+            let _ = std::fs::remove_file(&unfinished);
+        }
+        finished
+    }
+
+    /// Writes the stripes that are held alone, if a snapshot wants them and has them not yet.
+    pub(crate) fn save_before_writes(&self, held: &mut Held<'_>) -> Result<()> {
+        if self.snapshots.writing.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        for (index, stripe) in held.alone() {
+            self.save_stripe(index, stripe)?;
+        }
+        Ok(())
+    }
+
+    fn save_stripe(&self, index: StripeIndex, stripe: &Stripe) -> Result<()> {
+        let snapshot = self.snapshots.writing.load(Ordering::Acquire);
+        // Two that hold a stripe shared do not come here: only one thread writes snapshots.
+        if snapshot == 0 || stripe.saved_in.load(Ordering::Acquire) == snapshot {
+            return Ok(());
+        }
+        // Who fell behind said so before it let go of the stripe.
+        if self.is_behind() {
+            return Err(crate::failure::said("ERR writes are owed; no snapshot can be taken"));
+        }
+        let mut writer = self.snapshots.writer.lock();
+        let Some(writer) = writer.as_mut() else { return Ok(()) };
+        let now_ms = self.clock.now_ms();
+        for database in 0..DATABASES {
+            let range = stripe_range(self.space(database), index);
+            let mut scan = self.map.scan(range, Order::Ascending)?;
+            while let Some((full, value)) = scan.next_record()? {
+                let (_, _, key) = split_head_key(full).ok_or(Failure::Damaged)?;
+                let head = Head::decode(value).ok_or(Failure::Damaged)?;
+                if !has_expired(&head, now_ms) {
+                    self.save_key(writer, database, key, &head)?;
+                }
+            }
+        }
+        stripe.saved_in.store(snapshot, Ordering::Release);
+        Ok(())
+    }
+
+    fn save_key(
+        &self,
+        writer: &mut Writer,
+        database: u8,
+        key: &[u8],
+        head: &Head<'_>,
+    ) -> Result<()> {
+        let by_system = |at_ms: u64| self.clock.by_system(at_ms).max(0) as u64;
+        let expires_at = head.expires_at.map(by_system);
+        writer.entry(database, key, &Head { expires_at, ..*head }.encode());
+        writer.keys += 1;
+        let (kind, id) = match head.content {
+            Content::String(_) => return Ok(()),
+            Content::Long(long) => return self.save_pieces(writer, long),
+            Content::Collection(kind, id, _) => (kind, id),
+        };
+        let (section, tag) = match kind {
+            Kind::RangeIndex => (Section::Ordered, ORDERED_TAG),
+            _ => (Section::Fields, FIELD_TAG),
+        };
+        let range = KeyRange::prefix(&section_prefix(id, section));
+        let mut scan = self.map.scan(range, Order::Ascending)?;
+        while let Some((full, value)) = scan.next_record()? {
+            match crate::layout::split_element_key(full) {
+                Some(Element::Field(field) | Element::Ordered(field)) => {
+                    writer.entry(tag, field, value);
+                }
+                _ => return Err(Failure::Damaged),
+            }
+        }
+        Ok(())
+    }
+
+    fn save_pieces(&self, writer: &mut Writer, long: LongString) -> Result<()> {
+        let mut scan = self.map.scan(pieces_of(long), Order::Ascending)?;
+        while let Some((full, piece)) = scan.next_record()? {
+            let index = split_piece_key(full).ok_or(Failure::Damaged)?;
+            let counted = piece.len().min(counted_bytes(long, index));
+            writer.entry(PIECE_TAG, &index.to_be_bytes(), &piece[..counted]);
+        }
+        Ok(())
+    }
+}
