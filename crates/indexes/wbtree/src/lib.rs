@@ -54,10 +54,10 @@
 //!   any. `write.rs`: inserts, updates, deletes; `smo/`: splits, merges, copies. `cursor.rs`:
 //!   scans. `audit.rs`: what `check` and `stat` see; `teardown.rs`: the end of a tree. `kind.rs`:
 //!   the tree as a kind of map; `options.rs`: what can be set of it.
-//! * [`baselines`]: what the paper compares its trees with.
+//!
+//! What the paper compares its trees with is in `pando-papers`.
 
 mod audit;
-pub mod baselines;
 mod build;
 mod claim;
 mod commit;

@@ -33,14 +33,8 @@ pub enum Command {
     Recovery(RecoveryArgs),
     /// Bytes a record after filling each side
     Space(SpaceArgs),
-    /// The papers' experiments by name, beside what the papers say; without a name, the list
-    Paper(crate::papers::command::PaperArgs),
-    /// PMwCAS alone, on arrays of words
-    Pmwcas(crate::papers::command::PmwcasArgs),
     /// Servers, driven by redis-benchmark: requests, or restarts after kill -9
     Servers(crate::servers::command::ServersArgs),
-    /// Replay a trace on sides: deduplicated chunks of real files, or a game
-    Trace(crate::traces::command::TraceArgs),
     /// Where BzTree's time goes, by component
     Profile(crate::profile::command::ProfileArgs),
     /// The process that is profiled
@@ -302,6 +296,11 @@ fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, 64)
 }
 
+/// A number from 1 to 1,024: of threads or rounds of an experiment.
+pub fn number_to_1024(text: &str) -> Result<usize, String> {
+    within(text, 1, 1024)
+}
+
 fn rounds(text: &str) -> Result<usize, String> {
     within(text, 1, 1000)
 }
@@ -324,7 +323,8 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// A time of a slice in seconds.
+pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected seconds from 0.001 to 3600".to_owned()),

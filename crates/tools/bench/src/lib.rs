@@ -14,8 +14,9 @@
 //!   due ([`verify`]). A side that loses or invents a key gets no figure: the run fails and
 //!   names the key.
 //!
-//! It stands above the indexes and below the `pando` command, which carries it as
-//! `pando bench`; `pando-bench` is the same alone. One file, one idea:
+//! It stands above the indexes and below the `pando` command, which carries it as `pando bench`;
+//! `pando-bench` is the same alone. The papers' experiments (`pando-papers`) stand on it. One file,
+//! one idea:
 //!
 //! | file | what |
 //! | --- | --- |
@@ -30,7 +31,7 @@
 //! | [`table`], [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
 //! | [`figures`] | the table and the plots of what has no rounds |
 //! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
-//! | [`papers`], [`traces`], [`profile`] | the papers' experiments; sequences of operations that stand for real ones; where the time goes |
+//! | [`profile`], [`servers`] | where the time goes; servers side by side |
 //! | [`agree`] | the ratios of two runs beside each other |
 //! | [`args`], [`commands`] | the command line, and what it sets off |
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
@@ -46,22 +47,20 @@ pub mod error;
 mod figures;
 pub mod key_sampler;
 pub mod keys;
-mod machine;
+pub mod machine;
 pub mod mix;
 pub mod page;
-pub mod papers;
-mod profile;
+pub mod profile;
 pub mod record;
 pub mod recovery;
 pub mod replay;
 pub mod report;
-mod rng;
-mod servers;
+pub mod rng;
+pub mod servers;
 pub mod side;
 pub mod sides;
 pub mod slice;
 pub mod space;
 mod table;
-pub mod traces;
 pub mod verify;
 mod worker;

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
 
 use common::bench;
@@ -105,6 +106,7 @@ fn words_that_cannot_go_together_are_refused() {
         ("--sides skiplist:tuned --value-bytes 100 --records 1k", "skiplist:tuned"),
         ("--replay operations.txt --records 1k", "cannot be used with"),
         ("--sides btreemap --rate 1G", "from 1 to 100M"),
+        ("--sides bztree,btreemap --records 1k --write-back-ns 5", "slow"),
         ("costs --seed 1", "--seed"),
         ("agree one", "<SECOND>"),
     ] {
@@ -112,4 +114,39 @@ fn words_that_cannot_go_together_are_refused() {
         assert!(!succeeded && out.is_empty(), "{words}: {out}");
         assert!(error.contains(says), "{words}: {error}");
     }
+}
+
+#[test]
+fn the_profile_adds_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("profile.jsonl");
+    let plan =
+        ["profile", "--records", "20k", "--seconds", "0.3", "--read-percent", "50", "--json"];
+    let (succeeded, out, error) = bench(&[&plan[..], &[json.to_str().unwrap()]].concat());
+    if !succeeded {
+        // No `perf`, none that may be used here, or a build without line tables: each says what to
+        // do.
+        let known =
+            ["linux-perf", "perf failed: ", "build with `--release`", "the line tables of "];
+        assert!(known.iter().any(|known| error.contains(known)), "{error}");
+        assert!(std::env::var_os("PANDO_REQUIRE").is_none(), "there is no profile: {error}");
+        // Past the harness, which shows nothing of a test that passes.
+        writeln!(std::io::stderr(), "note: no profile was taken; {}", error.trim_end()).unwrap();
+        return;
+    }
+    for part in ["inner search", "leaf search", "PMwCAS", "copying", "allocation", "epochs"] {
+        assert!(out.contains(part), "{out}");
+    }
+    let row: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let shares = row["profile"]["shares"].as_array().unwrap();
+    let sum = |field: &str| shares.iter().map(|share| share[field].as_f64().unwrap()).sum::<f64>();
+    assert!((sum("percent") - 100.0).abs() < 0.01, "{row}");
+    assert_eq!(Some(sum("samples")), row["profile"]["samples"].as_f64(), "{row}");
+    let of = |name: &str| {
+        let share = shares.iter().find(|share| share["component"] == name);
+        share.unwrap_or_else(|| panic!("no {name}: {row}"))["samples"].as_u64().unwrap()
+    };
+    // A tree that is read and written is searched.
+    assert!(of("inner_search") + of("leaf_search") > 0, "{row}");
 }

@@ -6,7 +6,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Plant, Planted, entrant, small_plan};
+use common::planted::{Plant, Planted, entrant};
+use common::small_plan;
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Entrant, Plan};
 use pando_bench::error::{Error, Fault};

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{Plant, Planted, entrant, small_plan};
+use common::planted::{Plant, Planted, entrant};
+use common::small_plan;
 use indicatif::ProgressBar;
 use pando_bench::compare::{self, Plan};
 use pando_bench::conditions::Conditions;

@@ -77,9 +77,25 @@ pub enum Command {
     #[cfg(feature = "bench")]
     #[command(after_help = exit_codes(&[BENCH]))]
     Bench(Box<pando_bench::args::BenchArgs>),
+    /// The papers' experiments by name, beside what the papers say; without a name, the list
+    #[cfg(feature = "papers")]
+    #[command(after_help = exit_codes(&[BENCH]))]
+    Paper(Box<pando_papers::command::PapersArgs>),
+    /// The papers' experiments: not in this build
+    #[cfg(not(feature = "papers"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Paper(AbsentArguments),
     /// The process that `tour` kills
     #[command(hide = true)]
     TourWriter(TourWriterArguments),
+}
+
+/// The words of a command that is not in this build.
+#[cfg(not(feature = "papers"))]
+#[derive(Debug, Args)]
+pub struct AbsentArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
 }
 
 /// The map to work on.

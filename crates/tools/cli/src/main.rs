@@ -3,7 +3,7 @@
 //!
 //! It is thin: it parses, calls the `pando` library and prints. What it writes and what it reads is
 //! escaped in one way everywhere ([`mod@format`]), its exit codes are in [`failure`], and the tour
-//! is in [`tour`]; `bench` is all in `pando-bench`.
+//! is in [`tour`]; `bench` is all in `pando-bench`, `paper` in `pando-papers`.
 
 mod arguments;
 mod commands;
@@ -67,6 +67,17 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             pool.refuse_for("bench")?;
             pando_bench::commands::run(bench, &["bench"]).map_err(Failure::Bench)
         }
+        #[cfg(feature = "papers")]
+        Command::Paper(papers) => {
+            pool.refuse_for("paper")?;
+            pando_papers::command::run(papers, &["paper"]).map_err(Failure::Bench)
+        }
+        #[cfg(not(feature = "papers"))]
+        Command::Paper(_) => Err(Failure::Input(
+            "the papers' experiments are not in this build; \
+             build it with `cargo build --release --features papers`"
+                .to_owned(),
+        )),
         Command::TourWriter(writer) => tour::writer::run(pool, writer),
     }
 }

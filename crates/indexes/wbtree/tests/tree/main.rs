@@ -2,7 +2,7 @@
 //!
 //! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have
 //!   eight bytes; `narrow.rs`: the suite on them.
-//! * `table3.rs`: what operations take, beside the paper's formulas.
+//! * `costs.rs`: what operations write, write back and fence, counted.
 //! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
 //! * `between.rs`: what others do between any two steps of an operation.
 //! * `damage.rs`: what a walk sees of a damaged tree, and that operations on it end.
@@ -14,9 +14,9 @@ mod common;
 
 mod between;
 mod conformance;
+mod costs;
 mod damage;
 mod fixed;
 mod growth;
 mod narrow;
-mod table3;
 mod traps;

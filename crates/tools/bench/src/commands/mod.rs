@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::mix::Mix;
 use crate::record::Shape;
 use crate::sides::{self, BuildOptions, SideName};
-use crate::{agree, papers, profile, recovery, servers, traces};
+use crate::{agree, profile, recovery, servers};
 
 /// Why a command ended before its end.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -34,10 +34,7 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Recovery(args)) => single::time_recovery(args, prefix),
         Some(Command::Space(args)) => single::measure_space(args),
         Some(Command::RecoveryChild(args)) => be_child(args),
-        Some(Command::Paper(args)) => Ok(papers::command::paper(args, prefix, &progress())?),
-        Some(Command::Pmwcas(args)) => Ok(papers::command::pmwcas(args, &progress())?),
         Some(Command::Servers(args)) => servers::command::servers(args, prefix, &progress()),
-        Some(Command::Trace(args)) => traces::command::trace(args, &progress()),
         Some(Command::Profile(args)) => profile::command::profile(args, prefix),
         Some(Command::ProfileChild(args)) => profile::command::be_child(args),
         Some(Command::Agree(args)) => agree_on(args),
@@ -49,7 +46,7 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
 }
 
 /// A bar on standard error with time spent and time left; it is not drawn where no person looks.
-fn progress() -> ProgressBar {
+pub fn progress() -> ProgressBar {
     let bar = ProgressBar::new(0);
     let shape = "{bar:30} {percent:>3} % {elapsed_precise} (about {eta} left) {msg}";
     if let Ok(style) = ProgressStyle::with_template(shape) {

@@ -47,7 +47,9 @@ pub enum Contender {
 /// What a server is asked as it starts, and what the first two bytes of its answer must be.
 #[derive(Clone, Debug)]
 pub struct First {
+    /// The request.
     pub request: Vec<u8>,
+    /// The first two bytes of the answer.
     pub answer: &'static [u8; 2],
 }
 

@@ -223,7 +223,7 @@ pub struct BuildOptions {
 }
 
 /// The folder for pools if none is named: in memory, where the system has that.
-pub(crate) fn memory_folder() -> PathBuf {
+pub fn memory_folder() -> PathBuf {
     let memory_files = PathBuf::from("/dev/shm");
     if memory_files.is_dir() { memory_files } else { std::env::temp_dir() }
 }

@@ -1,133 +1,19 @@
 //! What the tests share: a reference index that is right by construction, a small plan, a side
-//! with a planted error, and the program itself.
+//! with a planted error (`planted.rs`), and the program itself.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pando_bench::compare::{Entrant, Plan};
+use pando_bench::compare::Plan;
 use pando_bench::conditions::Conditions;
-use pando_bench::keys::number_of;
 use pando_bench::mix::Mix;
-use pando_bench::side::{Refusal, Shape, Side};
-use pando_bench::sides::btreemap::LockedIntegers;
-use pando_index::Order;
+use pando_bench::side::Shape;
 
-/// What a planted side does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
-    /// The insert with this number is answered and forgotten.
-    ForgetInsert(u64),
-    /// Each insert of a key that leaves this remainder by a million is answered and forgotten.
-    ForgetOneInAMillion(u64),
-    /// The insert with this number adds the next key as well, which the count does not admit.
-    InventKey(u64),
-    /// The delete with this number is answered and forgotten.
-    ForgetDelete(u64),
-    /// The get with this number gives another key's value.
-    WrongValue(u64),
-    /// The scan with this number leaves out its second record.
-    SkipInScan(u64),
-    /// Every get that finds its key takes so long.
-    SleepInGet(Duration),
-    /// The insert with this number panics.
-    PanicInInsert(u64),
-}
-
-/// The key after an eight-byte `key`.
-pub fn next_key(key: &[u8]) -> Result<[u8; 8], std::array::TryFromSliceError> {
-    Ok(u64::from_be_bytes(key.try_into()?).wrapping_add(1).to_be_bytes())
-}
-
-/// A right map with one fault in it.
-pub struct Planted {
-    map: LockedIntegers,
-    plant: Plant,
-    turns: AtomicU64,
-}
-
-impl Planted {
-    /// A side with the fault `plant`.
-    pub fn new(plant: Plant) -> Self {
-        Self { map: LockedIntegers::default(), plant, turns: AtomicU64::new(0) }
-    }
-
-    fn is_due(&self, plant: impl Fn(u64) -> Plant) -> bool {
-        let kind = |plant: &Plant| std::mem::discriminant(plant);
-        kind(&plant(0)) == kind(&self.plant)
-            && plant(self.turns.fetch_add(1, Ordering::Relaxed)) == self.plant
-    }
-}
-
-impl Side for Planted {
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        assert!(!self.is_due(Plant::PanicInInsert), "the planted panic");
-        let number = number_of(u64::from_be_bytes(key.try_into()?));
-        if self.is_due(Plant::ForgetInsert)
-            || self.plant == Plant::ForgetOneInAMillion(number % 1_000_000)
-        {
-            return Ok(true);
-        }
-        if self.is_due(Plant::InventKey) {
-            self.map.insert_new(&next_key(key)?, value)?;
-        }
-        self.map.insert_new(key, value)
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.map.upsert(key, value)
-    }
-
-    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        self.map.get(key, |value| match self.is_due(Plant::WrongValue) {
-            true => visit(&value.iter().map(|byte| !byte).collect::<Vec<_>>()),
-            false => {
-                if let Plant::SleepInGet(time) = self.plant {
-                    std::thread::sleep(time);
-                }
-                visit(value)
-            }
-        })
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        if self.is_due(Plant::ForgetDelete) {
-            return Ok(true);
-        }
-        self.map.delete(key)
-    }
-
-    fn scan(
-        &self,
-        from: &[u8],
-        limit: u64,
-        order: Order,
-        mut visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Refusal> {
-        let is_due = self.is_due(Plant::SkipInScan);
-        let mut turn = 0;
-        self.map.scan(from, limit, order, |key, value| {
-            turn += 1;
-            if !(is_due && turn == 2) {
-                visit(key, value);
-            }
-        })
-    }
-
-    fn count(&self) -> Result<u64, Refusal> {
-        let count = self.map.count()?;
-        // It would not even admit it.
-        Ok(match self.plant {
-            Plant::ForgetOneInAMillion(rest) => count + (count + 1_000_000 - rest) / 1_000_000,
-            Plant::InventKey(turn) if self.turns.load(Ordering::Relaxed) > turn => count - 1,
-            _ => count,
-        })
-    }
-}
+pub mod planted;
 
 /// Every mix on two thousand records, in about a second.
 pub fn small_plan() -> Plan {
@@ -146,11 +32,6 @@ pub fn small_plan() -> Plan {
         time_limit: None,
         conditions: Conditions::here(Path::new("/dev/shm")),
     }
-}
-
-/// An entrant built by `build`.
-pub fn entrant<S: Side + 'static>(name: &str, build: impl Fn() -> S + 'static) -> Entrant {
-    Entrant { name: name.to_owned(), build: Box::new(move || Ok(Box::new(build()))) }
 }
 
 /// Runs the program with `arguments`: whether it succeeded, its standard output and its standard

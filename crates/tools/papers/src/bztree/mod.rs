@@ -1,0 +1,197 @@
+//! BzTree: A High-Performance Latch-Free Range Index for Non-Volatile Memory (Arulraj, Levandoski,
+//! Minhas, Larson; VLDB 2018).
+//!
+//! All of its figures compare with a Bw-tree. Ours take its place: `bwtree-plain`, the Bw-tree as
+//! its paper has it, to which ratios are; and `bwtree`, with what we have changed. Beside them what
+//! a user would otherwise pick: crossbeam's skip list and a `BTreeMap` under a lock.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | [`mod@throughput`] | figures 4 to 7: mixes, keys, durability, scans |
+//! | [`sensitivity`] | figure 8: key size and free space |
+//! | [`tables`] | tables 1 and 2, figure 9 |
+
+pub mod sensitivity;
+pub mod tables;
+pub mod throughput;
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use pando_bztree::Options;
+
+use super::error::Error;
+use super::experiment::{Paper, Settings};
+use super::outcome::Measured;
+use pando_bench::compare::{self, Entrant, Plan};
+use pando_bench::conditions::Conditions;
+use pando_bench::key_sampler::KeyChoice;
+use pando_bench::mix::{Blend, Mix, Scan, Work};
+use pando_bench::record::Shape;
+use pando_bench::report::{Row, Spread, count};
+use pando_bench::side::Order;
+use pando_bench::sides::{BuildOptions, builder};
+
+/// The paper, and what it measured on.
+pub const PAPER: Paper = Paper {
+    short: "bztree",
+    title: "Arulraj, Levandoski, Minhas, Larson: BzTree: A High-Performance Latch-Free Range Index for Non-Volatile Memory",
+    conditions: "Xeon E7-8890 2.2 GHz, 24 cores, 48 threads, Windows, DRAM; 1M records of 8-byte keys and values, pages of 1 KB; 3 runs, mean",
+};
+
+/// Nodes of the paper's size.
+pub const PAGES_OF_1_KIB: Options = Options {
+    leaf_bytes: 1024,
+    inner_bytes: 1024,
+    free_bytes: 256,
+    merge_bytes: 384,
+    inline_bytes: 512,
+    value_mode: pando_bztree::ValueMode::Inline,
+};
+
+/// Gets, upserts and scans of 10 by chance; `insert_every` as in [`Blend`].
+pub const fn blend(
+    name: &'static str,
+    what: &'static str,
+    shares: [u64; 3],
+    insert_every: u64,
+) -> Mix {
+    let [reads, updates, scans] = shares;
+    let scan = Scan { min_records: 10, max_records: 10, order: Order::Ascending };
+    let work =
+        Work::Blend(Blend { reads, updates, read_modify_writes: 0, scans, scan, insert_every });
+    Mix { name, what, work, keys: None }
+}
+
+/// The paper's four mixtures.
+pub const READ_ONLY: Mix = blend("read-only", "gets", [100, 0, 0], 0);
+/// See [`READ_ONLY`].
+pub const READ_MOSTLY: Mix = blend("read-mostly", "90 % gets, 10 % upserts", [90, 10, 0], 0);
+/// See [`READ_ONLY`].
+pub const READ_HEAVY: Mix = blend("read-heavy", "75 % gets, 25 % upserts", [75, 25, 0], 0);
+/// See [`READ_ONLY`].
+pub const BALANCED: Mix = blend("balanced", "50 % gets, 50 % upserts", [50, 50, 0], 0);
+/// Figure 7: scans in place of gets.
+pub const SCAN_MOSTLY: Mix =
+    blend("scan read-mostly", "90 % scans of 10, 10 % upserts", [0, 10, 90], 0);
+/// See [`SCAN_MOSTLY`].
+pub const SCAN_BALANCED: Mix =
+    blend("scan balanced", "50 % scans of 10, 50 % upserts", [0, 50, 50], 0);
+/// Figure 5d: every second operation inserts the next key.
+pub const GROWING: Mix =
+    blend("balanced, ascending inserts", "50 % gets, 50 % inserts of the next key", [100, 0, 0], 2);
+
+/// What a run compares, where the settings do not say.
+pub struct Grid<'run> {
+    /// Names of sides; ratios are to the first.
+    pub sides: &'run [&'static str],
+    /// The mixes.
+    pub mixes: &'run [Mix],
+    /// The distribution of keys.
+    pub keys: KeyChoice,
+    /// Sizes of keys and values.
+    pub shape: Shape,
+    /// Records, where none are asked for.
+    pub records: u64,
+}
+
+/// How a run of `settings` builds the side `name`, with pages of the paper's size.
+fn build_of(name: &str, settings: &Settings) -> BuildOptions {
+    let plain = name.starts_with("bwtree-plain");
+    let shape =
+        if plain { pando_bwtree::Options::plain() } else { pando_bwtree::Options::default() };
+    let pages = pando_bwtree::Options { leaf_bytes: 1024, inner_bytes: 1024, ..shape };
+    match name.starts_with("bwtree") {
+        true => BuildOptions {
+            settings: Some(pages.settings().expect("options in range")),
+            ..settings.build.clone()
+        },
+        false => build_with(settings, PAGES_OF_1_KIB),
+    }
+}
+
+/// How a run of `settings` builds trees with `options`.
+pub fn build_with(settings: &Settings, options: Options) -> BuildOptions {
+    BuildOptions {
+        settings: Some(options.settings().expect("options in range")),
+        ..settings.build.clone()
+    }
+}
+
+/// A side by name, with room for the records of `plan`.
+pub fn entrant(name: &'static str, plan: &Plan, build: &BuildOptions) -> Result<Entrant, Error> {
+    let side = name.parse().map_err(|reason: String| Error::Refused {
+        what: "naming a side",
+        source: reason.into(),
+    })?;
+    let build = build.clone().for_records(plan.most_records(), plan.shape);
+    Ok(Entrant { name: name.to_owned(), build: builder(side, plan.shape, &build) })
+}
+
+/// The plan of `grid` under `settings`.
+pub fn plan(grid: &Grid<'_>, settings: &Settings) -> Plan {
+    let records = settings.records.unwrap_or(grid.records);
+    Plan {
+        mixes: grid.mixes.to_vec(),
+        records,
+        threads: settings.threads_or_cores(),
+        keys: Some(grid.keys),
+        shape: grid.shape,
+        rounds: settings.rounds.unwrap_or(3),
+        time: settings.time.unwrap_or(Duration::from_millis(500)),
+        batch: (records / 20).max(1),
+        sample_every: 16,
+        rate_ops_per_second: None,
+        seed: settings.seed,
+        time_limit: None,
+        conditions: Conditions::here(&settings.build.pool_dir).emulating(settings.build.delays),
+    }
+}
+
+/// Compares the sides of `grid`.
+pub fn rows(
+    grid: &Grid<'_>,
+    settings: &Settings,
+    progress: &ProgressBar,
+) -> Result<(Plan, Vec<Row>), Error> {
+    let plan = plan(grid, settings);
+    let sides = grid.sides.iter().map(|name| entrant(name, &plan, &build_of(name, settings)));
+    let rows = compare::run(&plan, &sides.collect::<Result<Vec<_>, Error>>()?, progress)?;
+    Ok((plan, rows))
+}
+
+/// A plan's sizes in one line.
+pub fn conditions(plan: &Plan) -> String {
+    let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
+    format!(
+        "{} records of {}-byte keys and {}-byte values, {} threads, {} rounds of {} ms, pages of 1 KiB, default free space of {} bytes",
+        count(plan.records),
+        plan.shape.key_bytes,
+        plan.shape.value_bytes,
+        threads.join(", "),
+        plan.rounds,
+        plan.time.as_millis(),
+        PAGES_OF_1_KIB.free_bytes,
+    )
+}
+
+/// The throughput of a row, in millions a second.
+pub fn throughput(row: &Row) -> Measured {
+    Measured::exact(row.ops_per_second / 1e6, "")
+}
+
+/// The ratio of a row to the first side.
+pub fn ratio(row: &Row, first: &str) -> Measured {
+    let spread = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
+    Measured::new(spread, format!("{} / {first}", row.side))
+}
+
+/// The row of a side, a mix and a number of threads.
+pub fn find<'rows>(
+    rows: &'rows [Row],
+    side: &str,
+    mix: &Mix,
+    threads: usize,
+) -> Option<&'rows Row> {
+    rows.iter().find(|row| row.side == side && row.mix == mix.name && row.threads == threads)
+}

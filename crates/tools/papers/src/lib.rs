@@ -1,0 +1,43 @@
+//! The experiments of the five papers, by name: `bztree:fig4`, `pmwcas:fig5`, and so on.
+//!
+//! Each gives the paper's figures beside ours, and says what differs in machine and method. The
+//! paper's figures are those that its text states; where a plot shows more than the text says, the
+//! plot is not read off, because a figure that is guessed to be one is worse than none.
+//!
+//! Sizes are small enough for a laptop unless they are asked to be larger; all that is compared is
+//! interleaved and checked as everywhere in `pando-bench`, on which this crate stands.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | [`command`] | the command line: `pando paper`, and `pando-papers` alone |
+//! | [`catalogue`] | the one table of all experiments, and how one of them is run |
+//! | [`experiment`] | what such an entry says |
+//! | [`outcome`], [`report`] | what a run gives: lines of paper and ours; as a table and as JSON lines |
+//! | [`arrays`] | PMwCAS alone on arrays of words |
+//! | [`traces`] | sequences of operations that stand for the Bw-tree paper's real ones |
+//! | [`baselines`] | what the wB+-Tree paper compares its trees with |
+//! | [`sizes`] | how many words each PMwCAS of a tree operation has |
+//! | [`pcm`] | the medium of the wB+-Tree paper's simulator |
+//! | [`pmwcas`], [`bztree`], [`nbtree`], [`bwtree`], [`wbtree`] | the experiments of those papers that can be run today |
+
+pub mod arrays;
+pub mod baselines;
+pub mod bwtree;
+pub mod bztree;
+pub mod catalogue;
+pub mod command;
+pub mod error;
+pub mod experiment;
+pub mod nbtree;
+pub mod outcome;
+pub mod pcm;
+pub mod pmwcas;
+pub mod report;
+pub mod sizes;
+pub mod traces;
+pub mod wbtree;
+
+pub use catalogue::{EXPERIMENTS, find, run};
+pub use error::Error;
+pub use experiment::{Built, Experiment, Settings};
+pub use outcome::Outcome;
