@@ -36,6 +36,38 @@ pub enum Upserted {
     Updated,
 }
 
+/// What a [`write`](RangeIndex::write) wants of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent<'call> {
+    /// The key must be absent.
+    Insert,
+    /// The key must be present.
+    Update,
+    /// The key may be absent or present.
+    Upsert,
+    /// The key must be present, with the value `expected`.
+    Exchange {
+        /// That value, compared bytewise.
+        expected: &'call [u8],
+    },
+}
+
+impl Intent<'_> {
+    /// Refuses the write if its key does not have the value that it must have; `found` is the value
+    /// of the key, or `None` if the key is absent.
+    #[inline(always)]
+    pub fn check(self, found: Option<&[u8]>) -> Result<(), Error> {
+        match (self, found) {
+            (Self::Insert, Some(_)) => Err(Error::KeyExists),
+            (Self::Update | Self::Exchange { .. }, None) => Err(Error::KeyNotFound),
+            (Self::Exchange { expected }, Some(found)) if found != expected => {
+                Err(Error::ValueMismatch)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What [`modify`](RangeIndex::modify) makes of a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
@@ -62,14 +94,36 @@ pub trait RangeIndex: Send + Sync {
     /// The longest key and value that this index takes.
     fn limits(&self) -> Limits;
 
+    /// Gives `key` the value `value` if the key is as `intent` wants it:
+    /// [`insert`](Self::insert), [`update`](Self::update), [`upsert`](Self::upsert) and
+    /// [`compare_exchange`](Self::compare_exchange) in one.
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error>;
+
     /// Adds a record whose key is not there yet; [`Error::KeyExists`] if it is.
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+    #[inline]
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.write(key, value, Intent::Insert).map(drop)
+    }
 
     /// Replaces the value of a key that is there; [`Error::KeyNotFound`] if it is not.
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+    #[inline]
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.write(key, value, Intent::Update).map(drop)
+    }
 
     /// Adds the record, or replaces its value if the key is there.
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error>;
+    #[inline]
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
+        self.write(key, value, Intent::Upsert)
+    }
+
+    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
+    ///
+    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
+    #[inline]
+    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
+        self.write(key, new, Intent::Exchange { expected }).map(drop)
+    }
 
     /// Lends the value of `key` to `visit` and returns true, or returns false if the key is
     /// absent. `visit` is called at most once, and must not call back into the same pool for
@@ -102,11 +156,6 @@ pub trait RangeIndex: Send + Sync {
 
     /// Removes a record and returns true, or returns false if the key is absent.
     fn remove(&self, key: &[u8]) -> Result<bool, Error>;
-
-    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
-    ///
-    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error>;
 
     /// Reads the value of `key` and puts in its place what `change` makes of it, as one step.
     ///

@@ -7,7 +7,9 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::conformance::{CASES, Reference, Subject, notices};
-use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
+use pando_index::{
+    Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Record, Upserted,
+};
 
 /// What is wrong with an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +88,10 @@ impl Subject for Broken {
 impl RangeIndex for Broken {
     fn limits(&self) -> Limits {
         self.inner.limits()
+    }
+
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        self.inner.write(&self.key(key), value, intent)
     }
 
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! The Bw-tree as a [`RangeIndex`].
 
-use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
 
 use crate::context::{Probe, Target};
@@ -9,7 +9,6 @@ use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::search::Found;
 use crate::style::Style;
 use crate::tree::BwTree;
-use crate::write::Intent;
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
@@ -64,16 +63,8 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
         Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.put(key, value, Intent::Insert, 0).map(drop)
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.put(key, value, Intent::Update, 0).map(drop)
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.put(key, value, Intent::Upsert, 0)
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        self.put(key, value, intent, 0)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -82,10 +73,6 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key, 0)
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.put(key, new, Intent::Exchange { expected }, 0).map(drop)
     }
 
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {

@@ -27,7 +27,7 @@
 //!
 //! Then it may be refused, as any write; removes of other records make room for it.
 
-use pando_index::{Change, Error, Upserted};
+use pando_index::{Change, Error, Intent, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
@@ -63,15 +63,6 @@ pub(crate) trait Write {
     fn value(&self) -> &[u8];
 }
 
-/// What an operation asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Intent<'call> {
-    Insert,
-    Update,
-    Upsert,
-    Exchange { expected: &'call [u8] },
-}
-
 /// A write of a value that is known.
 #[derive(Debug)]
 pub(crate) struct Put<'call> {
@@ -82,14 +73,8 @@ pub(crate) struct Put<'call> {
 impl Write for Put<'_> {
     #[inline(always)]
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
-        match (self.intent, found) {
-            (Intent::Insert, Some(_)) => Err(Error::KeyExists),
-            (Intent::Update | Intent::Exchange { .. }, None) => Err(Error::KeyNotFound),
-            (Intent::Exchange { expected }, Some(found)) if found != expected => {
-                Err(Error::ValueMismatch)
-            }
-            _ => Ok(Decision::Put),
-        }
+        self.intent.check(found)?;
+        Ok(Decision::Put)
     }
 
     #[inline(always)]

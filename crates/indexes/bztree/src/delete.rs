@@ -38,7 +38,7 @@ use crate::meta::Meta;
 use crate::node::{Context, Probe};
 use crate::smo::Tidied;
 use crate::tree::BzTree;
-use crate::write::{Attempt, Claim, Intent, more_rooms};
+use crate::write::{Attempt, Claim, more_rooms};
 
 /// What a delete asks of the leaf that is to replace the one in which it found no slot.
 struct Demand {
@@ -121,15 +121,7 @@ impl<D: Domain> BzTree<D> {
                 if !leaf.claim(context, claim.slot, reserved) {
                     continue;
                 }
-                return self.settle_in_doubt(
-                    context,
-                    leaf,
-                    &claim,
-                    probe,
-                    &[],
-                    None,
-                    Intent::Delete,
-                );
+                return self.settle_in_doubt(context, leaf, &claim, probe, &[], None, None);
             }
             leaf.secure_slots_before(context, look.next);
             if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
@@ -170,7 +162,7 @@ impl<D: Domain> BzTree<D> {
                 operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
             }
             operation.add_word(off, dead, dead | bit)?;
-            Self::release_value(context, &leaf, Some(old), Intent::Delete, &mut operation)?;
+            Self::release_value(context, &leaf, Some(old), None, &mut operation)?;
             Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)
         })();
         let done = prepared.map_err(Error::storage)? && operation.execute();

@@ -1,6 +1,6 @@
 //! The tree as a [`RangeIndex`].
 
-use pando_index::{Change, Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, damaged, sound};
 
@@ -9,7 +9,6 @@ use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::leaf::Superseded;
 use crate::node::{Probe, Side};
 use crate::tree::BzTree;
-use crate::write::Intent;
 
 impl<D: Domain> BzTree<D> {
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
@@ -62,16 +61,8 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Insert).map(|_| ())
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Update).map(|_| ())
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.write(key, value, Intent::Upsert)
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        self.put_record(key, value, intent)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -88,10 +79,6 @@ impl<D: Domain> RangeIndex for BzTree<D> {
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.write(key, new, Intent::Exchange { expected }).map(|_| ())
     }
 
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {

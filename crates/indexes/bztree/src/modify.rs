@@ -4,14 +4,14 @@
 //! the value that was read, or as an insert if there was none (`write.rs`). What those refuse,
 //! since another thread was faster, begins again at the root: its success.
 
-use pando_index::{Change, Error, Upserted};
+use pando_index::{Change, Error, Intent, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, sound};
 use pando_tree::room::Tries;
 
 use crate::node::Probe;
 use crate::tree::BzTree;
-use crate::write::{Attempt, Intent};
+use crate::write::Attempt;
 
 impl<D: Domain> BzTree<D> {
     /// Puts what `change` makes of the value of `key` in its place; `None` if it is to stay.

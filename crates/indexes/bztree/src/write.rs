@@ -56,7 +56,7 @@
 //! 4.2.3); that the leaf's next slot stays empty (or, if all are claimed, its gate and the record's
 //! dead bit as they are) is part of that operation, so that nothing came between.
 
-use pando_index::{Error, Upserted};
+use pando_index::{Error, Intent, Upserted};
 use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 use pando_tree::checked::Steps;
@@ -77,16 +77,6 @@ const MAX_CONFLICTS: usize = MAX_WORDS - 3;
 /// What room a leaf gets at most for the records of those that found none again and again; more
 /// only for one that is longer.
 const MAX_ROOM_BYTES: u64 = 128 << 10;
-
-/// What is to be done with a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Intent<'op> {
-    Insert,
-    Update,
-    Upsert,
-    Exchange { expected: &'op [u8] },
-    Delete,
-}
 
 /// A claimed slot, and what is to stand there.
 pub(crate) struct Claim {
@@ -135,23 +125,25 @@ enum Decision {
 }
 
 impl<D: Domain> BzTree<D> {
+    /// `intent`: none of a delete.
     #[inline]
     fn decide(
         context: Context<'_, '_, D>,
         leaf: &Leaf,
-        intent: Intent<'_>,
+        intent: Option<Intent<'_>>,
         look: &Look,
     ) -> Result<Decision, Error> {
         match (intent, look.visible()) {
-            (Intent::Insert, Some(_)) => Err(Error::KeyExists),
-            (Intent::Insert | Intent::Upsert, None) => Ok(Decision::Add),
-            (Intent::Update | Intent::Exchange { .. } | Intent::Delete, None) => {
+            (Some(Intent::Insert), Some(_)) => Err(Error::KeyExists),
+            (Some(Intent::Insert | Intent::Upsert), None) => Ok(Decision::Add),
+            (Some(Intent::Update | Intent::Exchange { .. }) | None, None) => {
                 Err(Error::KeyNotFound)
             }
-            (Intent::Update | Intent::Upsert | Intent::Delete, Some(old)) => {
+            (Some(Intent::Update | Intent::Upsert) | None, Some(old)) => {
                 Ok(Decision::Supersede(old))
             }
-            (Intent::Exchange { expected }, Some(old)) => match leaf.value(context, old.meta) {
+            (Some(Intent::Exchange { expected }), Some(old)) => match leaf.value(context, old.meta)
+            {
                 None => Ok(Decision::Again),
                 Some(value) if value == expected => Ok(Decision::Supersede(old)),
                 Some(_) => Err(Error::ValueMismatch),
@@ -168,7 +160,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Writes `value` under `key` as `intent` says.
     #[inline]
-    pub(crate) fn write(
+    pub(crate) fn put_record(
         &self,
         key: &[u8],
         value: &[u8],
@@ -223,7 +215,7 @@ impl<D: Domain> BzTree<D> {
                 *rooms = more_rooms(*rooms, needed);
                 return Ok(Attempt::Again);
             }
-            match Self::decide(context, &leaf, intent, &look)? {
+            match Self::decide(context, &leaf, Some(intent), &look)? {
                 Decision::Again => continue,
                 Decision::Supersede(old) if pointer && old.meta.is_pointer() && !look.in_doubt => {
                     match self.swap_value(context, &leaf, &look, old, value, intent)? {
@@ -260,7 +252,15 @@ impl<D: Domain> BzTree<D> {
                     continue;
                 }
                 Self::write_record(context, &leaf, &claim, probe.bytes, value);
-                return self.settle_in_doubt(context, leaf, &claim, probe, value, block, intent);
+                return self.settle_in_doubt(
+                    context,
+                    leaf,
+                    &claim,
+                    probe,
+                    value,
+                    block,
+                    Some(intent),
+                );
             }
             if !leaf.claim(context, claim.slot, claim.reserved) {
                 continue;
@@ -296,7 +296,7 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// Settles the claimed slot, whose record is written.
+    /// Settles the claimed slot, whose record is written; `intent`: none of a delete.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
     fn settle(
@@ -326,7 +326,7 @@ impl<D: Domain> BzTree<D> {
                 Err(_) => Attempt::Again,
             });
         }
-        self.settle_in_doubt(context, leaf, claim, probe, value, None, intent)
+        self.settle_in_doubt(context, leaf, claim, probe, value, None, Some(intent))
     }
 
     /// As `settle`, with earlier slots in doubt, or values in blocks of their own. `block` holds
@@ -341,7 +341,7 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
         value: &[u8],
         mut block: Option<Reservation<'op, 'pool, D>>,
-        intent: Intent<'_>,
+        intent: Option<Intent<'_>>,
     ) -> Result<Attempt, Error> {
         let off = leaf.slot_off(claim.slot);
         let mut steps = Steps::of_attempts();
@@ -416,14 +416,14 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         leaf: &Leaf,
         old: Option<Settled>,
-        intent: Intent<'_>,
+        intent: Option<Intent<'_>>,
         operation: &mut Descriptor<'_, '_, D>,
     ) -> pando_pmwcas::Result<bool> {
         let Some(old) = old.filter(|old| old.meta.is_pointer()) else { return Ok(true) };
         let off = leaf.pointer_off(old.meta);
         let block = context.read(off);
         // The very block that was compared is the one that the operation expects.
-        if let (Intent::Exchange { expected }, 1..) = (intent, block)
+        if let (Some(Intent::Exchange { expected }), 1..) = (intent, block)
             && value_of_block(context, block) != expected
         {
             return Ok(false);

@@ -1,13 +1,12 @@
 //! The tree as a [`RangeIndex`].
 
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard};
 
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::tree::NbTree;
 use crate::volatile::node::{Kind, LeafRef, Node};
-use crate::write::Intent;
 
 impl<D: Domain> NbTree<D> {
     /// Visits the leaves that inner nodes lead to now, in order, each as it is replaced by now.
@@ -41,18 +40,8 @@ impl<D: Domain> RangeIndex for NbTree<D> {
     }
 
     #[inline]
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Insert).map(drop)
-    }
-
-    #[inline]
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Update).map(drop)
-    }
-
-    #[inline]
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.write(key, value, Intent::Upsert)
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        self.put_record(key, value, intent)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -62,10 +51,6 @@ impl<D: Domain> RangeIndex for NbTree<D> {
     #[inline]
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.write(key, new, Intent::Exchange { expected }).map(drop)
     }
 
     // Inlined, so that who knows the type of the tree knows that of the cursor.

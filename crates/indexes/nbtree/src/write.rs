@@ -39,7 +39,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::{Error, Upserted};
+use pando_index::{Error, Intent, Upserted};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::Steps;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
@@ -55,22 +55,6 @@ use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::Control;
 use crate::volatile::node::LeafRef;
-
-/// What a write wants of the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Intent<'value> {
-    /// That it is absent.
-    Insert,
-    /// That it is there.
-    Update,
-    /// Nothing.
-    Upsert,
-    /// That it is there with this value.
-    Exchange {
-        /// That value.
-        expected: &'value [u8],
-    },
-}
 
 /// A key with its fingerprint, and the value it is to have.
 pub(crate) struct Record<'record> {
@@ -105,7 +89,7 @@ enum NotInserted {
 impl<D: Domain> NbTree<D> {
     /// Writes the record, if the key is as `intent` wants it.
     #[inline]
-    pub(crate) fn write(
+    pub(crate) fn put_record(
         &self,
         key: &[u8],
         value: &[u8],

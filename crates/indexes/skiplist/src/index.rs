@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{damaged, sound};
 
@@ -11,7 +11,6 @@ use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::list::SkipList;
 use crate::node::Probe;
 use crate::style::Links;
-use crate::write::Intent;
 
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
@@ -38,16 +37,8 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
         Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Insert).map(drop)
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Update).map(drop)
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.write(key, value, Intent::Upsert)
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        self.put_record(key, value, intent)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -64,10 +55,6 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.write(key, new, Intent::Exchange { expected }).map(drop)
     }
 
     // Inlined, so that who knows the type of the list knows that of the cursor.

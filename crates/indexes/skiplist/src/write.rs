@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pando_index::{Error, Upserted};
+use pando_index::{Error, Intent, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, sound};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
@@ -13,22 +13,9 @@ use crate::list::SkipList;
 use crate::node::{Context, Node, Probe};
 use crate::style::{Links, Place, Raise, Removal};
 
-/// What a write wants of the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Intent<'op> {
-    /// That it is absent.
-    Insert,
-    /// That it is there.
-    Update,
-    /// Either.
-    Upsert,
-    /// That it is there, with this value.
-    Exchange { expected: &'op [u8] },
-}
-
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// Writes the value of `key`, if the key is as `intent` wants it.
-    pub(crate) fn write(
+    pub(crate) fn put_record(
         &self,
         key: &[u8],
         value: &[u8],

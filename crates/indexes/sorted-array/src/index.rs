@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::{Pmwcas, Policy};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
@@ -45,7 +45,7 @@ impl<D: Domain> SortedArray<D> {
 
     /// Changes the value of `key` to what `decide` makes of it, unless that refuses; returns
     /// whether the key was there.
-    fn write<'new>(
+    fn replace_record<'new>(
         &self,
         key: &[u8],
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
@@ -117,24 +117,12 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
         LIMITS
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
         check_value(value)?;
-        let decide = |found: Option<&[u8]>| match found {
-            Some(_) => Err(Error::KeyExists),
-            None => Ok(Some(value)),
-        };
-        self.write(key, decide).map(drop)
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        check_value(value)?;
-        let decide = |found: Option<&[u8]>| found.map(|_| Some(value)).ok_or(Error::KeyNotFound);
-        self.write(key, decide).map(drop)
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        check_value(value)?;
-        let was_there = self.write(key, |_| Ok(Some(value)))?;
+        let was_there = self.replace_record(key, |found| {
+            intent.check(found)?;
+            Ok(Some(value))
+        })?;
         Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
@@ -147,17 +135,7 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.write(key, |_| Ok(None))
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        check_value(new)?;
-        let decide = |found: Option<&[u8]>| match found {
-            None => Err(Error::KeyNotFound),
-            Some(value) if value != expected => Err(Error::ValueMismatch),
-            Some(_) => Ok(Some(new)),
-        };
-        self.write(key, decide).map(drop)
+        self.replace_record(key, |_| Ok(None))
     }
 
     fn scan<'index>(

@@ -1,6 +1,6 @@
 //! The tree as a [`RangeIndex`].
 
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, damaged, sound};
 
@@ -8,7 +8,7 @@ use crate::cursor::TreeCursor;
 use crate::layout::{FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::node::{Probe, Seek};
 use crate::tree::WbTree;
-use crate::write::{Intent, with_value};
+use crate::write::with_value;
 
 impl<D: Domain> WbTree<D> {
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
@@ -46,16 +46,8 @@ impl<D: Domain> RangeIndex for WbTree<D> {
         }
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Insert).map(drop)
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.write(key, value, Intent::Update).map(drop)
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.write(key, value, Intent::Upsert)
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        self.put_record(key, value, intent)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -64,10 +56,6 @@ impl<D: Domain> RangeIndex for WbTree<D> {
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.write(key, new, Intent::Exchange { expected }).map(drop)
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 //! and this one begins again. An insert writes a free cell (`put.rs`); an update writes one too,
 //! and the swap exchanges it for the old one; a delete writes none.
 
-use pando_index::{Error, Upserted};
+use pando_index::{Error, Intent, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::{Steps, sound};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
@@ -17,15 +17,6 @@ use crate::node::{Context, Probe};
 use crate::put::Put;
 use crate::smo::MERGE_BELOW;
 use crate::tree::WbTree;
-
-/// What a write wants of the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Intent<'op> {
-    Insert,
-    Update,
-    Upsert,
-    Exchange { expected: &'op [u8] },
-}
 
 /// How a write ended, unless by an error of the pool. It goes from frame to frame in a register, as
 /// does a boxed error: what is copied through memory behind the last fence would wait for it.
@@ -79,7 +70,7 @@ impl<D: Domain> WbTree<D> {
         Ok(())
     }
 
-    pub(crate) fn write(
+    pub(crate) fn put_record(
         &self,
         key: &[u8],
         value: &[u8],

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
+use crate::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -60,26 +60,11 @@ impl RangeIndex for Reference {
         self.limits
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
         self.check_record(key, value)?;
         let mut records = self.records_mut();
-        if records.contains_key(key) {
-            return Err(Error::KeyExists);
-        }
-        records.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.check_record(key, value)?;
-        let mut records = self.records_mut();
-        *records.get_mut(key).ok_or(Error::KeyNotFound)? = value.to_vec();
-        Ok(())
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.check_record(key, value)?;
-        Ok(match self.records_mut().insert(key.to_vec(), value.to_vec()) {
+        intent.check(records.get(key).map(Vec::as_slice))?;
+        Ok(match records.insert(key.to_vec(), value.to_vec()) {
             Some(_) => Upserted::Updated,
             None => Upserted::Inserted,
         })
@@ -98,17 +83,6 @@ impl RangeIndex for Reference {
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.check_key(key)?;
         Ok(self.records_mut().remove(key).is_some())
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.check_record(key, new)?;
-        let mut records = self.records_mut();
-        let value = records.get_mut(key).ok_or(Error::KeyNotFound)?;
-        if value != expected {
-            return Err(Error::ValueMismatch);
-        }
-        *value = new.to_vec();
-        Ok(())
     }
 
     fn scan<'index>(

@@ -12,7 +12,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
 use pando_index::conformance::{Subject, run_case};
-use pando_index::{Cursor, Error, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
+use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Record, Upserted};
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::NodeKind;
 
@@ -105,16 +105,16 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
         Limits { max_key_bytes: LONGEST, max_value_bytes: MAX_VALUE_BYTES }
     }
 
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.planted.index.insert(&Self::key(key)?, &self.value(value)?)
-    }
-
-    fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.planted.index.update(&Self::key(key)?, &self.value(value)?)
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.planted.index.upsert(&Self::key(key)?, &self.value(value)?)
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+        let number;
+        let intent = match intent {
+            Intent::Exchange { expected } => {
+                number = self.values().number(expected);
+                Intent::Exchange { expected: &number }
+            }
+            other => other,
+        };
+        self.planted.index.write(&Self::key(key)?, &self.value(value)?, intent)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -125,11 +125,6 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.planted.index.remove(&Self::key(key)?)
-    }
-
-    fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        let expected = self.values().number(expected);
-        self.planted.index.compare_exchange(&Self::key(key)?, &expected, &self.value(new)?)
     }
 
     fn scan<'index>(
