@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pando_pmem::catalog::MAX_NAME_BYTES;
 use pando_pmem::layout::CATALOG_SLOTS;
-use pando_pmwcas::maps::{BadSetting, MapError};
+use pando_tree::maps::{BadSetting, MapError};
 
 use crate::key::KeyError;
 

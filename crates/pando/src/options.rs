@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pando_pmwcas::maps::Settings;
+use pando_tree::maps::Settings;
 use serde::Serialize;
 
 use crate::Error;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use pando_pmwcas::maps::Setting;
+use pando_tree::maps::Setting;
 
 use serde::Serialize;
 

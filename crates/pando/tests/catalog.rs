@@ -310,9 +310,9 @@ fn with_a_dropped_map(path: &Path, kind: &str) {
     drop(map);
     pool.close().unwrap();
     let opened = pando_pmem::Pool::<pando_pmem::Process>::open(path, &Default::default()).unwrap();
-    let pmwcas = pando_pmwcas::Pmwcas::open(opened).unwrap();
-    let entry = pmwcas.find_map(&pmwcas.pool().pin().unwrap(), "main").unwrap().unwrap();
-    pmwcas.unlist_map(&entry).unwrap();
+    let catalog = pando_tree::maps::Catalog::open(opened).unwrap();
+    let entry = catalog.find_map(&catalog.pool().pin().unwrap(), "main").unwrap().unwrap();
+    catalog.unlist_map(&entry).unwrap();
 }
 
 #[test]

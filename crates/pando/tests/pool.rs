@@ -172,10 +172,10 @@ fn with_an_unknown_kind(path: &std::path::Path) {
     pool.map("known").unwrap().insert(b"key", b"value").unwrap();
     pool.close().unwrap();
     let opened = pando_pmem::Pool::<pando_pmem::Adr>::open(path, &Default::default()).unwrap();
-    let pmwcas = pando_pmwcas::Pmwcas::open(opened).unwrap();
-    let guard = pmwcas.pool().pin().unwrap();
+    let catalog = pando_tree::maps::Catalog::open(opened).unwrap();
+    let guard = catalog.pool().pin().unwrap();
     let header = MapHeader { name: "unknown".into(), kind: 999, options: [0; 4] };
-    pmwcas.find_or_create_map(&guard, &header, &|| guard.reserve(4096)).unwrap();
+    catalog.find_or_create_map(&guard, &header, &|| guard.reserve(4096)).unwrap();
 }
 
 #[test]

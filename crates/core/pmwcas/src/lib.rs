@@ -167,11 +167,9 @@ mod direct;
 mod error;
 mod execute;
 mod finalize;
-pub mod maps;
 mod pmwcas;
 mod rdcss;
 mod recovery;
-mod shared_state;
 mod transactional;
 mod word;
 
@@ -181,4 +179,4 @@ pub use execute::Algorithm;
 pub use finalize::Policy;
 pub use pmwcas::Pmwcas;
 pub use recovery::Recovered;
-pub use word::{CONTROL_BITS, DIRTY, HINT_SHIFT, MAX_HINT, MAX_VALUE};
+pub use word::{BLOCK_MASK, CONTROL_BITS, DIRTY, HINT_SHIFT, MAX_HINT, MAX_VALUE};

@@ -10,9 +10,7 @@ use crate::committed_pending::{CommittedPending, settle_deferred};
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
 use crate::error::{Error, Result};
 use crate::execute::Algorithm;
-use crate::maps::KnownKind;
 use crate::recovery::Recovered;
-use crate::shared_state::SharedStates;
 use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Status};
 
 /// PMwCAS over one pool. Opening it recovers what a crash left.
@@ -22,8 +20,6 @@ pub struct Pmwcas<D: Domain> {
     participants: PerSlot<Participant>,
     recovered: Recovered,
     algorithm: Algorithm,
-    shared_states: SharedStates,
-    pub(crate) kinds: Vec<KnownKind<D>>,
 }
 
 /// What belongs to a participant's slot, and only the thread that is pinned there touches: on lines
@@ -57,8 +53,6 @@ impl<D: Domain> Pmwcas<D> {
             participants,
             recovered: Recovered::default(),
             algorithm: Algorithm::default(),
-            shared_states: SharedStates::default(),
-            kinds: Vec::new(),
         };
         pmwcas.recovered = pmwcas.recover();
         pmwcas.pool.do_deferred_by(settle_deferred);
@@ -85,10 +79,6 @@ impl<D: Domain> Pmwcas<D> {
     /// The pool's handle, when PMwCAS on it is over.
     pub fn into_pool(self) -> Arc<Pool<D>> {
         self.pool
-    }
-
-    pub(crate) fn shared_states(&self) -> &SharedStates {
-        &self.shared_states
     }
 
     /// What recovery found when the pool was opened.

@@ -15,7 +15,7 @@ pub(crate) const DAMAGED: u64 = MAX_VALUE;
 
 /// A word that names a block has the block's offset in its lower bits, and above them a hint that
 /// means something only to who put it there.
-pub(crate) const BLOCK_MASK: u64 = (1 << HINT_SHIFT) - 1;
+pub const BLOCK_MASK: u64 = (1 << HINT_SHIFT) - 1;
 /// How far above bit 0 that hint stands.
 pub const HINT_SHIFT: u32 = 48;
 /// The largest hint that a word holds beside a block's offset: twelve bits.

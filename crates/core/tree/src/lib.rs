@@ -2,11 +2,13 @@
 //!
 //! * [`batch`]: the records that a cursor has copied, and lends.
 //! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
+//! * [`maps`]: the named maps of a pool, and what an index is to be so that it can be one.
 //! * [`room`](mod@room): another try for an operation to which a full pool refused room.
 //! * `testing`: what the tests of indexes share.
 
 pub mod batch;
 pub mod checked;
+pub mod maps;
 pub mod room;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -24,8 +24,8 @@ use std::cell::Cell;
 
 use pando_index::Error;
 use pando_pmem::Domain;
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::MapError;
+
+use crate::maps::{Catalog, MapError};
 
 /// An error that may say that the pool had no room.
 pub trait Refusal {
@@ -114,7 +114,7 @@ pub fn nothing_to_give() -> GivenBack {
 /// reclaimed.
 #[inline(always)]
 pub fn with_room<D: Domain, R, E: Refusal>(
-    pmwcas: &Pmwcas<D>,
+    catalog: &Catalog<D>,
     tries: Tries,
     mut give_back: impl FnMut() -> GivenBack,
     mut attempt: impl FnMut() -> Result<R, E>,
@@ -124,7 +124,7 @@ pub fn with_room<D: Domain, R, E: Refusal>(
         match attempt() {
             Err(error) if error.is_full() => {
                 refusals += 1;
-                if !may_try_again(pmwcas, tries, refusals, &mut may_be_dropped, &mut give_back) {
+                if !may_try_again(catalog, tries, refusals, &mut may_be_dropped, &mut give_back) {
                     return Err(error);
                 }
             }
@@ -137,7 +137,7 @@ pub fn with_room<D: Domain, R, E: Refusal>(
 #[cold]
 #[inline(never)]
 fn may_try_again<D: Domain>(
-    pmwcas: &Pmwcas<D>,
+    catalog: &Catalog<D>,
     tries: Tries,
     refusals: u32,
     may_be_dropped: &mut bool,
@@ -147,19 +147,19 @@ fn may_try_again<D: Domain>(
         return false;
     }
     // Looking for dropped maps reads the whole catalog: once, if there is none.
-    *may_be_dropped = *may_be_dropped && free_dropped(pmwcas);
+    *may_be_dropped = *may_be_dropped && free_dropped(catalog);
     let is_hopeless = !*may_be_dropped
         && refusals > 1
         && give_back() == GivenBack::Nothing
         && tries == Tries::Few;
     // An error of the reclamation is that of the pin, which the next try would meet.
-    !is_hopeless && pmwcas.pool().reclaim().is_ok()
+    !is_hopeless && catalog.pool().reclaim().is_ok()
 }
 
 /// Frees some of what is left of dropped maps; whether there was any.
-fn free_dropped<D: Domain>(pmwcas: &Pmwcas<D>) -> bool {
+fn free_dropped<D: Domain>(catalog: &Catalog<D>) -> bool {
     let steps = Cell::new(0);
     let is_enough = || steps.replace(steps.get() + 1) >= DROP_STEPS;
     // Whoever dropped the map meets the same error, or the next opening does.
-    pmwcas.pool().has_dropped_maps() && pmwcas.free_dropped(&is_enough).unwrap_or(false)
+    catalog.pool().has_dropped_maps() && catalog.free_dropped(&is_enough).unwrap_or(false)
 }

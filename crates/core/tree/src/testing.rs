@@ -9,8 +9,10 @@ use std::sync::Arc;
 use pando_index::conformance::Subject;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{IndexKind, Settings};
+
+pub use pando_pmem::testing::folder;
+
+use crate::maps::{Catalog, IndexKind, Settings};
 
 /// The one map of the tests' pools.
 pub const NAME: &str = "index";
@@ -24,8 +26,8 @@ pub struct Planted<D: Domain, K: IndexKind> {
     // Dropped first: the pool is closed before its folder is removed.
     /// The index.
     pub index: K::Index<D>,
-    /// The PMwCAS of its pool.
-    pub pmwcas: Arc<Pmwcas<D>>,
+    /// The maps of its pool.
+    pub catalog: Arc<Catalog<D>>,
     /// The pool.
     pub pool: Arc<Pool<D>>,
     /// What part of the conformance suite's work it is given.
@@ -36,9 +38,9 @@ pub struct Planted<D: Domain, K: IndexKind> {
 impl<D: Domain, K: IndexKind> Planted<D, K> {
     /// The index of `pool`, created with `settings` if there is none.
     pub fn of(pool: Arc<Pool<D>>, settings: &Settings) -> Self {
-        let pmwcas = Arc::new(Pmwcas::open(pool.clone()).expect("recovers"));
-        let index = pmwcas.find_or_create_index::<K>(NAME, settings).expect("the map");
-        Self { index, pmwcas, pool, scale: 1.0, _folder: None }
+        let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
+        let index = catalog.find_or_create_index::<K>(NAME, settings).expect("the map");
+        Self { index, catalog, pool, scale: 1.0, _folder: None }
     }
 
     /// On anonymous memory.
@@ -73,13 +75,6 @@ pub fn abandon<D: Domain, K: IndexKind>(planted: Planted<D, K>) {
     planted.pool.clone().abandon();
 }
 
-/// A new folder, in memory if there is a tmpfs.
-pub fn folder() -> tempfile::TempDir {
-    let shm = Path::new("/dev/shm");
-    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
-    made.expect("a temporary folder")
-}
-
 /// What an index holds.
 pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -106,9 +101,9 @@ pub fn dump(index: &dyn RangeIndex) -> Records {
 pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
     let guard = planted.pool.pin().expect("a slot");
     let mut reached: BTreeSet<u64> = BTreeSet::new();
-    for entry in planted.pmwcas.maps(&guard) {
+    for entry in planted.catalog.maps(&guard) {
         reached.insert(entry.header_off);
-        let index = planted.pmwcas.open_entry::<K>(&entry).expect("a sound map");
+        let index = planted.catalog.open_entry::<K>(&entry).expect("a sound map");
         let audit = K::audit(&index).expect("audits");
         assert_eq!(audit.problems, [], "violated invariants");
         for block in &audit.blocks {

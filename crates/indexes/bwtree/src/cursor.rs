@@ -68,7 +68,7 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     #[inline(always)]
     fn is_outdated(&self) -> bool {
         self.source.is_some_and(|(source, epoch)| {
-            let pool = self.tree.pmwcas().pool();
+            let pool = self.tree.catalog().pool();
             // Acquire: what is copied anew is at least as new as what is found here; and with the
             // swap that put the word there, the epoch is at least the one in which its block was
             // reused.
@@ -350,8 +350,7 @@ mod tests {
 
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
-    use pando_pmwcas::maps::{IndexKind, Settings};
+    use pando_tree::maps::{Catalog, IndexKind, Settings};
 
     use pando_tree::batch::FULL_BYTES;
 
@@ -361,9 +360,9 @@ mod tests {
     fn tree() -> BwTree<Volatile> {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let settings = Settings::new(BwTrees::SETTINGS);
-        pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
+        catalog.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
     }
 
     /// A mapping word that is again what it was, while the cursor was not pinned: the block was
@@ -378,7 +377,7 @@ mod tests {
             let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
             cursor.next().expect("a record");
             let (source, _) = cursor.source.expect("a leaf");
-            let word = || tree.pmwcas().pool().word(source.pid).load(Ordering::Relaxed);
+            let word = || tree.catalog().pool().word(source.pid).load(Ordering::Relaxed);
             let mut round = 0_u64;
             let last = loop {
                 round += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings, Unit};
+use pando_tree::maps::{Audit, BadSetting, Catalog, IndexKind, Setting, Settings, Unit};
 
 use crate::multi_word::MultiWord;
 use crate::options::{Options, SETTINGS, check};
@@ -45,11 +45,11 @@ macro_rules! kind {
             }
 
             fn open<D: Domain>(
-                pmwcas: Arc<Pmwcas<D>>,
+                catalog: Arc<Catalog<D>>,
                 root_off: u64,
                 settings: &Settings,
             ) -> Self::Index<D> {
-                BwTree::open(pmwcas, root_off, Options::from(settings))
+                BwTree::open(catalog, root_off, Options::from(settings))
             }
 
             fn walk<D: Domain>(

@@ -1,6 +1,6 @@
 //! What a user may set of a Bw-tree.
 
-use pando_pmwcas::maps::{Allowed, BadSetting, Setting, Settings};
+use pando_tree::maps::{Allowed, BadSetting, Setting, Settings};
 
 use crate::layout::MAX_INLINE_BYTES;
 

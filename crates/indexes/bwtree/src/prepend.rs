@@ -238,7 +238,7 @@ mod tests {
 
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::tree::BwTree;
@@ -246,10 +246,10 @@ mod tests {
 
     fn tree() -> BwTree<Volatile> {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let options = Options { delta_bytes: 64, ..Options::default() };
         let settings = options.settings().expect("options");
-        pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
+        catalog.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
     }
 
     /// A base without deltas, of whose delta space nothing is left, as it is while others have

@@ -319,7 +319,7 @@ mod tests {
     use std::sync::Arc;
 
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::{BwTrees, Options};
@@ -329,9 +329,9 @@ mod tests {
     #[test]
     fn another_free_pid_is_another() {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let settings = Options::default().settings().expect("options");
-        let tree = pmwcas.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
+        let tree = catalog.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
         let guard = tree.pin().expect("pins");
         let context = tree.context(&guard);
         let anchor = tree.anchor(context);

@@ -1,13 +1,13 @@
 //! What goes next of a tree whose map is dropped: the page of the newest segment's first mapping
 //! word that has one, with the blocks of its chain and of its values; then the segment; at last the
 //! anchor. The tree is not looked at: each page has one mapping word. (How units are freed, and
-//! what a crash leaves, says `pando_pmwcas::maps`.)
+//! what a crash leaves, says `pando_tree::maps`.)
 
 use std::sync::atomic::AtomicU64;
 
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::Unit;
+use pando_tree::maps::Unit;
 
 use crate::audit::check_chain;
 use crate::build::each_record;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard};
-use pando_pmwcas::Pmwcas;
 use pando_tree::checked;
+use pando_tree::maps::Catalog;
 
 use crate::context::{Context, Pid};
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
@@ -33,7 +33,7 @@ impl From<Damaged> for Error {
 /// number of handles may be open.
 #[derive(Debug)]
 pub struct BwTree<D: Domain, S = MultiWord> {
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
     root_off: u64,
     options: Options,
     /// The pool reaches so far at least.
@@ -46,7 +46,7 @@ pub struct BwTree<D: Domain, S = MultiWord> {
 impl<D: Domain, S> Clone for BwTree<D, S> {
     fn clone(&self) -> Self {
         Self {
-            pmwcas: self.pmwcas.clone(),
+            catalog: self.catalog.clone(),
             root_off: self.root_off,
             options: self.options,
             // Relaxed: a number that only rises, and is looked up again if it does not suffice.
@@ -59,9 +59,9 @@ impl<D: Domain, S> Clone for BwTree<D, S> {
 
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
         let known_end = AtomicU64::new(0);
-        Self { pmwcas, root_off, options, known_end, races: None, style: PhantomData }
+        Self { catalog, root_off, options, known_end, races: None, style: PhantomData }
     }
 
     /// A handle that counts attempts at changes of pages; and where they are counted.
@@ -85,13 +85,13 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 
     /// The PMwCAS of the tree's pool.
-    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
-        &self.pmwcas
+    pub fn catalog(&self) -> &Arc<Catalog<D>> {
+        &self.catalog
     }
 
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(Error::storage)
+        self.catalog.pool().pin().map_err(Error::storage)
     }
 
     #[inline(always)]
@@ -99,7 +99,7 @@ impl<D: Domain, S> BwTree<D, S> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard, known_end: &self.known_end }
+        Context { pmwcas: &self.catalog, guard, known_end: &self.known_end }
     }
 
     /// Where the root, the table's segments and its cursors are found.

@@ -185,7 +185,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
         let probe = Probe::new(key);
-        with_room(self.pmwcas(), W::TRIES, nothing_to_give, || {
+        with_room(self.catalog(), W::TRIES, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
                 // What this leaves is kept for removes, here (`consolidate_with`) and in other

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
-use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
+use pando_tree::maps::{Audit, ProblemClass, Stat};
 
 use crate::build::Extent;
 use crate::layout::Link;

@@ -391,8 +391,8 @@ mod tests {
 
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
     use pando_tree::batch::FULL_BYTES;
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::{BzTrees, Options};
@@ -402,9 +402,9 @@ mod tests {
     fn a_batch_is_bounded_in_bytes() {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let settings = Options::default().settings().expect("options");
-        let tree = pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("a tree");
+        let tree = catalog.find_or_create_index::<BzTrees>("tree", &settings).expect("a tree");
         let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");

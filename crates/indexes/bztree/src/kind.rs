@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings, Unit};
+use pando_tree::maps::{Audit, BadSetting, Catalog, IndexKind, Setting, Settings, Unit};
 
 use crate::node::Context;
 use crate::options::{self, Options, SETTINGS};
@@ -36,8 +36,8 @@ impl IndexKind for BzTrees {
         BzTree::first_leaf(pmwcas, guard, &Options::from(settings))
     }
 
-    fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> BzTree<D> {
-        BzTree::open(pmwcas, root_off, Options::from(settings))
+    fn open<D: Domain>(catalog: Arc<Catalog<D>>, root_off: u64, settings: &Settings) -> BzTree<D> {
+        BzTree::open(catalog, root_off, Options::from(settings))
     }
 
     fn walk<D: Domain>(

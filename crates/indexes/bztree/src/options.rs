@@ -1,6 +1,6 @@
 //! What a user may set of a tree.
 
-use pando_pmwcas::maps::{Allowed, BadSetting, Setting, Settings};
+use pando_tree::maps::{Allowed, BadSetting, Setting, Settings};
 
 /// How leaves hold values (paper 4.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What goes next of a tree whose map is dropped: the first leaf, with the values that have blocks
 //! of their own, or an inner node without children. Entry word and children become zero, the first
-//! before the second. (How units are freed, and what a crash leaves, says `pando_pmwcas::maps`.)
+//! before the second. (How units are freed, and what a crash leaves, says `pando_tree::maps`.)
 
 use pando_pmem::Domain;
-use pando_pmwcas::maps::Unit;
+use pando_tree::maps::Unit;
 
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;

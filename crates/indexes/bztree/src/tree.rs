@@ -16,6 +16,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
+use pando_tree::maps::Catalog;
 use pando_tree::room::{self, Tries};
 
 use crate::build;
@@ -32,7 +33,7 @@ pub(crate) const MAX_HEIGHT: usize = 48;
 /// open.
 #[derive(Debug)]
 pub struct BzTree<D: Domain> {
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
     root_off: u64,
     options: Options,
     sweep: Arc<Sweep>,
@@ -40,7 +41,7 @@ pub struct BzTree<D: Domain> {
 
 impl<D: Domain> Clone for BzTree<D> {
     fn clone(&self) -> Self {
-        Self { pmwcas: self.pmwcas.clone(), sweep: self.sweep.clone(), ..*self }
+        Self { catalog: self.catalog.clone(), sweep: self.sweep.clone(), ..*self }
     }
 }
 
@@ -79,8 +80,8 @@ pub(crate) struct Fence<'op> {
 
 impl<D: Domain> BzTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        Self { pmwcas, root_off, options, sweep: Arc::new(Sweep::new()) }
+    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self { catalog, root_off, options, sweep: Arc::new(Sweep::new()) }
     }
 
     /// The empty leaf with which a tree begins, for the entry word of a new map.
@@ -101,8 +102,8 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// The PMwCAS of the tree's pool.
-    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
-        &self.pmwcas
+    pub fn catalog(&self) -> &Arc<Catalog<D>> {
+        &self.catalog
     }
 
     pub(crate) fn sweep(&self) -> &Sweep {
@@ -115,7 +116,7 @@ impl<D: Domain> BzTree<D> {
 
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(Error::storage)
+        self.catalog.pool().pin().map_err(Error::storage)
     }
 
     /// Runs `attempt` as [`with_room`](room::with_room) does.
@@ -125,7 +126,7 @@ impl<D: Domain> BzTree<D> {
         tries: Tries,
         attempt: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        room::with_room(&self.pmwcas, tries, || self.give_back(), attempt)
+        room::with_room(&self.catalog, tries, || self.give_back(), attempt)
     }
 
     #[inline(always)]
@@ -133,7 +134,7 @@ impl<D: Domain> BzTree<D> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard, pool: guard.pool() }
+        Context { pmwcas: &self.catalog, guard, pool: guard.pool() }
     }
 
     pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain, Guard};
-use pando_pmwcas::maps::{Audit, ProblemClass};
+use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::layout::{
     Content, MARK_AT, NEXT_AT, RECORD_HEADER_BYTES, REPLACED, block_bytes, class_of, classes_at,
@@ -30,12 +30,12 @@ pub(crate) fn walk<D: Domain>(
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Audit, Error> {
     // Also of a tree that refuses its operations.
-    let guard = tree.pmwcas.pool().pin().map_err(Error::storage)?;
+    let guard = tree.catalog.pool().pin().map_err(Error::storage)?;
     let mut audit = Audit::default();
     let mut chain = Vec::new();
     let mut highest: Option<Vec<u8>> = None;
     let mut lender = Lender { held: Vec::new(), last: None, visit };
-    let mut off = tree.pmwcas.read(&guard, tree.root_off);
+    let mut off = tree.catalog.read(&guard, tree.root_off);
     let most = guard.pool().size_bytes() / block_bytes(tree.slots());
     while off != 0 {
         let bytes = block_bytes(tree.slots());
@@ -58,7 +58,7 @@ pub(crate) fn walk<D: Domain>(
             break;
         }
         walk_leaf(tree, &guard, off, &leaf, &mut highest, &mut audit, &mut lender);
-        let next = tree.pmwcas.read(&guard, off + NEXT_AT);
+        let next = tree.catalog.read(&guard, off + NEXT_AT);
         if next & REPLACED != 0 {
             audit.problem(ProblemClass::Structure, off, "the leaf is replaced, and still linked");
             break;

@@ -314,8 +314,7 @@ impl<D: Domain> Cursor for TreeCursor<'_, D> {
 mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
-    use pando_pmwcas::maps::{IndexKind, Settings};
+    use pando_tree::maps::{Catalog, IndexKind, Settings};
 
     use super::*;
     use crate::NbTrees;
@@ -324,9 +323,9 @@ mod tests {
     fn a_batch_is_bounded_in_bytes() {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let pmwcas = std::sync::Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = std::sync::Arc::new(Catalog::open(pool).expect("opens"));
         let settings = Settings::new(NbTrees::SETTINGS);
-        let tree = pmwcas.find_or_create_index::<NbTrees>("tree", &settings).expect("a tree");
+        let tree = catalog.find_or_create_index::<NbTrees>("tree", &settings).expect("a tree");
         let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");

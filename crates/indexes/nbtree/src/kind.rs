@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, Setting, Settings, Unit};
+use pando_tree::maps::{Audit, Catalog, IndexKind, Setting, Settings, Unit};
 
 use crate::audit;
 use crate::options::{Options, SETTINGS};
@@ -35,8 +35,8 @@ impl IndexKind for NbTrees {
 
     /// Rebuilds what is in process memory, unless another handle has it: in time that grows with
     /// the records, unlike other indexes (paper 3.2).
-    fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> NbTree<D> {
-        NbTree::open(pmwcas, root_off, Options::from(settings))
+    fn open<D: Domain>(catalog: Arc<Catalog<D>>, root_off: u64, settings: &Settings) -> NbTree<D> {
+        NbTree::open(catalog, root_off, Options::from(settings))
     }
 
     fn walk<D: Domain>(

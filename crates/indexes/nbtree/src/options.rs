@@ -1,6 +1,6 @@
 //! What a user may set of a tree.
 
-use pando_pmwcas::maps::{Allowed, Setting, Settings};
+use pando_tree::maps::{Allowed, Setting, Settings};
 
 use crate::layout::MAX_SLOTS;
 use crate::volatile::inner::MAX_CHILDREN;

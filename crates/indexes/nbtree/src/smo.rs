@@ -174,7 +174,7 @@ impl<D: Domain> NbTree<D> {
         change: Option<Change<'_>>,
     ) -> Result<bool, Error> {
         let next_off = leaf.block_off + NEXT_AT;
-        let next = self.pmwcas.read(guard, next_off);
+        let next = self.catalog.read(guard, next_off);
         let Some(previous_off) = self.previous_next(guard, leaf)? else { return Ok(false) };
         if next & REPLACED != 0 {
             self.publish_found(guard, leaf, previous_off, next & !REPLACED);
@@ -259,7 +259,7 @@ impl<D: Domain> NbTree<D> {
         let new_left =
             left_block.as_mut().map(|block| build(left, block, leaf.low.clone(), behind));
         // The link phase.
-        let mut link = self.pmwcas.allocate(guard).map_err(Error::storage)?;
+        let mut link = self.catalog.allocate(guard).map_err(Error::storage)?;
         match left_block {
             Some(block) => {
                 let entry = link.reserve_entry(previous_off, leaf.block_off, Policy::FreeOne);
@@ -305,7 +305,7 @@ impl<D: Domain> NbTree<D> {
         let probe = Probe::new(leaf.low.bytes(&mut room));
         let previous = self.find_leaf(guard, &probe, Side::Below, FREE);
         let off = previous.block_off + NEXT_AT;
-        if self.pmwcas.read(guard, off) & REPLACED != 0 {
+        if self.catalog.read(guard, off) & REPLACED != 0 {
             // Nobody has published by what, yet.
             self.replace(guard, previous)?;
             return Ok(None);
@@ -405,7 +405,7 @@ impl<D: Domain> NbTree<D> {
     /// Publishes what was linked in place of the leaf, behind the word at `previous_off` and before
     /// the leaf at `next`, by a thread that has not done so yet.
     fn publish_found(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, previous_off: u64, next: u64) {
-        let first = self.pmwcas.read(guard, previous_off);
+        let first = self.catalog.read(guard, previous_off);
         if first == leaf.block_off || first & REPLACED != 0 {
             // Not the predecessor any more.
             return;
@@ -414,7 +414,7 @@ impl<D: Domain> NbTree<D> {
             leaf.publish::<D>(Replacement::new(None, None));
             return;
         }
-        let second = self.pmwcas.read(guard, first + NEXT_AT);
+        let second = self.catalog.read(guard, first + NEXT_AT);
         if leaf.is_replaced::<D>() || second & REPLACED != 0 {
             return;
         }

@@ -1,12 +1,12 @@
 //! What goes next of a tree whose map is dropped: the first leaf of the chain, with the records
 //! that have blocks of their own. The entry word becomes what follows. (How units are freed, and
-//! what a crash leaves, says `pando_pmwcas::maps`.)
+//! what a crash leaves, says `pando_tree::maps`.)
 
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::Unit;
+use pando_tree::maps::Unit;
 
 use crate::layout::{
     Content, MARK_AT, NEXT_AT, REPLACED, block_bytes, content, is_pending, mark, value_at,

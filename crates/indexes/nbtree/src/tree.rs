@@ -36,8 +36,8 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation, mutant};
-use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{damaged, sound};
+use pando_tree::maps::Catalog;
 
 use crate::layout::{
     Content, Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes, class_of, classes_at, content,
@@ -63,7 +63,7 @@ pub(crate) struct Layers {
 /// An NBTree in a pool. Any number of handles may be open in the process that has opened the pool.
 #[derive(Debug)]
 pub struct NbTree<D: Domain> {
-    pub(crate) pmwcas: Arc<Pmwcas<D>>,
+    pub(crate) catalog: Arc<Catalog<D>>,
     pub(crate) root_off: u64,
     pub(crate) options: Options,
     pub(crate) layers: Arc<Layers>,
@@ -72,7 +72,7 @@ pub struct NbTree<D: Domain> {
 impl<D: Domain> Clone for NbTree<D> {
     fn clone(&self) -> Self {
         Self {
-            pmwcas: Arc::clone(&self.pmwcas),
+            catalog: Arc::clone(&self.catalog),
             root_off: self.root_off,
             options: self.options,
             layers: Arc::clone(&self.layers),
@@ -97,9 +97,10 @@ pub(crate) struct Found {
 impl<D: Domain> NbTree<D> {
     /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless
     /// another handle has it.
-    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        let layers = pmwcas.shared_state(root_off, || recovery::build(&pmwcas, root_off, &options));
-        Self { pmwcas, root_off, options, layers }
+    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        let layers =
+            catalog.shared_state(root_off, || recovery::build(&catalog, root_off, &options));
+        Self { catalog, root_off, options, layers }
     }
 
     /// The empty leaf with which a tree begins.
@@ -120,8 +121,8 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// The PMwCAS of the tree's pool.
-    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
-        &self.pmwcas
+    pub fn catalog(&self) -> &Arc<Catalog<D>> {
+        &self.catalog
     }
 
     /// Slots of a leaf.
@@ -134,7 +135,7 @@ impl<D: Domain> NbTree<D> {
         if let Some(damage) = &self.layers.damage {
             return Err(damaged(damage.off, damage.what));
         }
-        self.pmwcas.pool().pin().map_err(Error::storage)
+        self.catalog.pool().pin().map_err(Error::storage)
     }
 
     #[inline(always)]

@@ -98,7 +98,7 @@ impl<D: Domain> NbTree<D> {
         Self::check_key(key)?;
         Self::check_value(value)?;
         let record = Record::new(key, value);
-        with_room(&self.pmwcas, Tries::Few, nothing_to_give, || {
+        with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
             guard.without_reserve(|| self.write_pinned(&guard, &record, intent))
         })
@@ -317,7 +317,7 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Self::check_key(key)?;
         let probe = Probe::new(key);
-        with_room(&self.pmwcas, Tries::Many, nothing_to_give, || {
+        with_room(&self.catalog, Tries::Many, nothing_to_give, || {
             self.delete_pinned(&self.pin()?, &probe)
         })
     }

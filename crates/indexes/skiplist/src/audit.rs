@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
-use pando_pmwcas::maps::{Audit, ProblemClass, Stat};
+use pando_tree::maps::{Audit, ProblemClass, Stat};
 
 use crate::hint::Hint;
 use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, VALUE_HEADER_BYTES, slice_of, tail_at};

@@ -86,7 +86,7 @@ mod tests {
 
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::node::Probe;
@@ -109,10 +109,10 @@ mod tests {
         gone: impl Fn(u64) -> bool,
     ) -> (u64, u64) {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let options = Options { even_gaps, height_seed, ..Options::default() };
         let settings = options.settings().expect("options");
-        let list = pmwcas.find_or_create_index::<SkipLists>("list", &settings).expect("a list");
+        let list = catalog.find_or_create_index::<SkipLists>("list", &settings).expect("a list");
         for key in keys {
             list.insert(&key.to_be_bytes(), b"").expect("inserts");
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::{MAX_VALUE, Pmwcas};
+use pando_pmwcas::MAX_VALUE;
+use pando_tree::maps::Catalog;
 
 use crate::layout::{
     INFO_AT, Info, MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES, PREV_AT, SMALL_AT, next_at, tail_at,
@@ -19,7 +20,7 @@ use crate::options::Options;
 /// number of handles may be open.
 #[derive(Debug)]
 pub struct SkipList<D: Domain, S = MultiWord> {
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
     root_off: u64,
     options: Options,
     style: PhantomData<S>,
@@ -28,7 +29,7 @@ pub struct SkipList<D: Domain, S = MultiWord> {
 impl<D: Domain, S> Clone for SkipList<D, S> {
     fn clone(&self) -> Self {
         Self {
-            pmwcas: self.pmwcas.clone(),
+            catalog: self.catalog.clone(),
             root_off: self.root_off,
             options: self.options,
             style: PhantomData,
@@ -38,8 +39,8 @@ impl<D: Domain, S> Clone for SkipList<D, S> {
 
 impl<D: Domain, S> SkipList<D, S> {
     /// Opens the list whose entry word is at `root_off`.
-    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        Self { pmwcas, root_off, options, style: PhantomData }
+    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self { catalog, root_off, options, style: PhantomData }
     }
 
     /// The head of an empty list, for the entry word of a new map.
@@ -77,13 +78,13 @@ impl<D: Domain, S> SkipList<D, S> {
     }
 
     /// The PMwCAS of the list's pool.
-    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
-        &self.pmwcas
+    pub fn catalog(&self) -> &Arc<Catalog<D>> {
+        &self.catalog
     }
 
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(Error::storage)
+        self.catalog.pool().pin().map_err(Error::storage)
     }
 
     #[inline(always)]
@@ -91,7 +92,7 @@ impl<D: Domain, S> SkipList<D, S> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard }
+        Context { pmwcas: &self.catalog, guard }
     }
 
     pub(crate) fn root_off(&self) -> u64 {
@@ -135,14 +136,14 @@ mod tests {
     fn seeds_are_drawn_unless_they_are_set() {
         let seeds = |height_seed: u32| {
             let pool = || Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-            let pools = [pool(), pool()].map(|pool| Arc::new(Pmwcas::open(pool).expect("opens")));
+            let pools = [pool(), pool()].map(|pool| Arc::new(Catalog::open(pool).expect("opens")));
             let options =
                 Options { height_seed, ..Options::default() }.settings().expect("options");
             let mut seeds = HashSet::new();
-            for pmwcas in &pools {
+            for catalog in &pools {
                 for name in ["oak", "ash"] {
                     let list =
-                        pmwcas.find_or_create_index::<SkipLists>(name, &options).expect("a list");
+                        catalog.find_or_create_index::<SkipLists>(name, &options).expect("a list");
                     let guard = list.pin().expect("pins");
                     seeds.insert(list.seed(list.context(&guard)));
                 }

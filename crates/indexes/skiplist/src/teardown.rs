@@ -1,10 +1,10 @@
 //! What goes next of a list whose map is dropped: the first nodes, with the values that have blocks
 //! of their own, as many as one operation frees; then the head. The head's successor on level 0
 //! becomes what follows; the other levels are not looked at any more. (How units are freed, and
-//! what a crash leaves, says `pando_pmwcas::maps`.)
+//! what a crash leaves, says `pando_tree::maps`.)
 
 use pando_pmem::Domain;
-use pando_pmwcas::maps::Unit;
+use pando_tree::maps::Unit;
 
 use crate::layout::{Info, MAX_HEIGHT, tail_at};
 use crate::node::{Context, Next, Node};

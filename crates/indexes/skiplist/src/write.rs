@@ -67,7 +67,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         &self,
         attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
+        with_room(self.catalog(), Tries::Few, nothing_to_give, || {
             let mut steps = Steps::of_attempts();
             loop {
                 let guard = self.pin()?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, mutant};
-use pando_pmwcas::{Pmwcas, Policy};
+use pando_pmwcas::Policy;
+use pando_tree::maps::Catalog;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::array::{Array, MAX_ARRAY_BYTES};
@@ -15,7 +16,7 @@ const LIMITS: Limits = Limits { max_key_bytes: 255, max_value_bytes: 32 << 20 };
 /// A sorted array in a pool.
 #[derive(Debug)]
 pub struct SortedArray<D: Domain> {
-    pub(crate) pmwcas: Arc<Pmwcas<D>>,
+    pub(crate) catalog: Arc<Catalog<D>>,
     pub(crate) root_off: u64,
 }
 
@@ -34,12 +35,12 @@ type Change<'new> = Option<&'new [u8]>;
 
 impl<D: Domain> SortedArray<D> {
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(Error::storage)
+        self.catalog.pool().pin().map_err(Error::storage)
     }
 
     /// The array at this moment.
     pub(crate) fn array<'guard>(&self, guard: &'guard Guard<'_, D>) -> (u64, Array<'guard, D>) {
-        let off = self.pmwcas.read(guard, self.root_off);
+        let off = self.catalog.read(guard, self.root_off);
         (off, Array::at(guard, off))
     }
 
@@ -51,7 +52,7 @@ impl<D: Domain> SortedArray<D> {
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
     ) -> Result<bool, Error> {
         check_key(key)?;
-        with_room(&self.pmwcas, Tries::Few, nothing_to_give, || {
+        with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
                 let (old, array) = self.array(&guard);
@@ -90,7 +91,7 @@ impl<D: Domain> SortedArray<D> {
         if !mutant!("array-not-flushed") {
             block.flush(0, bytes);
         }
-        let mut operation = self.pmwcas.allocate(guard).map_err(Error::storage)?;
+        let mut operation = self.catalog.allocate(guard).map_err(Error::storage)?;
         let root =
             operation.reserve_entry(self.root_off, old, Policy::FreeOne).map_err(Error::storage)?;
         operation.activate(root, block);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Block, Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, ProblemClass, Setting, Settings, Stat, Unit};
+use pando_tree::maps::{Audit, Catalog, IndexKind, ProblemClass, Setting, Settings, Stat, Unit};
 
 use crate::array::{self, Array, HEADER_BYTES};
 use crate::index::SortedArray;
@@ -35,8 +35,8 @@ impl IndexKind for SortedArrays {
         Ok(block)
     }
 
-    fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, _: &Settings) -> SortedArray<D> {
-        SortedArray { pmwcas, root_off }
+    fn open<D: Domain>(catalog: Arc<Catalog<D>>, root_off: u64, _: &Settings) -> SortedArray<D> {
+        SortedArray { catalog, root_off }
     }
 
     fn walk<D: Domain>(
@@ -44,7 +44,7 @@ impl IndexKind for SortedArrays {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error> {
         let guard = index.pin()?;
-        let off = index.pmwcas.read(&guard, index.root_off);
+        let off = index.catalog.read(&guard, index.root_off);
         let mut audit = Audit::default();
         let Some(bytes) = guard.pool().active_block(off).filter(|&bytes| bytes >= HEADER_BYTES)
         else {

@@ -8,9 +8,8 @@ use pando_index::conformance::Subject;
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between_each};
 use pando_pmem::{Adr, CreateOptions, Domain, Volatile};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{IndexKind, Settings};
 use pando_sorted_array::{SortedArray, SortedArrays};
+use pando_tree::maps::{Catalog, IndexKind, Settings};
 
 struct Planted<D: Domain>(SortedArray<D>);
 
@@ -22,9 +21,9 @@ fn plant<D: Domain>() -> Planted<D> {
 fn plant_with_handle<D: Domain>() -> (Planted<D>, SortedArray<D>) {
     let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
     let pool = pando_pmem::Pool::anonymous(&create).expect("memory");
-    let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+    let catalog = Arc::new(Catalog::open(pool).expect("opens"));
     let settings = Settings::new(SortedArrays::SETTINGS);
-    let open = || pmwcas.find_or_create_index::<SortedArrays>("array", &settings).expect("a map");
+    let open = || catalog.find_or_create_index::<SortedArrays>("array", &settings).expect("a map");
     (Planted(open()), open())
 }
 

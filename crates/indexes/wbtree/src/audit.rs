@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
-use pando_pmwcas::maps::{Audit, ProblemClass};
+use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::layout::{
     BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, NodeKind, SLOTS_AT, block_lengths,

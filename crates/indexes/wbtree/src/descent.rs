@@ -104,7 +104,7 @@ impl<D: Domain> WbTree<D> {
     /// leads.
     #[inline(always)]
     pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>, Error> {
-        let pool = self.pmwcas().pool();
+        let pool = self.catalog().pool();
         let read = pool.optimistic_read().map_err(Error::storage)?;
         Ok(self.peek_under(pool, read, probe))
     }
@@ -139,7 +139,7 @@ impl<D: Domain> WbTree<D> {
         &self,
         probe: Probe<'_>,
     ) -> Result<(Guard<'_, D>, Option<u64>), Error> {
-        let pool = self.pmwcas().pool();
+        let pool = self.catalog().pool();
         let read = pool.optimistic_read().map_err(Error::storage)?;
         let leaf = self.descend(pool, read, probe.slice);
         let guard = self.pin()?;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, BadSetting, IndexKind, Setting, Settings, Unit};
+use pando_tree::maps::{Audit, BadSetting, Catalog, IndexKind, Setting, Settings, Unit};
 
 use crate::layout::{HEADER_AT, Header, LINE_BYTES};
 use crate::node::Context;
@@ -38,8 +38,8 @@ impl IndexKind for WbTrees {
         WbTree::first_leaf(pmwcas, guard, &Options::from(settings))
     }
 
-    fn open<D: Domain>(pmwcas: Arc<Pmwcas<D>>, root_off: u64, settings: &Settings) -> WbTree<D> {
-        WbTree::open(pmwcas, root_off, Options::from(settings))
+    fn open<D: Domain>(catalog: Arc<Catalog<D>>, root_off: u64, settings: &Settings) -> WbTree<D> {
+        WbTree::open(catalog, root_off, Options::from(settings))
     }
 
     fn check_layout<D: Domain>(

@@ -1,6 +1,6 @@
 //! What can be set of a tree.
 
-use pando_pmwcas::maps::{Allowed, BadSetting, Setting, Settings};
+use pando_tree::maps::{Allowed, BadSetting, Setting, Settings};
 
 use crate::layout::{LINE_BYTES, MAX_NODE_LINES, MIN_CELLS, NodeKind, Shape};
 

@@ -6,12 +6,12 @@
 //! becomes the next node of the level, and at last zero. An inner node with a cell that leads
 //! nowhere is one whose level below is gone. So the next node of an inner level gets such a cell in
 //! the step in which it becomes the first. (How units are freed, and what a crash leaves, says
-//! `pando_pmwcas::maps`.)
+//! `pando_tree::maps`.)
 
 use std::sync::atomic::Ordering;
 
 use pando_pmem::Domain;
-use pando_pmwcas::maps::{Change, Unit};
+use pando_tree::maps::{Change, Unit};
 
 use crate::layout::{BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, block_lengths};
 use crate::node::{Context, Node};

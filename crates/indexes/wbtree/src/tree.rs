@@ -26,6 +26,7 @@ use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation, mutant};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{self, Steps};
+use pando_tree::maps::Catalog;
 
 use crate::build;
 use crate::layout::{Cell, Shape};
@@ -36,7 +37,7 @@ use crate::state::State;
 /// A wB+-Tree in a pool. All of its state is in the pool; any number of handles may be open.
 #[derive(Debug)]
 pub struct WbTree<D: Domain> {
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
     root_off: u64,
     options: Options,
     shape: Shape,
@@ -45,7 +46,7 @@ pub struct WbTree<D: Domain> {
 impl<D: Domain> Clone for WbTree<D> {
     fn clone(&self) -> Self {
         Self {
-            pmwcas: Arc::clone(&self.pmwcas),
+            catalog: Arc::clone(&self.catalog),
             root_off: self.root_off,
             options: self.options,
             shape: self.shape,
@@ -114,8 +115,8 @@ enum Step {
 
 impl<D: Domain> WbTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn open(pmwcas: Arc<Pmwcas<D>>, root_off: u64, options: Options) -> Self {
-        Self { pmwcas, root_off, options, shape: options.shape() }
+    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self { catalog, root_off, options, shape: options.shape() }
     }
 
     /// The empty leaf with which a tree begins.
@@ -134,8 +135,8 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// The PMwCAS of the tree's pool.
-    pub fn pmwcas(&self) -> &Arc<Pmwcas<D>> {
-        &self.pmwcas
+    pub fn catalog(&self) -> &Arc<Catalog<D>> {
+        &self.catalog
     }
 
     pub(crate) fn root_off(&self) -> u64 {
@@ -148,7 +149,7 @@ impl<D: Domain> WbTree<D> {
 
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(Error::storage)
+        self.catalog.pool().pin().map_err(Error::storage)
     }
 
     #[inline(always)]
@@ -156,7 +157,7 @@ impl<D: Domain> WbTree<D> {
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.pmwcas, guard, pool: guard.pool(), shape: self.shape }
+        Context { pmwcas: &self.catalog, guard, pool: guard.pool(), shape: self.shape }
     }
 
     #[inline(always)]

@@ -85,7 +85,7 @@ impl<D: Domain> WbTree<D> {
             });
         }
         self.check_value(value)?;
-        let written = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
+        let written = with_room(self.catalog(), Tries::Few, nothing_to_give, || {
             let probe = Probe::new(key);
             let (guard, hint) = self.pin_at_leaf(probe)?;
             guard.without_reserve(|| {
@@ -159,7 +159,7 @@ impl<D: Domain> WbTree<D> {
             return Ok(false);
         }
         let probe = Probe::new(key);
-        with_room(self.pmwcas(), Tries::Many, nothing_to_give, || self.try_delete(probe))
+        with_room(self.catalog(), Tries::Many, nothing_to_give, || self.try_delete(probe))
             .map_err(|error| *error)
     }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Block, Domain, Guarantee, Pool};
-use pando_pmwcas::maps::{self, Audit, Settings, Stat};
+use pando_tree::maps::{self, Audit, Settings, Stat};
 
 use crate::Error;
 use crate::report::{

@@ -9,11 +9,10 @@ use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Volatile};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, KnownKind, MapError, Setting, Settings};
 use pando_skiplist::SkipLists;
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
+use pando_tree::maps::{Audit, Catalog, IndexKind, KnownKind, MapError, Setting, Settings};
 use pando_wbtree::WbTrees;
 
 use crate::Error;
@@ -35,7 +34,7 @@ pub(super) trait Kind<D: Domain> {
     /// Creates the map `name`, unless there is one of that name.
     fn create(
         &self,
-        pmwcas: &Arc<Pmwcas<D>>,
+        catalog: &Arc<Catalog<D>>,
         name: &str,
         settings: &Settings,
     ) -> Result<(), MapError>;
@@ -43,14 +42,14 @@ pub(super) trait Kind<D: Domain> {
     /// The index of a map.
     fn open(
         &self,
-        pmwcas: &Arc<Pmwcas<D>>,
+        catalog: &Arc<Catalog<D>>,
         entry: &MapEntry,
     ) -> Result<Arc<dyn RangeIndex>, MapError>;
 
     /// Walks a map, and lends the records of what is sound of it.
     fn walk(
         &self,
-        pmwcas: &Arc<Pmwcas<D>>,
+        catalog: &Arc<Catalog<D>>,
         entry: &MapEntry,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error>;
@@ -123,28 +122,28 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
 
     fn create(
         &self,
-        pmwcas: &Arc<Pmwcas<D>>,
+        catalog: &Arc<Catalog<D>>,
         name: &str,
         settings: &Settings,
     ) -> Result<(), MapError> {
-        pmwcas.find_or_create_index::<K>(name, settings).map(drop)
+        catalog.find_or_create_index::<K>(name, settings).map(drop)
     }
 
     fn open(
         &self,
-        pmwcas: &Arc<Pmwcas<D>>,
+        catalog: &Arc<Catalog<D>>,
         entry: &MapEntry,
     ) -> Result<Arc<dyn RangeIndex>, MapError> {
-        Ok(Arc::new(pmwcas.open_entry::<K>(entry)?))
+        Ok(Arc::new(catalog.open_entry::<K>(entry)?))
     }
 
     fn walk(
         &self,
-        pmwcas: &Arc<Pmwcas<D>>,
+        catalog: &Arc<Catalog<D>>,
         entry: &MapEntry,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error> {
-        let index = pmwcas.open_entry::<K>(entry).map_err(Error::of_map)?;
+        let index = catalog.open_entry::<K>(entry).map_err(Error::of_map)?;
         K::walk(&index, visit).map_err(|error| of_index(entry, error))
     }
 

@@ -12,7 +12,7 @@ mod resumed;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
-use pando_pmwcas::maps::Settings;
+use pando_tree::maps::Settings;
 
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};

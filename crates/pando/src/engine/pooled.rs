@@ -11,8 +11,8 @@ use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
-use pando_pmwcas::maps::{Audit, MapError, Settings};
-use pando_pmwcas::{Pmwcas, Recovered};
+use pando_pmwcas::Recovered;
+use pando_tree::maps::{Audit, Catalog, MapError, Settings};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of, kinds};
@@ -144,7 +144,7 @@ struct Pooled<D: Domain> {
     // Before the pool, which it holds.
     resumed: Option<Resumed>,
     is_salvaged: bool,
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
     recovery: RecoveryStat,
 }
 
@@ -157,21 +157,21 @@ impl<D: Domain> Pooled<D> {
         let pool = open()?;
         let was_clean = pool.was_clean();
         let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
-        let pmwcas = Pmwcas::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
-        let pmwcas = Arc::new(pmwcas);
+        let catalog = Catalog::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
+        let catalog = Arc::new(catalog);
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let Recovered { rolled_forward, rolled_back, .. } = pmwcas.recovered();
+        let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
         let recovery = RecoveryStat { was_clean, duration_ns, rolled_forward, rolled_back };
-        let resumed = if is_salvaged { None } else { Resumed::begin(&pmwcas) };
-        Ok(Box::new(Self { resumed, is_salvaged, pmwcas, recovery }))
+        let resumed = if is_salvaged { None } else { Resumed::begin(&catalog) };
+        Ok(Box::new(Self { resumed, is_salvaged, catalog, recovery }))
     }
 
     fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.pmwcas.pool().pin().map_err(Error::of_pool)
+        self.catalog.pool().pin().map_err(Error::of_pool)
     }
 
     fn entries(&self) -> Result<Vec<MapEntry>, Error> {
-        Ok(self.pmwcas.maps(&self.pin()?))
+        Ok(self.catalog.maps(&self.pin()?))
     }
 
     /// Walks a map: its kind, what it was created with, and what was found.
@@ -182,19 +182,19 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<(&'static str, Settings, Audit), Error> {
         let kind = kind_of::<D>(header)?;
         let settings = settings_of(kind, header)?;
-        Ok((kind.name(), settings, kind.walk(&self.pmwcas, entry, &mut |_, _| ())?))
+        Ok((kind.name(), settings, kind.walk(&self.catalog, entry, &mut |_, _| ())?))
     }
 
     /// The map `name`, which the caller knows to be there.
     fn entry(&self, guard: &Guard<'_, D>, name: &str) -> Result<MapEntry, Error> {
-        let found = self.pmwcas.find_map(guard, name).map_err(Error::of_map)?;
+        let found = self.catalog.find_map(guard, name).map_err(Error::of_map)?;
         found.ok_or_else(|| Error::MapNotFound { name: name.to_owned(), present: Vec::new() })
     }
 
     /// The map in `slot`, with what `options` say if its header does not.
     fn entry_in_slot(&self, slot: u64, options: &MapOptions) -> Result<MapEntry, Error> {
         let guard = self.pin()?;
-        let entry = self.pmwcas.map_in_slot(&guard, slot).map_err(Error::of_map)?;
+        let entry = self.catalog.map_in_slot(&guard, slot).map_err(Error::of_map)?;
         let told = match &options.kind {
             Some(kind) => {
                 let kind = kind_called::<D>(Some(kind))?;
@@ -203,7 +203,7 @@ impl<D: Domain> Pooled<D> {
             }
             None => None,
         };
-        self.pmwcas.with_remains(&guard, entry, told).map_err(Error::of_map)
+        self.catalog.with_remains(&guard, entry, told).map_err(Error::of_map)
     }
 
     /// Takes a map out of the catalog, whose blocks somebody frees afterwards.
@@ -211,7 +211,7 @@ impl<D: Domain> Pooled<D> {
         let header = header_of(entry)?;
         // What could not be freed is refused.
         settings_of(kind_of::<D>(header)?, header)?;
-        self.pmwcas.unlist_map(entry).map(drop).map_err(Error::of_map)
+        self.catalog.unlist_map(entry).map(drop).map_err(Error::of_map)
     }
 
     fn salvage_entry(
@@ -220,7 +220,7 @@ impl<D: Domain> Pooled<D> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error> {
         let header = header_of(entry)?;
-        let audit = kind_of(header)?.walk(&self.pmwcas, entry, visit)?;
+        let audit = kind_of(header)?.walk(&self.catalog, entry, visit)?;
         let mut check = audit::Check::default();
         check.map(entry, &audit::name_of(entry), audit);
         Ok(check.of_maps_alone())
@@ -259,7 +259,7 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn map_settings(&self, name: &str) -> Result<Option<(&'static str, Settings)>, Error> {
         let guard = self.pin()?;
-        let entry = self.pmwcas.find_map(&guard, name).map_err(Error::of_map)?;
+        let entry = self.catalog.find_map(&guard, name).map_err(Error::of_map)?;
         let Some(entry) = entry else { return Ok(None) };
         let header = header_of(&entry)?;
         let kind = kind_of::<D>(header)?;
@@ -269,13 +269,13 @@ impl<D: Domain> Engine for Pooled<D> {
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
         let kind = kind_called::<D>(options.kind.as_deref())?;
         let settings = options.applied_to(Settings::new(kind.settings()))?;
-        let create = || kind.create(&self.pmwcas, name, &settings);
-        with_room(&self.pmwcas, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
+        let create = || kind.create(&self.catalog, name, &settings);
+        with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
     }
 
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
         let entry = self.entry(&self.pin()?, name)?;
-        kind_of(header_of(&entry)?)?.open(&self.pmwcas, &entry).map_err(Error::of_map)
+        kind_of(header_of(&entry)?)?.open(&self.catalog, &entry).map_err(Error::of_map)
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
@@ -302,11 +302,11 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn free_dropped(&self) -> Result<bool, Error> {
-        self.pmwcas.free_dropped(&|| false).map_err(Error::of_map)
+        self.catalog.free_dropped(&|| false).map_err(Error::of_map)
     }
 
     fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error> {
-        let entry = match self.pmwcas.map_in_slot(&self.pin()?, slot) {
+        let entry = match self.catalog.map_in_slot(&self.pin()?, slot) {
             Ok(entry) => entry,
             Err(MapError::NoHeader { .. }) => return Ok(None),
             Err(error) => return Err(Error::of_map(error)),
@@ -315,19 +315,19 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn unlist_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error> {
-        if let Err(MapError::NoHeader { .. }) = self.pmwcas.map_in_slot(&self.pin()?, slot) {
-            self.pmwcas.clear_slot(slot);
+        if let Err(MapError::NoHeader { .. }) = self.catalog.map_in_slot(&self.pin()?, slot) {
+            self.catalog.clear_slot(slot);
             return Ok(());
         }
         let entry = self.entry_in_slot(slot, options)?;
         // A kind that is not known is refused before anything is changed.
         kind_of::<D>(header_of(&entry)?)?;
-        let entry = self.pmwcas.repair_map(&entry).map_err(Error::of_map)?;
+        let entry = self.catalog.repair_map(&entry).map_err(Error::of_map)?;
         self.unlist(&entry)
     }
 
     fn promise(&self) -> Promise {
-        audit::promise(self.pmwcas.pool())
+        audit::promise(self.catalog.pool())
     }
 
     fn stat(&self) -> Result<PoolStat, Error> {
@@ -349,24 +349,24 @@ impl<D: Domain> Engine for Pooled<D> {
         }
         maps.sort_by(|left, right| (&left.name, left.slot).cmp(&(&right.name, right.slot)));
         let recovery = self.recovery.clone();
-        audit::pool_stat(self.pmwcas.pool(), recovery, maps).map_err(Error::of_pool)
+        audit::pool_stat(self.catalog.pool(), recovery, maps).map_err(Error::of_pool)
     }
 
     fn used_bytes(&self) -> u64 {
-        self.pmwcas.pool().used_bytes()
+        self.catalog.pool().used_bytes()
     }
 
     fn size_and_max_bytes(&self) -> (u64, u64) {
-        let pool = self.pmwcas.pool();
+        let pool = self.catalog.pool();
         (pool.size_bytes(), pool.geometry().max_bytes)
     }
 
     fn occupied_bytes(&self) -> Result<u64, Error> {
-        self.pmwcas.pool().occupied_bytes().map_err(Error::of_pool)
+        self.catalog.pool().occupied_bytes().map_err(Error::of_pool)
     }
 
     fn release_unused(&self, max_bytes: u64) -> Result<u64, Error> {
-        self.pmwcas.pool().release_unused(max_bytes).map_err(Error::of_pool)
+        self.catalog.pool().release_unused(max_bytes).map_err(Error::of_pool)
     }
 
     fn check(&self) -> Result<CheckReport, Error> {
@@ -377,7 +377,7 @@ impl<D: Domain> Engine for Pooled<D> {
         if let Some(resumed) = &self.resumed {
             resumed.wait();
         }
-        for entry in self.pmwcas.dropped_maps(&self.pin()?) {
+        for entry in self.catalog.dropped_maps(&self.pin()?) {
             check.dropped_map(&entry);
         }
         for entry in self.entries()? {
@@ -387,14 +387,14 @@ impl<D: Domain> Engine for Pooled<D> {
                         Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
                         Err(error) => check.map_passed_over(&entry, &header.name, &error),
                     }
-                    if self.pmwcas.pool().has_damaged_copy(&self.pin()?, &entry) {
+                    if self.catalog.pool().has_damaged_copy(&self.pin()?, &entry) {
                         check.damaged_copy(&entry, &header.name);
                     }
                 }
                 Err(damage) => check.damaged_map(&entry, damage),
             }
         }
-        check.finish(self.pmwcas.pool()).map_err(Error::of_pool)
+        check.finish(self.catalog.pool()).map_err(Error::of_pool)
     }
 
     fn salvage(
@@ -417,9 +417,9 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn compact(self: Box<Self>) -> Result<Compacted, Error> {
-        let path = self.pmwcas.pool().path().to_path_buf();
+        let path = self.catalog.pool().path().to_path_buf();
         let held = || Error::of_pool(pando_pmem::Error::HandleHeld(path));
-        let pool = Arc::into_inner(self.pmwcas).ok_or_else(held)?.into_pool();
+        let pool = Arc::into_inner(self.catalog).ok_or_else(held)?.into_pool();
         let pando_pmem::Compacted { before_bytes, after_bytes, size_bytes } =
             pando_pmem::Pool::compact(pool).map_err(Error::of_pool)?;
         Ok(Compacted { before_bytes, after_bytes, size_bytes })
@@ -428,8 +428,8 @@ impl<D: Domain> Engine for Pooled<D> {
     fn close(self: Box<Self>) -> Result<(), Error> {
         drop(self.resumed);
         // Maps that are still open keep the pool open; it then closes with the last of them.
-        match Arc::into_inner(self.pmwcas) {
-            Some(pmwcas) => pando_pmem::Pool::close(pmwcas.into_pool()).map_err(Error::of_pool),
+        match Arc::into_inner(self.catalog) {
+            Some(catalog) => pando_pmem::Pool::close(catalog.into_pool()).map_err(Error::of_pool),
             None => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use pando_pmem::Domain;
-use pando_pmwcas::Pmwcas;
+use pando_tree::maps::Catalog;
 
 /// The thread, which ends when this is dropped, or before.
 pub(super) struct Resumed {
@@ -22,16 +22,16 @@ pub(super) struct Resumed {
 
 impl Resumed {
     /// Goes on with what is dropped, if anything is.
-    pub fn begin<D: Domain>(pmwcas: &Arc<Pmwcas<D>>) -> Option<Self> {
-        if !pmwcas.pool().has_dropped_maps() {
+    pub fn begin<D: Domain>(catalog: &Arc<Catalog<D>>) -> Option<Self> {
+        if !catalog.pool().has_dropped_maps() {
             return None;
         }
         let is_enough = Arc::new(AtomicBool::new(false));
-        let (pmwcas, asked) = (Arc::clone(pmwcas), Arc::clone(&is_enough));
+        let (catalog, asked) = (Arc::clone(catalog), Arc::clone(&is_enough));
         let free = move || {
             // Relaxed: the flag says nothing of other memory. What could not be freed is freed by
             // the next opening, or by who needs room.
-            let _ = pmwcas.free_dropped(&|| asked.load(Ordering::Relaxed));
+            let _ = catalog.free_dropped(&|| asked.load(Ordering::Relaxed));
         };
         let thread = Builder::new().name("pando-drop".to_owned()).spawn(free);
         // Without a thread, who needs room frees them.

@@ -9,9 +9,8 @@ use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{CreateOptions, Pool};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{IndexKind, Settings};
 use pando_skiplist::SkipLists;
+use pando_tree::maps::{Catalog, IndexKind, Settings};
 use pando_wbtree::WbTrees;
 
 use crate::scratch::Scratch;
@@ -82,16 +81,16 @@ fn build<K: IndexKind>(words: &[(&str, &str)], kill: Option<u64>) -> Vec<u8> {
     let path = scratch.path("image");
     let options = CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
     let pool = Pool::<CutShort>::create(&path, &options).expect("creates");
-    let pmwcas = Arc::new(Pmwcas::open(pool.clone()).expect("opens"));
+    let catalog = Arc::new(Catalog::open(pool.clone()).expect("opens"));
     let mut settings = Settings::new(K::SETTINGS);
     words.iter().for_each(|(name, word)| settings.set(name, word).expect("in range"));
-    let map = |name| pmwcas.find_or_create_index::<K>(name, &settings).expect("a map");
+    let map = |name| catalog.find_or_create_index::<K>(name, &settings).expect("a map");
     let maps = ["oak", "ash"].map(map);
     match kill {
         None => fill(&maps),
         Some(writes) => drop(kill_after(writes, || fill(&maps))),
     }
-    drop((maps, pmwcas));
+    drop((maps, catalog));
     match kill {
         None => drop(pool),
         Some(_) => pool.abandon(),

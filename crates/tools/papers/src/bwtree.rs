@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use pando_bwtree::{BwTrees, Options, Race};
 use pando_index::RangeIndex;
 use pando_pmem::Volatile;
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 
 use super::bztree::{self, BALANCED, Grid, READ_ONLY};
 use super::error::Error;

@@ -1,20 +1,13 @@
 //! What the tests share: pools in memory, seeded randomness, crash images.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
-use pando_pmem::testing::{give_to, take_from};
-use pando_pmem::{Block, CreateOptions, Domain, OpenPool, Pool};
-
-/// A folder in memory where the system has one, so that a pool costs no disk.
-pub fn folder() -> tempfile::TempDir {
-    let mut named = tempfile::Builder::new();
-    named.prefix("pando-test-");
-    named.tempdir_in("/dev/shm").or_else(|_| named.tempdir()).unwrap()
-}
+pub use pando_pmem::testing::{active, folder, holds, room};
+use pando_pmem::testing::{give_to, stamped, take_from};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 
 /// A pool that may grow to `mib` MiB.
 pub fn options(mib: u64) -> CreateOptions {
@@ -39,44 +32,14 @@ pub fn named<D: Domain>(pool: &Pool<D>, index: u64) -> u64 {
     pool.word(root(index)).load(std::sync::atomic::Ordering::Acquire)
 }
 
-pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    pool.visit_active(&mut |block| {
-        blocks.push(block);
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    blocks
-}
-
-/// How many more blocks of `bytes` the pool can give.
-pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
-    // What waits for its epoch comes back as guards come and go.
-    let attempt = |_| {
-        pool.pin().unwrap().collect();
-        let guard = pool.pin().unwrap();
-        std::iter::from_fn(|| guard.reserve(bytes).ok()).collect::<Vec<_>>().len()
-    };
-    (0..12).map(attempt).max().unwrap_or(0)
-}
-
 /// Allocates `bytes` bytes full of `stamp`, owned by `root(index)`; the offset.
 pub fn give<D: Domain>(pool: &Pool<D>, index: u64, bytes: u64, stamp: u8) -> u64 {
     let guard = pool.pin().unwrap();
-    let mut block = guard.reserve(bytes).unwrap();
-    block.write(0, &vec![stamp; bytes as usize]);
-    block.flush(0, bytes);
-    give_to(&guard, root(index), block)
+    give_to(&guard, root(index), stamped(&guard, bytes, stamp))
 }
 
 pub fn free<D: Domain>(pool: &Pool<D>, index: u64) {
     assert!(take_from(&pool.pin().unwrap(), root(index)), "no block was there");
-}
-
-/// Whether the first `bytes` bytes at `off` all are `stamp`.
-pub fn holds<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64, stamp: u8) -> bool {
-    // SAFETY: the caller's block is active and nobody writes to it meanwhile.
-    unsafe { pool.bytes(off, bytes) }.iter().all(|&byte| byte == stamp)
 }
 
 /// A stream of numbers; its seed is printed, and the same seed gives the same run.

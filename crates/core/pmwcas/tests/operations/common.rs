@@ -1,22 +1,15 @@
 //! What the tests share: pools, words to work on, seeded randomness, a watchdog.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pando_pmem::layout::CATALOG_OFF;
 use pando_index::random::Random;
+pub use pando_pmem::testing::{folder, holds, room, stamped};
 use pando_pmem::testing::give_to;
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
-
-/// A folder in memory where the system has one, so that a pool costs no disk.
-pub fn folder() -> tempfile::TempDir {
-    let mut named = tempfile::Builder::new();
-    named.prefix("pando-test-");
-    named.tempdir_in("/dev/shm").or_else(|_| named.tempdir()).unwrap()
-}
 
 pub fn options() -> CreateOptions {
     CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false }
@@ -84,40 +77,9 @@ pub fn give<D: Domain>(pmwcas: &Pmwcas<D>, index: u64, bytes: u64, stamp: u8) ->
     give_to(&guard, word(index), block)
 }
 
-pub fn stamped<'guard, 'pool, D: Domain>(
-    guard: &'guard pando_pmem::Guard<'pool, D>,
-    bytes: u64,
-    stamp: u8,
-) -> pando_pmem::Reservation<'guard, 'pool, D> {
-    let mut block = guard.reserve(bytes).unwrap();
-    block.write(0, &vec![stamp; bytes as usize]);
-    block.flush(0, bytes);
-    block
-}
-
-pub fn holds<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64, stamp: u8) -> bool {
-    // SAFETY: the caller's block is active and nobody writes to it meanwhile.
-    unsafe { pool.bytes(off, bytes) }.iter().all(|&byte| byte == stamp)
-}
-
 /// Offsets of the active blocks, in order.
 pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<u64> {
-    let mut blocks = Vec::new();
-    pool.visit_active(&mut |block| {
-        blocks.push(block.off);
-        ControlFlow::Continue(())
-    }).unwrap();
-    blocks
-}
-
-/// How many more blocks of `bytes` the pool can give.
-pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
-    let attempt = |_| {
-        pool.pin().unwrap().collect();
-        let guard = pool.pin().unwrap();
-        std::iter::from_fn(|| guard.reserve(bytes).ok()).collect::<Vec<_>>().len()
-    };
-    (0..12).map(attempt).max().unwrap_or(0)
+    pando_pmem::testing::active(pool).iter().map(|block| block.off).collect()
 }
 
 /// A stream of numbers; its seed is printed, and the same seed gives the same run.

@@ -20,8 +20,6 @@ mod exhaustion;
 mod committed_pending;
 #[path = "late.rs"]
 mod late;
-#[path = "maps.rs"]
-mod maps;
 #[path = "order.rs"]
 mod order;
 #[path = "readers.rs"]

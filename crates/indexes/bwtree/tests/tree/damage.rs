@@ -6,7 +6,7 @@ use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Volatile;
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, anonymous, check, dump, key, small, small_plain, value};

@@ -3,7 +3,7 @@
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::RangeIndex;
 use pando_pmem::Volatile;
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{anonymous, check, dump, key, small, small_plain, value};

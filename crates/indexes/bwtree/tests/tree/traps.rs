@@ -12,7 +12,7 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmem::{Adr, Domain, Volatile};
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
@@ -377,9 +377,9 @@ fn a_dropped_tree_leaves_nothing() {
             planted.index.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
         }
         let guard = planted.pool.pin().expect("a slot");
-        let entry = planted.pmwcas.find_map(&guard, NAME).expect("a catalog").expect("the map");
+        let entry = planted.catalog.find_map(&guard, NAME).expect("a catalog").expect("the map");
         drop(guard);
-        planted.pmwcas.drop_index::<K>(&entry).expect("drops");
+        planted.catalog.drop_index::<K>(&entry).expect("drops");
         let mut left = 0;
         planted
             .pool

@@ -90,7 +90,7 @@ impl<D: Domain> BzTree<D> {
     /// What finds none again is left to a sweep. The caller holds no guard.
     #[cold]
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
-        let tidied = with_room(self.pmwcas(), Tries::Few, nothing_to_give, || {
+        let tidied = with_room(self.catalog(), Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
             guard.with_reserve(|| self.merge_underfull_again(self.context(&guard), probe))
         });

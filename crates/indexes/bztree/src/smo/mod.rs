@@ -207,7 +207,7 @@ mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::testing::refusal::{Resource, refuse};
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_pmwcas::Pmwcas;
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::kind::BzTrees;
@@ -224,9 +224,9 @@ mod tests {
         };
         let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
         let pool = Pool::anonymous(&create).expect("memory");
-        let pmwcas = Arc::new(Pmwcas::open(pool).expect("opens"));
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let settings = options.settings().expect("options in range");
-        pmwcas.find_or_create_index::<BzTrees>("tree", &settings).expect("the map")
+        catalog.find_or_create_index::<BzTrees>("tree", &settings).expect("the map")
     }
 
     /// Else two operations in a full pool could close each other's leaf, or the leaf that the other

@@ -178,7 +178,7 @@ impl<D: Domain> BzTree<D> {
             }
             let at = self.sweep().at.load(Ordering::Relaxed);
             let Ok((mut outcome, end)) = self.visit(at) else { break };
-            if outcome.is_err() && self.pmwcas().pool().reclaim().is_ok() {
+            if outcome.is_err() && self.catalog().pool().reclaim().is_ok() {
                 // What the leaf before has given back is free when this thread has let go of it.
                 let Ok((again, _)) = self.visit(at) else { break };
                 outcome = again;
@@ -189,7 +189,7 @@ impl<D: Domain> BzTree<D> {
                     looked_at += 1;
                     // The new leaf may stand in a block that is too large for it, and fit into what
                     // it leaves.
-                    if self.pmwcas().pool().reclaim().is_err() {
+                    if self.catalog().pool().reclaim().is_err() {
                         break;
                     }
                     continue;

@@ -167,8 +167,8 @@ impl<'scenario> Trial<'scenario> {
     fn refuse_descriptors(&mut self) {
         self.run(NO_DESCRIPTOR, |planted, act| {
             let guard = planted.pool.pin().expect("a slot");
-            let pmwcas = planted.index.pmwcas();
-            let held: Vec<_> = std::iter::from_fn(|| pmwcas.allocate(&guard).ok()).collect();
+            let catalog = planted.index.catalog();
+            let held: Vec<_> = std::iter::from_fn(|| catalog.allocate(&guard).ok()).collect();
             assert!(!held.is_empty());
             act.try_run(&planted.index)
         });
@@ -305,15 +305,15 @@ const OTHER: &str = "other";
 
 fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
     let guard = planted.pool.pin().expect("a slot");
-    let pmwcas = planted.index.pmwcas();
-    let entry = pmwcas.find_map(&guard, OTHER).ok()??;
-    let tree = pmwcas.open_entry::<BzTrees>(&entry).expect("a sound map");
+    let catalog = planted.index.catalog();
+    let entry = catalog.find_map(&guard, OTHER).ok()??;
+    let tree = catalog.open_entry::<BzTrees>(&entry).expect("a sound map");
     Some((entry, tree))
 }
 
 fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
     let settings = small_nodes().settings()?;
-    planted.index.pmwcas().find_or_create_index::<BzTrees>(OTHER, &settings)?;
+    planted.index.catalog().find_or_create_index::<BzTrees>(OTHER, &settings)?;
     Ok(())
 }
 
@@ -333,7 +333,7 @@ fn every_allocation_of_dropping_a_map_fails() {
     };
     let drop_other = |planted: &Planting| {
         let (entry, _) = find_other(planted).expect("the map");
-        Ok(planted.index.pmwcas().drop_index::<BzTrees>(&entry)?)
+        Ok(planted.index.catalog().drop_index::<BzTrees>(&entry)?)
     };
     fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
 }

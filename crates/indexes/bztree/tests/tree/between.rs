@@ -165,7 +165,7 @@ const LEFT: u8 = 6;
 /// Fills the pool by another tree, but for the room of one value of so many bytes.
 fn fill_all_but(planted: &Planted<Between>, bytes: usize) {
     let settings = Options::default().settings().expect("options in range");
-    let other = planted.pmwcas.find_or_create_index::<BzTrees>("other", &settings).expect("a map");
+    let other = planted.catalog.find_or_create_index::<BzTrees>("other", &settings).expect("a map");
     other.insert(b"room", &vec![1; bytes]).expect("room");
     let mut number = 0_u32;
     for value_bytes in [200_000, 60_000, 30_000, 4000, 2000, 1000, 500, 200, 100, 20] {

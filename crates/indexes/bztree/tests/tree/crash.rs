@@ -18,7 +18,7 @@ use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
-use pando_pmwcas::maps::KnownKind;
+use pando_tree::maps::KnownKind;
 
 /// Small, so that the chunk table and the process's caches are.
 const MAX_BYTES: u64 = 8 << 20;
@@ -272,15 +272,15 @@ fn a_crash_at_every_write_of_creating_a_tree() {
 
 /// Goes on with a map that was dropped when its thread was cut short.
 fn free_dropped(planted: &Planted<CutShort>) {
-    let pmwcas = planted.index.pmwcas();
-    let dropped = pmwcas.dropped_maps(&planted.pool.pin().expect("a slot"));
+    let catalog = planted.index.catalog();
+    let dropped = catalog.dropped_maps(&planted.pool.pin().expect("a slot"));
     for entry in dropped {
         if entry.header.is_ok() {
-            pmwcas.free_map(&KnownKind::of::<BzTrees>(), &entry, &|| false).expect("is freed");
+            catalog.free_map(&KnownKind::of::<BzTrees>(), &entry, &|| false).expect("is freed");
         }
     }
     // Of a map whose header is erased, the header is left.
-    pmwcas.free_dropped(&|| false).expect("is freed");
+    catalog.free_dropped(&|| false).expect("is freed");
 }
 
 /// A crash while a tree is dropped leaves the map with some of its records, or no map.
@@ -302,9 +302,13 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
         let planted = reopen::<CutShort>(&path);
         let dropped = kill_after(cuts, || {
             let guard = planted.pool.pin().expect("a slot");
-            let entry =
-                planted.index.pmwcas().find_map(&guard, NAME).expect("a catalog").expect("the map");
-            planted.index.pmwcas().drop_index::<BzTrees>(&entry).expect("drops");
+            let entry = planted
+                .index
+                .catalog()
+                .find_map(&guard, NAME)
+                .expect("a catalog")
+                .expect("the map");
+            planted.index.catalog().drop_index::<BzTrees>(&entry).expect("drops");
         });
         abandon(planted);
         // The tree is made anew if it was dropped.

@@ -67,15 +67,16 @@ fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
     };
     check(&planted);
     planted.index.insert(b"key", &[4; 500]).expect("room for a record");
-    let pmwcas = planted.index.pmwcas();
+    let catalog = planted.index.catalog();
     let settings = Options::default().settings().expect("options in range");
-    let other = pmwcas.find_or_create_index::<BzTrees>("other", &settings).expect("room for a map");
+    let other =
+        catalog.find_or_create_index::<BzTrees>("other", &settings).expect("room for a map");
     other.insert(b"key", &[5; 500]).expect("room for a record");
     for name in [NAME, "other"] {
         let guard = planted.pool.pin().expect("a slot");
-        let entry = pmwcas.find_map(&guard, name).expect("a sound catalog").expect("the map");
+        let entry = catalog.find_map(&guard, name).expect("a sound catalog").expect("the map");
         drop(guard);
-        pmwcas.drop_index::<BzTrees>(&entry).expect("drops the map");
+        catalog.drop_index::<BzTrees>(&entry).expect("drops the map");
     }
     assert_eq!(planted.pool.used_bytes(), 0);
 }

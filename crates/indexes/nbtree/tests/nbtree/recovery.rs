@@ -10,8 +10,7 @@ use pando_index::{Error, RangeIndex, Upserted};
 use pando_nbtree::{NbTree, NbTrees};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::{Catalog, IndexKind};
 
 use crate::common::{
     NAME, Planted, Records, check, create, dump, folder, in_file, plant, reopen, small_nodes,
@@ -168,8 +167,8 @@ fn recovery_may_be_cut_short() {
         let opened = kill_after(writes, || {
             let pool = Pool::<CutShort>::open(&path, &OpenPool::default()).expect("opens");
             // What dies here leaves its pool open to nobody.
-            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool.clone()).expect("recovers"));
-            let tree = pmwcas.find_index::<pando_nbtree::NbTrees>(NAME).expect("a map");
+            let catalog = std::sync::Arc::new(Catalog::open(pool.clone()).expect("recovers"));
+            let tree = catalog.find_index::<pando_nbtree::NbTrees>(NAME).expect("a map");
             let is_there = tree.is_some();
             pool.abandon();
             is_there
@@ -216,10 +215,10 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
             planted.index.insert(b"12345678", b"12345678").expect("an insert");
         }
         let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
-        let pmwcas = planted.index.pmwcas().clone();
+        let catalog = planted.index.catalog().clone();
         drop(planted.index);
         planted.pool.word(leaf).store(leaf, Ordering::Release);
-        let tree = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
+        let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("has no end"), "{refused}");
         let audit = NbTrees::audit(&tree).expect("audits");
@@ -235,14 +234,14 @@ fn a_slice_that_is_not_its_keys_is_refused() {
         let planted = in_file::<Process>(&small_nodes());
         planted.index.insert(b"a key of more than eight bytes", b"value").expect("an insert");
         let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
-        let pmwcas = planted.index.pmwcas().clone();
+        let catalog = planted.index.catalog().clone();
         drop(planted.index);
         let slice = u64::from_be_bytes(*b"a key of");
         let words = (leaf..leaf + 1024).step_by(8).map(|off| planted.pool.word(off));
         let found: Vec<_> = words.filter(|word| word.load(Ordering::Relaxed) == slice).collect();
         let [word] = found[..] else { panic!("{} words have the slice", found.len()) };
         word.store(slice ^ 1 << (8 * at), Ordering::Release);
-        let tree = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
+        let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("damaged"), "{refused}");
         assert!(!NbTrees::audit(&tree).expect("audits").is_sound(), "byte {at}");
@@ -253,12 +252,12 @@ fn a_slice_that_is_not_its_keys_is_refused() {
 #[test]
 fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     let planted = in_file::<Process>(&small_nodes());
-    let pmwcas = planted.index.pmwcas().clone();
+    let catalog = planted.index.catalog().clone();
     let guard = planted.pool.pin().expect("a slot");
-    let entry = pmwcas.find_map(&guard, NAME).expect("a catalog").expect("is there");
-    pmwcas.drop_index::<NbTrees>(&entry).expect("is dropped");
+    let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
+    catalog.drop_index::<NbTrees>(&entry).expect("is dropped");
     drop(planted.index);
-    let refused = pmwcas.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
+    let refused = catalog.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
     assert!(refused.contains("dropped meanwhile"), "{refused}");
 }
 
@@ -271,8 +270,8 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     const LOOKS_DIRTY: u64 = 1 << 61 | 7;
     const CLOSED: u64 = 1 << 63;
     let planted = in_file::<Process>(&small_nodes());
-    let pmwcas = planted.index.pmwcas().clone();
-    let other = pmwcas.find_or_create_index::<NbTrees>("other", &small_nodes()).expect("a map");
+    let catalog = planted.index.catalog().clone();
+    let other = catalog.find_or_create_index::<NbTrees>("other", &small_nodes()).expect("a map");
     for number in 0..6u64 {
         let record = (number.to_be_bytes(), LOOKS_DIRTY.to_le_bytes());
         other.insert(&record.0, &record.1).expect("an insert");
@@ -292,7 +291,7 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     let before = bytes();
     for at in (0..foreign.bytes).step_by(8) {
         planted.pool.word(own.off).store(foreign.off + at, Ordering::Release);
-        let tree = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
+        let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         assert!(tree.get(&[1; 8]).is_err(), "is believed: {at}");
         assert!(bytes() == before, "another map was changed, by a pointer to its byte {at}");
     }
@@ -314,7 +313,7 @@ fn damaged_blocks_are_refused_or_harmless() {
         }
         let guard = planted.pool.pin().expect("a slot");
         let entry =
-            planted.index.pmwcas().find_map(&guard, NAME).expect("a catalog").expect("is there");
+            planted.index.catalog().find_map(&guard, NAME).expect("a catalog").expect("is there");
         entry_off = entry.root_off();
         Tree::audit(&planted.index).expect("audits").blocks[0].off
     };
@@ -325,13 +324,13 @@ fn damaged_blocks_are_refused_or_harmless() {
             arena.set_word(at, damaged);
             let before = arena.read(0, arena.bytes() as usize);
             let pool = Pool::<Process>::open_in(&arena).expect("opens");
-            let pmwcas = std::sync::Arc::new(Pmwcas::open(pool).expect("recovers"));
-            let tree = pmwcas.find_index::<Tree>(NAME).expect("a map").expect("is there");
+            let catalog = std::sync::Arc::new(Catalog::open(pool).expect("recovers"));
+            let tree = catalog.find_index::<Tree>(NAME).expect("a map").expect("is there");
             let audit = Tree::audit(&tree).expect("audits");
             if tree.get(&key(1)).is_err() {
                 assert!(!audit.is_sound(), "refused without a problem: {at:#x}: {damaged:#x}");
             }
-            drop((tree, pmwcas));
+            drop((tree, catalog));
             arena.write(0, &before);
             arena.set_word(at, sound);
         }

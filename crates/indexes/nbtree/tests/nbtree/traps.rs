@@ -8,7 +8,7 @@ use pando_nbtree::NbTrees;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
 use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 
 use crate::common::{NAME, anonymous, check, defaults, dump, in_file, plant, small_nodes};
 
@@ -291,17 +291,17 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     let planted = in_file::<Process>(&small_nodes());
-    let pmwcas = planted.index.pmwcas();
-    let other = pmwcas.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
+    let catalog = planted.index.catalog();
+    let other = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
     for number in 0..500 {
         let tree = if number % 2 == 0 { &other } else { &planted.index };
         tree.insert(&eight(number), &eight(number)).expect("an insert");
     }
     assert_eq!(dump(&other), dump(&planted.index));
     let guard = planted.pool.pin().expect("a slot");
-    let entry = pmwcas.find_map(&guard, NAME).expect("a catalog").expect("is there");
-    pmwcas.drop_index::<NbTrees>(&entry).expect("is dropped");
-    let again = pmwcas.find_or_create_index::<NbTrees>(NAME, &small_nodes()).expect("a map");
+    let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
+    catalog.drop_index::<NbTrees>(&entry).expect("is dropped");
+    let again = catalog.find_or_create_index::<NbTrees>(NAME, &small_nodes()).expect("a map");
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");
     assert_eq!(dump(&again).len(), 1);

@@ -9,8 +9,8 @@ use pando_index::conformance::between::{
 };
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between, between_each};
-use pando_pmwcas::maps::IndexKind;
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
+use pando_tree::maps::IndexKind;
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{anonymous, another_handle, small_values};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_index::RangeIndex;
 use pando_pmem::Volatile;
-use pando_pmwcas::maps::IndexKind;
 use pando_skiplist::{Options, SkipLists};
+use pando_tree::maps::IndexKind;
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, anonymous, check};

@@ -15,7 +15,7 @@ use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
     Planted, abandon, anonymous, check, create, dump, folder, in_file, reopen, small_values,
 };
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 
 fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()

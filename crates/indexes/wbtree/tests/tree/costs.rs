@@ -109,7 +109,7 @@ fn scans_backwards_cost_what_scans_forwards_do() {
 /// which inserts without a split do not take.
 #[test]
 fn a_split_changes_one_word_of_one_leaf_more() {
-    use pando_pmwcas::maps::IndexKind;
+    use pando_tree::maps::IndexKind;
     use pando_wbtree::WbTrees;
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly] {
         let options = Options { leaf, is_variable: false, ..Options::default() };

@@ -3,7 +3,7 @@
 
 use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
 use crate::common::{Planted, anonymous, check, dump, small_fixed, small_nodes};

@@ -8,7 +8,7 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Volatile};
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::IndexKind;
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
 use crate::common::{
@@ -230,9 +230,9 @@ fn a_full_pool_refuses_and_takes_deletes() {
         check(&planted);
         fill(&mut there);
         let guard = planted.pool.pin().unwrap();
-        let entry = tree.pmwcas().maps(&guard).remove(0);
+        let entry = tree.catalog().maps(&guard).remove(0);
         drop(guard);
-        tree.pmwcas().drop_index::<WbTrees>(&entry).unwrap();
+        tree.catalog().drop_index::<WbTrees>(&entry).unwrap();
         check(&planted);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pando_index::random::Random;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Pool};
-use pando_pmwcas::maps::{KnownKind, MapError, Settings, Unit};
 use pando_pmwcas::{Pmwcas, Policy};
+use pando_tree::maps::{self, KnownKind, MapError, Settings, Unit};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 
@@ -42,7 +42,7 @@ pub struct There(bool);
 pub struct Catalog;
 
 /// The catalog of an open pool.
-pub struct Open<D: Domain>(Pmwcas<D>);
+pub struct Open<D: Domain>(maps::Catalog<D>);
 
 impl Subject for Catalog {
     type Op = Op;
@@ -55,7 +55,7 @@ impl Subject for Catalog {
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
         let kind = KnownKind { number: KIND, settings: &[], next_unit };
-        let open = Pmwcas::open(pool).map_err(|error| error.to_string())?;
+        let open = maps::Catalog::open(pool).map_err(|error| error.to_string())?;
         let open = open.with_kinds(vec![kind]);
         let open = Open(open);
         open.resume()?;

@@ -8,8 +8,7 @@ use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Pool};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{IndexKind, KnownKind, MapError, Settings};
+use pando_tree::maps::{Catalog, IndexKind, KnownKind, MapError, Settings};
 
 use super::map::Indexed;
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
@@ -45,7 +44,7 @@ pub struct Dropped<I>(PhantomData<I>);
 
 /// The maps of an open pool.
 pub struct Open<I: Indexed, D: Domain> {
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
     other: IndexOf<I, D>,
 }
 
@@ -63,10 +62,10 @@ impl<I: Indexed> Subject for Dropped<I> {
     const POOL_BYTES: u64 = I::POOL_BYTES;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
-        let pmwcas = Pmwcas::open(pool).map_err(|error| error.to_string())?;
-        let pmwcas = Arc::new(pmwcas.with_kinds(vec![KnownKind::of::<I::Kind>()]));
-        let other = index::<I, D>(&pmwcas, OTHER)?;
-        let open = Open { pmwcas, other };
+        let catalog = Catalog::open(pool).map_err(|error| error.to_string())?;
+        let catalog = Arc::new(catalog.with_kinds(vec![KnownKind::of::<I::Kind>()]));
+        let other = index::<I, D>(&catalog, OTHER)?;
+        let open = Open { catalog, other };
         open.resume()?;
         Ok(open)
     }
@@ -107,14 +106,14 @@ impl<I: Indexed> Subject for Dropped<I> {
 }
 
 fn index<I: Indexed, D: Domain>(
-    pmwcas: &Arc<Pmwcas<D>>,
+    catalog: &Arc<Catalog<D>>,
     name: &str,
 ) -> Result<IndexOf<I, D>, String> {
     let mut settings = Settings::new(I::Kind::SETTINGS);
     for (name, value) in I::SMALL {
         settings.set(name, value).map_err(|error| error.to_string())?;
     }
-    let index = pmwcas.find_or_create_index::<I::Kind>(name, &settings);
+    let index = catalog.find_or_create_index::<I::Kind>(name, &settings);
     index.map_err(|error| error.to_string())
 }
 
@@ -127,38 +126,38 @@ fn write<I: Indexed>(index: &impl RangeIndex, number: u64) {
 
 impl<I: Indexed, D: Domain> Open<I, D> {
     fn find(&self, name: &str) -> Option<MapEntry> {
-        let guard = self.pmwcas.pool().pin().expect("a participant slot");
-        self.pmwcas.find_map(&guard, name).expect("nothing is damaged")
+        let guard = self.catalog.pool().pin().expect("a participant slot");
+        self.catalog.find_map(&guard, name).expect("nothing is damaged")
     }
 
     fn create(&self, name: &str) -> Result<(), String> {
-        let index = index::<I, D>(&self.pmwcas, name)?;
+        let index = index::<I, D>(&self.catalog, name)?;
         (0..RECORDS).for_each(|number| write::<I>(&index, number));
         Ok(())
     }
 
     fn drop_map(&self, name: &str) -> bool {
         let Some(entry) = self.find(name) else { return false };
-        let dropped = self.pmwcas.unlist_map(&entry);
+        let dropped = self.catalog.unlist_map(&entry);
         let is_mine = !matches!(dropped, Err(MapError::Dropped { .. }));
         if is_mine {
             dropped.expect("is dropped");
         }
-        self.pmwcas.free_dropped(&|| false).expect("is freed");
+        self.catalog.free_dropped(&|| false).expect("is freed");
         is_mine
     }
 
     /// Goes on with a map whose drop a crash cut short, while another map takes what is free.
     fn resume(&self) -> Result<(), String> {
         self.drop_map(PROBE);
-        let guard = self.pmwcas.pool().pin().map_err(|error| error.to_string())?;
-        let dropped = self.pmwcas.dropped_maps(&guard);
+        let guard = self.catalog.pool().pin().map_err(|error| error.to_string())?;
+        let dropped = self.catalog.dropped_maps(&guard);
         drop(guard);
         if dropped.is_empty() {
             return Ok(());
         }
         self.create(PROBE)?;
-        self.pmwcas.free_dropped(&|| false).map_err(|error| error.to_string())?;
+        self.catalog.free_dropped(&|| false).map_err(|error| error.to_string())?;
         let probe = self.find(PROBE).ok_or("a map that was just made is not there")?;
         self.blocks_of(&probe)?;
         self.drop_map(PROBE);
@@ -167,7 +166,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
 
     /// The blocks of a map in which nothing is wrong.
     fn blocks_of(&self, entry: &MapEntry) -> Result<Vec<u64>, String> {
-        let index = self.pmwcas.open_entry::<I::Kind>(entry).map_err(|error| error.to_string())?;
+        let index = self.catalog.open_entry::<I::Kind>(entry).map_err(|error| error.to_string())?;
         let audit = I::Kind::audit(&index).map_err(|error| error.to_string())?;
         if let Some(problem) = audit.problems.first() {
             return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
@@ -190,7 +189,7 @@ impl<I: Indexed, D: Domain> Opened<Dropped<I>> for Open<I, D> {
             }
             Op::Drop => self.drop_map(MAP),
             Op::Free => {
-                self.pmwcas.free_dropped(&|| false).expect("is freed");
+                self.catalog.free_dropped(&|| false).expect("is freed");
                 return Vec::new();
             }
             Op::Write(number) => {
@@ -206,14 +205,14 @@ impl<I: Indexed, D: Domain> Opened<Dropped<I>> for Open<I, D> {
     }
 
     fn audit(&self) -> Result<(), String> {
-        let guard = self.pmwcas.pool().pin().map_err(|error| error.to_string())?;
-        let maps = self.pmwcas.maps(&guard);
+        let guard = self.catalog.pool().pin().map_err(|error| error.to_string())?;
+        let maps = self.catalog.maps(&guard);
         drop(guard);
         let mut reached = Vec::new();
         for entry in maps {
             reached.extend(self.blocks_of(&entry)?);
         }
-        compare_blocks(self.pmwcas.pool(), &reached)
+        compare_blocks(self.catalog.pool(), &reached)
     }
 
     fn exercise(&self) -> Result<(), String> {

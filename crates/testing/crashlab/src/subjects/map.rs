@@ -14,8 +14,7 @@ use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, may_refuse, refuse};
 use pando_pmem::{Domain, Pool, Volatile};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{Audit, IndexKind, Settings};
+use pando_tree::maps::{Audit, Catalog, IndexKind, Settings};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
 
@@ -73,7 +72,7 @@ pub struct Map<I>(std::marker::PhantomData<I>);
 /// An index in an open pool.
 pub struct Open<I: Indexed, D: Domain> {
     index: <I::Kind as IndexKind>::Index<D>,
-    pmwcas: Arc<Pmwcas<D>>,
+    catalog: Arc<Catalog<D>>,
 }
 
 /// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
@@ -135,11 +134,11 @@ impl<I: Indexed> Subject for Map<I> {
         for (name, value) in I::SMALL {
             settings.set(name, value).map_err(|error| error.to_string())?;
         }
-        let pmwcas = Arc::new(Pmwcas::open(pool).map_err(|error| error.to_string())?);
-        let index = pmwcas
+        let catalog = Arc::new(Catalog::open(pool).map_err(|error| error.to_string())?);
+        let index = catalog
             .find_or_create_index::<I::Kind>("index", &settings)
             .map_err(|error| error.to_string())?;
-        Ok(Open { index, pmwcas })
+        Ok(Open { index, catalog })
     }
 
     fn scenarios() -> Vec<Scenario<Self>> {
@@ -279,10 +278,10 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         if let Some(problem) = audit.problems.first() {
             return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
         }
-        let guard = self.pmwcas.pool().pin().map_err(|error| error.to_string())?;
+        let guard = self.catalog.pool().pin().map_err(|error| error.to_string())?;
         let mut reached: Vec<u64> = audit.blocks.iter().map(|block| block.off).collect();
-        reached.extend(self.pmwcas.maps(&guard).iter().map(|entry| entry.header_off));
-        compare_blocks(self.pmwcas.pool(), &reached)
+        reached.extend(self.catalog.maps(&guard).iter().map(|entry| entry.header_off));
+        compare_blocks(self.catalog.pool(), &reached)
     }
 
     fn exercise(&self) -> Result<(), String> {

@@ -42,7 +42,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use pando_pmem::emulated::Delays;
-use pando_pmwcas::maps::Settings;
+use pando_tree::maps::Settings;
 use serde::Serialize;
 
 use crate::side::{Shape, Side, Subject};

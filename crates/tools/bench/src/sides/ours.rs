@@ -12,10 +12,10 @@ use pando_pmem::counting::Counting;
 use pando_pmem::emulated::{Emulated, set_delays};
 use pando_pmem::{Adr, Eadr, Process, Volatile};
 use pando_pmwcas::Recovered;
-use pando_pmwcas::maps::{IndexKind, Settings};
 use pando_skiplist::{CasSkipLists, SkipLists};
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
+use pando_tree::maps::{IndexKind, Settings};
 use pando_wbtree::WbTrees;
 
 use super::stored::Stored;
@@ -129,11 +129,11 @@ macro_rules! ours {
                 Ok(Arc::new(Stored::<$kind, Process>::create(path, &set::<$kind>(options, $set)?)?.index))
             },
             open: |path| {
-                let Stored { index, pmwcas, .. } = Stored::<$kind, Process>::open(path)?;
+                let Stored { index, catalog, .. } = Stored::<$kind, Process>::open(path)?;
                 Ok(Reopened {
                     index: Arc::new(index),
-                    was_clean: pmwcas.pool().was_clean(),
-                    recovered: pmwcas.recovered(),
+                    was_clean: catalog.pool().was_clean(),
+                    recovered: catalog.recovered(),
                 })
             },
         }

@@ -4,7 +4,7 @@
 //! The one place of this crate that knows how a pool with an index in it is made. Keys and values
 //! are handed on as they are: what a user of byte strings gets. The harness is compiled against the
 //! index of each kind and domain, and calls its own
-//! [`read_with`](pando_pmwcas::maps::IndexKind::read_with); only a scan goes through the cursor of
+//! [`read_with`](pando_tree::maps::IndexKind::read_with); only a scan goes through the cursor of
 //! the common contract.
 
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +14,7 @@ use std::sync::Arc;
 use pando_index::RangeIndex;
 use pando_pmem::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::{IndexKind, Settings};
+use pando_tree::maps::{Catalog, IndexKind, Settings};
 use tempfile::TempDir;
 
 use super::index::{is_new, range_from, visit_from};
@@ -34,7 +33,7 @@ pub struct Stored<K: IndexKind, D: Domain> {
     /// The index.
     pub index: K::Index<D>,
     /// The PMwCAS of its pool.
-    pub pmwcas: Arc<Pmwcas<D>>,
+    pub catalog: Arc<Catalog<D>>,
     folder: Option<TempDir>,
 }
 
@@ -59,17 +58,17 @@ impl<K: IndexKind, D: Domain> Stored<K, D> {
     /// The index in the pool at `path`, which is recovered if need be.
     pub fn open(path: &Path) -> Result<Self, BuildError> {
         let pool = Pool::open(path, &OpenPool::default())?;
-        let pmwcas = Arc::new(Pmwcas::open(pool)?);
-        let index = pmwcas.find_index::<K>(MAP)?.ok_or("the pool has lost its map")?;
-        Ok(Self { index, pmwcas, folder: None })
+        let catalog = Arc::new(Catalog::open(pool)?);
+        let index = catalog.find_index::<K>(MAP)?.ok_or("the pool has lost its map")?;
+        Ok(Self { index, catalog, folder: None })
     }
 
     fn create_in(pool: Arc<Pool<D>>, options: &BuildOptions) -> Result<Self, BuildError> {
-        let pmwcas = Arc::new(Pmwcas::open(pool)?);
+        let catalog = Arc::new(Catalog::open(pool)?);
         let own = options.settings.clone().filter(|settings| settings.are_of(K::SETTINGS));
         let settings = own.unwrap_or_else(|| Settings::new(K::SETTINGS));
-        let index = pmwcas.find_or_create_index::<K>(MAP, &settings)?;
-        Ok(Self { index, pmwcas, folder: None })
+        let index = catalog.find_or_create_index::<K>(MAP, &settings)?;
+        Ok(Self { index, catalog, folder: None })
     }
 }
 
@@ -130,7 +129,7 @@ impl<K: IndexKind, D: Domain> Side for Stored<K, D> {
 
     /// The chunks ever used, free ones included, their part of the table, and the fixed part.
     fn footprint_bytes(&self) -> Option<u64> {
-        let chunks = self.pmwcas.pool().usage().ok()?.chunks;
+        let chunks = self.catalog.pool().usage().ok()?.chunks;
         Some(CHUNK_TABLE_OFF + chunks * (CHUNK_WORD_BYTES + CHUNK_BYTES))
     }
 
@@ -138,7 +137,7 @@ impl<K: IndexKind, D: Domain> Side for Stored<K, D> {
     fn file_bytes(&self) -> Option<u64> {
         self.folder.as_ref()?;
         // `blocks` counts by 512 bytes on every file system.
-        std::fs::metadata(self.pmwcas.pool().path()).ok().map(|file| file.blocks() * 512)
+        std::fs::metadata(self.catalog.pool().path()).ok().map(|file| file.blocks() * 512)
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
         drop(created);
         let opened = Stored::<BzTrees, Process>::open(&path).unwrap();
         assert_eq!(opened.index.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
-        assert!(opened.pmwcas.pool().was_clean());
+        assert!(opened.catalog.pool().was_clean());
     }
 
     #[test]

@@ -24,8 +24,7 @@ use crate::baselines::{BASELINES, Baseline, Leaves, Scheme};
 use indicatif::ProgressBar;
 use pando_index::RangeIndex;
 use pando_pmem::{Adr, CreateOptions, Domain, Pool, Volatile};
-use pando_pmwcas::Pmwcas;
-use pando_pmwcas::maps::IndexKind;
+use pando_tree::maps::{Catalog, IndexKind};
 use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
 
 pub use self::medium::{figure_11, figure_12};
@@ -178,8 +177,8 @@ fn wb_tree<D: Domain>(
     let node_lines = if leaf == NodeKind::SlotOnly { lines.min(3) } else { lines };
     let options =
         Options { leaf, is_variable, node_lines: node_lines as u32, ..Options::default() };
-    let pmwcas = Arc::new(Pmwcas::open(pool(settings)?)?);
-    Ok(pmwcas.find_or_create_index::<WbTrees>("wbtree", &options.settings()?)?)
+    let catalog = Arc::new(Catalog::open(pool(settings)?)?);
+    Ok(catalog.find_or_create_index::<WbTrees>("wbtree", &options.settings()?)?)
 }
 
 /// All trees with nodes of `lines` lines, the volatile one first.

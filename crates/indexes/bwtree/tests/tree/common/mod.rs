@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pando_bwtree::{BwTrees, Options};
 use pando_pmem::Domain;
-use pando_pmwcas::maps::{IndexKind, Settings};
+use pando_tree::maps::{IndexKind, Settings};
 
 /// A tree of kind `K` with its pool.
 pub type Planted<D, K = BwTrees> = pando_tree::testing::Planted<D, K>;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pando_bztree::{BzTrees, Options};
 use pando_pmem::{Domain, Pool};
-use pando_pmwcas::maps::Settings;
+use pando_tree::maps::Settings;
 
 /// A tree with its pool.
 pub type Planted<D> = pando_tree::testing::Planted<D, BzTrees>;

@@ -6,7 +6,7 @@ use pando_bztree::{BzTree, Options, ValueMode};
 use pando_index::{Error, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_pmem::testing::CutShort;
-use pando_pmwcas::maps::Stat;
+use pando_tree::maps::Stat;
 
 use super::{Records, anonymous, small_nodes};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pando_nbtree::NbTrees;
 use pando_pmem::{Domain, Pool};
-use pando_pmwcas::maps::{IndexKind, Settings};
+use pando_tree::maps::{IndexKind, Settings};
 
 /// A tree with its pool.
 pub type Planted<D> = pando_tree::testing::Planted<D, NbTrees>;

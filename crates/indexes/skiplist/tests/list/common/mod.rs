@@ -6,8 +6,8 @@ pub use pando_tree::testing::{abandon, check, dump, folder};
 use std::path::Path;
 
 use pando_pmem::Domain;
-use pando_pmwcas::maps::{IndexKind, Settings};
 use pando_skiplist::{Options, SkipLists};
+use pando_tree::maps::{IndexKind, Settings};
 use pando_tree::testing::NAME;
 
 /// A list of kind `K` with its pool.
@@ -48,7 +48,7 @@ pub fn another_handle<D: Domain, K: IndexKind>(
     planted: &Planted<D, K>,
     options: Options,
 ) -> K::Index<D> {
-    planted.pmwcas.find_or_create_index::<K>(NAME, &settings(options)).expect("the map")
+    planted.catalog.find_or_create_index::<K>(NAME, &settings(options)).expect("the map")
 }
 
 /// There is no page to be filled before something happens.

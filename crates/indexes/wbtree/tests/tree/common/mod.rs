@@ -5,7 +5,7 @@ pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder};
 use std::path::Path;
 
 use pando_pmem::Domain;
-use pando_pmwcas::maps::Settings;
+use pando_tree::maps::Settings;
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
 /// A tree with its pool.

@@ -4,18 +4,21 @@
 //!   opened, looked at and dropped. All that is done with maps in general is done through it.
 //! * `settings.rs`: what a user may set of a map, as a table that drives checking, storing and
 //!   help.
-//! * `audit.rs`: what an index tells to `check` and `stat`.
-//! * `catalog.rs`: changes of the pool's catalog, each one PMwCAS.
+//! * `audit.rs`, `unit.rs`: what an index tells to `check` and `stat`, and of a map that is dropped.
+//! * `catalog.rs`: [`Catalog`], the maps of a pool; each change of the catalog is one PMwCAS.
+//! * `shared_state.rs`: what the handles of one index share in process memory.
 //! * `teardown.rs`: dropping a map, by one step, and freeing its blocks afterwards.
 
 mod audit;
 mod catalog;
 mod kind;
 mod settings;
+mod shared_state;
 mod teardown;
+mod unit;
 
 pub use audit::{Audit, Problem, ProblemClass, Stat};
-pub use catalog::MapError;
+pub use catalog::{Catalog, MapError};
 pub use kind::IndexKind;
 pub use settings::{Allowed, BadSetting, MAX_SETTINGS, Setting, Settings};
-pub use teardown::{Change, KnownKind, NextUnit, Unit};
+pub use unit::{Change, KnownKind, NextUnit, Unit};

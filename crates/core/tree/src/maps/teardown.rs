@@ -43,13 +43,12 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::catalog::{DROPPED_MARK, MapEntry, PROGRESS_AT, slot_word};
 use pando_pmem::{Domain, Guard, mutant};
+use pando_pmwcas::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT, MAX_WORDS, Policy};
 
-use super::catalog::{MAX_ATTEMPTS, MapError, next_version};
-use super::{IndexKind, Setting, Settings};
-use crate::descriptor::MAX_WORDS;
-use crate::finalize::Policy;
-use crate::pmwcas::Pmwcas;
-use crate::word::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT};
+use super::catalog::{Catalog, MAX_ATTEMPTS, MapError, next_version};
+use super::kind::IndexKind;
+use super::settings::Settings;
+use super::unit::{Change, KnownKind, Unit};
 
 /// Operations under one guard. What they free is used again when the guard is gone.
 const STEPS_A_GUARD: usize = 32;
@@ -57,73 +56,6 @@ const STEPS_A_GUARD: usize = 32;
 const LOW_COUNT_BITS: u32 = 6;
 /// Most blocks that are counted: bits above the block are twelve.
 const MAX_BLOCKS: usize = 1 << (LOW_COUNT_BITS + 12);
-
-/// A word that changes as a unit goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Its offset.
-    pub off: u64,
-    /// What it holds.
-    pub old: u64,
-    /// What it is to hold, which it has never held.
-    pub new: u64,
-}
-
-/// The part of a dropped map that goes next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// The word that leads to the unit, to be changed to zero or to what follows.
-    pub leading: Change,
-    /// Another word that has to change with it.
-    pub other: Option<Change>,
-    /// Blocks that only the unit leads to, in an order that is the same until the unit is gone,
-    /// whichever of them are free by then.
-    pub owned: Vec<u64>,
-    /// The blocks of the unit itself, at most [`MAX_OWN`](Self::MAX_OWN).
-    pub own: Vec<u64>,
-}
-
-impl Unit {
-    /// Most blocks of a unit itself: what one operation can free; one less if another word changes.
-    pub const MAX_OWN: usize = MAX_WORDS - 1;
-
-    /// The block at `block`, to which the word at `off` leads that holds `old`; the word becomes
-    /// `new`.
-    pub fn of_block(off: u64, old: u64, new: u64, block: u64) -> Self {
-        Self { leading: Change { off, old, new }, other: None, owned: Vec::new(), own: vec![block] }
-    }
-
-    /// Nothing that can be freed: the word at `off`, which holds `old`, leads to no unit.
-    pub fn passed_over(off: u64, old: u64) -> Self {
-        let leading = Change { off, old, new: 0 };
-        Self { leading, other: None, owned: Vec::new(), own: Vec::new() }
-    }
-
-    fn changes(&self) -> impl Iterator<Item = Change> {
-        [Some(self.leading), self.other].into_iter().flatten()
-    }
-}
-
-/// Which unit of a map goes next, given the offset of its entry word, which is not zero.
-pub type NextUnit<D> = fn(&Pmwcas<D>, &Guard<'_, D>, u64, &Settings) -> Unit;
-
-/// A kind of index whose dropped maps can be freed.
-#[derive(Clone, Copy, Debug)]
-pub struct KnownKind<D: Domain> {
-    /// Its number in the catalog.
-    pub number: u64,
-    /// What a user may set of it.
-    pub settings: &'static [Setting],
-    /// Which unit goes next.
-    pub next_unit: NextUnit<D>,
-}
-
-impl<D: Domain> KnownKind<D> {
-    /// The kind `K`.
-    pub fn of<K: IndexKind>() -> Self {
-        Self { number: K::NUMBER, settings: K::SETTINGS, next_unit: K::next_unit::<D> }
-    }
-}
 
 /// The progress word: so many blocks of the unit with that block are free.
 fn progress(count: usize, block: u64) -> u64 {
@@ -138,13 +70,7 @@ fn progress_of(word: u64, block: u64) -> usize {
     if word == progress(count, block) { count } else { 0 }
 }
 
-impl<D: Domain> Pmwcas<D> {
-    /// The kinds of index whose dropped maps can be freed by whoever finds them.
-    pub fn with_kinds(mut self, kinds: Vec<KnownKind<D>>) -> Self {
-        self.kinds = kinds;
-        self
-    }
-
+impl<D: Domain> Catalog<D> {
     /// Takes the map `entry` out of the catalog, durably: step 1. No handle of it is open. It
     /// allocates nothing, so it succeeds in a full pool. What it returns is the dropped map, for
     /// [`free_map`](Self::free_map).

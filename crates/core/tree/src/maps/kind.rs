@@ -5,10 +5,12 @@ use std::sync::Arc;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
 
-use super::catalog::MapError;
-use super::{Audit, BadSetting, Setting, Settings, Unit};
-use crate::pmwcas::Pmwcas;
+use super::audit::Audit;
+use super::catalog::{Catalog, MapError};
+use super::settings::{BadSetting, Setting, Settings};
+use super::unit::{KnownKind, Unit};
 
 /// A kind of index that a pool can hold as a named map.
 ///
@@ -44,7 +46,7 @@ pub trait IndexKind: Sized + 'static {
 
     /// The index whose entry word is at `root_off`. Does no work that grows with the records.
     fn open<D: Domain>(
-        pmwcas: Arc<Pmwcas<D>>,
+        catalog: Arc<Catalog<D>>,
         root_off: u64,
         settings: &Settings,
     ) -> Self::Index<D>;
@@ -101,7 +103,14 @@ pub trait IndexKind: Sized + 'static {
     }
 }
 
-impl<D: Domain> Pmwcas<D> {
+impl<D: Domain> KnownKind<D> {
+    /// The kind `K`.
+    pub fn of<K: IndexKind>() -> Self {
+        Self { number: K::NUMBER, settings: K::SETTINGS, next_unit: K::next_unit::<D> }
+    }
+}
+
+impl<D: Domain> Catalog<D> {
     /// The map `name` of the kind `K`; created with `settings` if there is none of that name.
     pub fn find_or_create_index<K: IndexKind>(
         self: &Arc<Self>,

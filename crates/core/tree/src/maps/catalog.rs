@@ -4,18 +4,20 @@
 //! fails, looks again and finds the other's map. The header and the map's first block belong to
 //! the operation until it succeeds; a crash leaves either the whole map or nothing.
 
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::catalog::{
     Damage, HEADER_BYTES, LIVE_MARK, MAX_NAME_BYTES, MapEntry, MapHeader, slot_word,
 };
-use pando_pmem::{Domain, Guard, Reservation, layout};
+use pando_pmem::{Domain, Guard, Pool, Reservation, layout};
+use pando_pmwcas::{CONTROL_BITS, Error, Pmwcas, Policy};
 
-use super::BadSetting;
-use crate::error::Error;
-use crate::finalize::Policy;
-use crate::pmwcas::Pmwcas;
-use crate::word::CONTROL_BITS;
+use super::settings::BadSetting;
+use super::shared_state::SharedStates;
+use super::unit::KnownKind;
 
 /// How often a change of the catalog, or of a map that is freed, is tried before the words count as
 /// damaged. An attempt fails since another thread's has succeeded, or since damage lets it fail for
@@ -148,7 +150,63 @@ pub(super) fn next_version(version: u64) -> u64 {
     (version + 1) & !CONTROL_BITS
 }
 
-impl<D: Domain> Pmwcas<D> {
+/// The named maps of a pool, and the PMwCAS by which they and the catalog change.
+#[derive(Debug)]
+pub struct Catalog<D: Domain> {
+    pmwcas: Pmwcas<D>,
+    pub(super) kinds: Vec<KnownKind<D>>,
+    shared_states: SharedStates,
+}
+
+impl<D: Domain> From<Pmwcas<D>> for Catalog<D> {
+    fn from(pmwcas: Pmwcas<D>) -> Self {
+        Self { pmwcas, kinds: Vec::new(), shared_states: SharedStates::default() }
+    }
+}
+
+impl<D: Domain> Deref for Catalog<D> {
+    type Target = Pmwcas<D>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Pmwcas<D> {
+        &self.pmwcas
+    }
+}
+
+impl<D: Domain> Catalog<D> {
+    /// Recovers the pool ([`Pmwcas::open`]) and gives its maps.
+    pub fn open(pool: Arc<Pool<D>>) -> Result<Self, Error> {
+        Pmwcas::open(pool).map(Self::from)
+    }
+
+    /// With the kinds of index whose dropped maps can be freed by any thread that finds them.
+    pub fn with_kinds(self, kinds: Vec<KnownKind<D>>) -> Self {
+        Self { kinds, ..self }
+    }
+
+    /// The pool's handle, when the maps are no longer used.
+    pub fn into_pool(self) -> Arc<Pool<D>> {
+        self.pmwcas.into_pool()
+    }
+
+    /// What the index whose entry word is at `root_off` keeps in process memory: what another
+    /// handle of it has, or else what `make` makes. It lives as long as some handle holds it.
+    ///
+    /// For opening an index, not for its operations: one call waits for another, and for its
+    /// `make`.
+    pub fn shared_state<T: Any + Send + Sync>(
+        &self,
+        root_off: u64,
+        make: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        self.shared_states.find_or_make(root_off, make)
+    }
+
+    /// The index whose entry word was at `root_off` is no more.
+    pub fn forget_shared_state(&self, root_off: u64) {
+        self.shared_states.forget(root_off);
+    }
+
     /// The maps of the pool, those too that are damaged.
     pub fn maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
         self.pool().catalog(guard, &|off| self.read(guard, off))
