@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pando_pmem::catalog::MAX_NAME_BYTES;
 use pando_pmem::layout::CATALOG_SLOTS;
-use pando_tree::maps::{BadSetting, MapError};
+use pando_tree::maps::{BadOption, MapError};
 
 use crate::key::KeyError;
 
@@ -412,7 +412,7 @@ impl Error {
     /// The catalog's answer.
     pub(crate) fn of_map(error: MapError) -> Self {
         match error {
-            MapError::Setting(refused) => refused.into(),
+            MapError::Option(refused) => refused.into(),
             MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
             MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
             MapError::Damaged { .. }
@@ -459,9 +459,9 @@ impl Error {
     }
 }
 
-impl From<BadSetting> for Error {
-    fn from(BadSetting { setting, found, allowed }: BadSetting) -> Self {
-        Self::Option { option: setting, found, allowed }
+impl From<BadOption> for Error {
+    fn from(BadOption { option, found, allowed }: BadOption) -> Self {
+        Self::Option { option, found, allowed }
     }
 }
 

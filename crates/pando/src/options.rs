@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pando_tree::maps::Settings;
+use pando_tree::maps::OptionValues;
 use serde::Serialize;
 
 use crate::Error;
@@ -178,35 +178,35 @@ impl MapOptions {
         self
     }
 
-    /// `settings` with what is set here.
-    pub(crate) fn applied_to(&self, mut settings: Settings) -> Result<Settings, Error> {
+    /// `values` with what is set here.
+    pub(crate) fn applied_to(&self, mut values: OptionValues) -> Result<OptionValues, Error> {
         for (name, value) in &self.settings {
-            settings.set(name, value)?;
+            values.set(name, value)?;
         }
-        Ok(settings)
+        Ok(values)
     }
 
-    /// Whether a map `name`, of `kind` and created with `settings`, may be opened with these
+    /// Whether a map `name`, of `kind` and created with `values`, may be opened with these
     /// options.
     pub(crate) fn agrees_with(
         &self,
         name: &str,
         kind: &'static str,
-        settings: &Settings,
+        values: &OptionValues,
     ) -> Result<(), Error> {
         if let Some(asked) = self.kind.as_ref().filter(|asked| *asked != kind) {
             let (name, asked) = (name.to_owned(), asked.clone());
             return Err(Error::MapKindDiffers { name, found: kind, asked });
         }
-        let asked = self.applied_to(settings.clone())?;
-        let pairs = settings.iter().zip(asked.iter());
+        let asked = self.applied_to(values.clone())?;
+        let pairs = values.iter().zip(asked.iter());
         match pairs.into_iter().find(|((_, found), (_, asked))| found != asked) {
             None => Ok(()),
-            Some(((setting, found), (_, asked))) => Err(Error::MapOptionDiffers {
+            Some(((option, found), (_, asked))) => Err(Error::MapOptionDiffers {
                 name: name.to_owned(),
-                option: setting.name,
-                found: setting.text(found),
-                asked: setting.text(asked),
+                option: option.name,
+                found: option.text(found),
+                asked: option.text(asked),
             }),
         }
     }

@@ -224,7 +224,7 @@ impl Pool {
             return Err(Error::MapName { name: name.to_owned(), max_bytes });
         }
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.map_settings(name)? {
+        match self.shared.engine.map_options(name)? {
             Some((kind, settings)) => options.agrees_with(name, kind, &settings)?,
             None => self.shared.engine.create_map(name, options)?,
         }
@@ -252,7 +252,7 @@ impl Pool {
     pub fn open_map(&self, name: &str) -> Result<Map, Error> {
         self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.map_settings(name)? {
+        match self.shared.engine.map_options(name)? {
             Some(_) => self.open_known_map(&mut open_maps, name),
             None => Err(self.map_not_found(name)?),
         }
@@ -305,7 +305,7 @@ impl Pool {
     pub fn drop_map(&self, name: &str) -> Result<(), Error> {
         self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
-        if self.shared.engine.map_settings(name)?.is_none() {
+        if self.shared.engine.map_options(name)?.is_none() {
             return Err(self.map_not_found(name)?);
         }
         let handles = open_maps.get(name).map_or(0, Weak::strong_count);
@@ -395,7 +395,7 @@ impl Pool {
         name: &str,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error> {
-        match self.shared.engine.map_settings(name)? {
+        match self.shared.engine.map_options(name)? {
             Some(_) => self.shared.engine.salvage(name, &mut visit),
             None => Err(self.map_not_found(name)?),
         }

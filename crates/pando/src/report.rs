@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use pando_tree::maps::Setting;
+use pando_tree::maps::OptionSpec;
 
 use serde::Serialize;
 
@@ -72,13 +72,13 @@ pub struct SettingInfo {
 /// assert!(kinds[0].settings.iter().any(|setting| setting.name == "leaf_bytes"));
 /// ```
 pub fn kinds() -> Vec<KindInfo> {
-    let setting = |setting: &Setting| SettingInfo {
+    let setting = |setting: &OptionSpec| SettingInfo {
         name: setting.name,
         what: setting.what,
         default: setting.text(setting.default),
         allowed: setting.allowed.to_string(),
     };
-    let info = |(name, what, settings): (_, _, &[Setting])| KindInfo {
+    let info = |(name, what, settings): (_, _, &[OptionSpec])| KindInfo {
         name,
         what,
         settings: settings.iter().map(setting).collect(),

@@ -17,7 +17,7 @@
 //! | nothing that follows from damage is published | `Pmwcas`: an operation of a guard with a note fails | the caller's next [`Steps::take`] says why |
 //! | an answer is believed | [`sound`], at the end of each operation | an error |
 //! | keys of a scan ascend | `pando::Scan` | an error |
-//! | nothing is believed of a map that is freed | `IndexKind::next_unit` | it is passed over; the note is forgotten |
+//! | nothing is believed of a map that is freed | `Tree::next_unit` | it is passed over; the note is forgotten |
 //!
 //! A reader without a guard ([`OptimisticRead`](pando_pmem::OptimisticRead)) leaves no note. It
 //! reads zeros, which no consistent node has, and begins again with a guard.

@@ -12,7 +12,7 @@ use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
 pub use pando_pmem::testing::folder;
 
-use crate::maps::{Catalog, IndexKind, Settings};
+use crate::maps::{Catalog, IndexKind, IndexOptions, OptionValues, Tree};
 
 /// The one map of the tests' pools.
 pub const NAME: &str = "index";
@@ -36,43 +36,61 @@ pub struct Planted<D: Domain, K: IndexKind> {
 }
 
 impl<D: Domain, K: IndexKind> Planted<D, K> {
-    /// The index of `pool`, created with `settings` if there is none.
-    pub fn of(pool: Arc<Pool<D>>, settings: &Settings) -> Self {
+    /// The index of `pool`, created with `options` if there is none.
+    pub fn of(pool: Arc<Pool<D>>, options: K::Options) -> Self {
         let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
-        let index = catalog.find_or_create_index::<K>(NAME, settings).expect("the map");
+        let index = catalog.find_or_create_index::<K>(NAME, options).expect("the map");
         Self { index, catalog, pool, scale: 1.0, _folder: None }
     }
 
     /// On anonymous memory.
-    pub fn anonymous(settings: &Settings) -> Self {
+    pub fn anonymous(options: K::Options) -> Self {
         let create = CreateOptions { max_bytes: AMPLE_BYTES, ..CreateOptions::default() };
-        Self::of(Pool::anonymous(&create).expect("memory"), settings)
+        Self::of(Pool::anonymous(&create).expect("memory"), options)
     }
 
     /// In a new file, in memory if there is a tmpfs.
-    pub fn in_file(settings: &Settings) -> Self {
+    pub fn in_file(options: K::Options) -> Self {
         let folder = folder();
         let create = CreateOptions { max_bytes: AMPLE_BYTES, ..CreateOptions::default() };
         let pool = Pool::create(&folder.path().join("pool"), &create).expect("a pool");
-        Self { _folder: Some(folder), ..Self::of(pool, settings) }
+        Self { _folder: Some(folder), ..Self::of(pool, options) }
     }
 
     /// In the new file `path`, which may grow to `max_bytes`.
-    pub fn create(path: &Path, max_bytes: u64, settings: &Settings) -> Self {
+    pub fn create(path: &Path, max_bytes: u64, options: K::Options) -> Self {
         let create = CreateOptions { max_bytes, initial_bytes: 0, huge_pages: false };
-        Self::of(Pool::create(path, &create).expect("a pool"), settings)
+        Self::of(Pool::create(path, &create).expect("a pool"), options)
+    }
+
+    /// With this part of the conformance suite's work.
+    pub fn scaled(self, scale: f64) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// One more handle of the index, as another thread may have it.
+    pub fn another_handle(&self) -> K::Index<D> {
+        self.catalog.find_index::<K>(NAME).expect("a sound map").expect("the map")
     }
 
     /// In the file that a test left at `path`.
     pub fn reopen(path: &Path) -> Self {
         let pool = Pool::open(path, &OpenPool::default()).expect("opens");
-        Self::of(pool, &Settings::new(K::SETTINGS))
+        Self::of(pool, K::Options::default())
     }
 }
 
 /// Drops the index as a crash would: its pool stays marked as in use.
 pub fn abandon<D: Domain, K: IndexKind>(planted: Planted<D, K>) {
     planted.pool.clone().abandon();
+}
+
+/// Panics unless the default options of an index are stored as `words`, and come back from them.
+pub fn golden_options<O: IndexOptions>(words: [u64; 4]) {
+    let values = O::default().values().expect("defaults in range");
+    assert_eq!(values.encode(), words);
+    let decoded = OptionValues::decode(O::SPECS, words).expect("defaults in range");
+    assert_eq!(O::of(&decoded), O::default());
 }
 
 /// What an index holds.
@@ -104,7 +122,7 @@ pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
     for entry in planted.catalog.maps(&guard) {
         reached.insert(entry.header_off);
         let index = planted.catalog.open_entry::<K>(&entry).expect("a sound map");
-        let audit = K::audit(&index).expect("audits");
+        let audit = index.audit().expect("audits");
         assert_eq!(audit.problems, [], "violated invariants");
         for block in &audit.blocks {
             assert!(reached.insert(block.off), "block {:#x} is reached twice", block.off);

@@ -350,7 +350,7 @@ mod tests {
 
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::maps::{Catalog, IndexKind, Settings};
+    use pando_tree::maps::Catalog;
 
     use pando_tree::batch::FULL_BYTES;
 
@@ -361,8 +361,7 @@ mod tests {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-        let settings = Settings::new(BwTrees::SETTINGS);
-        catalog.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
+        catalog.find_or_create_index::<BwTrees>("tree", crate::Options::default()).expect("a tree")
     }
 
     /// A mapping word that is again what it was, while the cursor was not pinned: the block was

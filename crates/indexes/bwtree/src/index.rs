@@ -1,43 +1,25 @@
-//! The Bw-tree as a [`RangeIndex`].
+//! The Bw-tree as an index of a pool: the contract, what pools ask of it, its kind.
+
+use std::sync::Arc;
 
 use pando_index::{Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 
 use crate::context::{Probe, Target};
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::multi_word::MultiWord;
+use crate::options::Options;
 use crate::search::Found;
+use crate::single_word::SingleWord;
 use crate::style::Style;
+use crate::table::first_anchor;
+use crate::teardown::next_unit;
 use crate::tree::BwTree;
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Allocates nothing, and writes nothing that is shared.
-    #[inline]
-    pub(crate) fn read_with<R>(
-        &self,
-        key: &[u8],
-        visit: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let probe = Probe::new(key);
-        let mut at = self.find_leaf(context, Target::Holding(probe))?;
-        loop {
-            let next = match context.find(at.link, probe, self.options().shortcuts)? {
-                Found::Value(value, _) => return Ok(Some(visit(context.value(value)?))),
-                Found::Absent(_) => return Ok(None),
-                Found::Right(right) => self.step_right(context, at, right)?,
-                Found::Leaving => self.help(context, at)?,
-            };
-            at = match next {
-                Some(next) => next,
-                None => self.find_leaf(context, Target::Holding(probe))?,
-            };
-        }
-    }
-
     /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta,
     /// and then the page that takes it in, carries: for a transactional component that redoes what
     /// is newer than what a page says (paper, section V.A). Zero stands for none. Numbers are kept,
@@ -101,4 +83,80 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
             }
         }
     }
+}
+
+impl<D: Domain, S: Style> Tree for BwTree<D, S> {
+    type Domain = D;
+    type Options = Options;
+
+    fn first_block<'guard, 'pool>(
+        _: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        _: Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        first_anchor(guard)
+    }
+
+    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self::new(catalog, root_off, options)
+    }
+
+    /// Allocates nothing, and writes nothing that is shared.
+    #[inline]
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let probe = Probe::new(key);
+        let mut at = self.find_leaf(context, Target::Holding(probe))?;
+        loop {
+            let next = match context.find(at.link, probe, self.options().shortcuts)? {
+                Found::Value(value, _) => return Ok(Some(visit(context.value(value)?))),
+                Found::Absent(_) => return Ok(None),
+                Found::Right(right) => self.step_right(context, at, right)?,
+                Found::Leaving => self.help(context, at)?,
+            };
+            at = match next {
+                Some(next) => next,
+                None => self.find_leaf(context, Target::Holding(probe))?,
+            };
+        }
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        self.walk_tree(visit)
+    }
+
+    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, _: Options) -> Unit {
+        next_unit(pmwcas, guard, root_off)
+    }
+}
+
+/// Bw-trees whose structure changes by PMwCAS.
+#[derive(Clone, Copy, Debug)]
+pub enum BwTrees {}
+
+impl IndexKind for BwTrees {
+    const NUMBER: u64 = 2;
+    const NAME: &'static str = "bwtree";
+    const DESCRIPTION: &'static str =
+        "a Bw-tree: a mapping table, delta updates, splits and merges each one PMwCAS";
+
+    type Options = Options;
+    type Index<D: Domain> = BwTree<D, MultiWord>;
+}
+
+/// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasBwTrees {}
+
+impl IndexKind for CasBwTrees {
+    // From 0xFFFF_0000 on are examples and experiments.
+    const NUMBER: u64 = 0xFFFF_0003;
+    const NAME: &'static str = "bwtree-cas";
+    const DESCRIPTION: &'static str =
+        "for measuring: the Bw-tree by single-word CAS, which no crash may interrupt";
+
+    type Options = Options;
+    type Index<D: Domain> = BwTree<D, SingleWord>;
 }

@@ -16,7 +16,7 @@
 //!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS.
 //! * `races.rs`: how often changes lose a race.
 //! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end
-//!   of a tree. `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
+//!   of a tree. `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
 //!
 //! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the
 //! page on top of the file says so: low keys belong to a page and high keys do not; deltas stand
@@ -28,7 +28,6 @@ mod context;
 mod cursor;
 mod gather;
 mod index;
-mod kind;
 mod layout;
 mod merge;
 mod multi_word;
@@ -46,7 +45,7 @@ mod teardown;
 mod tree;
 mod write;
 
-pub use kind::{BwTrees, CasBwTrees};
+pub use index::{BwTrees, CasBwTrees};
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use multi_word::MultiWord;
 pub use options::Options;

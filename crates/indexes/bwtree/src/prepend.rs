@@ -248,8 +248,7 @@ mod tests {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let options = Options { delta_bytes: 64, ..Options::default() };
-        let settings = options.settings().expect("options");
-        catalog.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree")
+        catalog.find_or_create_index::<BwTrees>("tree", options).expect("a tree")
     }
 
     /// A base without deltas, of whose delta space nothing is left, as it is while others have

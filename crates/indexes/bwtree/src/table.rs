@@ -330,8 +330,8 @@ mod tests {
     fn another_free_pid_is_another() {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-        let settings = Options::default().settings().expect("options");
-        let tree = catalog.find_or_create_index::<BwTrees>("tree", &settings).expect("a tree");
+        let tree =
+            catalog.find_or_create_index::<BwTrees>("tree", Options::default()).expect("a tree");
         let guard = tree.pin().expect("pins");
         let context = tree.context(&guard);
         let anchor = tree.anchor(context);

@@ -59,7 +59,7 @@ impl<D: Domain, S> Clone for BwTree<D, S> {
 
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
         let known_end = AtomicU64::new(0);
         Self { catalog, root_off, options, known_end, races: None, style: PhantomData }
     }
@@ -84,7 +84,7 @@ impl<D: Domain, S> BwTree<D, S> {
         &self.options
     }
 
-    /// The PMwCAS of the tree's pool.
+    /// The maps of the tree's pool.
     pub fn catalog(&self) -> &Arc<Catalog<D>> {
         &self.catalog
     }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
-use pando_tree::maps::{Audit, ProblemClass, Stat};
+use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::build::Extent;
 use crate::layout::Link;
@@ -26,25 +26,15 @@ struct Walk<'visit> {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// Walks the whole tree.
-    pub fn audit(&self) -> Result<Audit, Error> {
-        self.walk(&mut |_, _| ())
-    }
-
     /// Walks the whole tree, and lends the live records of leaves in which nothing is wrong to
     /// `visit`.
-    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut walked = Walk { found: Audit::default(), walked: HashSet::new(), visit };
         let root = context.link(self.root_off());
         walk(context, &mut walked, root, 1, None, None, &mut None);
         Ok(walked.found)
-    }
-
-    /// The tree's shape and fill.
-    pub fn stat(&self) -> Result<Stat, Error> {
-        self.audit().map(|audit| audit.stat)
     }
 }
 

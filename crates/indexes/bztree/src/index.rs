@@ -1,40 +1,23 @@
-//! The tree as a [`RangeIndex`].
+//! The tree as an index of a pool: the contract, what pools ask of it, its kind.
+
+use std::sync::Arc;
 
 use pando_index::{Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{Steps, damaged, sound};
+use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 
+use crate::build::{self, Room, Wanted};
 use crate::cursor::TreeCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::leaf::Superseded;
-use crate::node::{Probe, Side};
+use crate::node::{Context, Probe, Side};
+use crate::options::Options;
+use crate::teardown::next_unit;
 use crate::tree::BzTree;
 
 impl<D: Domain> BzTree<D> {
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Writes nothing that is shared, and allocates nothing.
-    #[inline]
-    pub fn read_with<R>(
-        &self,
-        key: &[u8],
-        visit: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
-        let probe = Probe::new(key);
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let mut steps = Steps::of_attempts();
-        loop {
-            let found = self.find_leaf(context, probe).get(context, probe);
-            // A block that is gone was superseded or deleted meanwhile: look again.
-            let Err(Superseded) = found else {
-                sound(&guard)?;
-                return Ok(found.ok().flatten().map(visit));
-            };
-            steps.take(&guard, self.root_off())?;
-        }
-    }
-
     /// Calls `visit` for the live records of each leaf in turn, with their number.
     fn count_leaves(&self, visit: &mut dyn FnMut(u64)) -> Result<(), Error> {
         let mut from: Option<Vec<u8>> = None;
@@ -100,4 +83,64 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.count_leaves(&mut |live| records += live)?;
         Ok(records)
     }
+}
+
+impl<D: Domain> Tree for BzTree<D> {
+    type Domain = D;
+    type Options = Options;
+
+    fn first_block<'guard, 'pool>(
+        pmwcas: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        options: Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        let free_bytes = u64::from(options.fitted().free_bytes);
+        let room = Room { free_bytes, wanted: Wanted::NONE };
+        let leaf = build::leaf(Context { pmwcas, guard, pool: guard.pool() }, &[], room)?;
+        Ok(leaf.block)
+    }
+
+    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self::new(catalog, root_off, options)
+    }
+
+    /// Writes nothing that is shared, and allocates nothing.
+    #[inline]
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let mut steps = Steps::of_attempts();
+        loop {
+            let found = self.find_leaf(context, probe).get(context, probe);
+            // A block that is gone was superseded or deleted meanwhile: look again.
+            let Err(Superseded) = found else {
+                sound(&guard)?;
+                return Ok(found.ok().flatten().map(visit));
+            };
+            steps.take(&guard, self.root_off())?;
+        }
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        self.walk_tree(visit)
+    }
+
+    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, _: Options) -> Unit {
+        next_unit(Context { pmwcas, guard, pool: guard.pool() }, root_off)
+    }
+}
+
+/// BzTrees.
+#[derive(Clone, Copy, Debug)]
+pub enum BzTrees {}
+
+impl IndexKind for BzTrees {
+    const NUMBER: u64 = 1;
+    const NAME: &'static str = "bztree";
+    const DESCRIPTION: &'static str = "BzTree, a latch-free B+-tree on PMwCAS";
+
+    type Options = Options;
+    type Index<D: Domain> = BzTree<D>;
 }

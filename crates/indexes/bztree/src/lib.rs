@@ -12,7 +12,7 @@
 //!   `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation, split,
 //!   merge, and what is given back when the pool is full; `install.rs`: how that is put in place.
 //!   `sound.rs`: nodes that are taken as a whole are looked at first. `audit.rs`: what `check` and
-//!   `stat` see; `teardown.rs`: the end of a tree. `kind.rs`: the tree as a kind of map;
+//!   `stat` see; `teardown.rs`: the end of a tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: what can be set of it.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
@@ -27,7 +27,6 @@ mod cursor;
 mod delete;
 mod index;
 mod install;
-mod kind;
 mod layout;
 mod leaf;
 mod many;
@@ -42,7 +41,7 @@ mod teardown;
 mod tree;
 mod write;
 
-pub use kind::BzTrees;
+pub use index::BzTrees;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{Options, ValueMode};
 pub use tree::BzTree;

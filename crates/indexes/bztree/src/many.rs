@@ -8,6 +8,7 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::sound;
+use pando_tree::maps::Tree;
 
 use crate::layout::Link;
 use crate::leaf::{Leaf, Superseded};

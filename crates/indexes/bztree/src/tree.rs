@@ -14,12 +14,10 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Guard};
 use pando_tree::maps::Catalog;
 use pando_tree::room::{self, Tries};
 
-use crate::build;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::leaf::Leaf;
 use crate::node::{Context, Inner, Node, Probe, Side};
@@ -80,20 +78,9 @@ pub(crate) struct Fence<'op> {
 
 impl<D: Domain> BzTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        let options = options.fitted();
         Self { catalog, root_off, options, sweep: Arc::new(Sweep::new()) }
-    }
-
-    /// The empty leaf with which a tree begins, for the entry word of a new map.
-    pub(crate) fn first_leaf<'op, 'pool>(
-        pmwcas: &'op Pmwcas<D>,
-        guard: &'op Guard<'pool, D>,
-        options: &Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-        let room =
-            build::Room { free_bytes: u64::from(options.free_bytes), wanted: build::Wanted::NONE };
-        let leaf = build::leaf(Context { pmwcas, guard, pool: guard.pool() }, &[], room)?;
-        Ok(leaf.block)
     }
 
     /// The options with which the tree was created.
@@ -101,7 +88,7 @@ impl<D: Domain> BzTree<D> {
         &self.options
     }
 
-    /// The PMwCAS of the tree's pool.
+    /// The maps of the tree's pool.
     pub fn catalog(&self) -> &Arc<Catalog<D>> {
         &self.catalog
     }

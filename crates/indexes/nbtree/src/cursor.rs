@@ -314,7 +314,7 @@ impl<D: Domain> Cursor for TreeCursor<'_, D> {
 mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::maps::{Catalog, IndexKind, Settings};
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::NbTrees;
@@ -324,8 +324,9 @@ mod tests {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
         let catalog = std::sync::Arc::new(Catalog::open(pool).expect("opens"));
-        let settings = Settings::new(NbTrees::SETTINGS);
-        let tree = catalog.find_or_create_index::<NbTrees>("tree", &settings).expect("a tree");
+        let tree = catalog
+            .find_or_create_index::<NbTrees>("tree", crate::Options::default())
+            .expect("a tree");
         let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");

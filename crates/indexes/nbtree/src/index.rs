@@ -1,11 +1,21 @@
-//! The tree as a [`RangeIndex`].
+//! The tree as an index of a pool: the contract, what pools ask of it, its kind.
+
+use std::sync::Arc;
 
 use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
+use pando_tree::checked::sound;
+use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 
+use crate::audit;
 use crate::cursor::TreeCursor;
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::layout::{Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes};
+use crate::options::Options;
+use crate::separator::Probe;
+use crate::teardown::next_unit;
 use crate::tree::NbTree;
+use crate::volatile::inner::Side;
 use crate::volatile::node::{Kind, LeafRef, Node};
 
 impl<D: Domain> NbTree<D> {
@@ -69,4 +79,72 @@ impl<D: Domain> RangeIndex for NbTree<D> {
         self.visit_leaves(&guard, &mut |leaf| records += self.count_live(&guard, leaf));
         Ok(records)
     }
+}
+
+impl<D: Domain> Tree for NbTree<D> {
+    type Domain = D;
+    type Options = Options;
+
+    fn first_block<'guard, 'pool>(
+        _: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        options: Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        let slots = options.leaf_slots as usize;
+        let mut block = guard.reserve(block_bytes(slots))?;
+        block.write(0, &Image::new(slots, 0).bytes());
+        block.flush(0, block_bytes(slots));
+        Ok(block)
+    }
+
+    /// Rebuilds what is in process memory, unless another handle has it: in time that grows with
+    /// the records, unlike other indexes (paper 3.2).
+    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self::new(catalog, root_off, options)
+    }
+
+    /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an
+    /// insert that it meets, writes back what may be lost, and brings inner nodes up to date behind
+    /// a replacement.
+    #[inline]
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let probe = Probe::new(key);
+        let fingerprint = probe.fingerprint();
+        let guard = self.pin()?;
+        let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
+        let bitmap = leaf.control::<D>().bitmap();
+        let Some(found) = self.search(&guard, leaf, bitmap, &probe, fingerprint) else {
+            return sound(&guard).map(|()| None);
+        };
+        self.make_durable(&guard, leaf, found.slot);
+        self.lend(&guard, leaf, found, |value| sound(&guard).map(|()| Some(visit(value))))
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        audit::walk(self, visit)
+    }
+
+    fn next_unit(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        options: Options,
+    ) -> Unit {
+        next_unit(pmwcas, guard, root_off, options.leaf_slots as usize)
+    }
+}
+
+/// NBTrees.
+#[derive(Clone, Copy, Debug)]
+pub enum NbTrees {}
+
+impl IndexKind for NbTrees {
+    const NUMBER: u64 = 3;
+    const NAME: &'static str = "nbtree";
+    const DESCRIPTION: &'static str =
+        "NBTree, a latch-free B+-tree with one line written an operation";
+
+    type Options = Options;
+    type Index<D: Domain> = NbTree<D>;
 }

@@ -13,7 +13,7 @@
 //!   scans.
 //! * `smo.rs`: splits, consolidations, drops. `install.rs`: changes of inner nodes.
 //! * `recovery.rs`: how process memory is rebuilt. `audit.rs`: what `check` and `stat` see.
-//!   `kind.rs`: the tree as a kind of map; `options.rs`: what can be set of it.
+//!   `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
 //!
 //! # Where a change is decided
 //!
@@ -43,7 +43,6 @@ mod audit;
 mod cursor;
 mod index;
 mod install;
-mod kind;
 mod layout;
 mod options;
 mod record;
@@ -55,7 +54,7 @@ mod tree;
 mod volatile;
 mod write;
 
-pub use kind::NbTrees;
+pub use index::NbTrees;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
 pub use tree::NbTree;

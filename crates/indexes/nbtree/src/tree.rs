@@ -35,13 +35,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation, mutant};
-use pando_tree::checked::{damaged, sound};
+use pando_pmem::{Domain, Guard, mutant};
+use pando_tree::checked::damaged;
 use pando_tree::maps::Catalog;
 
 use crate::layout::{
-    Content, Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes, class_of, classes_at, content,
-    home_slot, is_pending, join_value, key_at, plain, value_at,
+    Content, MAX_KEY_BYTES, MAX_VALUE_BYTES, class_of, classes_at, content, home_slot, is_pending,
+    join_value, key_at, plain, value_at,
 };
 use crate::options::Options;
 use crate::record;
@@ -97,22 +97,10 @@ pub(crate) struct Found {
 impl<D: Domain> NbTree<D> {
     /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless
     /// another handle has it.
-    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
         let layers =
             catalog.shared_state(root_off, || recovery::build(&catalog, root_off, &options));
         Self { catalog, root_off, options, layers }
-    }
-
-    /// The empty leaf with which a tree begins.
-    pub(crate) fn first_leaf<'guard, 'pool>(
-        guard: &'guard Guard<'pool, D>,
-        options: &Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
-        let slots = options.leaf_slots as usize;
-        let mut block = guard.reserve(block_bytes(slots))?;
-        block.write(0, &Image::new(slots, 0).bytes());
-        block.flush(0, block_bytes(slots));
-        Ok(block)
     }
 
     /// The options with which the tree was created.
@@ -120,7 +108,7 @@ impl<D: Domain> NbTree<D> {
         &self.options
     }
 
-    /// The PMwCAS of the tree's pool.
+    /// The maps of the tree's pool.
     pub fn catalog(&self) -> &Arc<Catalog<D>> {
         &self.catalog
     }
@@ -297,29 +285,6 @@ impl<D: Domain> NbTree<D> {
         // Relaxed: as the slot's key.
         let classes = guard.pool().word(leaf.block_off + classes_at(slot)).load(Ordering::Relaxed);
         join_value(class_of(classes, slot), word)
-    }
-
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an
-    /// insert that it meets, writes back what may be lost, and brings inner nodes up to date behind
-    /// a replacement.
-    #[inline]
-    pub fn read_with<R>(
-        &self,
-        key: &[u8],
-        visit: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
-        let probe = Probe::new(key);
-        let fingerprint = probe.fingerprint();
-        let guard = self.pin()?;
-        let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
-        let bitmap = leaf.control::<D>().bitmap();
-        let Some(found) = self.search(&guard, leaf, bitmap, &probe, fingerprint) else {
-            return sound(&guard).map(|()| None);
-        };
-        self.make_durable(&guard, leaf, found.slot);
-        self.lend(&guard, leaf, found, |value| sound(&guard).map(|()| Some(visit(value))))
     }
 
     /// Live records of a leaf.

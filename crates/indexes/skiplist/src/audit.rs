@@ -89,14 +89,9 @@ impl Trail {
 }
 
 impl<D: Domain, S: Links> SkipList<D, S> {
-    /// Walks the whole list.
-    pub fn audit(&self) -> Result<Audit, Error> {
-        self.walk(&mut |_, _| ())
-    }
-
     /// Walks the whole list, and lends the records in which nothing is wrong to `visit`, in order
     /// and each key once.
-    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    pub(crate) fn walk_list(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut walk = Walk {

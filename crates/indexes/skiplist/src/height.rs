@@ -111,8 +111,7 @@ mod tests {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let options = Options { even_gaps, height_seed, ..Options::default() };
-        let settings = options.settings().expect("options");
-        let list = catalog.find_or_create_index::<SkipLists>("list", &settings).expect("a list");
+        let list = catalog.find_or_create_index::<SkipLists>("list", options).expect("a list");
         for key in keys {
             list.insert(&key.to_be_bytes(), b"").expect("inserts");
         }

@@ -1,36 +1,23 @@
-//! The skip list as a [`RangeIndex`].
+//! The skip list as an index of a pool: the contract, what pools ask of it, its kind.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{damaged, sound};
+use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 
 use crate::cursor::ListCursor;
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::list::SkipList;
-use crate::node::Probe;
+use crate::multi_word::MultiWord;
+use crate::node::{Context, Probe};
+use crate::options::Options;
+use crate::single_word::SingleWord;
 use crate::style::Links;
-
-impl<D: Domain, S: Links> SkipList<D, S> {
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Allocates nothing, and in the style of several words writes nothing that is shared.
-    #[inline]
-    pub(crate) fn read_with<R>(
-        &self,
-        key: &[u8],
-        visit: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let node = self.find_node(context, Probe::new(key));
-        // A node that is deleted was so since this operation began: then the key was absent.
-        let value = node.and_then(|node| context.value(node));
-        sound(&guard)?;
-        Ok(value.map(|(_, value)| visit(value.as_bytes())))
-    }
-}
+use crate::teardown::next_unit;
 
 impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
     fn limits(&self) -> Limits {
@@ -83,4 +70,71 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
             }
         }
     }
+}
+
+impl<D: Domain, S: Links> Tree for SkipList<D, S> {
+    type Domain = D;
+    type Options = Options;
+
+    fn first_block<'guard, 'pool>(
+        _: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        options: Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        Self::first_head(guard, options)
+    }
+
+    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self::new(catalog, root_off, options)
+    }
+
+    /// Allocates nothing, and in the style of several words writes nothing that is shared.
+    #[inline]
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        Self::check_key(key)?;
+        let guard = self.pin()?;
+        let context = self.context(&guard);
+        let node = self.find_node(context, Probe::new(key));
+        // A node that is deleted was so since this operation began: then the key was absent.
+        let value = node.and_then(|node| context.value(node));
+        sound(&guard)?;
+        Ok(value.map(|(_, value)| visit(value.as_bytes())))
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        self.walk_list(visit)
+    }
+
+    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, _: Options) -> Unit {
+        next_unit(Context { pmwcas, guard }, root_off)
+    }
+}
+
+/// Skip lists whose links change by PMwCAS.
+#[derive(Clone, Copy, Debug)]
+pub enum SkipLists {}
+
+impl IndexKind for SkipLists {
+    const NUMBER: u64 = 5;
+    const NAME: &'static str = "skiplist";
+    const DESCRIPTION: &'static str = "a doubly linked skip list on PMwCAS: one cache line a small record, no page to split or merge";
+
+    type Options = Options;
+    type Index<D: Domain> = SkipList<D, MultiWord>;
+}
+
+/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
+/// survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasSkipLists {}
+
+impl IndexKind for CasSkipLists {
+    // From 0xFFFF_0000 on are examples and experiments.
+    const NUMBER: u64 = 0xFFFF_0002;
+    const NAME: &'static str = "skiplist-cas";
+    const DESCRIPTION: &'static str =
+        "for measuring: the skip list by single-word CAS, which no crash may interrupt";
+
+    type Options = Options;
+    type Index<D: Domain> = SkipList<D, SingleWord>;
 }

@@ -18,8 +18,8 @@
 //! * `style.rs`: what changing links means; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   `single_word.rs`: by CAS.
 //! * `write.rs`: inserts, writes of values, removes. `cursor.rs`: scans both ways. `audit.rs`: what
-//!   `check` and `stat` see. `teardown.rs`: the end of a list. `kind.rs`: the list as a kind of
-//!   map; `options.rs`: what can be set of it.
+//!   `check` and `stat` see. `teardown.rs`: the end of a list. `index.rs`: the list as a map of
+//!   a pool; `options.rs`: what can be set of it.
 //!
 //! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the
 //! page on top of the file says so: towers in one block, no back pointers above level 0, values of
@@ -31,7 +31,6 @@ mod cursor;
 mod height;
 mod hint;
 mod index;
-mod kind;
 mod layout;
 mod list;
 mod many;
@@ -45,7 +44,7 @@ mod style;
 mod teardown;
 mod write;
 
-pub use kind::{CasSkipLists, SkipLists};
+pub use index::{CasSkipLists, SkipLists};
 pub use layout::{MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use list::SkipList;
 pub use multi_word::MultiWord;

@@ -39,14 +39,14 @@ impl<D: Domain, S> Clone for SkipList<D, S> {
 
 impl<D: Domain, S> SkipList<D, S> {
     /// Opens the list whose entry word is at `root_off`.
-    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
         Self { catalog, root_off, options, style: PhantomData }
     }
 
     /// The head of an empty list, for the entry word of a new map.
     pub(crate) fn first_head<'op, 'pool>(
         guard: &'op Guard<'pool, D>,
-        options: &Options,
+        options: Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let bytes = tail_at(MAX_HEIGHT);
         let mut block = guard.reserve(bytes)?;
@@ -77,7 +77,7 @@ impl<D: Domain, S> SkipList<D, S> {
         &self.options
     }
 
-    /// The PMwCAS of the list's pool.
+    /// The maps of the list's pool.
     pub fn catalog(&self) -> &Arc<Catalog<D>> {
         &self.catalog
     }
@@ -137,13 +137,12 @@ mod tests {
         let seeds = |height_seed: u32| {
             let pool = || Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
             let pools = [pool(), pool()].map(|pool| Arc::new(Catalog::open(pool).expect("opens")));
-            let options =
-                Options { height_seed, ..Options::default() }.settings().expect("options");
+            let options = Options { height_seed, ..Options::default() };
             let mut seeds = HashSet::new();
             for catalog in &pools {
                 for name in ["oak", "ash"] {
                     let list =
-                        catalog.find_or_create_index::<SkipLists>(name, &options).expect("a list");
+                        catalog.find_or_create_index::<SkipLists>(name, options).expect("a list");
                     let guard = list.pin().expect("pins");
                     seeds.insert(list.seed(list.context(&guard)));
                 }

@@ -1,14 +1,14 @@
-//! The operations.
+//! The array as an index of a pool: the contract, what pools ask of it, its kind.
 
 use std::sync::Arc;
 
 use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard, mutant};
-use pando_pmwcas::Policy;
-use pando_tree::maps::Catalog;
+use pando_pmem::{Block, Domain, Guard, Reservation, mutant};
+use pando_pmwcas::{Pmwcas, Policy};
+use pando_tree::maps::{Audit, Catalog, IndexKind, ProblemClass, Stat, Tree, Unit};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
-use crate::array::{Array, MAX_ARRAY_BYTES};
+use crate::array::{self, Array, HEADER_BYTES, MAX_ARRAY_BYTES};
 use crate::cursor::ArrayCursor;
 
 const LIMITS: Limits = Limits { max_key_bytes: 255, max_value_bytes: 32 << 20 };
@@ -67,7 +67,7 @@ impl<D: Domain> SortedArray<D> {
                     (Err(place), Some(value)) => records.insert(place, (key, value)),
                     (Err(_), None) => return Ok(false),
                 }
-                let replace = || self.replace(&guard, old, &crate::array::encode(&records));
+                let replace = || self.replace(&guard, old, &array::encode(&records));
                 // A remove takes room too, for less than it gives back.
                 let is_replaced = match change {
                     Some(_) => guard.without_reserve(replace),
@@ -128,11 +128,7 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        check_key(key)?;
-        let guard = self.pin()?;
-        let (_, array) = self.array(&guard);
-        let found = array.find(key).map(|place| visit(&array.value(place)));
-        Ok(found.is_ok())
+        Ok(self.read_with(key, visit)?.is_some())
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
@@ -151,4 +147,93 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
         let guard = self.pin()?;
         Ok(self.array(&guard).1.len)
     }
+}
+
+impl<D: Domain> Tree for SortedArray<D> {
+    type Domain = D;
+    type Options = ();
+
+    fn first_block<'guard, 'pool>(
+        _: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        (): (),
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        let content = array::empty();
+        let mut block = guard.reserve(content.len() as u64)?;
+        block.write(0, &content);
+        block.flush(0, content.len() as u64);
+        Ok(block)
+    }
+
+    fn open(catalog: Arc<Catalog<D>>, root_off: u64, (): ()) -> Self {
+        Self { catalog, root_off }
+    }
+
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        check_key(key)?;
+        let guard = self.pin()?;
+        let (_, array) = self.array(&guard);
+        Ok(array.find(key).ok().map(|place| visit(&array.value(place))))
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        let guard = self.pin()?;
+        let off = self.catalog.read(&guard, self.root_off);
+        let mut audit = Audit::default();
+        let Some(bytes) = guard.pool().active_block(off).filter(|&bytes| bytes >= HEADER_BYTES)
+        else {
+            audit.problem(ProblemClass::Block, off, "the array's block is not allocated");
+            return Ok(audit);
+        };
+        audit.blocks.push(Block { off, bytes });
+        let array = Array::at(&guard, off);
+        if array.bytes > bytes {
+            let found = array.bytes;
+            let what = format!("the array says {found} bytes, its block has {bytes}");
+            audit.problem(ProblemClass::Count, off, what);
+            return Ok(audit);
+        }
+        let block = array.copy();
+        match Array::<D>::decode(&block) {
+            Ok(records) => {
+                if records.is_sorted_by(|left, right| left.0 < right.0) {
+                    records.iter().for_each(|(key, value)| visit(key, value));
+                } else {
+                    audit.problem(ProblemClass::Order, off, "the keys do not ascend");
+                }
+                audit.stat = Stat {
+                    height: 1,
+                    leaves: 1,
+                    records: records.len() as u64,
+                    leaf_bytes: bytes,
+                    live_bytes: array.bytes,
+                    ..Stat::default()
+                };
+            }
+            Err(what) => audit.problem(ProblemClass::Count, off, what),
+        }
+        Ok(audit)
+    }
+
+    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, (): ()) -> Unit {
+        let off = pmwcas.read(guard, root_off);
+        match pmwcas.pool().active_block(off) {
+            Some(_) => Unit::of_block(root_off, off, 0, off),
+            None => Unit::passed_over(root_off, off),
+        }
+    }
+}
+
+/// Sorted arrays.
+#[derive(Clone, Copy, Debug)]
+pub enum SortedArrays {}
+
+impl IndexKind for SortedArrays {
+    // Numbers from 0xFFFF_0000 on are for examples and experiments.
+    const NUMBER: u64 = 0xFFFF_0001;
+    const NAME: &'static str = "sorted-array";
+    const DESCRIPTION: &'static str = "an example: one sorted array, copied on every write";
+
+    type Options = ();
+    type Index<D: Domain> = SortedArray<D>;
 }

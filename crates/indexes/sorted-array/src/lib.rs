@@ -20,13 +20,11 @@
 //! the swap is where an operation takes effect. A reader sees one array as long as it is pinned:
 //! the epoch keeps a block that was replaced.
 //!
-//! * `array.rs`: the block. `index.rs`: the operations. `cursor.rs`: scans. `kind.rs`: what those
-//!   who hold maps of any kind need to know.
+//! * `array.rs`: the block. `index.rs`: the operations, and what pools ask of an index.
+//!   `cursor.rs`: scans.
 
 pub mod array;
 mod cursor;
 mod index;
-mod kind;
 
-pub use index::SortedArray;
-pub use kind::SortedArrays;
+pub use index::{SortedArray, SortedArrays};

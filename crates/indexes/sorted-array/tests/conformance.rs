@@ -4,42 +4,16 @@ use std::sync::Arc;
 
 use pando::{MapOptions, Pool, PoolOptions};
 use pando_index::RangeIndex;
-use pando_index::conformance::Subject;
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between_each};
-use pando_pmem::{Adr, CreateOptions, Domain, Volatile};
-use pando_sorted_array::{SortedArray, SortedArrays};
-use pando_tree::maps::{Catalog, IndexKind, Settings};
+use pando_pmem::{Adr, Domain, Volatile};
+use pando_sorted_array::SortedArrays;
 
-struct Planted<D: Domain>(SortedArray<D>);
+type Planted<D> = pando_tree::testing::Planted<D, SortedArrays>;
 
+/// Each write copies the whole array.
 fn plant<D: Domain>() -> Planted<D> {
-    plant_with_handle().0
-}
-
-/// And one more handle of the array, as another thread may have it.
-fn plant_with_handle<D: Domain>() -> (Planted<D>, SortedArray<D>) {
-    let create = CreateOptions { max_bytes: 1 << 32, ..CreateOptions::default() };
-    let pool = pando_pmem::Pool::anonymous(&create).expect("memory");
-    let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-    let settings = Settings::new(SortedArrays::SETTINGS);
-    let open = || catalog.find_or_create_index::<SortedArrays>("array", &settings).expect("a map");
-    (Planted(open()), open())
-}
-
-impl<D: Domain> Subject for Planted<D> {
-    fn index(&self) -> &dyn RangeIndex {
-        &self.0
-    }
-
-    fn check(&self) {
-        assert_eq!(SortedArrays::audit(&self.0).expect("audits").problems, []);
-    }
-
-    /// Each write copies the whole array.
-    fn scale(&self) -> f64 {
-        0.25
-    }
+    Planted::anonymous(()).scaled(0.25)
 }
 
 mod volatile {
@@ -56,8 +30,8 @@ mod adr {
 #[test]
 fn an_array_rewritten_under_scans() {
     let fresh = || {
-        let (planted, handle) = plant_with_handle::<Between>();
-        let handle: Arc<dyn RangeIndex> = Arc::new(handle);
+        let planted = plant::<Between>();
+        let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
         (planted, handle)
     };
     let interrupt = |first, every, step, work: &mut dyn FnMut()| {

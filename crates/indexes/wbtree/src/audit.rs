@@ -53,7 +53,7 @@ struct Sound {
 }
 
 impl<D: Domain> WbTree<D> {
-    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let root_off = context.pmwcas.read(&guard, self.root_off());

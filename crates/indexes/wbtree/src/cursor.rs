@@ -291,8 +291,8 @@ mod tests {
         let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
         let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
         let catalog = std::sync::Arc::new(Catalog::open(pool).expect("opens"));
-        let settings = Options::default().settings().expect("options");
-        let tree = catalog.find_or_create_index::<WbTrees>("tree", &settings).expect("a tree");
+        let tree =
+            catalog.find_or_create_index::<WbTrees>("tree", Options::default()).expect("a tree");
         let value = vec![7; FULL_BYTES];
         for number in 0..20_u8 {
             tree.insert(&[number], &value).expect("an insert");

@@ -1,41 +1,24 @@
-//! The tree as a [`RangeIndex`].
+//! The tree as an index of a pool: the contract, what pools ask of it, its kind.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{Steps, damaged, sound};
+use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 
+use crate::build;
 use crate::cursor::TreeCursor;
-use crate::layout::{FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::node::{Probe, Seek};
+use crate::layout::{
+    Cell, FIXED_BYTES, HEADER_AT, Header, LINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES,
+};
+use crate::node::{Context, Probe, Seek};
+use crate::options::Options;
+use crate::teardown::next_unit;
 use crate::tree::WbTree;
 use crate::write::with_value;
-
-impl<D: Domain> WbTree<D> {
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
-    /// Writes no record and allocates nothing, but slot words that a crash has left invalid are
-    /// written anew.
-    #[inline]
-    pub fn read_with<R>(
-        &self,
-        key: &[u8],
-        visit: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Error> {
-        if !self.may_hold(key)? {
-            return Ok(None);
-        }
-        let probe = Probe::new(key);
-        if !self.shape().is_variable
-            && let Some(value) = self.peek(probe)?
-        {
-            return Ok(Some(visit(&value.to_le_bytes())));
-        }
-        let (guard, hint) = self.pin_at_leaf(probe)?;
-        let context = self.context(&guard);
-        let found = self.lookup(context, probe, hint)?;
-        let Some(record) = found else { return sound(&guard).map(|()| None) };
-        with_value(context, &record, |value| sound(&guard).map(|()| Some(visit(value))))
-    }
-}
 
 impl<D: Domain> RangeIndex for WbTree<D> {
     fn limits(&self) -> Limits {
@@ -92,4 +75,82 @@ impl<D: Domain> RangeIndex for WbTree<D> {
             steps = Steps::of_attempts();
         }
     }
+}
+
+impl<D: Domain> Tree for WbTree<D> {
+    type Domain = D;
+    type Options = Options;
+
+    fn first_block<'guard, 'pool>(
+        pmwcas: &'guard Pmwcas<D>,
+        guard: &'guard Guard<'pool, D>,
+        options: Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+        let context = Context { pmwcas, guard, pool: guard.pool(), shape: options.shape() };
+        build::node(context, 0, &[], &Cell::default(), 0)
+    }
+
+    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+        Self::new(catalog, root_off, options)
+    }
+
+    fn check_layout(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64) -> Result<(), String> {
+        let (pool, off) = (pmwcas.pool(), pmwcas.read(guard, root_off));
+        if pool.active_block(off).is_none_or(|bytes| bytes < LINE_BYTES) {
+            return Ok(());
+        }
+        // Acquire: with the swap that made it the root.
+        let header = pool.word(off + HEADER_AT).load(Ordering::Acquire);
+        if Header::is_earlier(header) {
+            return Err(format!("its nodes have the header {header:#x}, of an earlier layout"));
+        }
+        Ok(())
+    }
+
+    /// Writes no record and allocates nothing, but slot words that a crash has left invalid are
+    /// written anew.
+    #[inline]
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        if !self.may_hold(key)? {
+            return Ok(None);
+        }
+        let probe = Probe::new(key);
+        if !self.shape().is_variable
+            && let Some(value) = self.peek(probe)?
+        {
+            return Ok(Some(visit(&value.to_le_bytes())));
+        }
+        let (guard, hint) = self.pin_at_leaf(probe)?;
+        let context = self.context(&guard);
+        let found = self.lookup(context, probe, hint)?;
+        let Some(record) = found else { return sound(&guard).map(|()| None) };
+        with_value(context, &record, |value| sound(&guard).map(|()| Some(visit(value))))
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+        self.walk_tree(visit)
+    }
+
+    fn next_unit(
+        pmwcas: &Pmwcas<D>,
+        guard: &Guard<'_, D>,
+        root_off: u64,
+        options: Options,
+    ) -> Unit {
+        let shape = options.shape();
+        next_unit(Context { pmwcas, guard, pool: guard.pool(), shape }, root_off)
+    }
+}
+
+/// wB+-Trees.
+#[derive(Clone, Copy, Debug)]
+pub enum WbTrees {}
+
+impl IndexKind for WbTrees {
+    const NUMBER: u64 = 4;
+    const NAME: &'static str = "wbtree";
+    const DESCRIPTION: &'static str = "wB+-Tree, a B+-tree whose nodes change by one atomic write";
+
+    type Options = Options;
+    type Index<D: Domain> = WbTree<D>;
 }

@@ -52,8 +52,8 @@
 //!   blocks as they are made.
 //! * `search.rs`: how a key is found in a node. `descent.rs`: the undisturbed descent; `tree.rs`:
 //!   any. `write.rs`: inserts, updates, deletes; `smo/`: splits, merges, copies. `cursor.rs`:
-//!   scans. `audit.rs`: what `check` and `stat` see; `teardown.rs`: the end of a tree. `kind.rs`:
-//!   the tree as a kind of map; `options.rs`: what can be set of it.
+//!   scans. `audit.rs`: what `check` and `stat` see; `teardown.rs`: the end of a tree. `index.rs`:
+//!   the tree as a map of a pool; `options.rs`: what can be set of it.
 //!
 //! What the paper compares its trees with is in `pando-papers`.
 
@@ -65,7 +65,6 @@ mod cursor;
 mod descent;
 mod durable;
 mod index;
-mod kind;
 mod layout;
 mod node;
 mod options;
@@ -79,7 +78,7 @@ mod teardown;
 mod tree;
 mod write;
 
-pub use kind::WbTrees;
+pub use index::WbTrees;
 pub use layout::{FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, NodeKind};
-pub use options::Options;
+pub use options::{Options, RecordBytes};
 pub use tree::WbTree;

@@ -1,88 +1,67 @@
 //! What can be set of a tree.
 
-use pando_tree::maps::{Allowed, BadSetting, Setting, Settings};
+use pando_tree::maps::{BadOption, OptionType};
 
 use crate::layout::{LINE_BYTES, MAX_NODE_LINES, MIN_CELLS, NodeKind, Shape};
 
-/// What the trees of the paper's table 2 differ in, and how large nodes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Leaves: slot+bitmap is the wB+-Tree, bitmap-only the one with bitmap-only leaves; with
-    /// slot-only leaves the inner nodes are slot-only too.
-    pub leaf: NodeKind,
-    /// Whether keys and values have any length (paper 4.6), or all have eight bytes.
-    pub is_variable: bool,
-    /// Lines of a node, of 64 bytes; zero for as many as are usual for its kind.
-    pub node_lines: u32,
-    /// Changes of a node before it is copied, which its version must have room for.
-    pub node_versions: u32,
-}
+const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
 
-impl Default for Options {
-    fn default() -> Self {
-        Self::from(&Settings::new(&SETTINGS))
+impl OptionType for NodeKind {
+    fn of(number: u32) -> Self {
+        KINDS[number as usize % KINDS.len()]
+    }
+
+    fn number(self) -> u32 {
+        KINDS.iter().position(|&kind| kind == self).unwrap_or(0) as u32
     }
 }
 
-const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
+/// Which keys and values a tree holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordBytes {
+    /// Of any length (paper 4.6).
+    #[default]
+    Variable,
+    /// All of eight bytes.
+    Fixed,
+}
 
-/// The table of settings.
-pub(crate) const SETTINGS: [Setting; 4] = [
-    Setting {
-        name: "leaf",
-        what: "how leaves know which records are live, and in which order",
-        default: 0,
-        allowed: Allowed::OneOf(&["slot+bitmap", "bitmap-only", "slot-only"]),
-    },
-    Setting {
-        name: "records",
-        what: "keys and values of any length, or all of eight bytes",
-        default: 0,
-        allowed: Allowed::OneOf(&["variable", "fixed"]),
-    },
-    Setting {
-        name: "node_lines",
-        what: "lines of 64 bytes of a node; 0: as many as are usual",
-        default: 0,
-        allowed: Allowed::Number(0..=MAX_NODE_LINES as u32),
-    },
-    Setting {
-        name: "node_versions",
-        what: "changes of a node before it is copied",
-        default: 32_000,
-        allowed: Allowed::Number(8..=64_000),
-    },
-];
+impl OptionType for RecordBytes {
+    fn of(number: u32) -> Self {
+        if number == 0 { Self::Variable } else { Self::Fixed }
+    }
 
-impl From<&Settings> for Options {
-    fn from(settings: &Settings) -> Self {
-        Self {
-            leaf: KINDS[settings.value("leaf") as usize % KINDS.len()],
-            is_variable: settings.value("records") == 0,
-            node_lines: settings.value("node_lines"),
-            node_versions: settings.value("node_versions"),
-        }
+    fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+pando_tree::options! {
+    /// What the trees of the paper's table 2 differ in, and how large nodes are.
+    ///
+    /// `leaf`: slot+bitmap is the wB+-Tree, bitmap-only the one with bitmap-only leaves; with
+    /// slot-only leaves the inner nodes are slot-only too. A node's version must have room for
+    /// `node_versions`.
+    pub struct Options checked by check {
+        leaf: NodeKind ["slot+bitmap", "bitmap-only", "slot-only"] = 0,
+            "how leaves know which records are live, and in which order";
+        records: RecordBytes ["variable", "fixed"] = 0,
+            "keys and values of any length, or all of eight bytes";
+        node_lines: u32 [0..=MAX_NODE_LINES as u32] = 0,
+            "lines of 64 bytes of a node; 0: as many as are usual";
+        node_versions: u32 [8..=64_000] = 32_000,
+            "changes of a node before it is copied";
     }
 }
 
 impl Options {
-    /// The same as settings of a map.
-    pub fn settings(&self) -> Result<Settings, BadSetting> {
-        let mut settings = Settings::new(&SETTINGS);
-        let words = |name: &str| match SETTINGS.iter().find(|setting| setting.name == name) {
-            Some(Setting { allowed: Allowed::OneOf(words), .. }) => *words,
-            _ => &[],
-        };
-        let kind = KINDS.iter().position(|&kind| kind == self.leaf).unwrap_or(0);
-        settings.set("leaf", words("leaf")[kind])?;
-        settings.set("records", words("records")[usize::from(!self.is_variable)])?;
-        settings.set("node_lines", &self.node_lines.to_string())?;
-        settings.set("node_versions", &self.node_versions.to_string())?;
-        Ok(settings)
+    /// Whether keys and values have any length.
+    pub fn is_variable(&self) -> bool {
+        self.records == RecordBytes::Variable
     }
 
     fn usual_lines(&self) -> u64 {
-        match (self.leaf, self.is_variable) {
+        match (self.leaf, self.is_variable()) {
             // Eight cells.
             (NodeKind::SlotOnly, false) => 3,
             (NodeKind::SlotOnly, true) => 4,
@@ -101,15 +80,15 @@ impl Options {
             node_bytes: lines * LINE_BYTES,
             leaf: self.leaf,
             inner,
-            is_variable: self.is_variable,
+            is_variable: self.is_variable(),
             versions: u64::from(self.node_versions),
         }
     }
 }
 
 /// Refuses nodes that are too small for their kind.
-pub(crate) fn check(settings: &Settings) -> Result<(), BadSetting> {
-    let mut options = Options::from(settings);
+fn check(options: &Options) -> Result<(), BadOption> {
+    let mut options = *options;
     let found = options.node_lines;
     let fits = |options: &Options| {
         let shape = options.shape();
@@ -123,37 +102,32 @@ pub(crate) fn check(settings: &Settings) -> Result<(), BadSetting> {
         options.node_lines = lines;
         fits(&options)
     });
-    Err(BadSetting {
-        setting: "node_lines".to_owned(),
-        found: found.to_string(),
-        allowed: format!("0, or {} and more for these records", fewest.unwrap_or(0)),
-    })
+    let allowed = format!("0, or {} and more for these records", fewest.unwrap_or(0));
+    Err(BadOption::new("node_lines", found, allowed))
 }
 
 #[cfg(test)]
 mod tests {
+    use pando_tree::maps::IndexOptions;
+
     use super::*;
 
     #[test]
-    fn options_are_settings_and_back() {
+    fn options_are_values_and_back() {
+        pando_tree::testing::golden_options::<Options>([0, 32_000 << 32, 0, 0]);
         for leaf in KINDS {
-            for is_variable in [false, true] {
-                let options = Options { leaf, is_variable, node_lines: 7, node_versions: 9 };
-                let settings = options.settings().unwrap();
-                assert_eq!(Options::from(&settings), options);
-                assert_eq!(check(&settings), Ok(()));
+            for records in [RecordBytes::Variable, RecordBytes::Fixed] {
+                let options = Options { leaf, records, node_lines: 7, node_versions: 9 };
+                assert_eq!(Options::of(&options.values().unwrap()), options);
             }
         }
-        assert_eq!(check(&Options::default().settings().unwrap()), Ok(()));
     }
 
     #[test]
     fn nodes_that_hold_too_little_are_refused() {
-        let mut settings = Settings::new(&SETTINGS);
-        settings.set("node_lines", "3").unwrap();
-        let refused = check(&settings).unwrap_err().to_string();
+        let options = Options { node_lines: 3, ..Options::default() };
+        let refused = options.values().unwrap_err().to_string();
         assert_eq!(refused, "node_lines is 3; allowed is 0, or 4 and more for these records");
-        settings.set("records", "fixed").unwrap();
-        assert_eq!(check(&settings), Ok(()));
+        assert!(Options { records: RecordBytes::Fixed, ..options }.values().is_ok());
     }
 }

@@ -23,12 +23,10 @@
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation, mutant};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::{self, Steps};
 use pando_tree::maps::Catalog;
 
-use crate::build;
 use crate::layout::{Cell, Shape};
 use crate::node::{Changed, Context, Node, Probe, Seek};
 use crate::options::Options;
@@ -115,18 +113,8 @@ enum Step {
 
 impl<D: Domain> WbTree<D> {
     /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
         Self { catalog, root_off, options, shape: options.shape() }
-    }
-
-    /// The empty leaf with which a tree begins.
-    pub(crate) fn first_leaf<'op, 'pool>(
-        pmwcas: &'op Pmwcas<D>,
-        guard: &'op Guard<'pool, D>,
-        options: &Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-        let context = Context { pmwcas, guard, pool: guard.pool(), shape: options.shape() };
-        build::node(context, 0, &[], &Cell::default(), 0)
     }
 
     /// The options with which the tree was created.
@@ -134,7 +122,7 @@ impl<D: Domain> WbTree<D> {
         &self.options
     }
 
-    /// The PMwCAS of the tree's pool.
+    /// The maps of the tree's pool.
     pub fn catalog(&self) -> &Arc<Catalog<D>> {
         &self.catalog
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Block, Domain, Guarantee, Pool};
-use pando_tree::maps::{self, Audit, Settings, Stat};
+use pando_tree::maps::{self, Audit, OptionValues, Stat};
 
 use crate::Error;
 use crate::report::{
@@ -68,7 +68,7 @@ pub(super) fn map_stat(
     entry: &MapEntry,
     name: &str,
     kind: &str,
-    settings: &Settings,
+    options: &OptionValues,
     stat: Stat,
 ) -> MapStat {
     let map_bytes = stat.leaf_bytes + stat.inner_bytes + stat.value_block_bytes;
@@ -77,10 +77,7 @@ pub(super) fn map_stat(
         name: name.to_owned(),
         slot: entry.slot,
         kind: kind.to_owned(),
-        settings: settings
-            .iter()
-            .map(|(setting, value)| (setting.name, setting.text(value)))
-            .collect(),
+        settings: options.iter().map(|(option, value)| (option.name, option.text(value))).collect(),
         figures: Some(MapFigures {
             height: u32::try_from(stat.height).unwrap_or(u32::MAX),
             inner_nodes: stat.inner_nodes,

@@ -12,7 +12,9 @@ use pando_pmem::{Domain, Volatile};
 use pando_skiplist::SkipLists;
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
-use pando_tree::maps::{Audit, Catalog, IndexKind, KnownKind, MapError, Setting, Settings};
+use pando_tree::maps::{
+    Audit, Catalog, IndexKind, IndexOptions, KnownKind, MapError, OptionSpec, OptionValues, Tree,
+};
 use pando_wbtree::WbTrees;
 
 use crate::Error;
@@ -29,14 +31,14 @@ pub(super) trait Kind<D: Domain> {
     fn what(&self) -> &'static str;
 
     /// What a user may set of it.
-    fn settings(&self) -> &'static [Setting];
+    fn options(&self) -> &'static [OptionSpec];
 
     /// Creates the map `name`, unless there is one of that name.
     fn create(
         &self,
         catalog: &Arc<Catalog<D>>,
         name: &str,
-        settings: &Settings,
+        options: &OptionValues,
     ) -> Result<(), MapError>;
 
     /// The index of a map.
@@ -72,9 +74,9 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
 }
 
 /// What the kinds are called, which does not depend on the domain.
-pub(crate) fn described() -> impl Iterator<Item = (&'static str, &'static str, &'static [Setting])>
-{
-    kinds::<Volatile>().iter().map(|kind| (kind.name(), kind.what(), kind.settings()))
+pub(crate) fn described()
+-> impl Iterator<Item = (&'static str, &'static str, &'static [OptionSpec])> {
+    kinds::<Volatile>().iter().map(|kind| (kind.name(), kind.what(), kind.options()))
 }
 
 /// The kind called `name`; the default one if it is not named.
@@ -113,20 +115,20 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
     }
 
     fn what(&self) -> &'static str {
-        K::WHAT
+        K::DESCRIPTION
     }
 
-    fn settings(&self) -> &'static [Setting] {
-        K::SETTINGS
+    fn options(&self) -> &'static [OptionSpec] {
+        K::Options::SPECS
     }
 
     fn create(
         &self,
         catalog: &Arc<Catalog<D>>,
         name: &str,
-        settings: &Settings,
+        options: &OptionValues,
     ) -> Result<(), MapError> {
-        catalog.find_or_create_index::<K>(name, settings).map(drop)
+        catalog.find_or_create_index::<K>(name, K::Options::of(options)).map(drop)
     }
 
     fn open(
@@ -144,7 +146,7 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error> {
         let index = catalog.open_entry::<K>(entry).map_err(Error::of_map)?;
-        K::walk(&index, visit).map_err(|error| of_index(entry, error))
+        index.walk(visit).map_err(|error| of_index(entry, error))
     }
 
     fn known(&self) -> KnownKind<D> {

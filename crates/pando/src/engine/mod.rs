@@ -12,7 +12,7 @@ mod resumed;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
-use pando_tree::maps::Settings;
+use pando_tree::maps::OptionValues;
 
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};
@@ -23,7 +23,7 @@ pub(crate) trait Engine: Send + Sync {
     fn max_map_name_bytes(&self) -> usize;
 
     /// The kind of the map `name` and what it was created with, or none if there is no such map.
-    fn map_settings(&self, name: &str) -> Result<Option<(&'static str, Settings)>, Error>;
+    fn map_options(&self, name: &str) -> Result<Option<(&'static str, OptionValues)>, Error>;
 
     /// Creates the map `name`, which is not there; what `options` leaves out takes its default.
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error>;

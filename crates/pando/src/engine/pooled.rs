@@ -12,7 +12,7 @@ use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
 use pando_pmwcas::Recovered;
-use pando_tree::maps::{Audit, Catalog, MapError, Settings};
+use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of, kinds};
@@ -179,10 +179,10 @@ impl<D: Domain> Pooled<D> {
         &self,
         entry: &MapEntry,
         header: &MapHeader,
-    ) -> Result<(&'static str, Settings, Audit), Error> {
+    ) -> Result<(&'static str, OptionValues, Audit), Error> {
         let kind = kind_of::<D>(header)?;
-        let settings = settings_of(kind, header)?;
-        Ok((kind.name(), settings, kind.walk(&self.catalog, entry, &mut |_, _| ())?))
+        let options = options_of(kind, header)?;
+        Ok((kind.name(), options, kind.walk(&self.catalog, entry, &mut |_, _| ())?))
     }
 
     /// The map `name`, which the caller knows to be there.
@@ -198,8 +198,8 @@ impl<D: Domain> Pooled<D> {
         let told = match &options.kind {
             Some(kind) => {
                 let kind = kind_called::<D>(Some(kind))?;
-                let settings = options.applied_to(Settings::new(kind.settings()))?;
-                Some((kind.number(), settings.encode()))
+                let values = options.applied_to(OptionValues::new(kind.options()))?;
+                Some((kind.number(), values.encode()))
             }
             None => None,
         };
@@ -210,7 +210,7 @@ impl<D: Domain> Pooled<D> {
     fn unlist(&self, entry: &MapEntry) -> Result<(), Error> {
         let header = header_of(entry)?;
         // What could not be freed is refused.
-        settings_of(kind_of::<D>(header)?, header)?;
+        options_of(kind_of::<D>(header)?, header)?;
         self.catalog.unlist_map(entry).map(drop).map_err(Error::of_map)
     }
 
@@ -240,8 +240,8 @@ fn kind_name<D: Domain>(header: &MapHeader) -> String {
 }
 
 /// What a map was created with.
-fn settings_of<D: Domain>(kind: &dyn Kind<D>, header: &MapHeader) -> Result<Settings, Error> {
-    Settings::decode(kind.settings(), header.options).map_err(|refused| {
+fn options_of<D: Domain>(kind: &dyn Kind<D>, header: &MapHeader) -> Result<OptionValues, Error> {
+    OptionValues::decode(kind.options(), header.options).map_err(|refused| {
         let what = format!(
             "the map {:?} was created with what no {} has ({refused}): it is damaged, or of a \
              newer version",
@@ -257,19 +257,19 @@ impl<D: Domain> Engine for Pooled<D> {
         MAX_NAME_BYTES
     }
 
-    fn map_settings(&self, name: &str) -> Result<Option<(&'static str, Settings)>, Error> {
+    fn map_options(&self, name: &str) -> Result<Option<(&'static str, OptionValues)>, Error> {
         let guard = self.pin()?;
         let entry = self.catalog.find_map(&guard, name).map_err(Error::of_map)?;
         let Some(entry) = entry else { return Ok(None) };
         let header = header_of(&entry)?;
         let kind = kind_of::<D>(header)?;
-        Ok(Some((kind.name(), settings_of(kind, header)?)))
+        Ok(Some((kind.name(), options_of(kind, header)?)))
     }
 
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
         let kind = kind_called::<D>(options.kind.as_deref())?;
-        let settings = options.applied_to(Settings::new(kind.settings()))?;
-        let create = || kind.create(&self.catalog, name, &settings);
+        let values = options.applied_to(OptionValues::new(kind.options()))?;
+        let create = || kind.create(&self.catalog, name, &values);
         with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
     }
 
@@ -335,8 +335,8 @@ impl<D: Domain> Engine for Pooled<D> {
         for entry in self.entries()? {
             maps.push(match &entry.header {
                 Ok(header) => match self.audit(&entry, header) {
-                    Ok((kind, settings, audit)) => {
-                        audit::map_stat(&entry, &header.name, kind, &settings, audit.stat)
+                    Ok((kind, options, audit)) => {
+                        audit::map_stat(&entry, &header.name, kind, &options, audit.stat)
                     }
                     Err(error) => {
                         audit::map_passed_over(&entry, &header.name, kind_name::<D>(header), &error)

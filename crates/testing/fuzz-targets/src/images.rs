@@ -10,7 +10,7 @@ use pando_nbtree::NbTrees;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{CreateOptions, Pool};
 use pando_skiplist::SkipLists;
-use pando_tree::maps::{Catalog, IndexKind, Settings};
+use pando_tree::maps::{Catalog, IndexKind, IndexOptions};
 use pando_wbtree::WbTrees;
 
 use crate::scratch::Scratch;
@@ -82,9 +82,8 @@ fn build<K: IndexKind>(words: &[(&str, &str)], kill: Option<u64>) -> Vec<u8> {
     let options = CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
     let pool = Pool::<CutShort>::create(&path, &options).expect("creates");
     let catalog = Arc::new(Catalog::open(pool.clone()).expect("opens"));
-    let mut settings = Settings::new(K::SETTINGS);
-    words.iter().for_each(|(name, word)| settings.set(name, word).expect("in range"));
-    let map = |name| catalog.find_or_create_index::<K>(name, &settings).expect("a map");
+    let options = K::Options::parse(words).expect("in range");
+    let map = |name| catalog.find_or_create_index::<K>(name, options).expect("a map");
     let maps = ["oak", "ash"].map(map);
     match kill {
         None => fill(&maps),

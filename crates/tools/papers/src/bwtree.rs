@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use pando_bwtree::{BwTrees, Options, Race};
 use pando_index::RangeIndex;
 use pando_pmem::Volatile;
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::{IndexOptions, Tree};
 
 use super::bztree::{self, BALANCED, Grid, READ_ONLY};
 use super::error::Error;
@@ -102,7 +102,7 @@ fn conditions(plan: &Plan) -> String {
 fn chained(settings: &Settings, chain_deltas: u32) -> BuildOptions {
     let options = Options { chain_deltas, delta_bytes: chain_deltas * 32, ..Options::default() };
     BuildOptions {
-        settings: Some(options.settings().expect("options in range")),
+        settings: Some(options.values().expect("options in range")),
         ..settings.build.clone()
     }
 }
@@ -238,8 +238,7 @@ pub fn figure_7(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> 
         let done = stored.index.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes());
         done.map_err(|error| refused("an insert", Box::new(error)))?;
     }
-    let audit =
-        BwTrees::audit(&stored.index).map_err(|error| refused("a walk", Box::new(error)))?;
+    let audit = stored.index.audit().map_err(|error| refused("a walk", Box::new(error)))?;
     let (inner, leaves) = (audit.stat.inner_bytes as f64, audit.stat.leaf_bytes as f64);
     outcome.push(
         "bwtree: inner pages, by all pages",
@@ -333,7 +332,7 @@ pub fn options(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
     let plan = bztree::plan(&grid(&[], &mixes), settings);
     let side = |&(name, options): &(&str, Options)| {
         let build = BuildOptions {
-            settings: Some(options.settings().expect("options in range")),
+            settings: Some(options.values().expect("options in range")),
             ..settings.build.clone()
         };
         Ok(Entrant { name: name.to_owned(), ..bztree::entrant("bwtree", &plan, &build)? })

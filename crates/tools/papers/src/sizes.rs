@@ -14,6 +14,7 @@ use pando_bztree::{BzTree, BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
 use pando_pmem::layout::{DESCRIPTORS_OFF, FIRST_PARTICIPANTS, PARTITION_BYTES};
 use pando_pmem::{Domain, DomainKind};
+use pando_tree::maps::IndexOptions;
 
 use super::{Error, bztree};
 use pando_bench::keys::key_of;
@@ -159,7 +160,7 @@ fn one_kind(
     action: Action,
 ) -> Result<Sequences, BuildError> {
     let build = build.clone().for_records(operations, Shape::EIGHT);
-    let build = BuildOptions { settings: Some(options.settings()?), ..build };
+    let build = BuildOptions { settings: Some(options.values()?), ..build };
     let tree = Stored::<BzTrees, Watched>::anonymous(&build)?.index;
     let value = [7_u8; 8];
     let mut sequences = Sequences::new();

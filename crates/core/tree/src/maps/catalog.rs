@@ -15,7 +15,7 @@ use pando_pmem::catalog::{
 use pando_pmem::{Domain, Guard, Pool, Reservation, layout};
 use pando_pmwcas::{CONTROL_BITS, Error, Pmwcas, Policy};
 
-use super::settings::BadSetting;
+use super::options::BadOption;
 use super::shared_state::SharedStates;
 use super::unit::KnownKind;
 
@@ -122,9 +122,9 @@ pub enum MapError {
         /// What was found, and what was expected.
         what: String,
     },
-    /// A setting has a value that it cannot have.
+    /// An option has a value that it cannot have.
     #[error(transparent)]
-    Setting(#[from] BadSetting),
+    Option(#[from] BadOption),
     /// The operation could not be carried out.
     #[error(transparent)]
     Pmwcas(#[from] Error),

@@ -1,4 +1,4 @@
-//! A kind of index, as all who hold maps of any kind see it.
+//! An index as a map of a pool: what it says of itself, and maps of a kind that is known.
 
 use std::sync::Arc;
 
@@ -9,72 +9,73 @@ use pando_pmwcas::Pmwcas;
 
 use super::audit::Audit;
 use super::catalog::{Catalog, MapError};
-use super::settings::{BadSetting, Setting, Settings};
-use super::unit::{KnownKind, Unit};
+use super::options::{IndexOptions, OptionValues};
+use super::unit::{KnownKind, NextUnit, Unit};
 
-/// A kind of index that a pool can hold as a named map.
+/// A kind of index that a pool can hold as a named map: its name, and its index in each domain.
 ///
-/// An index says here all that the layers above need: they hold, open, check, measure and explore
-/// every kind through this. It owns blocks of the pool and nothing else, all reached from the map's
-/// entry word. Guides: `docs/adding-an-index.md`.
+/// The layers above hold, open, check, measure and explore every index by this and by [`Tree`].
+/// Guide: `docs/adding-an-index.md`.
 pub trait IndexKind: Sized + 'static {
     /// The kind's number in the catalog of every pool; given once, for ever.
     const NUMBER: u64;
     /// Its name, as commands and options take it.
     const NAME: &'static str;
     /// What it is, in a line.
-    const WHAT: &'static str;
+    const DESCRIPTION: &'static str;
+
     /// What a user may set of it.
-    const SETTINGS: &'static [Setting];
+    type Options: IndexOptions;
 
     /// The index in a pool of domain `D`.
-    type Index<D: Domain>: RangeIndex + 'static;
+    type Index<D: Domain>: Tree<Domain = D, Options = Self::Options>;
+}
 
-    /// Whether `settings`, each of which is in its own range, go together.
-    fn check(settings: &Settings) -> Result<(), BadSetting> {
-        let _ = settings;
-        Ok(())
-    }
+/// An index in a pool. It owns blocks of the pool and nothing else, all reached from the map's
+/// entry word.
+pub trait Tree: RangeIndex + Sized + 'static {
+    /// The pool's persistence domain.
+    type Domain: Domain;
+
+    /// What a user may set of it.
+    type Options: IndexOptions;
 
     /// The block with which a new map begins, written and flushed; its offset becomes the value of
     /// the map's entry word together with the map's name.
-    fn first_block<'guard, 'pool, D: Domain>(
-        pmwcas: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
-        settings: &Settings,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>>;
+    fn first_block<'guard, 'pool>(
+        pmwcas: &'guard Pmwcas<Self::Domain>,
+        guard: &'guard Guard<'pool, Self::Domain>,
+        options: Self::Options,
+    ) -> pando_pmem::Result<Reservation<'guard, 'pool, Self::Domain>>;
 
     /// The index whose entry word is at `root_off`. Does no work that grows with the records.
-    fn open<D: Domain>(
-        catalog: Arc<Catalog<D>>,
-        root_off: u64,
-        settings: &Settings,
-    ) -> Self::Index<D>;
+    fn open(catalog: Arc<Catalog<Self::Domain>>, root_off: u64, options: Self::Options) -> Self;
 
     /// Whether the block that the entry word at `root_off` names is of a layout of this build's;
     /// what is wrong, if an earlier build has written another. What is damaged is not for this to
     /// say.
-    fn check_layout<D: Domain>(
-        pmwcas: &Pmwcas<D>,
-        guard: &Guard<'_, D>,
+    fn check_layout(
+        pmwcas: &Pmwcas<Self::Domain>,
+        guard: &Guard<'_, Self::Domain>,
         root_off: u64,
     ) -> Result<(), String> {
         let _ = (pmwcas, guard, root_off);
         Ok(())
     }
 
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. As
+    /// [`read`](RangeIndex::read), without a virtual call.
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error>;
+
     /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Lends the
     /// records of every node in which nothing is wrong to `visit`, key and value, so that of a
     /// damaged pool all can be copied out that can be read. Believes nothing that a block says
     /// before it was found to lie in the block.
-    fn walk<D: Domain>(
-        index: &Self::Index<D>,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<Audit, Error>;
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error>;
 
     /// As [`walk`](Self::walk), for what it finds alone.
-    fn audit<D: Domain>(index: &Self::Index<D>) -> Result<Audit, Error> {
-        Self::walk(index, &mut |_, _| ())
+    fn audit(&self) -> Result<Audit, Error> {
+        self.walk(&mut |_, _| ())
     }
 
     /// Which part of a dropped map goes next, given its entry word, which is not zero: the word
@@ -82,46 +83,35 @@ pub trait IndexKind: Sized + 'static {
     /// the map alone, and is called until the entry word is zero; several threads may ask at once,
     /// and go on after a crash. Believes nothing that a block says before it was found to lie in
     /// the block, and passes over what is no part of an index.
-    fn next_unit<D: Domain>(
-        pmwcas: &Pmwcas<D>,
-        guard: &Guard<'_, D>,
+    fn next_unit(
+        pmwcas: &Pmwcas<Self::Domain>,
+        guard: &Guard<'_, Self::Domain>,
         root_off: u64,
-        settings: &Settings,
+        options: Self::Options,
     ) -> Unit;
-
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. An
-    /// index that can does it without a virtual call.
-    #[inline]
-    fn read_with<D: Domain, R>(
-        index: &Self::Index<D>,
-        key: &[u8],
-        visit: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Error> {
-        let (mut visit, mut answer) = (Some(visit), None);
-        index.read(key, &mut |value| answer = visit.take().map(|visit| visit(value)))?;
-        Ok(answer)
-    }
 }
 
 impl<D: Domain> KnownKind<D> {
     /// The kind `K`.
     pub fn of<K: IndexKind>() -> Self {
-        Self { number: K::NUMBER, settings: K::SETTINGS, next_unit: K::next_unit::<D> }
+        let next_unit: NextUnit<D> = |pmwcas, guard, root_off, values| {
+            K::Index::<D>::next_unit(pmwcas, guard, root_off, K::Options::of(values))
+        };
+        Self { number: K::NUMBER, options: K::Options::SPECS, next_unit }
     }
 }
 
 impl<D: Domain> Catalog<D> {
-    /// The map `name` of the kind `K`; created with `settings` if there is none of that name.
+    /// The map `name` of the kind `K`; created with `options` if there is none of that name.
     pub fn find_or_create_index<K: IndexKind>(
         self: &Arc<Self>,
         name: &str,
-        settings: &Settings,
+        options: K::Options,
     ) -> Result<K::Index<D>, MapError> {
-        K::check(settings)?;
+        let values = options.values()?.encode();
         let guard = self.pool().pin()?;
-        let header =
-            MapHeader { name: name.to_owned(), kind: K::NUMBER, options: settings.encode() };
-        let first_block = || K::first_block(self, &guard, settings);
+        let header = MapHeader { name: name.to_owned(), kind: K::NUMBER, options: values };
+        let first_block = || K::Index::<D>::first_block(self, &guard, options);
         let entry = self.find_or_create_map(&guard, &header, &first_block)?;
         self.open_entry::<K>(&entry)
     }
@@ -151,15 +141,15 @@ impl<D: Domain> Catalog<D> {
                 expected: K::NUMBER,
             });
         }
-        let settings = Settings::decode(K::SETTINGS, header.options)?;
-        K::check(&settings)?;
+        let options = K::Options::of(&OptionValues::decode(K::Options::SPECS, header.options)?);
+        options.check()?;
         // Nothing of the map is reused while it is opened.
         let guard = self.pool().pin()?;
         if self.read(&guard, entry.slot_off()) != entry.word {
             return Err(MapError::Dropped { name: header.name.clone() });
         }
-        K::check_layout(self, &guard, entry.root_off())
+        K::Index::<D>::check_layout(self, &guard, entry.root_off())
             .map_err(|what| MapError::OtherLayout { name: header.name.clone(), what })?;
-        Ok(K::open(Arc::clone(self), entry.root_off(), &settings))
+        Ok(K::Index::<D>::open(Arc::clone(self), entry.root_off(), options))
     }
 }

@@ -1,10 +1,11 @@
 //! Named maps: what an index is to be so that a pool can hold it under a name.
 //!
-//! * `kind.rs`: [`IndexKind`], what an index says of itself: its number and name, how it begins, is
-//!   opened, looked at and dropped. All that is done with maps in general is done through it.
-//! * `settings.rs`: what a user may set of a map, as a table that drives checking, storing and
+//! * `kind.rs`: [`IndexKind`] and [`Tree`], what an index says of itself: its number and name, how
+//!   it begins, is opened, looked at and dropped. All that is done with maps goes through them.
+//! * `options.rs`: what a user may set of a map, as a table that drives checking, storing and
 //!   help.
-//! * `audit.rs`, `unit.rs`: what an index tells to `check` and `stat`, and of a map that is dropped.
+//! * `audit.rs`: what an index tells to `check` and `stat`; `unit.rs`: what it tells of a map that
+//!   is dropped.
 //! * `catalog.rs`: [`Catalog`], the maps of a pool; each change of the catalog is one PMwCAS.
 //! * `shared_state.rs`: what the handles of one index share in process memory.
 //! * `teardown.rs`: dropping a map, by one step, and freeing its blocks afterwards.
@@ -12,13 +13,15 @@
 mod audit;
 mod catalog;
 mod kind;
-mod settings;
+mod options;
 mod shared_state;
 mod teardown;
 mod unit;
 
 pub use audit::{Audit, Problem, ProblemClass, Stat};
 pub use catalog::{Catalog, MapError};
-pub use kind::IndexKind;
-pub use settings::{Allowed, BadSetting, MAX_SETTINGS, Setting, Settings};
+pub use kind::{IndexKind, Tree};
+pub use options::{
+    Allowed, BadOption, IndexOptions, MAX_OPTIONS, OptionSpec, OptionType, OptionValues,
+};
 pub use unit::{Change, KnownKind, NextUnit, Unit};

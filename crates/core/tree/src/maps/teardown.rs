@@ -47,7 +47,7 @@ use pando_pmwcas::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT, MAX_WORDS, Policy};
 
 use super::catalog::{Catalog, MAX_ATTEMPTS, MapError, next_version};
 use super::kind::IndexKind;
-use super::settings::Settings;
+use super::options::OptionValues;
 use super::unit::{Change, KnownKind, Unit};
 
 /// Operations under one guard. What they free is used again when the guard is gone.
@@ -121,7 +121,7 @@ impl<D: Domain> Catalog<D> {
     ) -> Result<(), MapError> {
         let header = entry.header.as_ref();
         let options = header.map(|header| header.options).unwrap_or_default();
-        let settings = Settings::decode(kind.settings, options)?;
+        let options = OptionValues::decode(kind.options, options)?;
         let mut failures = 0;
         loop {
             let guard = self.pool().pin()?;
@@ -140,7 +140,7 @@ impl<D: Domain> Catalog<D> {
                 let has_changed = match self.read(&guard, entry.root_off()) {
                     0 => self.forget_map(&guard, entry)?,
                     _ => {
-                        let unit = (kind.next_unit)(self, &guard, entry.root_off(), &settings);
+                        let unit = (kind.next_unit)(self, &guard, entry.root_off(), &options);
                         // It has believed nothing of what it has read.
                         guard.forget_damage();
                         self.free_unit(&guard, entry, &unit)?
@@ -154,7 +154,7 @@ impl<D: Domain> Catalog<D> {
         }
     }
 
-    /// Frees what is left of dropped maps, of the kinds and settings that are
+    /// Frees what is left of dropped maps, of the kinds and options that are
     /// [known](Self::with_kinds), until `is_enough` says to stop. Whether there were any. For who
     /// opens a pool, and for who finds it full.
     pub fn free_dropped(&self, is_enough: &dyn Fn() -> bool) -> Result<bool, MapError> {
@@ -177,9 +177,9 @@ impl<D: Domain> Catalog<D> {
             };
             match self.free_map(kind, &entry, is_enough) {
                 Ok(()) => found_any = true,
-                // It waits for a version that knows its settings, or is damaged, and keeps no other
+                // It waits for a version that knows its options, or is damaged, and keeps no other
                 // map waiting.
-                Err(MapError::Setting(_) | MapError::DamagedWord { .. }) => continue,
+                Err(MapError::Option(_) | MapError::DamagedWord { .. }) => continue,
                 Err(error) => return Err(error),
             }
             if is_enough() {

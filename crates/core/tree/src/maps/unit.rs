@@ -3,7 +3,7 @@
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::{MAX_WORDS, Pmwcas};
 
-use super::settings::{Setting, Settings};
+use super::options::{OptionSpec, OptionValues};
 
 /// A word that changes as a unit goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Unit {
 }
 
 /// Which unit of a map goes next, given the offset of its entry word, which is not zero.
-pub type NextUnit<D> = fn(&Pmwcas<D>, &Guard<'_, D>, u64, &Settings) -> Unit;
+pub type NextUnit<D> = fn(&Pmwcas<D>, &Guard<'_, D>, u64, &OptionValues) -> Unit;
 
 /// A kind of index whose dropped maps can be freed.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub struct KnownKind<D: Domain> {
     /// Its number in the catalog.
     pub number: u64,
     /// What a user may set of it.
-    pub settings: &'static [Setting],
+    pub options: &'static [OptionSpec],
     /// Which unit goes next.
     pub next_unit: NextUnit<D>,
 }

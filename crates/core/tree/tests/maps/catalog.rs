@@ -7,7 +7,7 @@ use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, active, folder, give_to, kill_after, room, stamped};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Process};
 use pando_pmwcas::{Algorithm, Pmwcas};
-use pando_tree::maps::{Catalog, KnownKind, MapError, Settings, Unit};
+use pando_tree::maps::{Catalog, KnownKind, MapError, OptionValues, Unit};
 
 /// Blocks that a map's first block names, more than one operation frees.
 const OWNED: u64 = 20;
@@ -56,7 +56,7 @@ fn next_unit<D: Domain>(
     pmwcas: &Pmwcas<D>,
     guard: &Guard<'_, D>,
     root_off: u64,
-    _: &Settings,
+    _: &OptionValues,
 ) -> Unit {
     let root = pmwcas.read(guard, root_off);
     Unit { owned: owned(pmwcas, guard, root), ..Unit::of_block(root_off, root, 0, root) }
@@ -67,7 +67,7 @@ fn in_memory_with_kind() -> Catalog<Process> {
 }
 
 fn kind<D: Domain>() -> KnownKind<D> {
-    KnownKind { number: 1, settings: &[], next_unit }
+    KnownKind { number: 1, options: &[], next_unit }
 }
 
 fn drop_it<D: Domain>(catalog: &Catalog<D>, name: &str) -> Result<(), MapError> {

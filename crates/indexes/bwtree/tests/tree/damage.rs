@@ -6,7 +6,7 @@ use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Volatile;
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, anonymous, check, dump, key, small, small_plain, value};
@@ -21,7 +21,7 @@ fn a_damaged_tree_is_walked_and_reported() {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
         }
-        let blocks = BwTrees::audit(&planted.index).expect("audits").blocks;
+        let blocks = planted.index.audit().expect("audits").blocks;
         let mut random = Random::new(seed("a damaged tree"));
         for block in blocks.iter().skip(1).step_by(3) {
             for at in (0..block.bytes.min(320)).step_by(8) {
@@ -29,7 +29,7 @@ fn a_damaged_tree_is_walked_and_reported() {
                 let sound = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
                     word.store(sound ^ damage, Ordering::Relaxed);
-                    let _ = BwTrees::audit(&planted.index).expect("audits");
+                    let _ = planted.index.audit().expect("audits");
                     word.store(sound, Ordering::Relaxed);
                 }
             }
@@ -44,7 +44,7 @@ fn a_damaged_tree_is_walked_and_reported() {
             }
             let damaged = sound ^ 1 << random.below(60);
             word.store(damaged, Ordering::Relaxed);
-            let audit = BwTrees::audit(&planted.index).expect("audits");
+            let audit = planted.index.audit().expect("audits");
             // An older delta of the chain is a link that could be; then the newer one's block is
             // lost.
             let is_seen =
@@ -61,7 +61,7 @@ fn a_damaged_tree_is_walked_and_reported() {
 #[test]
 fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
-    fn fill<K: IndexKind>(options: Options) -> Planted<Volatile, K> {
+    fn fill<K: IndexKind<Options = Options>>(options: Options) -> Planted<Volatile, K> {
         let planted = anonymous::<Volatile, K>(options);
         for number in 0..KEYS {
             let tail = vec![b'k'; (number % 3) as usize * 5];
@@ -70,8 +70,8 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
         planted
     }
     /// The mapping words that are in use: PIDs of pages.
-    fn words<K: IndexKind>(planted: &Planted<Volatile, K>) -> Vec<u64> {
-        let anchor = K::audit(&planted.index).expect("audits").blocks[0].off;
+    fn words<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) -> Vec<u64> {
+        let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let word = |off| planted.pool.word(off).load(Ordering::Acquire);
         std::iter::once(anchor)
             .chain((anchor + 64..anchor + 512).step_by(8))
@@ -82,7 +82,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     fn base(link: u64) -> u64 {
         (link & 0xFFFF_FFFF_FFFF).wrapping_sub((link >> 49 & 0x7FF) * 32)
     }
-    fn reads<K: IndexKind>(options: Options, seed: u64) {
+    fn reads<K: IndexKind<Options = Options>>(options: Options, seed: u64) {
         let planted = fill::<K>(options);
         let whole = dump(&planted.index);
         let places = words(&planted);
@@ -127,7 +127,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
         assert!(dump(&planted.index) == whole);
         check(&planted);
     }
-    fn writes<K: IndexKind>(options: Options, seed: u64) {
+    fn writes<K: IndexKind<Options = Options>>(options: Options, seed: u64) {
         let mut random = Random::new(seed);
         for round in 0..60 {
             let planted = fill::<K>(options);
@@ -171,7 +171,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
     for number in 0..KEYS {
         planted.index.insert(&key(number * 2), &value(number)).expect("inserts");
     }
-    let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
+    let anchor = planted.index.audit().expect("audits").blocks[0].off;
     let leaves: Vec<u64> = (anchor + 64..anchor + 512)
         .step_by(8)
         .filter(|&off| {
@@ -222,7 +222,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
         let insert = |number: u64| planted.index.insert(&key(number), &value(number));
         // So many pages that the table has segments.
         (0..KEYS).for_each(|number| insert(number).expect("inserts"));
-        let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
+        let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let page = planted.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
         // `segments`, `fresh`, `sweep`.
         let word = planted.pool.word(anchor + 8 + round % 3 * 8);
@@ -258,14 +258,14 @@ fn rotted_words_of_the_anchor_lose_nothing() {
         }
         if is_older {
             // To put the word back would cut off the segments that came since.
-            assert!(!BwTrees::audit(&planted.index).expect("audits").is_sound());
+            assert!(!planted.index.audit().expect("audits").is_sound());
             continue;
         }
         if round % 3 == 0 {
             word.store(sound, Ordering::Release);
         }
         // A cursor that no split has come to is reported; else all is sound.
-        let audit = BwTrees::audit(&planted.index).expect("audits");
+        let audit = planted.index.audit().expect("audits");
         let is_cursor = |off: u64| off == anchor + 16 || off == anchor + 24;
         assert!(
             audit.problems.iter().all(|problem| is_cursor(problem.node_off)),
@@ -282,7 +282,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
     let planted = anonymous::<Volatile, BwTrees>(Options { inline_bytes: 8, ..small_plain() });
     planted.index.insert(b"key", &[7; 100]).expect("inserts");
     planted.index.insert(b"other", &[8; 100]).expect("inserts");
-    let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
+    let anchor = planted.index.audit().expect("audits").blocks[0].off;
     let delta = planted.pool.word(anchor).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
     // Behind two words of the delta, and eight bytes of the key.
     let pointer = planted.pool.word(delta + 24);
@@ -302,7 +302,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
             assert_eq!(key, b"key");
             assert!((0..2).all(|_| cursor.next().is_err_and(|error| is_damage(&error))));
         }
-        assert!(!BwTrees::audit(&planted.index).expect("audits").is_sound());
+        assert!(!planted.index.audit().expect("audits").is_sound());
     }
     pointer.store(sound, Ordering::Release);
     assert_eq!(planted.index.get(b"other").expect("reads"), Some(vec![8; 100]));
@@ -316,14 +316,14 @@ fn a_root_that_is_gone_is_an_error() {
         let planted = anonymous::<Volatile, BwTrees>(options);
         assert!(planted.index.get(b"key").expect("a tree without records").is_none());
         planted.index.insert(b"key", b"value").expect("inserts");
-        let anchor = BwTrees::audit(&planted.index).expect("audits").blocks[0].off;
+        let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let root = planted.pool.word(anchor);
         let sound = root.load(Ordering::Acquire);
         root.store(0, Ordering::Release);
         planted.index.get(b"key").expect_err("the root is gone");
         planted.index.insert(b"other", b"value").expect_err("the root is gone");
         planted.index.len().expect_err("the root is gone");
-        assert!(!BwTrees::audit(&planted.index).expect("audits").is_sound());
+        assert!(!planted.index.audit().expect("audits").is_sound());
         root.store(sound, Ordering::Release);
         assert!(planted.index.remove(b"key").expect("removes"));
         assert!(planted.index.get(b"key").expect("a tree without records").is_none());

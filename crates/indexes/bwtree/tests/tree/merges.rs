@@ -3,7 +3,7 @@
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::RangeIndex;
 use pando_pmem::Volatile;
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{anonymous, check, dump, key, small, small_plain, value};
@@ -24,7 +24,7 @@ enum Removal {
 /// leaf's and the mapping table's.
 #[test]
 fn an_emptied_tree_is_one_leaf() {
-    fn empty<K: IndexKind>(options: Options, removal: Removal) {
+    fn empty<K: IndexKind<Options = Options>>(options: Options, removal: Removal) {
         const KEYS: u64 = 1_200;
         let planted = anonymous::<Volatile, K>(options);
         let name = |number: u64| {
@@ -38,7 +38,7 @@ fn an_emptied_tree_is_one_leaf() {
             assert!(planted.index.remove(&name(number)).expect("removes"), "key {number}");
         };
         (0..KEYS).for_each(|place| insert(place * 89 % KEYS));
-        let shape = || K::audit(&planted.index).expect("audits").stat;
+        let shape = || planted.index.audit().expect("audits").stat;
         let full = shape();
         assert!(full.height > 2 && full.leaves > 40, "{full:?}");
         match removal {
@@ -73,7 +73,7 @@ fn an_emptied_tree_is_one_leaf() {
         );
         check(&planted);
         // The anchor, segments, the leaf.
-        let blocks = K::audit(&planted.index).expect("audits").blocks;
+        let blocks = planted.index.audit().expect("audits").blocks;
         let others = blocks.iter().filter(|block| block.bytes != 4096).count();
         assert!(others <= 3, "{blocks:?}");
         insert(7);

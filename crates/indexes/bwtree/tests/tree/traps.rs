@@ -12,7 +12,7 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmem::{Adr, Domain, Volatile};
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
@@ -26,7 +26,7 @@ use crate::common::{
 /// stays all the time.
 #[test]
 fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
-    fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
+    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 240;
         for number in (0..KEYS).step_by(40) {
             planted.index.insert(&key(number), b"stays").expect("inserts");
@@ -84,8 +84,10 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
 }
 
 /// All mapping words of the tree's anchor and segments that say *removed*.
-fn removed<D: Domain, K: IndexKind>(planted: &Planted<D, K>) -> BTreeSet<(u64, u64)> {
-    let blocks = K::audit(&planted.index).expect("audits").blocks;
+fn removed<D: Domain, K: IndexKind<Options = Options>>(
+    planted: &Planted<D, K>,
+) -> BTreeSet<(u64, u64)> {
+    let blocks = planted.index.audit().expect("audits").blocks;
     let anchor = blocks[0].off;
     let word = |off| planted.pool.word(off).load(Ordering::Acquire);
     let mut places: Vec<u64> = (anchor + 64..anchor + 512).step_by(8).collect();
@@ -131,7 +133,7 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     assert!(newest(&waiting).is_subset(&newest(&still)), "a PID was taken that a reader may know");
     drop(guard);
     let segments = || {
-        let blocks = BwTrees::audit(&planted.index).expect("audits").blocks;
+        let blocks = planted.index.audit().expect("audits").blocks;
         blocks.iter().filter(|block| block.bytes == 4096).count()
     };
     (0..20).for_each(|_| churn(&planted));
@@ -168,7 +170,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
     let path = folder.path().join("pool");
     for options in [small(), small_plain()] {
         let shape = |planted: &Planted<CutShort<true>>| {
-            let stat = BwTrees::audit(&planted.index).expect("audits").stat;
+            let stat = planted.index.audit().expect("audits").stat;
             (stat.height, stat.inner_nodes, stat.leaves)
         };
         let fresh = |records: u64| {
@@ -344,7 +346,7 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
         planted.index.insert(&long(number * 11 % 60), &vec![7; 1024]).expect("inserts");
     }
     check(&planted);
-    let stat = BwTrees::audit(&planted.index).expect("audits").stat;
+    let stat = planted.index.audit().expect("audits").stat;
     assert!(stat.height < 8, "height {}", stat.height);
     for number in 0..60 {
         assert!(planted.index.remove(&long(number)).expect("removes"));
@@ -371,7 +373,7 @@ fn a_page_carries_the_highest_lsn_of_its_records() {
 /// A tree that is dropped gives back every block, also with deep levels and values in blocks.
 #[test]
 fn a_dropped_tree_leaves_nothing() {
-    fn drop_one<K: IndexKind>(options: Options) {
+    fn drop_one<K: IndexKind<Options = Options>>(options: Options) {
         let planted = anonymous::<Volatile, K>(options);
         for number in 0..3_000 {
             planted.index.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");

@@ -210,7 +210,7 @@ mod tests {
     use pando_tree::maps::Catalog;
 
     use super::*;
-    use crate::kind::BzTrees;
+    use crate::index::BzTrees;
     use crate::meta::Meta;
     use crate::options::Options;
 
@@ -225,8 +225,7 @@ mod tests {
         let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
         let pool = Pool::anonymous(&create).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-        let settings = options.settings().expect("options in range");
-        catalog.find_or_create_index::<BzTrees>("tree", &settings).expect("the map")
+        catalog.find_or_create_index::<BzTrees>("tree", options).expect("the map")
     }
 
     /// Else two operations in a full pool could close each other's leaf, or the leaf that the other
@@ -236,7 +235,7 @@ mod tests {
         let tree = tree();
         let key = |number: u64| number.to_be_bytes();
         let mut count = 0;
-        while tree.audit().expect("audits").stat.leaves < 2 {
+        while pando_tree::maps::Tree::audit(&tree).expect("audits").stat.leaves < 2 {
             tree.insert(&key(count), &[1; 8]).expect("room");
             count += 1;
         }

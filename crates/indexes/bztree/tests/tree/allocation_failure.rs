@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
+use crate::common::{Planted, Records, abandon, check, dump, folder, small_nodes};
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
 use pando_index::random::Random;
@@ -72,7 +72,7 @@ impl<'scenario> Trial<'scenario> {
     fn of(scenario: &'scenario Scenario) -> Self {
         let folder = folder();
         let path = folder.path().join("prepared");
-        let planted = create::<Process>(&path, MAX_BYTES, scenario.options);
+        let planted = Planted::<Process>::create(&path, MAX_BYTES, scenario.options);
         scenario.prepare(&planted.index);
         check(&planted);
         let (before, after, answer) = scenario.expected();
@@ -86,7 +86,7 @@ impl<'scenario> Trial<'scenario> {
     fn fresh(&self) -> Planting {
         let (prepared, path) = (self.folder.path().join("prepared"), self.path());
         std::fs::copy(prepared, &path).expect("room in the temporary folder");
-        reopen(&path)
+        Planted::reopen(&path)
     }
 
     /// The outcome is all or nothing, and the tree is sound.
@@ -131,11 +131,11 @@ impl<'scenario> Trial<'scenario> {
                 "at once" => planted,
                 "after a close" => {
                     drop(planted);
-                    reopen(&self.path())
+                    Planted::reopen(&self.path())
                 }
                 _ => {
                     abandon(planted);
-                    reopen(&self.path())
+                    Planted::reopen(&self.path())
                 }
             };
             self.finish(&planted, &label);
@@ -212,7 +212,7 @@ fn a_long_run_with_refusals_loses_nothing() {
     for (round, key) in [short as fn(u64) -> Vec<u8>, long].into_iter().enumerate() {
         let folder = folder();
         let path = folder.path().join("pool");
-        let mut planted = create::<Process>(&path, MAX_BYTES, small_nodes());
+        let mut planted = Planted::<Process>::create(&path, MAX_BYTES, small_nodes());
         let mut random = Random::new(seed ^ round as u64);
         let mut records = Records::new();
         let mut failures = 0;
@@ -243,7 +243,7 @@ fn a_long_run_with_refusals_loses_nothing() {
                     0 => abandon(planted),
                     _ => drop(planted),
                 }
-                planted = reopen(&path);
+                planted = Planted::reopen(&path);
             }
         }
         check(&planted);
@@ -266,7 +266,7 @@ fn fail_catalog_change(
     for (resource, count) in both.into_iter().flat_map(|one| COUNTS.map(|count| (one, count))) {
         for granted in 0.. {
             let label = named(resource, granted, count);
-            let planted = create::<Process>(&path, MAX_BYTES, small_nodes());
+            let planted = Planted::<Process>::create(&path, MAX_BYTES, small_nodes());
             for op in scenario::inserts(50, long, pointed) {
                 op.run(&planted.index);
             }
@@ -281,7 +281,7 @@ fn fail_catalog_change(
             check(&planted);
             assert_eq!(is_done(&planted), outcome.is_ok(), "{label}: {outcome:?}");
             abandon(planted);
-            let planted = reopen::<Process>(&path);
+            let planted = Planted::<Process>::reopen(&path);
             check(&planted);
             assert_eq!(is_done(&planted), outcome.is_ok(), "{label}: {outcome:?}");
             if outcome.is_err() {
@@ -312,8 +312,7 @@ fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
 }
 
 fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
-    let settings = small_nodes().settings()?;
-    planted.index.catalog().find_or_create_index::<BzTrees>(OTHER, &settings)?;
+    planted.index.catalog().find_or_create_index::<BzTrees>(OTHER, small_nodes())?;
     Ok(())
 }
 

@@ -10,9 +10,10 @@ use pando_index::conformance::between::{
 };
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between, between_each};
+use pando_tree::maps::Tree;
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, Records, anonymous, create, dump, folder, small_nodes};
+use crate::common::{Planted, Records, dump, folder, small_nodes};
 
 /// Longer than a value that stays in its leaf.
 const LONG_BYTES: usize = 40;
@@ -30,7 +31,7 @@ fn few_records() -> Options {
 }
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted = anonymous::<Between>(options);
+    let planted = Planted::<Between>::anonymous(options);
     let handle = Arc::new(planted.index.clone());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
     one_between(planted, handle, interrupt, there, (act, others, access))
@@ -110,7 +111,8 @@ fn full_leaves_rewritten_under_scans() {
     for value_mode in [ValueMode::Inline, ValueMode::Pointer] {
         within_bounds("the scans", move || {
             let fresh = || {
-                let planted = anonymous::<Between>(Options { value_mode, ..Options::default() });
+                let planted =
+                    Planted::<Between>::anonymous(Options { value_mode, ..Options::default() });
                 let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
                 (planted, handle)
             };
@@ -131,7 +133,7 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
         loop {
             let folder = folder();
             let path = folder.path().join("pool");
-            let planted = create::<Between>(&path, 1 << 20, Options::default());
+            let planted = Planted::<Between>::create(&path, 1 << 20, Options::default());
             let tree = &planted.index;
             for number in 0..LEFT * 3 {
                 tree.insert(&[number], &[number; 50]).expect("inserts");
@@ -164,8 +166,10 @@ const LEFT: u8 = 6;
 
 /// Fills the pool by another tree, but for the room of one value of so many bytes.
 fn fill_all_but(planted: &Planted<Between>, bytes: usize) {
-    let settings = Options::default().settings().expect("options in range");
-    let other = planted.catalog.find_or_create_index::<BzTrees>("other", &settings).expect("a map");
+    let other = planted
+        .catalog
+        .find_or_create_index::<BzTrees>("other", Options::default())
+        .expect("a map");
     other.insert(b"room", &vec![1; bytes]).expect("room");
     let mut number = 0_u32;
     for value_bytes in [200_000, 60_000, 30_000, 4000, 2000, 1000, 500, 200, 100, 20] {

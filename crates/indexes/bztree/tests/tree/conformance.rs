@@ -1,6 +1,6 @@
 //! The conformance suite, over every persistence domain and both value modes.
 
-use crate::common::{anonymous, in_file, small_nodes};
+use crate::common::{Planted, small_nodes};
 use pando_bztree::{Options, ValueMode};
 use pando_pmem::{Adr, Eadr, Process, Volatile, counting::Counting};
 
@@ -10,35 +10,35 @@ fn pointers() -> Options {
 
 mod volatile {
     use super::*;
-    pando_index::conformance_suite!(|| anonymous::<Volatile>(small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(small_nodes()));
 }
 
 mod volatile_defaults {
     use super::*;
-    pando_index::conformance_suite!(|| anonymous::<Volatile>(Options::default()));
+    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(Options::default()));
 }
 
 mod volatile_pointers {
     use super::*;
-    pando_index::conformance_suite!(|| anonymous::<Volatile>(pointers()));
+    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(pointers()));
 }
 
 mod process {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Process>(small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Process>::in_file(small_nodes()));
 }
 
 mod eadr {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Eadr>(small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Eadr>::in_file(small_nodes()));
 }
 
 mod adr {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Adr>(small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_nodes()));
 }
 
 mod counting {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Counting>(small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Counting>::in_file(small_nodes()));
 }

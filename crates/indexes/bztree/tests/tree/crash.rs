@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::seed;
-use crate::common::{NAME, Planted, Records, abandon, check, create, dump, folder, reopen};
+use crate::common::{NAME, Planted, Records, abandon, check, dump, folder};
 use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_pmem::Domain;
@@ -94,7 +94,7 @@ impl<'scenario> Crash<'scenario> {
 
     /// Runs the operation on the pool at `path` and kills it after `writes`; whether it finished.
     fn cut<D: Domain>(&self, path: &Path, writes: u64) -> bool {
-        let planted = reopen::<D>(path);
+        let planted = Planted::<D>::reopen(path);
         let ended = kill_after(writes, || self.scenario.act.run(&planted.index));
         abandon(planted);
         match ended {
@@ -113,12 +113,15 @@ impl<'scenario> Crash<'scenario> {
         let mut writes = 0;
         loop {
             duplicate(crashed, copy);
-            let opened = kill_after(writes, || reopen::<D>(copy));
+            let opened = kill_after(writes, || Planted::<D>::reopen(copy));
             let finished = opened.is_some();
             if let Some(planted) = opened {
                 abandon(planted);
             }
-            self.verify(&reopen::<D>(copy), &format!("recovery killed before write {writes}"));
+            self.verify(
+                &Planted::<D>::reopen(copy),
+                &format!("recovery killed before write {writes}"),
+            );
             if finished {
                 break;
             }
@@ -126,7 +129,7 @@ impl<'scenario> Crash<'scenario> {
         }
         duplicate(crashed, copy);
         for budget in 0..=writes {
-            if let Some(planted) = kill_after(budget, || reopen::<D>(copy)) {
+            if let Some(planted) = kill_after(budget, || Planted::<D>::reopen(copy)) {
                 self.verify(&planted, "recovery killed again and again");
                 self.use_it(&planted, "recovery killed again and again");
                 return writes;
@@ -147,7 +150,7 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
     let crash = Crash::of(scenario);
     let folder = folder();
     let prepared = folder.path().join("prepared");
-    let planted = create::<D>(&prepared, MAX_BYTES, scenario.options);
+    let planted = Planted::<D>::create(&prepared, MAX_BYTES, scenario.options);
     scenario.prepare(&planted.index);
     check(&planted);
     drop(planted);
@@ -162,7 +165,7 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
         }
         if writes % AGAIN_EVERY == 1 && crash.answer == Answer::Done && !finished {
             duplicate(&path, &copy);
-            let planted = reopen::<D>(&copy);
+            let planted = Planted::<D>::reopen(&copy);
             let done = dump(&planted.index) == crash.after;
             let limit = random.below(writes + 20);
             if !done {
@@ -170,12 +173,12 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
                 cuts.again += 1;
             }
             abandon(planted);
-            let planted = reopen::<D>(&copy);
+            let planted = Planted::<D>::reopen(&copy);
             let label = format!("{label}, then before write {limit}");
             crash.verify(&planted, &label);
             crash.use_it(&planted, &label);
         }
-        let planted = reopen::<D>(&path);
+        let planted = Planted::<D>::reopen(&path);
         crash.verify(&planted, &label);
         if finished {
             assert!(dump(&planted.index) == crash.after, "{}: finished, and lost", scenario.name);
@@ -252,12 +255,12 @@ fn a_crash_at_every_write_of_creating_a_tree() {
     let mut cuts = 0;
     loop {
         duplicate(&empty, &path);
-        let created = kill_after(cuts, || reopen::<CutShort>(&path));
+        let created = kill_after(cuts, || Planted::<CutShort>::reopen(&path));
         let finished = created.is_some();
         if let Some(planted) = created {
             abandon(planted);
         }
-        let planted = reopen::<CutShort>(&path);
+        let planted = Planted::<CutShort>::reopen(&path);
         check(&planted);
         assert_eq!(dump(&planted.index), Records::new());
         assert_eq!(Op::Insert(b"key".into(), b"value".into()).run(&planted.index), Answer::Done);
@@ -288,7 +291,7 @@ fn free_dropped(planted: &Planted<CutShort>) {
 fn a_crash_at_every_write_of_dropping_a_tree() {
     let folder = folder();
     let (full, path) = (folder.path().join("full"), folder.path().join("crashed"));
-    let planted = create::<CutShort>(&full, MAX_BYTES, crate::common::small_nodes());
+    let planted = Planted::<CutShort>::create(&full, MAX_BYTES, crate::common::small_nodes());
     for op in scenario::inserts_then_removes(30, scenario::long, scenario::pointed, true) {
         if let Op::Insert(..) = op {
             op.run(&planted.index);
@@ -299,7 +302,7 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
     let mut cuts = 0;
     loop {
         duplicate(&full, &path);
-        let planted = reopen::<CutShort>(&path);
+        let planted = Planted::<CutShort>::reopen(&path);
         let dropped = kill_after(cuts, || {
             let guard = planted.pool.pin().expect("a slot");
             let entry = planted
@@ -312,7 +315,7 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
         });
         abandon(planted);
         // The tree is made anew if it was dropped.
-        let planted = reopen::<CutShort>(&path);
+        let planted = Planted::<CutShort>::reopen(&path);
         free_dropped(&planted);
         check(&planted);
         let left = dump(&planted.index);
@@ -332,7 +335,7 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
 #[test]
 fn a_kill_comes_at_the_write_that_was_asked_for() {
     let scenario = &scenario::operations()[0];
-    let planted = crate::common::anonymous::<CutShort>(scenario.options);
+    let planted = crate::common::Planted::<CutShort>::anonymous(scenario.options);
     scenario.prepare(&planted.index);
     let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&planted.index)));
     assert_eq!(killed, None);

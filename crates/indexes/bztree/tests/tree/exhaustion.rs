@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, check, create, dump, folder, reopen, small_nodes};
+use crate::common::{Planted, Records, check, dump, folder, small_nodes};
 use pando_bztree::Options;
 use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
@@ -91,7 +91,7 @@ fn verify(planted: &Planted<Process>, records: &Records, label: &str) {
 
 fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     let label = format!("a pool of {max_bytes} bytes, {:?}", shape.options);
-    let planted = create::<Process>(path, max_bytes, shape.options);
+    let planted = Planted::<Process>::create(path, max_bytes, shape.options);
     let mut records = Records::new();
     let filled = fill(&planted, &mut records, shape, &label);
     verify(&planted, &records, &label);
@@ -104,7 +104,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     verify(&planted, &records, &label);
     drop(planted);
     // What is full stays full, and whole, over a restart.
-    let planted = reopen::<Process>(path);
+    let planted = Planted::<Process>::reopen(path);
     verify(&planted, &records, &label);
     // Every second record goes; each remove must be carried out.
     for key in keys.iter().step_by(2) {
@@ -178,7 +178,7 @@ fn threads_in_a_full_pool_lose_nothing() {
         let shape = shapes()[(round % 3) as usize];
         let label = format!("PANDO_SEED={seed}, round {round}");
         within_bounds(&label.clone(), move || {
-            let planted = create::<Process>(&path, LEAST_BYTES, shape.options);
+            let planted = Planted::<Process>::create(&path, LEAST_BYTES, shape.options);
             let mut records = Records::new();
             fill(&planted, &mut records, shape, &label);
             let refused = AtomicU64::new(0);
@@ -210,7 +210,7 @@ fn threads_in_a_full_pool_lose_nothing() {
             let all: Records = parts.into_iter().flatten().collect();
             verify(&planted, &all, &label);
             drop(planted);
-            verify(&reopen(&path), &all, &label);
+            verify(&Planted::reopen(&path), &all, &label);
             let refused = refused.into_inner();
             println!("{label}: {refused} of 6000 operations refused");
         });
@@ -229,7 +229,7 @@ fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
 /// slot, and small records that still fit would be refused too.
 #[test]
 fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
-    let planted = crate::common::anonymous::<Volatile>(Options::default());
+    let planted = crate::common::Planted::<Volatile>::anonymous(Options::default());
     planted.index.insert(b"there", b"short").expect("room");
     refuse(Resource::Block, 0, u64::MAX, || {
         for turn in 0..100 {
@@ -250,7 +250,8 @@ fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
 #[test]
 fn long_values_that_were_replaced_make_room_for_the_next() {
     let folder = folder();
-    let planted = create::<Process>(&folder.path().join("pool"), 16 << 20, Options::default());
+    let planted =
+        Planted::<Process>::create(&folder.path().join("pool"), 16 << 20, Options::default());
     for turn in 0..200_u64 {
         let value = vec![turn as u8; 1 << 20];
         planted.index.upsert(b"one", &value).unwrap_or_else(|error| panic!("turn {turn}: {error}"));

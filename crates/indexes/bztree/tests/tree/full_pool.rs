@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use crate::common::watchdog::seed;
-use crate::common::{NAME, Planted, check, create, folder, reopen, small_nodes};
+use crate::common::{NAME, Planted, check, folder, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Options};
 use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
 use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_tree::maps::Tree;
 
 /// The first number of a key that comes behind those of all smaller numbers.
 const IN_ORDER: u64 = 1 << 40;
@@ -61,16 +62,16 @@ fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
 fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
     let planted = if is_reopened {
         drop(planted);
-        reopen(path)
+        Planted::reopen(path)
     } else {
         planted
     };
     check(&planted);
     planted.index.insert(b"key", &[4; 500]).expect("room for a record");
     let catalog = planted.index.catalog();
-    let settings = Options::default().settings().expect("options in range");
-    let other =
-        catalog.find_or_create_index::<BzTrees>("other", &settings).expect("room for a map");
+    let other = catalog
+        .find_or_create_index::<BzTrees>("other", Options::default())
+        .expect("room for a map");
     other.insert(b"key", &[5; 500]).expect("room for a record");
     for name in [NAME, "other"] {
         let guard = planted.pool.pin().expect("a slot");
@@ -86,7 +87,7 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
     for (is_reopened, from) in [(false, 0), (true, 0), (false, IN_ORDER), (true, IN_ORDER)] {
         let folder = folder();
         let path = folder.path().join("pool");
-        let planted = create::<Process>(&path, 8 << 20, Options::default());
+        let planted = Planted::<Process>::create(&path, 8 << 20, Options::default());
         for number in fill_twice(&planted, from) {
             assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
         }
@@ -102,7 +103,7 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     for is_reopened in [false, true] {
         let folder = folder();
         let path = folder.path().join("pool");
-        let planted = create::<Process>(&path, 8 << 20, Options::default());
+        let planted = Planted::<Process>::create(&path, 8 << 20, Options::default());
         let records = fill_twice(&planted, 0);
         std::thread::scope(|scope| {
             let (release, released) = std::sync::mpsc::channel::<()>();
@@ -122,7 +123,7 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
         assert!(leaves(&planted.index) > 1000, "{} leaves", leaves(&planted.index));
         let planted = if is_reopened {
             drop(planted);
-            reopen(&path)
+            Planted::reopen(&path)
         } else {
             planted
         };
@@ -147,7 +148,7 @@ fn what_is_deleted_at_random_is_room_for_others() {
     for (value_bytes, options, percent) in cases {
         let folder = folder();
         let path = folder.path().join("pool");
-        let planted = create::<Process>(&path, 16 << 20, options);
+        let planted = Planted::<Process>::create(&path, 16 << 20, options);
         let tree = &planted.index;
         let full = fill(tree, 0, &vec![1; value_bytes]);
         let deleted = full * 132 / 1000;
@@ -183,7 +184,7 @@ fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
         for granted in 0.. {
             let folder = folder();
             let path = folder.path().join("pool");
-            let planted = create::<Process>(&path, 1 << 20, small_nodes());
+            let planted = Planted::<Process>::create(&path, 1 << 20, small_nodes());
             let tree = &planted.index;
             let records = 150;
             for number in 0..records {

@@ -2,7 +2,7 @@
 //! for ever on a reservation whose owner is dead).
 
 use crate::common::scenario::{Answer, Op, inline, short};
-use crate::common::{Planted, abandon, check, create, dump, folder, reopen, small_nodes};
+use crate::common::{Planted, abandon, check, dump, folder, small_nodes};
 use pando_bztree::Options;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 
@@ -16,7 +16,7 @@ fn roomy() -> Options {
 
 /// Begins an insert of `key` and dies before its write `writes`; whether it had ended before.
 fn die_inserting(path: &std::path::Path, key: &[u8], writes: u64) -> bool {
-    let planted = reopen::<CutShort>(path);
+    let planted = Planted::<CutShort>::reopen(path);
     let insert = Op::Insert(key.to_vec(), inline(1));
     let ended = kill_after(writes, || insert.run(&planted.index)).is_some();
     abandon(planted);
@@ -35,10 +35,10 @@ fn insert_at_once(planted: &Planted<CutShort>, key: &[u8]) {
 fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
     let folder = folder();
     let path = folder.path().join("pool");
-    drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
+    drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for writes in 0.. {
         let ended = die_inserting(&path, &short(7), writes);
-        let planted = reopen::<CutShort>(&path);
+        let planted = Planted::<CutShort>::reopen(&path);
         if dump(&planted.index).is_empty() {
             insert_at_once(&planted, &short(7));
         }
@@ -55,12 +55,12 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
 fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
     let folder = folder();
     let path = folder.path().join("pool");
-    drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
+    drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for turn in 0..40 {
         // The first write of an insert claims its slot.
         die_inserting(&path, &short(7), 1 + turn % 2);
     }
-    let planted = reopen::<CutShort>(&path);
+    let planted = Planted::<CutShort>::reopen(&path);
     assert!(dump(&planted.index).is_empty());
     insert_at_once(&planted, &short(7));
     insert_at_once(&planted, &short(8));
@@ -73,25 +73,25 @@ fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
 fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
     let folder = folder();
     let path = folder.path().join("pool");
-    drop(create::<CutShort>(&path, MAX_BYTES, roomy()));
+    drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for turn in 0..6 {
         die_inserting(&path, &short(7), 1 + turn % 2);
     }
-    let first = reopen::<CutShort>(&path);
+    let first = Planted::<CutShort>::reopen(&path);
     let generation = first.pool.generation();
     abandon(first);
     for _ in 0..1_012 {
-        abandon(reopen::<CutShort>(&path));
+        abandon(Planted::<CutShort>::reopen(&path));
     }
     // The tags of the six dead inserts come by again, and some beside them.
     for _ in 0..20 {
-        let planted = reopen::<CutShort>(&path);
+        let planted = Planted::<CutShort>::reopen(&path);
         insert_at_once(&planted, &short(7));
         assert_eq!(Op::Remove(short(7)).run(&planted.index), Answer::Done);
         check(&planted);
         abandon(planted);
     }
-    let last = reopen::<CutShort>(&path);
+    let last = Planted::<CutShort>::reopen(&path);
     assert!(last.pool.generation() > generation + 1_024);
 }
 
@@ -100,10 +100,10 @@ fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
 fn a_pool_does_not_grow_with_the_number_of_restarts() {
     let folder = folder();
     let path = folder.path().join("pool");
-    drop(create::<CutShort>(&path, 64 << 20, small_nodes()));
+    drop(Planted::<CutShort>::create(&path, 64 << 20, small_nodes()));
     let mut chunks = Vec::new();
     for round in 0..120_u64 {
-        let planted = reopen::<CutShort>(&path);
+        let planted = Planted::<CutShort>::reopen(&path);
         for step in 0..300 {
             let key = short((round * 7 + step * 13) % 100);
             let value = vec![step as u8; ((round * 31 + step) * 37 % 1_700) as usize];

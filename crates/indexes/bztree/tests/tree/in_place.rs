@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::scenario::{Answer, Op, inline, pointed, short};
 use crate::common::watchdog::within_bounds;
-use crate::common::{check, dump, plant, small_nodes, take_all};
+use crate::common::{Planted, check, dump, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::testing::{Arena, CutShort, Lines, Paused, written_back};
@@ -22,7 +22,7 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     let label = format!("{act:?}, paused before write {writes}");
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
     let pool = Pool::anonymous(&create).expect("memory");
-    let planted = Arc::new(plant::<D>(pool, small_nodes()));
+    let planted = Arc::new(Planted::<D>::of(pool, small_nodes()));
     for (key, value) in [(short(1), inline(1)), (short(2), inline(2)), (short(3), pointed(3))] {
         planted.index.insert(&key, &value).expect("there is room");
     }
@@ -90,7 +90,7 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
     for writes in 0.. {
         let arena = Arena::new(POOL_BYTES).expect("memory");
         let pool = Pool::create_in(&arena).expect("a pool");
-        let planted = Arc::new(plant::<WithWriteBack>(pool, Options::default()));
+        let planted = Arc::new(Planted::<WithWriteBack>::of(pool, Options::default()));
         for number in 1..=5 {
             planted.index.insert(&key(number), &key(100 + number)).expect("there is room");
         }
@@ -131,7 +131,7 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         assert!(removed && is_gone, "before write {writes}");
         let cut = power_cut(&arena, &before, &lines);
         let recovered =
-            plant::<WithWriteBack>(Pool::open_in(&cut).expect("opens"), Options::default());
+            Planted::<WithWriteBack>::of(Pool::open_in(&cut).expect("opens"), Options::default());
         let found = recovered.index.get(&key(1)).expect("a get");
         assert_eq!(found, None, "before write {writes}: the update came back behind the delete");
         check(&recovered);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::scenario::{Answer, Op, long, short};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, create, dump, folder, reopen, small_nodes};
+use crate::common::{Planted, Records, abandon, check, dump, folder, small_nodes};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::Process;
@@ -111,7 +111,7 @@ fn child() {
         eprintln!("the child panics: {panic}");
         std::process::abort();
     }));
-    let planted = reopen::<Process>(&PathBuf::from(path));
+    let planted = Planted::<Process>::reopen(&PathBuf::from(path));
     let writers = Writer::all(&dump(&planted.index), round_seed);
     std::thread::scope(|scope| {
         for mut writer in writers {
@@ -193,7 +193,7 @@ fn verify_writer(mut writer: Writer, acknowledged: u64, found: &Records, label: 
 
 fn recover(path: &Path) -> (Planted<Process>, Duration) {
     let start = Instant::now();
-    let planted = reopen::<Process>(path);
+    let planted = Planted::<Process>::reopen(path);
     planted.index.get(&key(0, 0)).expect("reads");
     (planted, start.elapsed())
 }
@@ -206,7 +206,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
     let mut random = Random::new(seed);
     let folder = folder();
     let path = folder.path().join("pool");
-    drop(create::<Process>(&path, MAX_BYTES, small_nodes()));
+    drop(Planted::<Process>::create(&path, MAX_BYTES, small_nodes()));
     let mut records = Records::new();
     let mut times = Vec::new();
     let (mut operations, mut silent) = (0, 0);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, check, dump, plant, take_all};
+use crate::common::{Planted, check, dump, take_all};
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
@@ -29,7 +29,7 @@ enum Room {
 
 fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
-    let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
+    let planted = Planted::of(Pool::anonymous(&create).expect("memory"), scenario.options);
     scenario.prepare(&planted.index);
     planted
 }

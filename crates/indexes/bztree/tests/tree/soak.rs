@@ -5,11 +5,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{check, in_file};
+use crate::common::{Planted, check};
 use pando_bztree::Options;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Domain, Process, Volatile};
+use pando_tree::maps::Tree;
 
 const THREADS: u64 = 8;
 
@@ -35,7 +36,7 @@ fn each_thread(records: u64, work: impl Fn(u64) + Sync) {
 
 fn soak<D: Domain>() {
     let records = records();
-    let planted = in_file::<D>(Options::default());
+    let planted = Planted::<D>::in_file(Options::default());
     let tree = &planted.index;
     each_thread(records, |number| {
         tree.insert(&key(number), &number.to_le_bytes()).expect("a new key");

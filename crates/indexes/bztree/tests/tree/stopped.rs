@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, Records, dump, plant};
+use crate::common::{Planted, Records, dump};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{CreateOptions, Domain, Pool};
+use pando_tree::maps::Tree;
 
 /// Neighbours that each of the others inserts and removes: enough to split the leaf and merge it.
 const NEIGHBOURS: u8 = 40;
@@ -25,7 +26,7 @@ type WithWriteBack = CutShort<true>;
 
 fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
-    let planted = plant(Pool::anonymous(&create).expect("memory"), scenario.options);
+    let planted = Planted::of(Pool::anonymous(&create).expect("memory"), scenario.options);
     scenario.prepare(&planted.index);
     planted
 }

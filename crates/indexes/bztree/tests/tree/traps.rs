@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, anonymous, check, dump, in_file, small_nodes};
+use crate::common::{Planted, Records, check, dump, small_nodes};
 use pando_bztree::Options;
 use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::{Process, Volatile};
+use pando_tree::maps::Tree;
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
 /// each key, successful inserts and removes must balance.
@@ -21,7 +22,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
     let seed = seed("racing inserts");
     for round in 0..60 {
         within_bounds("racing inserts", move || {
-            let planted = anonymous::<Volatile>(small_nodes());
+            let planted = Planted::<Volatile>::anonymous(small_nodes());
             let balance: Vec<_> = (0..6).map(|_| AtomicI64::new(0)).collect();
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -60,7 +61,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
 /// no growth from it.
 #[test]
 fn insert_and_delete_of_one_key_may_repeat_for_ever() {
-    let planted = in_file::<Process>(small_nodes());
+    let planted = Planted::<Process>::in_file(small_nodes());
     let key = short(1);
     let mut size_bytes = 0;
     for turn in 0..30_000 {
@@ -110,7 +111,7 @@ fn waves(planted: &Planted<Volatile>, count: u64, rounds: u64, keep: bool) {
 fn merges_race_splits_under_one_parent() {
     for _ in 0..5 {
         within_bounds("merges and splits", || {
-            let planted = anonymous::<Volatile>(small_nodes());
+            let planted = Planted::<Volatile>::anonymous(small_nodes());
             waves(&planted, 200, 10, true);
             check(&planted);
             assert_eq!(dump(&planted.index).len(), 800);
@@ -123,7 +124,7 @@ fn merges_race_splits_under_one_parent() {
 fn root_growth_races_root_collapse() {
     for _ in 0..5 {
         within_bounds("growth and collapse", || {
-            let planted = anonymous::<Volatile>(small_nodes());
+            let planted = Planted::<Volatile>::anonymous(small_nodes());
             waves(&planted, 8, 200, false);
             check(&planted);
             assert_eq!(dump(&planted.index), Records::new());
@@ -137,11 +138,11 @@ fn root_growth_races_root_collapse() {
 /// BzTree: `delete_size` and `record_count` after a failed insert.
 #[test]
 fn a_failed_operation_leaves_the_counters_alone() {
-    let planted = anonymous::<Volatile>(small_nodes());
+    let planted = Planted::<Volatile>::anonymous(small_nodes());
     for index in 0..50 {
         planted.index.insert(&short(index), &inline(1)).expect("inserts");
     }
-    let before = planted.index.stat().expect("audits");
+    let before = planted.index.audit().expect("audits").stat;
     for index in 0..50 {
         let key = short(index);
         assert_eq!(Op::Insert(key.clone(), pointed(2)).run(&planted.index), Answer::Exists);
@@ -150,7 +151,7 @@ fn a_failed_operation_leaves_the_counters_alone() {
         assert_eq!(Op::Update(long(index), inline(2)).run(&planted.index), Answer::Missing);
         assert_eq!(Op::Remove(long(index)).run(&planted.index), Answer::Missing);
     }
-    assert_eq!(planted.index.stat().expect("audits"), before);
+    assert_eq!(planted.index.audit().expect("audits").stat, before);
     check(&planted);
 }
 
@@ -158,7 +159,7 @@ fn a_failed_operation_leaves_the_counters_alone() {
 #[test]
 fn giant_records_and_long_shared_prefixes_find_their_place() {
     for options in [small_nodes(), Options::default()] {
-        let planted = anonymous::<Volatile>(options);
+        let planted = Planted::<Volatile>::anonymous(options);
         let mut records = Records::new();
         let giant = |index: u64| [vec![b'p'; 30_000].as_slice(), &short(index)].concat();
         for index in 0..40_u64 {
@@ -184,7 +185,8 @@ fn giant_records_and_long_shared_prefixes_find_their_place() {
 /// Trap 11: lengths at the ends of their fields.
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
-    let planted = anonymous::<Volatile>(Options { inline_bytes: 16_384, ..Options::default() });
+    let planted =
+        Planted::<Volatile>::anonymous(Options { inline_bytes: 16_384, ..Options::default() });
     let limits = planted.index.limits();
     let mut records = Records::new();
     for key_bytes in [0, 1, 7, 8, 9, limits.max_key_bytes - 1, limits.max_key_bytes] {
@@ -204,7 +206,7 @@ fn keys_and_values_at_the_ends_of_their_fields() {
 /// BzTree: short keys compared as signed bytes, so that 0x80 sorts before 0x00.
 #[test]
 fn keys_compare_as_unsigned_bytes() {
-    let planted = anonymous::<Volatile>(small_nodes());
+    let planted = Planted::<Volatile>::anonymous(small_nodes());
     let mut records = Records::new();
     for length in [1, 2, 7, 8, 9, 16] {
         for first in [0x00, 0x01, 0x7F, 0x80, 0x81, 0xFE, 0xFF] {
@@ -263,7 +265,7 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
             .step_by(7)
             .flat_map(|rest| [(Order::Ascending, rest), (Order::Descending, rest)])
         {
-            let planted = anonymous::<Volatile>(options);
+            let planted = Planted::<Volatile>::anonymous(options);
             let mut stays = Records::new();
             for index in 0..150 {
                 planted.index.insert(&short(index * 16), &inline(1)).expect("inserts");
@@ -300,7 +302,7 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
 /// read; and the memory comes back when it goes on.
 #[test]
 fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
-    let planted = anonymous::<Volatile>(small_nodes());
+    let planted = Planted::<Volatile>::anonymous(small_nodes());
     for index in 0..20 {
         planted.index.insert(&short(index), &pointed(1)).expect("inserts");
     }
@@ -335,13 +337,13 @@ fn a_tall_tree_needs_little_stack() {
     let work = || {
         let options =
             Options { leaf_bytes: 256, inner_bytes: 256, free_bytes: 32, ..small_nodes() };
-        let planted = anonymous::<Volatile>(Options { merge_bytes: 0, ..options });
+        let planted = Planted::<Volatile>::anonymous(Options { merge_bytes: 0, ..options });
         let key = |index: u64| [vec![b'k'; 100].as_slice(), &index.to_be_bytes()].concat();
         let count = 20_000;
         for index in 0..count {
             planted.index.insert(&key(index), b"value").expect("inserts");
         }
-        let height = planted.index.stat().expect("audits").height;
+        let height = planted.index.audit().expect("audits").stat.height;
         assert!(height >= 8, "the tree has only {height} levels");
         for index in 1..count - 1 {
             assert!(planted.index.remove(&key(index)).expect("removes"));
@@ -359,7 +361,7 @@ fn a_tall_tree_needs_little_stack() {
 #[test]
 fn keys_that_share_their_slices_are_told_apart() {
     for options in [small_nodes(), Options::default()] {
-        let planted = anonymous::<Volatile>(options);
+        let planted = Planted::<Volatile>::anonymous(options);
         let mut records = Records::new();
         for head in [&b""[..], b"user:", &[0xFF; 300]] {
             for zeros in 0..24 {
@@ -382,7 +384,7 @@ fn keys_that_share_their_slices_are_told_apart() {
 
 #[test]
 fn a_slice_that_is_not_its_keys_is_reported() {
-    let planted = anonymous::<Volatile>(Options::default());
+    let planted = Planted::<Volatile>::anonymous(Options::default());
     for index in 0..2_000_u64 {
         Op::Upsert(format!("user:{index:06}").into_bytes(), inline(1)).run(&planted.index);
     }

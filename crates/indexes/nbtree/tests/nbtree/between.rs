@@ -11,11 +11,11 @@ use pando_index::conformance::between::{
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between, between_each};
 
-use crate::common::{Planted, anonymous, defaults, small_nodes};
+use crate::common::{Options, Planted, small_nodes};
 
 /// Whether the act has so many accesses.
 fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    one_in(anonymous::<Between>(&small_nodes()), there, act, others, access)
+    one_in(Planted::<Between>::anonymous(small_nodes()), there, act, others, access)
 }
 
 /// The same, in that tree.
@@ -85,7 +85,7 @@ fn a_root_that_comes_down_meanwhile() {
     for last in 3..20 {
         let there = [&inserts(0..20)[..], &removes((last + 1..20).rev())].concat();
         let in_tree = |access: &u64| {
-            let planted = anonymous::<Between>(&small_nodes());
+            let planted = Planted::<Between>::anonymous(small_nodes());
             let tree = planted.index.clone();
             let is_between = one_in(planted, &there, Act::Remove(last * 10), &splits, *access);
             // What was retired is given back, once, and used again.
@@ -115,7 +115,7 @@ fn runs_of_writes_at_random() {
 #[test]
 fn full_leaves_rewritten_under_scans() {
     let fresh = || {
-        let planted = anonymous::<Between>(&defaults());
+        let planted = Planted::<Between>::anonymous(Options::default());
         let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
         (planted, handle)
     };

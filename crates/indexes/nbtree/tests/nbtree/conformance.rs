@@ -2,24 +2,24 @@
 
 use pando_pmem::{Adr, Process, Volatile};
 
-use crate::common::{anonymous, defaults, in_file, small_nodes};
+use crate::common::{Options, Planted, small_nodes};
 
 mod volatile {
     use super::*;
-    pando_index::conformance_suite!(|| anonymous::<Volatile>(&small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(small_nodes()));
 }
 
 mod volatile_defaults {
     use super::*;
-    pando_index::conformance_suite!(|| anonymous::<Volatile>(&defaults()));
+    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(Options::default()));
 }
 
 mod process {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Process>(&small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Process>::in_file(small_nodes()));
 }
 
 mod adr {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Adr>(&small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_nodes()));
 }

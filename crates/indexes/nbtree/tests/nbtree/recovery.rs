@@ -10,11 +10,9 @@ use pando_index::{Error, RangeIndex, Upserted};
 use pando_nbtree::{NbTree, NbTrees};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
-use pando_tree::maps::{Catalog, IndexKind};
+use pando_tree::maps::{Catalog, Tree};
 
-use crate::common::{
-    NAME, Planted, Records, check, create, dump, folder, in_file, plant, reopen, small_nodes,
-};
+use crate::common::{NAME, Planted, Records, check, dump, folder, small_nodes};
 
 /// A key of eight bytes, or a longer or shorter one.
 fn key(number: u64) -> Vec<u8> {
@@ -85,7 +83,7 @@ fn draw(random: &mut Random, keys: u64) -> Op {
 fn dies_at_every_write<const WRITE_BACK: bool>() {
     let folder = folder();
     let path = folder.path().join("pool");
-    let mut planted = create::<CutShort<WRITE_BACK>>(&path, 64 << 20, &small_nodes());
+    let mut planted = Planted::<CutShort<WRITE_BACK>>::create(&path, 64 << 20, small_nodes());
     let mut records = Records::new();
     let mut random = Random::new(7);
     for stamp in 0..140 {
@@ -123,11 +121,11 @@ fn dies_at_every_write<const WRITE_BACK: bool>() {
 /// Drops the tree as a crash would, and opens what is left.
 fn crash<D: Domain>(planted: &mut Planted<D>, path: &Path) {
     let create = pando_pmem::CreateOptions { max_bytes: 1 << 24, ..Default::default() };
-    let empty = plant(Pool::anonymous(&create).expect("memory"), &small_nodes());
+    let empty = Planted::of(Pool::anonymous(&create).expect("memory"), small_nodes());
     let old = std::mem::replace(planted, empty);
     old.pool.clone().abandon();
     drop(old);
-    *planted = reopen(path);
+    *planted = Planted::reopen(path);
 }
 
 #[test]
@@ -145,7 +143,7 @@ fn a_process_that_writes_back_may_die_at_every_write() {
 fn recovery_may_be_cut_short() {
     let folder = folder();
     let path = folder.path().join("pool");
-    let planted = create::<CutShort>(&path, 64 << 20, &small_nodes());
+    let planted = Planted::<CutShort>::create(&path, 64 << 20, small_nodes());
     let mut records = Records::new();
     for stamp in 0..200 {
         Op::Insert(stamp).run(&planted.index, stamp).expect("an insert");
@@ -177,7 +175,7 @@ fn recovery_may_be_cut_short() {
             break;
         }
     }
-    let planted = reopen::<Process>(&path);
+    let planted = Planted::<Process>::reopen(&path);
     check(&planted);
     let mut found = dump(&planted.index);
     found.retain(|key, _| records.contains_key(key));
@@ -190,13 +188,13 @@ fn a_large_tree_is_surveyed_by_several_threads() {
     const RECORDS: u64 = 60_000;
     let folder = folder();
     let path = folder.path().join("pool");
-    let planted = create::<Process>(&path, 1 << 30, &small_nodes());
+    let planted = Planted::<Process>::create(&path, 1 << 30, small_nodes());
     let number = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for at in 0..RECORDS {
         planted.index.insert(&number(at).to_be_bytes(), &at.to_le_bytes()).expect("an insert");
     }
     drop(planted);
-    let planted = reopen::<Adr>(&path);
+    let planted = Planted::<Adr>::reopen(&path);
     check(&planted);
     assert_eq!(planted.index.len().expect("counts"), RECORDS);
     for at in 0..RECORDS {
@@ -210,18 +208,18 @@ fn a_large_tree_is_surveyed_by_several_threads() {
 #[test]
 fn a_chain_in_a_circle_is_found_in_no_time() {
     for has_record in [false, true] {
-        let planted = in_file::<Process>(&small_nodes());
+        let planted = Planted::<Process>::in_file(small_nodes());
         if has_record {
             planted.index.insert(b"12345678", b"12345678").expect("an insert");
         }
-        let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
+        let leaf = planted.index.audit().expect("audits").blocks[0].off;
         let catalog = planted.index.catalog().clone();
         drop(planted.index);
         planted.pool.word(leaf).store(leaf, Ordering::Release);
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("has no end"), "{refused}");
-        let audit = NbTrees::audit(&tree).expect("audits");
+        let audit = tree.audit().expect("audits");
         assert!(!audit.is_sound() && audit.blocks.len() < 1 << 17, "{}", audit.blocks.len());
     }
 }
@@ -231,9 +229,9 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
 #[test]
 fn a_slice_that_is_not_its_keys_is_refused() {
     for at in [0, 1, 7] {
-        let planted = in_file::<Process>(&small_nodes());
+        let planted = Planted::<Process>::in_file(small_nodes());
         planted.index.insert(b"a key of more than eight bytes", b"value").expect("an insert");
-        let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
+        let leaf = planted.index.audit().expect("audits").blocks[0].off;
         let catalog = planted.index.catalog().clone();
         drop(planted.index);
         let slice = u64::from_be_bytes(*b"a key of");
@@ -244,14 +242,14 @@ fn a_slice_that_is_not_its_keys_is_refused() {
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("damaged"), "{refused}");
-        assert!(!NbTrees::audit(&tree).expect("audits").is_sound(), "byte {at}");
+        assert!(!tree.audit().expect("audits").is_sound(), "byte {at}");
     }
 }
 
 /// A map that was found, and then dropped before it was opened.
 #[test]
 fn a_map_that_was_dropped_meanwhile_is_not_opened() {
-    let planted = in_file::<Process>(&small_nodes());
+    let planted = Planted::<Process>::in_file(small_nodes());
     let catalog = planted.index.catalog().clone();
     let guard = planted.pool.pin().expect("a slot");
     let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
@@ -269,15 +267,15 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     // With the dirty bit of PMwCAS, and without its others.
     const LOOKS_DIRTY: u64 = 1 << 61 | 7;
     const CLOSED: u64 = 1 << 63;
-    let planted = in_file::<Process>(&small_nodes());
+    let planted = Planted::<Process>::in_file(small_nodes());
     let catalog = planted.index.catalog().clone();
-    let other = catalog.find_or_create_index::<NbTrees>("other", &small_nodes()).expect("a map");
+    let other = catalog.find_or_create_index::<NbTrees>("other", small_nodes()).expect("a map");
     for number in 0..6u64 {
         let record = (number.to_be_bytes(), LOOKS_DIRTY.to_le_bytes());
         other.insert(&record.0, &record.1).expect("an insert");
         planted.index.insert(&(100 + number).to_be_bytes(), &record.1).expect("an insert");
     }
-    let block = |tree| NbTrees::audit(tree).expect("audits").blocks[0];
+    let block = |tree: &NbTree<_>| tree.audit().expect("audits").blocks[0];
     let (own, foreign) = (block(&planted.index), block(&other));
     drop(planted.index);
     // As a replacement that is under way leaves it.
@@ -302,12 +300,11 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
 #[test]
 fn damaged_blocks_are_refused_or_harmless() {
     use pando_pmem::testing::Arena;
-    type Tree = pando_nbtree::NbTrees;
     let arena = Arena::new(4 << 20).expect("memory");
     let entry_off;
     let off = {
         let pool = Pool::<Process>::create_in(&arena).expect("a pool");
-        let planted = plant(pool, &small_nodes());
+        let planted = Planted::of(pool, small_nodes());
         for at in 0..4 {
             Op::Insert(at).run(&planted.index, at).expect("an insert");
         }
@@ -315,7 +312,7 @@ fn damaged_blocks_are_refused_or_harmless() {
         let entry =
             planted.index.catalog().find_map(&guard, NAME).expect("a catalog").expect("is there");
         entry_off = entry.root_off();
-        Tree::audit(&planted.index).expect("audits").blocks[0].off
+        planted.index.audit().expect("audits").blocks[0].off
     };
     for at in (off..off + 192).step_by(8).chain([entry_off]) {
         let sound = arena.word(at);
@@ -325,8 +322,8 @@ fn damaged_blocks_are_refused_or_harmless() {
             let before = arena.read(0, arena.bytes() as usize);
             let pool = Pool::<Process>::open_in(&arena).expect("opens");
             let catalog = std::sync::Arc::new(Catalog::open(pool).expect("recovers"));
-            let tree = catalog.find_index::<Tree>(NAME).expect("a map").expect("is there");
-            let audit = Tree::audit(&tree).expect("audits");
+            let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
+            let audit = tree.audit().expect("audits");
             if tree.get(&key(1)).is_err() {
                 assert!(!audit.is_sound(), "refused without a problem: {at:#x}: {damaged:#x}");
             }

@@ -8,9 +8,9 @@ use pando_nbtree::NbTrees;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
 use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::Tree;
 
-use crate::common::{NAME, anonymous, check, defaults, dump, in_file, plant, small_nodes};
+use crate::common::{NAME, Options, Planted, check, dump, small_nodes};
 
 fn eight(number: u64) -> [u8; 8] {
     number.to_be_bytes()
@@ -20,7 +20,7 @@ fn eight(number: u64) -> [u8; 8] {
 /// against a user whose key is 0.
 #[test]
 fn every_key_and_every_value_is_allowed() {
-    let planted = anonymous::<Volatile>(&small_nodes());
+    let planted = Planted::<Volatile>::anonymous(small_nodes());
     let tree = &planted.index;
     let numbers: Vec<u64> = (0..64)
         .flat_map(|bit| [1 << bit, u64::MAX << bit, u64::MAX >> bit, (1 << bit) - 1])
@@ -44,8 +44,8 @@ fn every_key_and_every_value_is_allowed() {
 #[test]
 fn a_load_by_four_threads_loses_no_key() {
     const EACH: u64 = 50_000;
-    for settings in [defaults(), small_nodes()] {
-        let planted = anonymous::<Process>(&settings);
+    for options in [Options::default(), small_nodes()] {
+        let planted = Planted::<Process>::anonymous(options);
         let key = |number: u64| eight(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -72,7 +72,7 @@ fn a_load_by_four_threads_loses_no_key() {
 /// keys, so each knows what it must find, while others' inserts between these keys replace the
 /// leaves all the time.
 fn own_keys_among_splits<D: pando_pmem::Domain>() {
-    let planted = anonymous::<D>(&small_nodes());
+    let planted = Planted::<D>::anonymous(small_nodes());
     let is_over = AtomicBool::new(false);
     let turns = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -133,20 +133,20 @@ fn updates_and_deletes_survive_every_phase_of_a_split_with_write_backs() {
 /// an inner node.
 #[test]
 fn deletes_give_leaves_and_blocks_back() {
-    let planted = in_file::<Process>(&small_nodes());
+    let planted = Planted::<Process>::in_file(small_nodes());
     for round in 0..3 {
         for number in 0..3_000u64 {
             let value = vec![7; if number % 3 == 0 { 100 } else { 8 }];
             planted.index.insert(&eight(number), &value).expect("an insert");
         }
-        let full = NbTrees::audit(&planted.index).expect("audits").stat;
+        let full = planted.index.audit().expect("audits").stat;
         assert!(full.leaves > 500 && full.height > 3 && full.value_blocks == 1_000);
         for number in 0..3_000u64 {
             let number = if round == 1 { 2_999 - number } else { number };
             assert!(planted.index.remove(&eight(number)).expect("removes"));
         }
         check(&planted);
-        let empty = NbTrees::audit(&planted.index).expect("audits").stat;
+        let empty = planted.index.audit().expect("audits").stat;
         assert_eq!((empty.leaves, empty.records, empty.value_blocks), (1, 0, 0), "round {round}");
         assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
     }
@@ -157,7 +157,7 @@ fn deletes_give_leaves_and_blocks_back() {
 fn the_root_comes_down_amid_writes() {
     const THREADS: u64 = 4;
     const KEYS: u64 = 1_500;
-    let planted = in_file::<Process>(&small_nodes());
+    let planted = Planted::<Process>::in_file(small_nodes());
     let tree = &planted.index;
     for round in 0..3u64 {
         std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn the_root_comes_down_amid_writes() {
             }
         });
         check(&planted);
-        let empty = NbTrees::audit(tree).expect("audits").stat;
+        let empty = tree.audit().expect("audits").stat;
         assert_eq!((empty.records, empty.leaves), (0, 1), "round {round}");
         assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
     }
@@ -190,7 +190,8 @@ fn the_root_comes_down_amid_writes() {
 #[test]
 fn a_full_pool_refuses_and_takes_deletes() {
     let create = CreateOptions { max_bytes: 2 << 20, initial_bytes: 0, huge_pages: false };
-    let planted = plant::<Process>(Pool::anonymous(&create).expect("memory"), &defaults());
+    let planted =
+        Planted::<Process>::of(Pool::anonymous(&create).expect("memory"), Options::default());
     let mut count = 0u64;
     let refused = loop {
         match planted.index.insert(&eight(count), &[count as u8; 40]) {
@@ -215,7 +216,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
 fn a_stopped_thread_holds_nobody_up() {
     type Domain = CutShort<true>;
     for writes in 0.. {
-        let planted = anonymous::<Domain>(&small_nodes());
+        let planted = Planted::<Domain>::anonymous(small_nodes());
         for number in 0..6u64 {
             planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
         }
@@ -255,7 +256,7 @@ fn scans_in_a_full_pool_pass_a_stopped_thread() {
     ];
     for write in writes {
         for stopped_before in 0.. {
-            let planted = anonymous::<CutShort<true>>(&small_nodes());
+            let planted = Planted::<CutShort<true>>::anonymous(small_nodes());
             for number in 0..7u64 {
                 planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
             }
@@ -290,7 +291,7 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
 /// nothing behind for the next at its place.
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
-    let planted = in_file::<Process>(&small_nodes());
+    let planted = Planted::<Process>::in_file(small_nodes());
     let catalog = planted.index.catalog();
     let other = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
     for number in 0..500 {
@@ -301,7 +302,7 @@ fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     let guard = planted.pool.pin().expect("a slot");
     let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
     catalog.drop_index::<NbTrees>(&entry).expect("is dropped");
-    let again = catalog.find_or_create_index::<NbTrees>(NAME, &small_nodes()).expect("a map");
+    let again = catalog.find_or_create_index::<NbTrees>(NAME, small_nodes()).expect("a map");
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");
     assert_eq!(dump(&again).len(), 1);
@@ -341,7 +342,7 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
             for paused_before in 1.. {
                 let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
                 let pool = Pool::anonymous(&create).expect("memory");
-                let planted = plant::<WithWriteBack>(pool, &small_nodes());
+                let planted = Planted::<WithWriteBack>::of(pool, small_nodes());
                 planted.index.insert(&eight(3), &[1; 30]).expect("is new");
                 planted.index.insert(&eight(5), &eight(1)).expect("is new");
                 let before = look(&planted.index);
@@ -370,11 +371,11 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
 fn a_replacement_writes_back_the_words_that_logs_need() {
     let mut seen = 0;
     for paused_before in 1.. {
-        let planted = anonymous::<CutShort<true>>(&small_nodes());
+        let planted = Planted::<CutShort<true>>::anonymous(small_nodes());
         for number in 0..6 {
             planted.index.insert(&eight(10 * number), &eight(number)).expect("is new");
         }
-        let leaf = NbTrees::audit(&planted.index).expect("audits").blocks[0];
+        let leaf = planted.index.audit().expect("audits").blocks[0];
         let words = || -> Vec<u64> {
             let words = planted.pool.words(leaf.off, leaf.bytes / 8);
             (0..leaf.bytes / 8).map(|index| words.load(index, Ordering::Relaxed)).collect()
@@ -411,7 +412,7 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
 fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
     let pool = Pool::anonymous(&create).expect("memory");
-    let planted = plant::<CutShort<true>>(pool, &small_nodes());
+    let planted = Planted::<CutShort<true>>::of(pool, small_nodes());
     for number in 0..6 {
         planted.index.insert(&eight(2 * number), &eight(number)).expect("is new");
     }
@@ -428,7 +429,7 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
         for paused_before in 1.. {
             let planted = with_a_full_leaf();
             let first_leaf = |planted: &crate::common::Planted<CutShort<true>>| {
-                NbTrees::audit(&planted.index).expect("audits").blocks[0].off
+                planted.index.audit().expect("audits").blocks[0].off
             };
             let before = first_leaf(&planted);
             let tree = planted.index.clone();
@@ -474,7 +475,7 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
                 let planted = with_a_full_leaf();
                 planted.index.update(&eight(4), &[4; 30]).expect("is there");
                 let records = dump(&planted.index);
-                let first_leaf = || NbTrees::audit(&planted.index).expect("audits").blocks[0].off;
+                let first_leaf = || planted.index.audit().expect("audits").blocks[0].off;
                 let before = first_leaf();
                 let tree = planted.index.clone();
                 let other = Paused::start(stopped_before, move || {

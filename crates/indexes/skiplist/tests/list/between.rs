@@ -10,10 +10,10 @@ use pando_index::conformance::between::{
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_pmem::testing::{Between, between, between_each};
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{anonymous, another_handle, small_values};
+use crate::common::{anonymous, small_values};
 
 /// Longer than a value that stays in its node.
 const LONG_BYTES: usize = 40;
@@ -23,7 +23,7 @@ fn a_level_at_a_time() -> Options {
     Options { levels_at_once: 1, ..small_values() }
 }
 
-fn one<K: IndexKind>(
+fn one<K: IndexKind<Options = Options>>(
     options: Options,
     there: &[Act],
     act: Act,
@@ -31,7 +31,7 @@ fn one<K: IndexKind>(
     access: u64,
 ) -> bool {
     let planted = anonymous::<Between, K>(options);
-    let handle = Arc::new(another_handle(&planted, options));
+    let handle = Arc::new(planted.another_handle());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
     one_between(planted, handle, interrupt, there, (act, others, access))
 }
@@ -87,7 +87,7 @@ fn high_keys() -> [u64; 2] {
     let is_high = |&key: &u64| {
         let planted = anonymous::<pando_pmem::Volatile, SkipLists>(a_level_at_a_time());
         pando_index::RangeIndex::insert(&planted.index, &key.to_be_bytes(), b"").expect("inserts");
-        SkipLists::audit(&planted.index).expect("audits").stat.height > 4
+        planted.index.audit().expect("audits").stat.height > 4
     };
     let high = |mut keys: std::ops::Range<u64>| keys.find(is_high).expect("one in sixteen is");
     [high(51..110), high(1_000..2_000)]
@@ -124,11 +124,10 @@ fn runs_of_writes_at_random() {
 /// Many records, rewritten under scans.
 #[test]
 fn records_rewritten_under_scans() {
-    fn scans<K: IndexKind>() {
+    fn scans<K: IndexKind<Options = Options>>() {
         let fresh = || {
             let planted = anonymous::<Between, K>(Options::default());
-            let handle: Arc<dyn RangeIndex> =
-                Arc::new(another_handle(&planted, Options::default()));
+            let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
             (planted, handle)
         };
         let interrupt = |first, every, step, work: &mut dyn FnMut()| {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pando_index::RangeIndex;
 use pando_pmem::Volatile;
 use pando_skiplist::{Options, SkipLists};
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::Tree;
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, anonymous, check};
@@ -18,7 +18,7 @@ fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
     for key in keys {
         planted.index.insert(key, b"value").expect("inserts");
     }
-    let audit = SkipLists::audit(&planted.index).expect("audits");
+    let audit = planted.index.audit().expect("audits");
     assert!(audit.is_sound());
     // The first is the head; then they are in order.
     let nodes = audit.blocks[1..].iter().map(|block| block.off).collect();
@@ -28,7 +28,7 @@ fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
 fn salvaged(planted: &Planted<Volatile>) -> (Vec<Vec<u8>>, bool) {
     let mut keys = Vec::new();
     let mut visit = |key: &[u8], _: &[u8]| keys.push(key.to_vec());
-    let audit = SkipLists::walk(&planted.index, &mut visit).expect("walks");
+    let audit = planted.index.walk(&mut visit).expect("walks");
     (keys, audit.is_sound())
 }
 
@@ -59,8 +59,7 @@ fn a_damaged_small_word_is_seen_and_refused() {
 #[test]
 fn a_slice_that_is_not_its_keys_is_seen() {
     let (planted, nodes) = with_keys(&[b"abc", b"quaking aspen"]);
-    let head =
-        planted.pool.word(SkipLists::audit(&planted.index).expect("audits").blocks[0].off + 40);
+    let head = planted.pool.word(planted.index.audit().expect("audits").blocks[0].off + 40);
     // Of the slice of a key of three bytes, the padding; of the lengths, that of the key, 13 to 5.
     for (word, damage) in [
         (planted.pool.word(nodes[0] + 40), 1),
@@ -69,7 +68,7 @@ fn a_slice_that_is_not_its_keys_is_seen() {
     ] {
         let sound = word.load(Ordering::Relaxed);
         word.store(sound ^ damage, Ordering::Relaxed);
-        let audit = SkipLists::audit(&planted.index).expect("audits");
+        let audit = planted.index.audit().expect("audits");
         assert!(!audit.is_sound(), "{sound:#x} ^ {damage:#x}");
         word.store(sound, Ordering::Relaxed);
     }
@@ -122,7 +121,7 @@ fn a_walk_beside_removes_goes_on_behind_them() {
             });
         }
         for walk in 0..300 {
-            let records = SkipLists::audit(&planted.index).expect("audits").stat.records;
+            let records = planted.index.audit().expect("audits").stat.records;
             if records < STAYING {
                 is_over.store(true, Ordering::Relaxed);
                 panic!("walk {walk} found {records} records of {STAYING} that stay");

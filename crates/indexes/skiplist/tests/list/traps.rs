@@ -15,7 +15,7 @@ use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
     Planted, abandon, anonymous, check, create, dump, folder, in_file, reopen, small_values,
 };
-use pando_tree::maps::IndexKind;
+use pando_tree::maps::{IndexKind, Tree};
 
 fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
@@ -29,7 +29,7 @@ fn values() -> [Vec<u8>; 5] {
 /// Skip list: a get that misses during an overwrite.
 #[test]
 fn no_get_misses_a_key_that_is_overwritten() {
-    fn overwrite<K: IndexKind>(planted: &Planted<Volatile, K>) {
+    fn overwrite<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) {
         planted.index.insert(b"key", &values()[0]).expect("inserts");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn scans_leak_nothing() {
 /// directions all the time; at the end every pointer is what it must be.
 #[test]
 fn predecessors_are_right_after_racing_inserts_and_deletes() {
-    fn race<K: IndexKind>(planted: &Planted<Volatile, K>, seed: u64) {
+    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 64;
         for number in (0..KEYS).step_by(8) {
             planted.index.insert(&key(number), b"stays").expect("inserts");
@@ -143,9 +143,9 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
 }
 
 /// A key whose node is higher than what one operation links, in lists of these options.
-fn high_key<K: IndexKind>() -> Vec<u8> {
+fn high_key<K: IndexKind<Options = Options>>() -> Vec<u8> {
     let planted = anonymous::<Volatile, K>(small_values());
-    let height = || K::audit(&planted.index).expect("audits").stat.height;
+    let height = || planted.index.audit().expect("audits").stat.height;
     (0..)
         .map(key)
         .find(|key| {
@@ -194,7 +194,7 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
             let planted = reopen::<CutShort<true>>(&path);
             check(&planted);
             let is_there = planted.index.get(&high).expect("reads").is_some();
-            heights.insert(SkipLists::audit(&planted.index).expect("audits").stat.height);
+            heights.insert(planted.index.audit().expect("audits").stat.height);
             if done {
                 assert_eq!(is_there, !removes);
                 break;
@@ -260,7 +260,7 @@ fn a_damaged_list_is_walked_and_reported() {
             let name = [key(number), tail].concat();
             planted.index.insert(&name, &values()[(number % kinds) as usize]).expect("inserts");
         }
-        let blocks = SkipLists::audit(&planted.index).expect("audits").blocks;
+        let blocks = planted.index.audit().expect("audits").blocks;
         let mut random = Random::new(seed("a damaged list"));
         // The first is the head.
         for block in blocks.iter().skip(1).take(40) {
@@ -269,7 +269,7 @@ fn a_damaged_list_is_walked_and_reported() {
                 let sound = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX, 1 << 63] {
                     word.store(sound ^ damage, Ordering::Relaxed);
-                    let audit = SkipLists::audit(&planted.index).expect("audits");
+                    let audit = planted.index.audit().expect("audits");
                     // All blocks are nodes; the first, second and sixth word, and of the fourth,
                     // which is a small value's, bits that no value has.
                     let is_of_order = [0, 8, 40].contains(&at);
@@ -287,7 +287,7 @@ fn a_damaged_list_is_walked_and_reported() {
 /// that are under way must find the end of each level.
 #[test]
 fn a_search_ends_at_the_end_of_the_list() {
-    fn race<K: IndexKind>(planted: &Planted<Volatile, K>) {
+    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) {
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
                 scope.spawn(move || {

@@ -13,7 +13,7 @@ use pando_pmem::testing::{Between, CutShort, Paused, between, between_each, writ
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::{NodeKind, Options, WbTree};
 
-use crate::common::{anonymous, check, dump, small_fixed, small_nodes};
+use crate::common::{Planted, check, dump, small_fixed, small_nodes};
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -67,7 +67,7 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
 /// One act with others before one of its accesses, in a tree with these records; whether it has so
 /// many accesses.
 fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted = anonymous::<Between>(options);
+    let planted = Planted::<Between>::anonymous(options);
     let mut model = Model::new();
     // By a thread that ends, so that the others go on with its slabs, and use what they free.
     std::thread::scope(|scope| {
@@ -223,7 +223,7 @@ fn scans_of_cells_that_are_used_again() {
     for leaf in KINDS {
         for order in [Order::Ascending, Order::Descending] {
             for access in 0.. {
-                let planted = anonymous::<Between>(small_fixed(leaf));
+                let planted = Planted::<Between>::anonymous(small_fixed(leaf));
                 for act in inserts(1..4) {
                     on_tree(&planted.index, act);
                 }
@@ -257,7 +257,7 @@ fn scans_of_cells_that_are_used_again() {
 fn full_leaves_rewritten_under_scans() {
     for leaf in KINDS {
         let fresh = || {
-            let planted = anonymous::<Between>(Options { leaf, ..Options::default() });
+            let planted = Planted::<Between>::anonymous(Options { leaf, ..Options::default() });
             let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
             (planted, handle)
         };
@@ -284,7 +284,7 @@ fn scans_among_splits_merges_and_copies() {
         for others in [&splits, &merges, &copies, &both, &twice] {
             for order in [Order::Ascending, Order::Descending] {
                 for access in 0.. {
-                    let planted = anonymous::<Between>(small_fixed(leaf));
+                    let planted = Planted::<Between>::anonymous(small_fixed(leaf));
                     for act in inserts(0..32) {
                         on_tree(&planted.index, act);
                     }
@@ -330,7 +330,7 @@ fn who_reads_an_undurable_state_makes_it_durable() {
     for leaf in KINDS {
         let mut is_seen = false;
         for writes in 0.. {
-            let planted = anonymous::<CutShort<true>>(small_fixed(leaf));
+            let planted = Planted::<CutShort<true>>::anonymous(small_fixed(leaf));
             on_tree(&planted.index, Act::Insert(10, 1));
             let tree = planted.index.clone();
             let paused = Paused::start(writes, move || on_tree(&tree, Act::Upsert(10, 2)));
@@ -356,7 +356,7 @@ fn who_reads_an_undurable_state_makes_it_durable() {
 fn merges_pass_over_no_node_that_is_not_posted() {
     for leaf in KINDS {
         for granted in 0..12 {
-            let planted = anonymous::<Adr>(small_nodes(leaf));
+            let planted = Planted::<Adr>::anonymous(small_nodes(leaf));
             let tree = &planted.index;
             let mut model = Model::new();
             let mut both = |act| {

@@ -3,9 +3,9 @@
 
 use pando_index::RangeIndex;
 use pando_pmem::counting::{Counting, Counts, measure};
-use pando_wbtree::{NodeKind, Options};
+use pando_wbtree::{NodeKind, Options, RecordBytes};
 
-use crate::common::anonymous;
+use crate::common::Planted;
 
 /// Words, write-backs and fences, on the average.
 type Mean = [f64; 3];
@@ -28,8 +28,8 @@ fn key(place: u64) -> u64 {
 fn ours_take_two_fences_to_insert_and_one_to_delete() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
         let m = if leaf == NodeKind::SlotOnly { 4 } else { 21 };
-        let options = Options { leaf, is_variable: false, ..Options::default() };
-        let planted = anonymous::<Counting>(options);
+        let options = Options { leaf, records: RecordBytes::Fixed, ..Options::default() };
+        let planted = Planted::<Counting>::anonymous(options);
         let tree = &planted.index;
         for place in 0..m {
             tree.insert(&key(place).to_be_bytes(), &[1; 8]).expect("an answer");
@@ -55,8 +55,9 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
 /// below the table's.
 #[test]
 fn two_of_three_inserts_take_one_fence() {
-    let options = Options { leaf: NodeKind::BitmapOnly, is_variable: false, ..Options::default() };
-    let planted = anonymous::<Counting>(options);
+    let options =
+        Options { leaf: NodeKind::BitmapOnly, records: RecordBytes::Fixed, ..Options::default() };
+    let planted = Planted::<Counting>::anonymous(options);
     let mut counts = Vec::new();
     for place in 0..21 {
         let insert = || planted.index.insert(&key(place * 8 % 21).to_be_bytes(), &[1; 8]);
@@ -80,8 +81,8 @@ fn two_of_three_inserts_take_one_fence() {
 #[test]
 fn scans_backwards_cost_what_scans_forwards_do() {
     use pando_index::{KeyRange, Order};
-    let options = Options { is_variable: false, ..Options::default() };
-    let planted = anonymous::<Counting>(options);
+    let options = Options { records: RecordBytes::Fixed, ..Options::default() };
+    let planted = Planted::<Counting>::anonymous(options);
     let tree = &planted.index;
     for place in 0..3_000 {
         tree.insert(&(place * 1_237 % 3_000_u64).to_be_bytes(), &[1; 8]).expect("an answer");
@@ -109,15 +110,14 @@ fn scans_backwards_cost_what_scans_forwards_do() {
 /// which inserts without a split do not take.
 #[test]
 fn a_split_changes_one_word_of_one_leaf_more() {
-    use pando_tree::maps::IndexKind;
-    use pando_wbtree::WbTrees;
+    use pando_tree::maps::Tree;
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly] {
-        let options = Options { leaf, is_variable: false, ..Options::default() };
-        let planted = anonymous::<Counting>(options);
+        let options = Options { leaf, records: RecordBytes::Fixed, ..Options::default() };
+        let planted = Planted::<Counting>::anonymous(options);
         let mut splits = [Vec::new(), Vec::new()];
         // Where the right leaf is the last there is no leaf to the right of it.
         let shape = || {
-            let stat = WbTrees::audit(&planted.index).expect("audits").stat;
+            let stat = planted.index.audit().expect("audits").stat;
             (stat.inner_nodes, stat.leaves)
         };
         for (place, splits) in splits.iter_mut().enumerate() {

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use pando_index::{KeyRange, RangeIndex};
 use pando_pmem::Volatile;
 use pando_pmem::testing::watchdog::within_bounds;
-use pando_tree::maps::{Audit, IndexKind};
+use pando_tree::maps::{Audit, Tree};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
-use crate::common::{NAME, Planted, anonymous, check, small_fixed, small_nodes};
+use crate::common::{NAME, Planted, check, small_fixed, small_nodes};
 
 const STATE: u64 = 0;
 const HEADER: u64 = 16;
@@ -18,7 +18,7 @@ const LEFT: u64 = 24;
 
 /// A tree of few records, with two levels and more.
 fn with_records(options: Options, records: u64) -> Planted<Volatile> {
-    let planted = anonymous::<Volatile>(options);
+    let planted = Planted::<Volatile>::anonymous(options);
     for number in 0..records {
         let key = (number * 29 % records * 2).to_be_bytes();
         planted.index.insert(&key, &[7; 8]).expect("an insert");
@@ -36,7 +36,7 @@ fn store(planted: &Planted<Volatile>, off: u64, word: u64) {
 }
 
 fn walk(planted: &Planted<Volatile>) -> Audit {
-    WbTrees::audit(&planted.index).expect("walks")
+    planted.index.audit().expect("walks")
 }
 
 /// The nodes of a level, by their headers.
@@ -54,7 +54,7 @@ fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
 fn two_cells_that_lead_to_one_child_are_seen() {
     for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
         let planted = with_records(options, 60);
-        let cell_words = if options.is_variable { 3 } else { 2 };
+        let cell_words = if options.is_variable() { 3 } else { 2 };
         let parents = nodes(&planted, 1);
         // The live cells of all of them, by their children's words.
         let mut links = Vec::new();

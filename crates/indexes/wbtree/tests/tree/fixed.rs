@@ -6,9 +6,9 @@ use std::ops::Bound;
 use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::{Adr, Domain, Volatile};
-use pando_wbtree::{NodeKind, Options};
+use pando_wbtree::{NodeKind, Options, RecordBytes};
 
-use crate::common::{Planted, Records, anonymous, check, dump, small_fixed};
+use crate::common::{Planted, Records, check, dump, small_fixed};
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
 
@@ -90,7 +90,7 @@ fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operat
 #[test]
 fn small_nodes_follow_a_model() {
     for leaf in KINDS {
-        let planted = anonymous::<Adr>(small_fixed(leaf));
+        let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
         follows_a_model(&planted, 7, 90, 12_000);
     }
 }
@@ -98,8 +98,9 @@ fn small_nodes_follow_a_model() {
 #[test]
 fn usual_nodes_follow_a_model() {
     for leaf in KINDS {
-        let options = Options { leaf, is_variable: false, node_versions: 99, ..Options::default() };
-        let planted = anonymous::<Volatile>(options);
+        let options =
+            Options { leaf, records: RecordBytes::Fixed, node_versions: 99, ..Options::default() };
+        let planted = Planted::<Volatile>::anonymous(options);
         follows_a_model(&planted, 8, 2000, 30_000);
     }
 }
@@ -110,7 +111,7 @@ fn usual_nodes_follow_a_model() {
 fn threads_find_their_own_records() {
     const THREADS: u64 = 3;
     for leaf in KINDS {
-        let planted = anonymous::<Adr>(small_fixed(leaf));
+        let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let tree = &planted.index;
@@ -156,7 +157,7 @@ fn threads_find_their_own_records() {
 /// to this key" is the key and a zero.
 #[test]
 fn bounds_that_are_longer_than_keys() {
-    let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
+    let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
     let tree = &planted.index;
     for number in 0..60 {
         tree.insert(&key(number), &key(number)).expect("an insert");
@@ -183,7 +184,7 @@ fn bounds_that_are_longer_than_keys() {
 
 #[test]
 fn other_lengths_are_refused_by_name() {
-    let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
+    let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
     let tree = &planted.index;
     let refused = |key: &[u8], value: &[u8]| {
         let told = tree.insert(key, value).expect_err("refused").to_string();
@@ -201,7 +202,7 @@ fn other_lengths_are_refused_by_name() {
 /// A key that cannot be there is not there; also one that is the beginning of one that is.
 #[test]
 fn a_shorter_key_is_absent() {
-    let planted = anonymous::<Volatile>(small_fixed(NodeKind::SlotBitmap));
+    let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
     let tree = &planted.index;
     tree.insert(&[0; 8], &[1; 8]).expect("an insert");
     for bytes in 0..8 {

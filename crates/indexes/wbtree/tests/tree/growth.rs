@@ -3,17 +3,17 @@
 
 use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
-use pando_tree::maps::IndexKind;
-use pando_wbtree::{NodeKind, Options, WbTrees};
+use pando_tree::maps::Tree;
+use pando_wbtree::{NodeKind, Options};
 
-use crate::common::{Planted, anonymous, check, dump, small_fixed, small_nodes};
+use crate::common::{Planted, check, dump, small_fixed, small_nodes};
 
 fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
 fn filled(options: Options, records: u64) -> Planted<CutShort> {
-    let planted = anonymous::<CutShort>(options);
+    let planted = Planted::<CutShort>::anonymous(options);
     for number in 0..records {
         planted.index.insert(&key(number), &key(number)).expect("an insert");
     }
@@ -25,7 +25,7 @@ fn brink(options: Options) -> u64 {
     let planted = filled(options, 0);
     for number in 0.. {
         planted.index.insert(&key(number), &key(number)).expect("an insert");
-        if WbTrees::audit(&planted.index).expect("audits").stat.height == 3 {
+        if planted.index.audit().expect("audits").stat.height == 3 {
             return number;
         }
     }

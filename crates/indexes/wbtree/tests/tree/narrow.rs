@@ -16,7 +16,7 @@ use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Re
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::NodeKind;
 
-use crate::common::{Planted, anonymous, check, small_fixed};
+use crate::common::{Planted, check, small_fixed};
 
 /// Bytes behind the first of an encoded key, before its length.
 const ROOM: usize = 6;
@@ -174,7 +174,7 @@ impl<D: Domain, const LONGEST: usize> Subject for Narrow<D, LONGEST> {
 fn run<const LONGEST: usize>(cases: &[&str]) {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
         let make = || Narrow::<Adr, LONGEST> {
-            planted: anonymous(small_fixed(leaf)),
+            planted: Planted::anonymous(small_fixed(leaf)),
             values: Mutex::default(),
         };
         cases.iter().for_each(|case| run_case(case, &make));

@@ -8,12 +8,10 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Volatile};
-use pando_tree::maps::IndexKind;
-use pando_wbtree::{NodeKind, Options, WbTrees};
+use pando_tree::maps::Tree;
+use pando_wbtree::{NodeKind, Options, RecordBytes, WbTrees};
 
-use crate::common::{
-    Records, abandon, anonymous, check, create, dump, folder, reopen, small_fixed, small_nodes,
-};
+use crate::common::{Planted, Records, abandon, check, dump, folder, small_fixed, small_nodes};
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
 const MAX_BYTES: u64 = 8 << 20;
@@ -35,7 +33,7 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
     ] {
         let folder = folder();
         let (sound, copy) = (folder.path().join("sound"), folder.path().join("copy"));
-        let planted = create::<CutShort>(&sound, MAX_BYTES, options);
+        let planted = Planted::<CutShort>::create(&sound, MAX_BYTES, options);
         let value = |tag: u64| tag.to_le_bytes();
         for number in 0..40 {
             planted.index.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
@@ -70,10 +68,10 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
             };
             for writes in 0.. {
                 std::fs::copy(&sound, &copy).unwrap();
-                let planted = reopen::<CutShort>(&copy);
+                let planted = Planted::<CutShort>::reopen(&copy);
                 let is_over = kill_after(writes, || run(&planted.index)).is_some();
                 abandon(planted);
-                let planted = reopen::<CutShort>(&copy);
+                let planted = Planted::<CutShort>::reopen(&copy);
                 check(&planted);
                 let found = dump(&planted.index);
                 let label = format!("{options:?}, {act}, killed before write {writes}");
@@ -101,7 +99,7 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
 fn opening_again_changes_nothing() {
     let folder = folder();
     let path = folder.path().join("pool");
-    let planted = create::<Adr>(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
+    let planted = Planted::<Adr>::create(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
     for number in 0..100 {
         planted.index.insert(&key(number), b"first").unwrap();
         planted.index.upsert(&key(number / 2), b"second").unwrap();
@@ -109,7 +107,7 @@ fn opening_again_changes_nothing() {
     let expected = dump(&planted.index);
     abandon(planted);
     for _ in 0..3 {
-        let planted = reopen::<Adr>(&path);
+        let planted = Planted::<Adr>::reopen(&path);
         assert!(dump(&planted.index) == expected);
         check(&planted);
         abandon(planted);
@@ -122,7 +120,7 @@ fn opening_again_changes_nothing() {
 fn versions_run_out_and_nodes_are_copied() {
     for leaf in KINDS {
         let options = Options { node_versions: 8, ..small_fixed(leaf) };
-        let planted = anonymous::<Adr>(options);
+        let planted = Planted::<Adr>::anonymous(options);
         let tree = &planted.index;
         let value = |step: u64| step.to_le_bytes();
         for number in 0..60 {
@@ -151,7 +149,7 @@ fn versions_run_out_and_nodes_are_copied() {
 #[test]
 fn scans_find_what_stays_among_splits_and_merges() {
     for leaf in KINDS {
-        let planted = anonymous::<Adr>(small_fixed(leaf));
+        let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
         let tree = &planted.index;
         const STEP: u64 = 8;
         for number in 0..60 {
@@ -202,9 +200,9 @@ fn a_full_pool_refuses_and_takes_deletes() {
     for options in [last, few].concat() {
         let folder = folder();
         let path = folder.path().join("pool");
-        let planted = create::<Adr>(&path, 2 << 20, options);
+        let planted = Planted::<Adr>::create(&path, 2 << 20, options);
         let tree = &planted.index;
-        let leaves = || WbTrees::audit(tree).unwrap().stat.leaves;
+        let leaves = || tree.audit().unwrap().stat.leaves;
         let mut random = Random::new(3);
         let mut there = Vec::new();
         let mut fill = |there: &mut Vec<u64>| loop {
@@ -241,11 +239,11 @@ fn a_full_pool_refuses_and_takes_deletes() {
 /// room.
 #[test]
 fn merges_take_no_room() {
-    for is_variable in [false, true] {
-        let options = Options { is_variable, node_versions: 8, ..Options::default() };
-        let planted = anonymous::<Adr>(options);
+    for records in [RecordBytes::Fixed, RecordBytes::Variable] {
+        let options = Options { records, node_versions: 8, ..Options::default() };
+        let planted = Planted::<Adr>::anonymous(options);
         let tree = &planted.index;
-        let leaves = || WbTrees::audit(tree).unwrap().stat.leaves;
+        let leaves = || tree.audit().unwrap().stat.leaves;
         for number in 0..1000 {
             tree.insert(&key(number * 389 % 1000), &[1; 8]).unwrap();
         }
@@ -264,7 +262,7 @@ fn merges_take_no_room() {
 /// pad with.
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
-    let planted = anonymous::<Volatile>(small_nodes(NodeKind::SlotBitmap));
+    let planted = Planted::<Volatile>::anonymous(small_nodes(NodeKind::SlotBitmap));
     let tree = &planted.index;
     let limits = tree.limits();
     let mut keys = vec![Vec::new(), vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xFF; 8]];

@@ -6,7 +6,7 @@ use pando_index::random::Random;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::{Pmwcas, Policy};
-use pando_tree::maps::{self, KnownKind, MapError, Settings, Unit};
+use pando_tree::maps::{self, KnownKind, MapError, OptionValues, Unit};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 
@@ -54,7 +54,7 @@ impl Subject for Catalog {
     const NAME: &'static str = "catalog";
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
-        let kind = KnownKind { number: KIND, settings: &[], next_unit };
+        let kind = KnownKind { number: KIND, options: &[], next_unit };
         let open = maps::Catalog::open(pool).map_err(|error| error.to_string())?;
         let open = open.with_kinds(vec![kind]);
         let open = Open(open);
@@ -120,7 +120,7 @@ fn next_unit<D: Domain>(
     pmwcas: &Pmwcas<D>,
     guard: &Guard<'_, D>,
     root_off: u64,
-    _: &Settings,
+    _: &OptionValues,
 ) -> Unit {
     let root = pmwcas.read(guard, root_off);
     Unit { owned: owned(pmwcas, guard, root), ..Unit::of_block(root_off, root, 0, root) }

@@ -8,7 +8,7 @@ use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Pool};
-use pando_tree::maps::{Catalog, IndexKind, KnownKind, MapError, Settings};
+use pando_tree::maps::{Catalog, IndexKind, IndexOptions, KnownKind, MapError, Tree};
 
 use super::map::Indexed;
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
@@ -109,11 +109,9 @@ fn index<I: Indexed, D: Domain>(
     catalog: &Arc<Catalog<D>>,
     name: &str,
 ) -> Result<IndexOf<I, D>, String> {
-    let mut settings = Settings::new(I::Kind::SETTINGS);
-    for (name, value) in I::SMALL {
-        settings.set(name, value).map_err(|error| error.to_string())?;
-    }
-    let index = catalog.find_or_create_index::<I::Kind>(name, &settings);
+    let options = <I::Kind as IndexKind>::Options::parse(I::SMALL);
+    let options = options.map_err(|error| error.to_string())?;
+    let index = catalog.find_or_create_index::<I::Kind>(name, options);
     index.map_err(|error| error.to_string())
 }
 
@@ -167,7 +165,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     /// The blocks of a map in which nothing is wrong.
     fn blocks_of(&self, entry: &MapEntry) -> Result<Vec<u64>, String> {
         let index = self.catalog.open_entry::<I::Kind>(entry).map_err(|error| error.to_string())?;
-        let audit = I::Kind::audit(&index).map_err(|error| error.to_string())?;
+        let audit = index.audit().map_err(|error| error.to_string())?;
         if let Some(problem) = audit.problems.first() {
             return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
         }

@@ -14,7 +14,7 @@ use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, may_refuse, refuse};
 use pando_pmem::{Domain, Pool, Volatile};
-use pando_tree::maps::{Audit, Catalog, IndexKind, Settings};
+use pando_tree::maps::{Audit, Catalog, IndexKind, IndexOptions, Tree};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
 
@@ -130,13 +130,11 @@ impl<I: Indexed> Subject for Map<I> {
     const POOL_BYTES: u64 = I::POOL_BYTES;
 
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
-        let mut settings = Settings::new(I::Kind::SETTINGS);
-        for (name, value) in I::SMALL {
-            settings.set(name, value).map_err(|error| error.to_string())?;
-        }
+        let options = <I::Kind as IndexKind>::Options::parse(I::SMALL);
+        let options = options.map_err(|error| error.to_string())?;
         let catalog = Arc::new(Catalog::open(pool).map_err(|error| error.to_string())?);
         let index = catalog
-            .find_or_create_index::<I::Kind>("index", &settings)
+            .find_or_create_index::<I::Kind>("index", options)
             .map_err(|error| error.to_string())?;
         Ok(Open { index, catalog })
     }
@@ -173,7 +171,7 @@ impl<I: Indexed> Subject for Map<I> {
 impl<I: Indexed, D: Domain> Open<I, D> {
     /// What it is built of.
     fn shape(&self) -> Audit {
-        I::Kind::audit(&self.index).expect("an index that nobody else uses")
+        self.index.audit().expect("an index that nobody else uses")
     }
 
     fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
@@ -274,7 +272,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
     }
 
     fn audit(&self) -> Result<(), String> {
-        let audit = I::Kind::audit(&self.index).map_err(|error| error.to_string())?;
+        let audit = self.index.audit().map_err(|error| error.to_string())?;
         if let Some(problem) = audit.problems.first() {
             return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
         }

@@ -5,6 +5,7 @@ use std::io::Write;
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::RangeIndex;
 use pando_pmem::{Adr, Domain, Volatile};
+use pando_tree::maps::Tree;
 
 use crate::keys::{key_of, value_of};
 use crate::machine;

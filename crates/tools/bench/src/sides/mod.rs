@@ -42,7 +42,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use pando_pmem::emulated::Delays;
-use pando_tree::maps::Settings;
+use pando_tree::maps::OptionValues;
 use serde::Serialize;
 
 use crate::side::{Shape, Side, Subject};
@@ -216,7 +216,7 @@ pub struct BuildOptions {
     /// Ask for huge pages behind a pool.
     pub huge_pages: bool,
     /// What is set of our index, which is then of one kind; its defaults if nothing is.
-    pub settings: Option<Settings>,
+    pub settings: Option<OptionValues>,
     /// How slow the medium of the sides on an emulated one is; the delays are those of the whole
     /// process.
     pub delays: Delays,

@@ -15,7 +15,7 @@ use pando_pmwcas::Recovered;
 use pando_skiplist::{CasSkipLists, SkipLists};
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
-use pando_tree::maps::{IndexKind, Settings};
+use pando_tree::maps::{IndexKind, IndexOptions};
 use pando_wbtree::WbTrees;
 
 use super::stored::Stored;
@@ -146,11 +146,10 @@ fn set<K: IndexKind>(
     words: &[(&str, &str)],
 ) -> Result<BuildOptions, BuildError> {
     let mut options = options.clone();
-    let is_set = options.settings.as_ref().is_some_and(|settings| settings.are_of(K::SETTINGS));
+    let is_set =
+        options.settings.as_ref().is_some_and(|settings| settings.are_of(K::Options::SPECS));
     if !is_set && !words.is_empty() {
-        let mut settings = Settings::new(K::SETTINGS);
-        words.iter().try_for_each(|(name, text)| settings.set(name, text))?;
-        options.settings = Some(settings);
+        options.settings = Some(K::Options::parse(words)?.values()?);
     }
     Ok(options)
 }

@@ -4,7 +4,7 @@
 //! The one place of this crate that knows how a pool with an index in it is made. Keys and values
 //! are handed on as they are: what a user of byte strings gets. The harness is compiled against the
 //! index of each kind and domain, and calls its own
-//! [`read_with`](pando_tree::maps::IndexKind::read_with); only a scan goes through the cursor of
+//! [`read_with`](pando_tree::maps::Tree::read_with); only a scan goes through the cursor of
 //! the common contract.
 
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use pando_index::RangeIndex;
 use pando_pmem::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
-use pando_tree::maps::{Catalog, IndexKind, Settings};
+use pando_tree::maps::{Catalog, IndexKind, IndexOptions, Tree};
 use tempfile::TempDir;
 
 use super::index::{is_new, range_from, visit_from};
@@ -65,9 +65,9 @@ impl<K: IndexKind, D: Domain> Stored<K, D> {
 
     fn create_in(pool: Arc<Pool<D>>, options: &BuildOptions) -> Result<Self, BuildError> {
         let catalog = Arc::new(Catalog::open(pool)?);
-        let own = options.settings.clone().filter(|settings| settings.are_of(K::SETTINGS));
-        let settings = own.unwrap_or_else(|| Settings::new(K::SETTINGS));
-        let index = catalog.find_or_create_index::<K>(MAP, &settings)?;
+        let own = options.settings.as_ref().filter(|values| values.are_of(K::Options::SPECS));
+        let settings = own.map(K::Options::of).unwrap_or_default();
+        let index = catalog.find_or_create_index::<K>(MAP, settings)?;
         Ok(Self { index, catalog, folder: None })
     }
 }
@@ -94,7 +94,7 @@ impl<K: IndexKind, D: Domain> Side for Stored<K, D> {
 
     #[inline]
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        Ok(K::read_with(&self.index, key, visit)?.is_some())
+        Ok(self.index.read_with(key, visit)?.is_some())
     }
 
     #[inline]

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use pando_bztree::Options;
+use pando_tree::maps::IndexOptions;
 
 use super::error::Error;
 use super::experiment::{Paper, Settings};
@@ -103,7 +104,7 @@ fn build_of(name: &str, settings: &Settings) -> BuildOptions {
     let pages = pando_bwtree::Options { leaf_bytes: 1024, inner_bytes: 1024, ..shape };
     match name.starts_with("bwtree") {
         true => BuildOptions {
-            settings: Some(pages.settings().expect("options in range")),
+            settings: Some(pages.values().expect("options in range")),
             ..settings.build.clone()
         },
         false => build_with(settings, PAGES_OF_1_KIB),
@@ -113,7 +114,7 @@ fn build_of(name: &str, settings: &Settings) -> BuildOptions {
 /// How a run of `settings` builds trees with `options`.
 pub fn build_with(settings: &Settings, options: Options) -> BuildOptions {
     BuildOptions {
-        settings: Some(options.settings().expect("options in range")),
+        settings: Some(options.values().expect("options in range")),
         ..settings.build.clone()
     }
 }

@@ -22,6 +22,7 @@ use crate::baselines::{BASELINES, Baseline, Leaves};
 use indicatif::ProgressBar;
 use pando_index::RangeIndex;
 use pando_pmem::{Adr, Domain};
+use pando_tree::maps::Tree;
 use pando_wbtree::WbTree;
 
 use super::{OPERATIONS, WB_TREES, pool, ratio, refused, wb_tree};

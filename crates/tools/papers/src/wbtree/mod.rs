@@ -24,8 +24,8 @@ use crate::baselines::{BASELINES, Baseline, Leaves, Scheme};
 use indicatif::ProgressBar;
 use pando_index::RangeIndex;
 use pando_pmem::{Adr, CreateOptions, Domain, Pool, Volatile};
-use pando_tree::maps::{Catalog, IndexKind};
-use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
+use pando_tree::maps::{Catalog, Tree as _};
+use pando_wbtree::{NodeKind, Options, RecordBytes, WbTree, WbTrees};
 
 pub use self::medium::{figure_11, figure_12};
 use super::error::Error;
@@ -120,7 +120,7 @@ impl<D: Domain> Tree for OfStrings<WbTree<D>> {
 
 impl<D: Domain> Tree for WbTree<D> {
     fn nodes(&self) -> u64 {
-        WbTrees::audit(self).map_or(0, |audit| audit.stat.leaves + audit.stat.inner_nodes)
+        self.audit().map_or(0, |audit| audit.stat.leaves + audit.stat.inner_nodes)
     }
 
     fn get(&self, key: u64) -> bool {
@@ -175,10 +175,10 @@ fn wb_tree<D: Domain>(
 ) -> Result<WbTree<D>, BuildError> {
     // The slots of a word are for eight cells.
     let node_lines = if leaf == NodeKind::SlotOnly { lines.min(3) } else { lines };
-    let options =
-        Options { leaf, is_variable, node_lines: node_lines as u32, ..Options::default() };
+    let records = if is_variable { RecordBytes::Variable } else { RecordBytes::Fixed };
+    let options = Options { leaf, records, node_lines: node_lines as u32, ..Options::default() };
     let catalog = Arc::new(Catalog::open(pool(settings)?)?);
-    Ok(catalog.find_or_create_index::<WbTrees>("wbtree", &options.settings()?)?)
+    Ok(catalog.find_or_create_index::<WbTrees>("wbtree", options)?)
 }
 
 /// All trees with nodes of `lines` lines, the volatile one first.

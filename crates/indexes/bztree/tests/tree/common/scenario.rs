@@ -6,9 +6,9 @@ use pando_bztree::{BzTree, Options, ValueMode};
 use pando_index::{Error, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_pmem::testing::CutShort;
-use pando_tree::maps::Stat;
+use pando_tree::maps::{Stat, Tree};
 
-use super::{Records, anonymous, small_nodes};
+use super::{Planted, Records, small_nodes};
 
 /// An operation on one key.
 #[derive(Clone, Debug)]
@@ -125,11 +125,11 @@ pub type Effect = fn(&Stat, &Stat) -> bool;
 
 /// The scenario whose operation is the first of `ops` to have `effect`.
 pub fn first(name: &'static str, options: Options, ops: Vec<Op>, effect: Effect) -> Scenario {
-    let planted = anonymous::<CutShort>(options);
-    let mut before = planted.index.stat().expect("audits");
+    let planted = Planted::<CutShort>::anonymous(options);
+    let mut before = planted.index.audit().expect("audits").stat;
     for (index, op) in ops.iter().enumerate() {
         op.run(&planted.index);
-        let after = planted.index.stat().expect("audits");
+        let after = planted.index.audit().expect("audits").stat;
         if effect(&before, &after) {
             let prepare = ops[..index].to_vec();
             return Scenario { name, options, prepare, act: op.clone() };

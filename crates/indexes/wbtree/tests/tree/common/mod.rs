@@ -2,11 +2,7 @@
 
 pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder};
 
-use std::path::Path;
-
-use pando_pmem::Domain;
-use pando_tree::maps::Settings;
-use pando_wbtree::{NodeKind, Options, WbTrees};
+use pando_wbtree::{NodeKind, Options, RecordBytes, WbTrees};
 
 /// A tree with its pool.
 pub type Planted<D> = pando_tree::testing::Planted<D, WbTrees>;
@@ -18,29 +14,5 @@ pub fn small_nodes(leaf: NodeKind) -> Options {
 
 /// The same, for records of eight bytes.
 pub fn small_fixed(leaf: NodeKind) -> Options {
-    Options { is_variable: false, node_lines: 3, ..small_nodes(leaf) }
-}
-
-/// On anonymous memory.
-pub fn anonymous<D: Domain>(options: Options) -> Planted<D> {
-    Planted::anonymous(&settings(options))
-}
-
-/// In a new file, in memory if there is a tmpfs.
-pub fn in_file<D: Domain>(options: Options) -> Planted<D> {
-    Planted::in_file(&settings(options))
-}
-
-/// In the new file `path`, which may grow to `max_bytes`.
-pub fn create<D: Domain>(path: &Path, max_bytes: u64, options: Options) -> Planted<D> {
-    Planted::create(path, max_bytes, &settings(options))
-}
-
-/// In the file that a test left at `path`.
-pub fn reopen<D: Domain>(path: &Path) -> Planted<D> {
-    Planted::reopen(path)
-}
-
-fn settings(options: Options) -> Settings {
-    options.settings().expect("options in range")
+    Options { records: RecordBytes::Fixed, node_lines: 3, ..small_nodes(leaf) }
 }
