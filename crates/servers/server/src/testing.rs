@@ -2,13 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use pando::PoolOptions;
 use pando_keyspace::{Store, StoreOptions};
+use pando_memcached::{Progress, State};
 use socket2::{Domain, Socket, Type};
 
-use crate::server::Server;
-use crate::{memcached, net};
+use crate::shared::Shared;
 
 /// So much a store may take; more is refused.
 const MAX_BYTES: u64 = 16 << 20;
@@ -31,14 +32,15 @@ pub fn free_port() -> u16 {
     address.as_socket().expect("an address of TCP").port()
 }
 
-pub(crate) fn server() -> Server {
+/// A server whose store takes little.
+pub(crate) fn server() -> Shared {
     let options = StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), index: None };
     let store = Store::open(None, &options).expect("a store in memory");
-    let mut server = Server::new(store, memcached::State::new(Some(1 << 16)), 1);
+    let mut redis = pando_redis::server(store, 1);
     // Snapshots are refused: there is no such folder.
-    server.snapshot = Path::new("/nonexistent/snapshot").to_owned();
-    server.limit_memory();
-    server
+    redis.snapshot = Path::new("/nonexistent/snapshot").to_owned();
+    redis.limit_memory();
+    Shared { redis: Arc::new(redis), memcached: State::new(Some(1 << 16)), tls: None }
 }
 
 /// What a client of the Redis protocol gets from a new server to what it sends, so many bytes at a
@@ -54,8 +56,9 @@ pub fn redis(input: &[u8], piece_bytes: usize) -> Vec<u8> {
     replies
 }
 
-pub(crate) fn redis_on(server: &Server, input: &[u8], piece_bytes: usize) -> Vec<u8> {
-    net::converse_without_socket(server, input, piece_bytes)
+/// What it says to `input`, which comes so many bytes at a time.
+pub(crate) fn redis_on(server: &Shared, input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    pando_redis::converse_without_socket(&server.redis, input, piece_bytes)
 }
 
 /// What a client of the memcached protocol gets from a new server to what it sends, so many bytes
@@ -71,13 +74,14 @@ pub fn memcached(input: &[u8], piece_bytes: usize) -> Vec<u8> {
     replies
 }
 
-pub(crate) fn memcached_on(server: &Server, input: &[u8], piece_bytes: usize) -> Vec<u8> {
-    let mut connection = memcached::Connection::new(server, String::new());
+/// The same of the memcached protocol.
+pub(crate) fn memcached_on(server: &Shared, input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    let mut connection = pando_memcached::Connection::new(server.memcached(), String::new());
     let (mut buffer, mut replies) = (Vec::new(), Vec::new());
     for piece in input.chunks(piece_bytes.max(1)) {
         buffer.extend_from_slice(piece);
-        let (mut begin, mut progress) = (0, memcached::Progress::Full);
-        while progress == memcached::Progress::Full && !connection.is_closing() {
+        let (mut begin, mut progress) = (0, Progress::Full);
+        while progress == Progress::Full && !connection.is_closing() {
             let mut reply = Vec::new();
             progress = connection.carry_out(&buffer, &mut begin, &mut reply, 1 << 16);
             replies.append(&mut reply);
@@ -97,13 +101,13 @@ pub(crate) fn memcached_on(server: &Server, input: &[u8], piece_bytes: usize) ->
 /// If the store is damaged by it.
 pub fn restore(snapshot: &Path) -> Option<u64> {
     let server = server();
-    let keys = server.store.restore(snapshot).ok();
+    let keys = server.redis.store.restore(snapshot).ok();
     check(server);
     keys
 }
 
-fn check(server: Server) {
-    while server.store.sweep_garbage(1000).is_ok_and(|is_more| is_more) {}
-    let report = server.store.pool().check().expect("checks");
+fn check(server: Shared) {
+    while server.redis.store.sweep_garbage(1000).is_ok_and(|is_more| is_more) {}
+    let report = server.redis.store.pool().check().expect("checks");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }

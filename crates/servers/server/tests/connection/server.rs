@@ -26,7 +26,7 @@ impl Server {
         let socket = folder.path().join("s");
         options.unix = Some(socket.clone());
         options.threads = 2;
-        let password = options.settings.iter().find(|(name, _)| name == "requirepass");
+        let password = options.config.iter().find(|(name, _)| name == "requirepass");
         let auth = password.map(|(_, password)| format!("AUTH {password}"));
         let thread = std::thread::spawn(move || pando_server::serve(&options));
         let deadline = Instant::now() + PATIENCE;
@@ -41,7 +41,7 @@ impl Server {
     /// One with these settings.
     pub fn with(settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        Self::start(Options { settings: settings.collect(), ..Options::default() })
+        Self::start(Options { config: settings.collect(), ..Options::default() })
     }
 
     pub fn socket(&self) -> &Path {

@@ -100,5 +100,5 @@ fn clients_speak_tls_on_a_port_of_its_own() {
 
     let wrong = TlsOptions { key: folder.join("ca.pem"), ..tls };
     let refused = pando_server::serve(&Options { tls: Some(wrong), ..Options::default() });
-    assert!(matches!(refused, Err(ServeError::Tls(_))), "{refused:?}");
+    assert!(matches!(refused, Err(ServeError::Net(pando_net::Error::Tls(_)))), "{refused:?}");
 }

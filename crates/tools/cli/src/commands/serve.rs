@@ -23,11 +23,11 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
         pool_options = pool_options.max_bytes(max_bytes);
     }
     let at = |port: u16| arguments.bind.iter().map(move |&address| SocketAddr::new(address, port));
-    let mut settings = arguments.settings.clone();
+    let mut config = arguments.settings.clone();
     let number = |name: &str, value: u64| (name.to_owned(), value.to_string());
-    settings.extend(arguments.snapshot_every.map(|every| number("snapshot-every", every)));
-    settings.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));
-    settings.extend(arguments.requirepass.clone().map(|value| ("requirepass".to_owned(), value)));
+    config.extend(arguments.snapshot_every.map(|every| number("snapshot-every", every)));
+    config.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));
+    config.extend(arguments.requirepass.clone().map(|value| ("requirepass".to_owned(), value)));
     let options = Options {
         pool: Some(pool.path_or_default()?),
         pool_options,
@@ -42,7 +42,7 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
         http: http_at(arguments).collect(),
         threads: arguments.threads.map_or(0, usize::from),
         tls: tls(arguments),
-        settings,
+        config,
         acl_file: arguments.acl_file.clone(),
     };
     Ok(pando_server::serve(&options)?)

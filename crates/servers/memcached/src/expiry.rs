@@ -1,0 +1,45 @@
+//! When a value expires, by memcached's rules: 0 for never, a negative time for at once, up to 30
+//! days counted from now, and beyond that a time of the system's clock, in seconds since 1970.
+//!
+//! Memcached's clock ticks once a second; the store's in milliseconds, so that a second is one
+//! here.
+
+use pando_keyspace::clock::Clock;
+
+/// Longer times are of the system's clock, in seconds.
+const MAX_RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
+
+/// When, in milliseconds of the store's clock; `Some(0)` for at once.
+pub(crate) fn moment(clock: &Clock, now_ms: u64, seconds: i32) -> Option<u64> {
+    match i64::from(seconds) {
+        0 => None,
+        i64::MIN..0 => Some(0),
+        relative @ 1..=MAX_RELATIVE_SECONDS => Some(now_ms + relative as u64 * 1000),
+        absolute => Some(clock.by_store(absolute * 1000).max(0) as u64),
+    }
+}
+
+/// How many seconds are left, of those that began.
+pub(crate) fn seconds_left(expires_at: u64, now_ms: u64) -> u64 {
+    expires_at.saturating_sub(now_ms).div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_keyspace::clock::system_ms;
+
+    #[test]
+    fn times_are_memcacheds() {
+        let clock = Clock::continue_or_begin(None);
+        assert_eq!(moment(&clock, 5000, 0), None);
+        assert_eq!(moment(&clock, 5000, -1), Some(0));
+        assert_eq!(moment(&clock, 5000, 7), Some(12_000));
+        assert_eq!(moment(&clock, 5000, 2_592_000), Some(2_592_005_000));
+        let now_ms = clock.now_ms();
+        let in_a_minute = moment(&clock, now_ms, (system_ms() / 1000 + 60) as i32).unwrap();
+        assert!(in_a_minute.abs_diff(now_ms + 60_000) < 2000);
+        assert!(moment(&clock, now_ms, 2_592_001).unwrap() < now_ms);
+        assert_eq!([1001, 2000, 3, 0].map(|at| seconds_left(at, 1000)), [1, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,469 @@
+//! ACL: users and their rules, at run time.
+
+use std::io::Read;
+use std::time::Instant;
+
+use pando_keyspace::failure::{Result, said, told};
+
+use super::connection::note_denied;
+use super::help;
+use crate::acl::rules::Denied;
+use crate::acl::{self, DEFAULT};
+use crate::commands::command::{Command, Context};
+use crate::errors::NOT_AN_INTEGER;
+use crate::server::Server;
+use crate::session::Session;
+use crate::spec::{Arguments, Spec, flags};
+use crate::{categories, config, decimal};
+
+const GROUP: (&str, &str) = ("server", "6.0.0");
+const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
+const ADMIN: flags::Flags = OWN.and(flags::ADMIN);
+/// Most bits of a password that is made up.
+const MAX_PASSWORD_BITS: i64 = 4096;
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[Command::brief(
+    "acl",
+    -2,
+    flags::NONE,
+    GROUP,
+    "A container for Access List Control commands.",
+    help_reply,
+)
+.subcommands(SUBCOMMANDS)];
+
+static SUBCOMMANDS: &[Command] = &[
+    Command::brief(
+        "cat",
+        -2,
+        OWN,
+        GROUP,
+        "Lists the ACL categories, or the commands inside a category.",
+        cat,
+    ),
+    Command::brief(
+        "deluser",
+        -3,
+        ADMIN,
+        GROUP,
+        "Deletes ACL users, and terminates their connections.",
+        delete_user,
+    ),
+    Command::brief(
+        "dryrun",
+        -4,
+        ADMIN,
+        ("server", "7.0.0"),
+        "Simulates the execution of a command by a user, without executing the command.",
+        dry_run,
+    ),
+    Command::brief(
+        "genpass",
+        -2,
+        OWN,
+        GROUP,
+        "Generates a pseudorandom, secure password that can be used to identify ACL users.",
+        generate_password,
+    ),
+    Command::brief("getuser", 3, ADMIN, GROUP, "Lists the ACL rules of a user.", get_user),
+    Command::brief(
+        "help",
+        2,
+        flags::ANYTIME,
+        GROUP,
+        "Returns helpful text about the different subcommands.",
+        help_reply,
+    ),
+    Command::brief("list", 2, ADMIN, GROUP, "Dumps the effective rules in ACL file format.", list),
+    Command::brief(
+        "load",
+        2,
+        ADMIN,
+        GROUP,
+        "Reloads the rules from the configured ACL file.",
+        load,
+    ),
+    Command::brief(
+        "log",
+        -2,
+        ADMIN,
+        GROUP,
+        "Lists recent security events generated due to ACL rules.",
+        log,
+    ),
+    Command::brief(
+        "save",
+        2,
+        ADMIN,
+        GROUP,
+        "Saves the effective ACL rules in the configured ACL file.",
+        save,
+    ),
+    Command::brief(
+        "setuser",
+        -3,
+        ADMIN,
+        GROUP,
+        "Creates and modifies an ACL user and its rules.",
+        set_user,
+    ),
+    Command::brief("users", 2, ADMIN, GROUP, "Lists all ACL users.", users),
+    Command::brief(
+        "whoami",
+        2,
+        OWN,
+        GROUP,
+        "Returns the authenticated username of the current connection.",
+        who_am_i,
+    ),
+];
+
+/// Refuses a command that the client may not run with these arguments, and notes that.
+pub(crate) fn admit(
+    server: &Server,
+    session: &Session,
+    command: &'static Spec,
+    arguments: &Arguments<'_>,
+) -> Result<()> {
+    match denied(server, session, command, arguments, session.multi.is_some()) {
+        None => Ok(()),
+        Some(Denied::Command) => Err(told(format!(
+            "NOPERM this user has no permissions to run the '{}' command",
+            server.catalog.full_name(command)
+        ))),
+        Some(Denied::Key(_)) => Err(said(
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+        )),
+    }
+}
+
+/// The same for a command that was queued, and is to run now.
+pub(crate) fn admit_queued(
+    server: &Server,
+    session: &Session,
+    command: &'static Spec,
+    arguments: &Arguments<'_>,
+) -> Result<()> {
+    let why = match denied(server, session, command, arguments, true) {
+        None => return Ok(()),
+        Some(Denied::Command) => "no permission to execute the command or subcommand",
+        Some(Denied::Key(_)) => "no permission to touch the specified keys",
+    };
+    Err(told(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+         call. This command is no longer allowed for the following reason: {why}"
+    )))
+}
+
+/// What of a command the client may not do, and so is noted.
+fn denied(
+    server: &Server,
+    session: &Session,
+    command: &'static Spec,
+    arguments: &Arguments<'_>,
+    is_of_transaction: bool,
+) -> Option<Denied> {
+    let denied = session.user.check(command, arguments).err()?;
+    let name;
+    let (reason, object) = match denied {
+        Denied::Command => {
+            name = server.catalog.full_name(command);
+            ("command", name.as_bytes())
+        }
+        Denied::Key(place) => ("key", arguments[place]),
+    };
+    let user = session.user.name.clone();
+    note_denied(server, session, reason, object, user, is_of_transaction);
+    Some(denied)
+}
+
+fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let lines = [
+        "CAT [<category>]",
+        "    List all commands that belong to <category>, or all command categories",
+        "    when no category is specified.",
+        "DELUSER <username> [<username> ...]",
+        "    Delete a list of users.",
+        "DRYRUN <username> <command> [<arg> ...]",
+        "    Returns whether the user can execute the given command without executing the command.",
+        "GETUSER <username>",
+        "    Get the user's details.",
+        "GENPASS [<bits>]",
+        "    Generate a secure 256-bit user password. The optional `bits` argument can",
+        "    be used to specify a different size.",
+        "LIST",
+        "    Show users details in config file format.",
+        "LOAD",
+        "    Reload users from the ACL file.",
+        "LOG [<count> | RESET]",
+        "    Show the ACL log entries.",
+        "SAVE",
+        "    Save the current config to the ACL file.",
+        "SETUSER <username> <attribute> [<attribute> ...]",
+        "    Create or modify a user with the specified attributes.",
+        "USERS",
+        "    List all the registered usernames.",
+        "WHOAMI",
+        "    Return the current connection username.",
+    ];
+    help::reply(context, "ACL", &lines);
+    Ok(())
+}
+
+fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned()
+}
+
+fn cat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let names: Vec<String> = match &arguments[2..] {
+        [] => categories::CATEGORIES.iter().map(|&name| name.to_owned()).collect(),
+        [category] => {
+            let lower = shown(category).to_ascii_lowercase();
+            if !categories::CATEGORIES.contains(&lower.as_str()) {
+                return Err(told(format!("ERR Unknown category '{}'", shown(category))));
+            }
+            let all = context.server.catalog.listed();
+            all.filter(|one| categories::is_in(*one, &lower)).map(|one| one.name()).collect()
+        }
+        _ => return Err(unknown_or_wrong(arguments[1])),
+    };
+    context.reply.array(names.len());
+    names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn unknown_or_wrong(name: &[u8]) -> pando_keyspace::failure::Failure {
+    let name = shown(name);
+    told(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."))
+}
+
+fn delete_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let names: Vec<String> =
+        arguments[2..].iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    if names.iter().any(|name| name == DEFAULT) {
+        return Err(said("ERR The 'default' user cannot be removed"));
+    }
+    let mut removed = 0;
+    for name in names {
+        if context.server.acl.remove_user(&name) {
+            removed += 1;
+            end_clients_of(context, &name);
+        }
+    }
+    context.reply.integer(removed);
+    Ok(())
+}
+
+fn end_clients_of(context: &mut Context<'_, '_>, name: &str) {
+    for client in context.server.clients.all() {
+        if client.user() != name {
+            continue;
+        }
+        if client.id == context.session.client.id {
+            context.session.is_closing = true;
+        } else {
+            client.end();
+        }
+    }
+}
+
+fn dry_run(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let name = String::from_utf8_lossy(arguments[2]);
+    let user = context.server.acl.user(&name);
+    let user = user.ok_or_else(|| told(format!("ERR User '{name}' not found")))?;
+    let words = &arguments[3..];
+    let not_found = || told(format!("ERR Command '{}' not found", shown(words[0])));
+    let catalog = context.server.catalog;
+    let mut command = catalog.find(words[0]).ok_or_else(not_found)?;
+    if let Some(sub) = words.get(1)
+        && command.has_subcommands
+    {
+        command = catalog.find_subcommand(command, sub).ok_or_else(not_found)?;
+    }
+    if !command.takes(words.len()) {
+        let name = catalog.full_name(command);
+        return Err(told(format!("ERR wrong number of arguments for '{name}' command")));
+    }
+    match user.check(command, words) {
+        Ok(()) => context.reply.ok(),
+        Err(Denied::Command) => {
+            let name = catalog.full_name(command);
+            let words = format!("This user has no permissions to run the '{name}' command");
+            context.reply.bulk(words.as_bytes());
+        }
+        Err(Denied::Key(place)) => {
+            let begin = b"This user has no permissions to access the '";
+            context.reply.bulk(&[&begin[..], words[place], b"' key"].concat());
+        }
+    }
+    Ok(())
+}
+
+fn generate_password(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let bits = match &arguments[2..] {
+        [] => 256,
+        [bits] => decimal::parse_i64(bits).ok_or(NOT_AN_INTEGER)?,
+        _ => return Err(unknown_or_wrong(arguments[1])),
+    };
+    if !(1..=MAX_PASSWORD_BITS).contains(&bits) {
+        return Err(told(format!(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+             positive number up to {MAX_PASSWORD_BITS}"
+        )));
+    }
+    let digits = (bits as usize).div_ceil(4);
+    let mut random = vec![0; digits.div_ceil(2)];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut random))
+        .map_err(|error| told(format!("ERR no random numbers are to be had: {error}")))?;
+    let mut text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    text.truncate(digits);
+    context.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+fn get_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let name = std::str::from_utf8(arguments[2]).ok();
+    let user = name.and_then(|name| context.server.acl.user(name));
+    let reply = &mut *context.reply;
+    let Some(user) = user else {
+        reply.null();
+        return Ok(());
+    };
+    let rules = user.rules();
+    reply.map(6);
+    reply.bulk(b"flags");
+    let marks = rules.marks();
+    reply.set(marks.len());
+    marks.iter().for_each(|mark| reply.bulk(mark.as_bytes()));
+    reply.bulk(b"passwords");
+    reply.array(rules.passwords().len());
+    rules.passwords().iter().for_each(|hash| reply.bulk(hash.as_bytes()));
+    reply.bulk(b"commands");
+    reply.bulk(rules.describe_commands().as_bytes());
+    reply.bulk(b"keys");
+    reply.bulk(&rules.describe_keys());
+    reply.bulk(b"channels");
+    reply.bulk(&rules.describe_channels());
+    reply.bulk(b"selectors");
+    reply.array(0);
+    Ok(())
+}
+
+fn list(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let users = context.server.acl.users();
+    context.reply.array(users.len());
+    for user in users {
+        let line = format!("user {} {}", user.name, user.rules().describe());
+        context.reply.bulk(line.as_bytes());
+    }
+    Ok(())
+}
+
+fn users(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let users = context.server.acl.users();
+    context.reply.array(users.len());
+    users.iter().for_each(|user| context.reply.bulk(user.name.as_bytes()));
+    Ok(())
+}
+
+fn who_am_i(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.bulk(context.session.user.name.as_bytes());
+    Ok(())
+}
+
+fn set_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is_bad = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
+    let name =
+        std::str::from_utf8(arguments[2]).ok().filter(|name| !name.bytes().any(|b| is_bad(&b)));
+    let name = name.ok_or(said("ERR Usernames can't contain spaces or null characters"))?;
+    context.server.acl.set_user(name, &arguments[3..]).map_err(|(rule, why)| {
+        told(format!("ERR Error in ACL SETUSER modifier '{}': {why}", shown(&rule)))
+    })?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn log(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let count = match &arguments[2..] {
+        [] => 10,
+        [word] if word.eq_ignore_ascii_case(b"reset") => {
+            context.server.acl.log.lock().clear();
+            context.reply.ok();
+            return Ok(());
+        }
+        [count] => {
+            let count = decimal::parse_i64(count).ok_or(NOT_AN_INTEGER)?;
+            usize::try_from(count).unwrap_or(0)
+        }
+        _ => return Err(unknown_or_wrong(arguments[1])),
+    };
+    let entries = context.server.acl.log.lock().latest(count);
+    let now = Instant::now();
+    let reply = &mut *context.reply;
+    reply.array(entries.len());
+    for entry in entries {
+        reply.map(7);
+        reply.bulk(b"count");
+        reply.count(entry.count);
+        let pairs: [(&str, &[u8]); 4] = [
+            ("reason", entry.reason.as_bytes()),
+            ("context", entry.context.as_bytes()),
+            ("object", &entry.object),
+            ("username", entry.user.as_bytes()),
+        ];
+        for (name, value) in pairs {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value);
+        }
+        reply.bulk(b"age-seconds");
+        reply.double(now.duration_since(entry.at).as_millis() as f64 / 1000.0);
+        reply.bulk(b"client-info");
+        reply.bulk(entry.client.as_bytes());
+    }
+    Ok(())
+}
+
+/// The file of the users, if the server has one.
+fn file(context: &Context<'_, '_>) -> Result<String> {
+    let path = context.server.config.text(config::ACL_FILE);
+    if path.is_empty() {
+        return Err(said(
+            "ERR This Redis instance is not configured to use an ACL file. You may want to specify \
+             users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have \
+             a Redis configuration file set) in order to store users in the Redis configuration.",
+        ));
+    }
+    Ok(path)
+}
+
+fn load(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let path = file(context)?;
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| told(format!("ERR Error loading ACLs, opening file '{path}': {error}")))?;
+    let before = context.server.acl.users();
+    context.server.acl.load(&text).map_err(|errors| {
+        told(format!(
+            "ERR {errors} WARNING: ACL errors detected, no change to the previously active ACL \
+             rules was performed"
+        ))
+    })?;
+    for user in before {
+        if context.server.acl.user(&user.name).is_none() {
+            end_clients_of(context, &user.name);
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let path = file(context)?;
+    acl::write_file(path.as_ref(), &context.server.acl.save()).map_err(|error| {
+        tracing::error!(%error, path, "the users cannot be saved");
+        said("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
+    })?;
+    context.reply.ok();
+    Ok(())
+}

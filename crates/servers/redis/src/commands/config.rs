@@ -1,0 +1,136 @@
+//! CONFIG: the server's settings, read and changed at run time.
+
+use pando_keyspace::failure::{Failure, Result, said, told};
+
+use super::help;
+use crate::commands::command::{Command, Context};
+use crate::config::{self, Kind, Parsed, Place};
+use crate::errors::SYNTAX;
+use crate::glob;
+use crate::spec::{Arguments, flags};
+
+const GROUP: (&str, &str) = ("server", "2.0.0");
+const ADMIN: flags::Flags = flags::ADMIN.and(flags::NO_SCRIPT).and(flags::ANYTIME);
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[Command::brief(
+    "config",
+    -2,
+    flags::NONE,
+    GROUP,
+    "A container for server configuration commands.",
+    help_reply,
+)
+.subcommands(SUBCOMMANDS)];
+
+static SUBCOMMANDS: &[Command] = &[
+    Command::brief(
+        "get",
+        -3,
+        ADMIN,
+        GROUP,
+        "Returns the effective values of configuration parameters.",
+        get,
+    ),
+    Command::brief(
+        "help",
+        2,
+        flags::ANYTIME,
+        ("server", "5.0.0"),
+        "Returns helpful text about the different subcommands.",
+        help_reply,
+    ),
+    Command::brief("resetstat", 2, ADMIN, GROUP, "Resets the server's statistics.", reset_stat),
+    Command::brief(
+        "rewrite",
+        2,
+        ADMIN,
+        ("server", "2.8.0"),
+        "Persists the effective configuration to file.",
+        rewrite,
+    ),
+    Command::brief("set", -4, ADMIN, GROUP, "Sets configuration parameters in-flight.", set),
+];
+
+fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let lines = [
+        "GET <pattern>",
+        "    Return parameters matching the glob-like <pattern> and their values.",
+        "SET <directive> <value>",
+        "    Set the configuration <directive> to <value>.",
+        "RESETSTAT",
+        "    Reset statistics reported by the INFO command.",
+        "REWRITE",
+        "    Rewrite the configuration file.",
+    ];
+    help::reply(context, "CONFIG", &lines);
+    Ok(())
+}
+
+fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let patterns = &arguments[2..];
+    let is_wanted =
+        |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let selected = context.server.config.select(is_wanted);
+    context.reply.map(selected.len());
+    for (name, value) in selected {
+        context.reply.bulk(name.as_bytes());
+        context.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (pairs, rest) = arguments[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(SYNTAX);
+    }
+    let mut changes: Vec<(Place, Parsed)> = Vec::new();
+    for [name, value] in pairs {
+        let shown = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+        let place = config::find(&shown).ok_or_else(|| {
+            told(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"))
+        })?;
+        let setting = place.setting();
+        if !setting.is_settable {
+            return Err(refused(&shown, "can't set immutable config"));
+        }
+        if changes.iter().any(|(known, _)| *known == place) {
+            return Err(refused(&shown, "duplicate parameter"));
+        }
+        let Ok(value) = std::str::from_utf8(value) else {
+            return Err(refused(&shown, "argument must be text"));
+        };
+        let is_another = context.server.config.text(place) != value;
+        if let (Kind::Only(reason), true) = (setting.kind, is_another) {
+            return Err(refused(&shown, reason));
+        }
+        let parsed = config::parse(setting.kind, value);
+        changes.push((place, parsed.map_err(|why| refused(&shown, &why))?));
+    }
+    for (place, parsed) in changes {
+        if place == config::REQUIRE_PASS {
+            context.server.acl.set_default_password(parsed.text().as_bytes());
+        }
+        context.server.config.set(place, parsed);
+        if [config::MAX_MEMORY, config::MAX_MEMORY_POLICY].contains(&place) {
+            context.server.limit_memory();
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn refused(name: &str, why: &str) -> Failure {
+    told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+fn reset_stat(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.server.stats.reset();
+    context.reply.ok();
+    Ok(())
+}
+
+fn rewrite(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    Err(said("ERR The server is running without a config file"))
+}

@@ -1,0 +1,348 @@
+//! Commands about the server as a whole: SHUTDOWN, ROLE, WAIT, DEBUG; and what it has noted:
+//! SLOWLOG, LATENCY.
+
+use std::time::Duration;
+
+use pando_keyspace::failure::{Result, said, told};
+
+use super::help;
+use crate::commands::command::{Command, Context};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::spec::{Arguments, flags};
+use crate::{config, decimal};
+
+const ADMIN: flags::Flags = flags::ADMIN.and(flags::NO_SCRIPT).and(flags::ANYTIME);
+const READ_LOG: flags::Flags = flags::ADMIN.and(flags::ANYTIME);
+/// Longest time that DEBUG SLEEP stops its event loop.
+const MAX_SLEEP_S: f64 = 60.0;
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::brief(
+        "shutdown",
+        -1,
+        ADMIN.and(flags::NO_MULTI).and(flags::ALLOW_BUSY),
+        ("server", "1.0.0"),
+        "Synchronously saves the database(s) to disk and shuts down the Redis server.",
+        shutdown,
+    ),
+    Command::brief(
+        "role",
+        1,
+        flags::NO_SCRIPT.and(flags::ANYTIME).and(flags::FAST),
+        ("server", "2.8.12"),
+        "Returns the replication role.",
+        role,
+    ),
+    Command::brief(
+        "wait",
+        3,
+        flags::NO_SCRIPT,
+        ("generic", "3.0.0"),
+        "Blocks until the asynchronous replication of all preceding write commands sent by the \
+         connection is completed.",
+        wait,
+    ),
+    Command::brief(
+        "debug",
+        -2,
+        ADMIN,
+        ("server", "1.0.0"),
+        "A container for debugging commands.",
+        debug,
+    ),
+    Command::brief(
+        "slowlog",
+        -2,
+        flags::NONE,
+        ("server", "2.2.12"),
+        "A container for slow log commands.",
+        slow_log_help,
+    )
+    .subcommands(SLOW_LOG),
+    Command::brief(
+        "latency",
+        -2,
+        flags::NONE,
+        ("server", "2.8.13"),
+        "A container for latency diagnostics commands.",
+        latency_help,
+    )
+    .subcommands(LATENCY),
+];
+
+static SLOW_LOG: &[Command] = &[
+    Command::brief(
+        "get",
+        -2,
+        READ_LOG,
+        ("server", "2.2.12"),
+        "Returns the slow log's entries.",
+        slow_log_get,
+    ),
+    Command::brief(
+        "help",
+        2,
+        flags::ANYTIME,
+        ("server", "6.2.0"),
+        "Show helpful text about the different subcommands",
+        slow_log_help,
+    ),
+    Command::brief(
+        "len",
+        2,
+        READ_LOG,
+        ("server", "2.2.12"),
+        "Returns the number of entries in the slow log.",
+        slow_log_len,
+    ),
+    Command::brief(
+        "reset",
+        2,
+        READ_LOG,
+        ("server", "2.2.12"),
+        "Clears all entries from the slow log.",
+        slow_log_reset,
+    ),
+];
+
+static LATENCY: &[Command] = &[
+    Command::brief(
+        "doctor",
+        2,
+        ADMIN,
+        ("server", "2.8.13"),
+        "Returns a human-readable latency analysis report.",
+        latency_doctor,
+    ),
+    Command::brief(
+        "graph",
+        3,
+        ADMIN,
+        ("server", "2.8.13"),
+        "Returns a latency graph for an event.",
+        latency_graph,
+    ),
+    Command::brief(
+        "help",
+        2,
+        flags::ANYTIME,
+        ("server", "2.8.13"),
+        "Returns helpful text about the different subcommands.",
+        latency_help,
+    ),
+    Command::brief(
+        "histogram",
+        -2,
+        ADMIN,
+        ("server", "7.0.0"),
+        "Returns the cumulative distribution of latencies of a subset or all commands.",
+        latency_histogram,
+    ),
+    Command::brief(
+        "history",
+        3,
+        ADMIN,
+        ("server", "2.8.13"),
+        "Returns timestamp-latency samples for an event.",
+        nothing,
+    ),
+    Command::brief(
+        "latest",
+        2,
+        ADMIN,
+        ("server", "2.8.13"),
+        "Returns the latest latency samples for all events.",
+        nothing,
+    ),
+    Command::brief(
+        "reset",
+        -2,
+        ADMIN,
+        ("server", "2.8.13"),
+        "Resets the latency data for one or more events.",
+        latency_reset,
+    ),
+];
+
+fn shutdown(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let (mut saves, mut is_abort) = (None, false);
+    for option in &arguments[1..] {
+        match *option {
+            option if is(option, "nosave") && saves != Some(true) => saves = Some(false),
+            option if is(option, "save") && saves != Some(false) => saves = Some(true),
+            option if is(option, "now") || is(option, "force") => {}
+            option if is(option, "abort") => is_abort = true,
+            _ => return Err(SYNTAX),
+        }
+    }
+    if is_abort {
+        if arguments.len() > 2 {
+            return Err(SYNTAX);
+        }
+        return Err(said("ERR No shutdown in progress."));
+    }
+    tracing::info!("a client asked the server to end");
+    context.session.is_closing = true;
+    context.server.stop.notify_one();
+    Ok(())
+}
+
+fn role(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.array(3);
+    context.reply.bulk(b"master");
+    context.reply.integer(0);
+    context.reply.array(0);
+    Ok(())
+}
+
+fn wait(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    decimal::parse_i64(arguments[1]).ok_or(NOT_AN_INTEGER)?;
+    let timeout = decimal::parse_i64(arguments[2]);
+    match timeout.ok_or(said("ERR timeout is not an integer or out of range"))? {
+        ..0 => Err(said("ERR timeout is negative")),
+        _ => {
+            // There are no replicas, and waiting would bring none.
+            context.reply.integer(0);
+            Ok(())
+        }
+    }
+}
+
+fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is_here = context.session.client.address.is_here;
+    let is_allowed = match context.server.config.number(config::ENABLE_DEBUG) {
+        0 => false,
+        2 => is_here,
+        _ => true,
+    };
+    if !is_allowed {
+        return Err(said(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+             \"local\", you can run it from a local connection, otherwise you need to set this \
+             option in the configuration file, and then restart the server.",
+        ));
+    }
+    match arguments {
+        [_, name, seconds] if name.eq_ignore_ascii_case(b"sleep") => {
+            let seconds = decimal::parse_f64(seconds).unwrap_or(0.0);
+            std::thread::sleep(Duration::from_secs_f64(seconds.clamp(0.0, MAX_SLEEP_S)));
+            context.reply.ok();
+            Ok(())
+        }
+        [_, name] if name.eq_ignore_ascii_case(b"help") => {
+            let lines = ["SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."];
+            help::reply(context, "DEBUG", &lines);
+            Ok(())
+        }
+        _ => Err(unknown_or_wrong(arguments[1], "DEBUG")),
+    }
+}
+
+fn unknown_or_wrong(name: &[u8], command: &str) -> pando_keyspace::failure::Failure {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    told(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    ))
+}
+
+fn slow_log_help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let lines = [
+        "GET [<count>]",
+        "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+        "    Entries are made of:",
+        "    id, timestamp, time in microseconds, arguments array, client IP and port,",
+        "    client name",
+        "LEN",
+        "    Return the length of the slowlog.",
+        "RESET",
+        "    Reset the slowlog.",
+    ];
+    help::reply(context, "SLOWLOG", &lines);
+    Ok(())
+}
+
+fn slow_log_get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let count = match &arguments[2..] {
+        [] => 10,
+        [count] => decimal::parse_i64(count)
+            .filter(|count| *count >= -1)
+            .ok_or(said("ERR count should be greater than or equal to -1"))?,
+        _ => return Err(unknown_or_wrong(arguments[1], "SLOWLOG")),
+    };
+    let entries = context.server.slow_log.latest(usize::try_from(count).unwrap_or(usize::MAX));
+    let reply = &mut *context.reply;
+    reply.array(entries.len());
+    for entry in entries {
+        reply.array(6);
+        reply.count(entry.id);
+        reply.count(entry.at_s);
+        reply.count(entry.microseconds);
+        reply.array(entry.arguments.len());
+        entry.arguments.iter().for_each(|argument| reply.bulk(argument));
+        reply.bulk(entry.address.as_bytes());
+        reply.bulk(entry.name.as_bytes());
+    }
+    Ok(())
+}
+
+fn slow_log_len(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.count(context.server.slow_log.len() as u64);
+    Ok(())
+}
+
+fn slow_log_reset(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.server.slow_log.clear();
+    context.reply.ok();
+    Ok(())
+}
+
+fn latency_help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let lines = [
+        "DOCTOR",
+        "    Return a human readable latency analysis report.",
+        "GRAPH <event>",
+        "    Return an ASCII latency graph for the <event> class.",
+        "HISTORY <event>",
+        "    Return time-latency samples for the <event> class.",
+        "LATEST",
+        "    Return the latest latency samples for all events.",
+        "RESET [<event> ...]",
+        "    Reset latency data of one or more <event> classes.",
+        "    (default: reset all data for all event classes)",
+        "HISTOGRAM [COMMAND ...]",
+        "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
+        "    If no commands are specified then all histograms are replied.",
+    ];
+    help::reply(context, "LATENCY", &lines);
+    Ok(())
+}
+
+fn nothing(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.array(0);
+    Ok(())
+}
+
+fn latency_reset(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.integer(0);
+    Ok(())
+}
+
+fn latency_histogram(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.map(0);
+    Ok(())
+}
+
+fn latency_graph(_: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let event = String::from_utf8_lossy(&arguments[2][..arguments[2].len().min(128)]);
+    Err(told(format!("ERR No samples available for event '{event}'")))
+}
+
+fn latency_doctor(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.reply.verbatim(
+        "Latency is not sampled by event here. SLOWLOG has the commands that took long, and INFO \
+         commandstats what each command takes.\n",
+    );
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Whole databases: FLUSHDB, FLUSHALL, SWAPDB, DBSIZE.
+
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::DATABASES;
+
+use crate::commands::command::{Command, Context};
+use crate::decimal;
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::spec::{Arguments, flags};
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("flushdb", -1, flushdb)
+        .flags(flags::WRITE.and(flags::WHOLE).and(flags::DANGEROUS))
+        .about("server", "1.0.0", "Remove all keys from the current database"),
+    Command::new("flushall", -1, flushall)
+        .flags(flags::WRITE.and(flags::WHOLE).and(flags::DANGEROUS))
+        .about("server", "1.0.0", "Remove all keys from all databases"),
+    Command::new("swapdb", 3, swapdb)
+        .flags(flags::WRITE.and(flags::FAST).and(flags::WHOLE).and(flags::DANGEROUS))
+        .about("server", "4.0.0", "Swaps two Redis databases"),
+    Command::new("dbsize", 1, dbsize).flags(flags::READ.and(flags::FAST)).about(
+        "server",
+        "1.0.0",
+        "Return the number of keys in the selected database",
+    ),
+];
+
+fn flushdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let database = context.session.database;
+    flush(context, arguments, database..=database)
+}
+
+fn flushall(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    flush(context, arguments, 0..=DATABASES - 1)
+}
+
+fn flush(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    databases: std::ops::RangeInclusive<u8>,
+) -> Result<()> {
+    // Either way it takes no longer for more keys.
+    match arguments {
+        [_] => {}
+        [_, how] if how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync") => {}
+        _ => return Err(SYNTAX),
+    }
+    context.transaction.flush(databases)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn swapdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let index = |text: &[u8], wrong: &'static str| {
+        let index = decimal::parse_i64(text).and_then(|index| i32::try_from(index).ok());
+        index.ok_or(said(wrong))
+    };
+    let one = index(arguments[1], "ERR invalid first DB index")?;
+    let other = index(arguments[2], "ERR invalid second DB index")?;
+    let (one, other) = (database(one.into())?, database(other.into())?);
+    context.transaction.swap_databases(one, other);
+    context.reply.ok();
+    Ok(())
+}
+
+/// The database that `text` names.
+pub(super) fn read_database(text: &[u8]) -> Result<u8> {
+    let index = decimal::parse_i64(text).ok_or(NOT_AN_INTEGER)?;
+    if i32::try_from(index).is_err() {
+        return Err(said(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    database(index)
+}
+
+fn database(index: i64) -> Result<u8> {
+    let database = u8::try_from(index).ok().filter(|&index| index < DATABASES);
+    database.ok_or(said("ERR DB index is out of range"))
+}
+
+fn dbsize(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let count = context.transaction.count(context.session.database)?;
+    context.reply.count(count);
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! HINCRBYFLOAT.
+
+use pando_keyspace::collection::{Collection, check_name};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{Element, Kind};
+
+use crate::commands::command::{Command, Context};
+use crate::errors::NOT_A_FLOAT;
+use crate::long_double::LongDouble;
+use crate::spec::{Arguments, Keys, flags};
+
+/// The command.
+pub(super) static COMMANDS: &[Command] = &[Command::new("hincrbyfloat", 4, hincrbyfloat)
+    .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+    .keys(Keys::Range(1, 1, 1))
+    .about("hash", "2.6.0", "Increment the float value of a hash field by the given amount")];
+
+fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let increment = LongDouble::parse(arguments[3]).ok_or(NOT_A_FLOAT)?;
+    if increment == LongDouble::Infinite {
+        return Err(said("ERR value is NaN or Infinity"));
+    }
+    let hash =
+        Collection::find_or_begin(context.transaction, context.space, arguments[1], Kind::Hash)?;
+    let field = Element::Field(arguments[2]);
+    check_name(arguments[2])?;
+    let value = hash.get(context.transaction, field, |value| match value {
+        Some(value) => LongDouble::parse(value).ok_or(said("ERR hash value is not a float")),
+        None => Ok(LongDouble::zero()),
+    })??;
+    let sum = value.plus(increment);
+    let sum = sum.ok_or(said("ERR increment would produce NaN or Infinity"))?;
+    let text = sum.format();
+    hash.put_only(context.transaction, field, text.as_bytes(), false)?;
+    context.reply.bulk(text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! Hashes: fields with a value each, found by the fields' hashes. HINCRBYFLOAT is in
+//! `hash_floats.rs`.
+
+use pando::Order;
+use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
+use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::layout::{Element, Kind, Section};
+
+use super::{element_scan, integers, random_elements};
+use crate::commands::command::{Command, Context};
+use crate::decimal;
+use crate::errors::OUT_OF_RANGE;
+use crate::resp::reply::Reply;
+use crate::spec::{Arguments, Flags, Keys, flags};
+
+const ONE: Keys = Keys::Range(1, 1, 1);
+const READ: Flags = flags::READ;
+const FAST_READ: Flags = flags::READ.and(flags::FAST);
+const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
+const REMOVE: Flags = flags::WRITE.and(flags::FAST);
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("hset", -4, hset).flags(PUT).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Set the string value of a hash field",
+    ),
+    Command::new("hmset", -4, hmset).flags(PUT).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Set multiple hash fields to multiple values",
+    ),
+    Command::new("hsetnx", 4, hsetnx).flags(PUT).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Set the value of a hash field, only if the field does not exist",
+    ),
+    Command::new("hget", 3, hget).flags(FAST_READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Get the value of a hash field",
+    ),
+    Command::new("hmget", -3, hmget).flags(FAST_READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Get the values of all the given hash fields",
+    ),
+    Command::new("hdel", -3, hdel).flags(REMOVE).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Delete one or more hash fields",
+    ),
+    Command::new("hlen", 2, hlen).flags(FAST_READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Get the number of fields in a hash",
+    ),
+    Command::new("hexists", 3, hexists).flags(FAST_READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Determine if a hash field exists",
+    ),
+    Command::new("hkeys", 2, hkeys).flags(READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Get all the fields in a hash",
+    ),
+    Command::new("hvals", 2, hvals).flags(READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Get all the values in a hash",
+    ),
+    Command::new("hgetall", 2, hgetall).flags(READ).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Get all the fields and values in a hash",
+    ),
+    Command::new("hstrlen", 3, hstrlen).flags(FAST_READ).keys(ONE).about(
+        "hash",
+        "3.2.0",
+        "Get the length of the value of a hash field",
+    ),
+    Command::new("hincrby", 4, hincrby).flags(PUT).keys(ONE).about(
+        "hash",
+        "2.0.0",
+        "Increment the integer value of a hash field by the given number",
+    ),
+    Command::new("hrandfield", -2, hrandfield).flags(READ).keys(ONE).about(
+        "hash",
+        "6.2.0",
+        "Get one or multiple random fields from a hash",
+    ),
+    Command::new("hscan", -3, hscan).flags(READ).keys(ONE).about(
+        "hash",
+        "2.8.0",
+        "Incrementally iterate hash fields and associated values",
+    ),
+];
+
+fn find<'key>(
+    context: &Context<'_, '_>,
+    arguments: &Arguments<'key>,
+) -> Result<Option<Collection<'key>>> {
+    Collection::find(context.transaction, context.space, arguments[1], Kind::Hash)
+}
+
+fn find_or_begin<'key>(
+    context: &Context<'_, '_>,
+    arguments: &Arguments<'key>,
+) -> Result<Collection<'key>> {
+    Collection::find_or_begin(context.transaction, context.space, arguments[1], Kind::Hash)
+}
+
+/// Puts the fields of HSET and HMSET; how many are new.
+fn put_all(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, name: &str) -> Result<u64> {
+    let (pairs, rest) = arguments[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(told(format!("ERR wrong number of arguments for '{name}' command")));
+    }
+    let mut hash = find_or_begin(context, arguments)?;
+    pairs.iter().try_for_each(|[field, _]| check_name(field))?;
+    if let [[field, value]] = pairs {
+        let is_new = hash.put_only(context.transaction, Element::Field(field), value, false)?;
+        return Ok(u64::from(is_new));
+    }
+    let mut added = 0;
+    for [field, value] in pairs {
+        added += u64::from(hash.put(context.transaction, Element::Field(field), value)?);
+    }
+    hash.finish(context.transaction)?;
+    Ok(added)
+}
+
+fn hset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let added = put_all(context, arguments, "hset")?;
+    context.reply.count(added);
+    Ok(())
+}
+
+fn hmset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    put_all(context, arguments, "hmset")?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn hsetnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let hash = find_or_begin(context, arguments)?;
+    let field = Element::Field(arguments[2]);
+    check_name(arguments[2])?;
+    let is_new = hash.put_only(context.transaction, field, arguments[3], true)?;
+    context.reply.integer(i64::from(is_new));
+    Ok(())
+}
+
+fn hget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let found = find(context, arguments)?;
+    let reply = &mut *context.reply;
+    match found {
+        Some(hash) => hash.get(context.transaction, Element::Field(arguments[2]), |value| {
+            reply.bulk_or_null(value);
+        })?,
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn hmget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let found = find(context, arguments)?;
+    let reply = &mut *context.reply;
+    reply.array(arguments.len() - 2);
+    for field in &arguments[2..] {
+        match &found {
+            Some(hash) => hash.get(context.transaction, Element::Field(field), |value| {
+                reply.bulk_or_null(value);
+            })?,
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn hdel(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut removed = 0;
+    if let Some(mut hash) = find(context, arguments)? {
+        if let [field] = &arguments[2..] {
+            let is_gone = hash.remove_only(context.transaction, Element::Field(field))?;
+            context.reply.integer(i64::from(is_gone));
+            return Ok(());
+        }
+        for field in &arguments[2..] {
+            removed += i64::from(hash.remove(context.transaction, Element::Field(field))?);
+        }
+        hash.finish(context.transaction)?;
+    }
+    context.reply.integer(removed);
+    Ok(())
+}
+
+fn hlen(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let count = find(context, arguments)?.map_or(0, |hash| hash.count());
+    context.reply.count(count);
+    Ok(())
+}
+
+/// The length of a field's value.
+fn length(context: &Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<usize>> {
+    match find(context, arguments)? {
+        Some(hash) => hash
+            .get(context.transaction, Element::Field(arguments[2]), |value| value.map(<[u8]>::len)),
+        None => Ok(None),
+    }
+}
+
+fn hexists(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is_there = length(context, arguments)?.is_some();
+    context.reply.integer(i64::from(is_there));
+    Ok(())
+}
+
+fn hstrlen(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let length = length(context, arguments)?.unwrap_or(0);
+    context.reply.count(length as u64);
+    Ok(())
+}
+
+fn write_all(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    begin: fn(&mut Reply, usize),
+    write: fn(&mut Reply, &[u8], &[u8]),
+) -> Result<()> {
+    let found = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    reply.sized(begin, |reply| {
+        let mut fields = 0;
+        if let Some(hash) = found {
+            hash.visit(transaction, Section::Fields, ALL, Order::Ascending, |field, value| {
+                fields += 1;
+                write(reply, name_of(field), value);
+                ON
+            })?;
+        }
+        Ok(fields)
+    })
+}
+
+fn hkeys(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    write_all(context, arguments, Reply::array, |reply, field, _| reply.bulk(field))
+}
+
+fn hvals(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    write_all(context, arguments, Reply::array, |reply, _, value| reply.bulk(value))
+}
+
+fn hgetall(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    write_all(context, arguments, Reply::map, |reply, field, value| {
+        reply.bulk(field);
+        reply.bulk(value);
+    })
+}
+
+fn hincrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let increment = integers::integer(arguments[3])?;
+    let hash = find_or_begin(context, arguments)?;
+    let field = Element::Field(arguments[2]);
+    check_name(arguments[2])?;
+    let value = hash.get(context.transaction, field, |value| match value {
+        Some(value) => decimal::parse_i64(value).ok_or(said("ERR hash value is not an integer")),
+        None => Ok(0),
+    })??;
+    let value = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;
+    let mut text = Vec::new();
+    decimal::push_i64(&mut text, value);
+    hash.put_only(context.transaction, field, &text, false)?;
+    context.reply.integer(value);
+    Ok(())
+}
+
+fn hrandfield(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    random_elements::random(context, arguments, Kind::Hash, "withvalues", Reply::bulk)
+}
+
+fn hscan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    element_scan::scan(context, arguments, Kind::Hash, |reply, value| {
+        reply.bulk(value);
+        1
+    })
+}

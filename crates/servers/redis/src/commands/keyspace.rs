@@ -1,0 +1,148 @@
+//! All keys of a database: KEYS, SCAN, RANDOMKEY.
+//!
+//! They take no lock, so others write meanwhile. What is there from begin to end is found; a key
+//! that comes, goes or is renamed meanwhile may be.
+
+use std::ops::ControlFlow;
+
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::HASH_BITS;
+
+use super::integers;
+use crate::commands::command::{Command, Context};
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::spec::{Arguments, flags};
+use crate::{decimal, glob};
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("keys", 2, keys).flags(flags::READ.and(flags::DANGEROUS)).about(
+        "generic",
+        "1.0.0",
+        "Find all keys matching the given pattern",
+    ),
+    Command::new("scan", -2, scan).flags(flags::READ).about(
+        "generic",
+        "2.8.0",
+        "Incrementally iterate the keys space",
+    ),
+    Command::new("randomkey", 1, randomkey).flags(flags::READ).about(
+        "generic",
+        "1.0.0",
+        "Return a random key from the keyspace",
+    ),
+];
+
+/// Heads that SCAN looks at if it is not told how many.
+const DEFAULT_COUNT: i64 = 10;
+
+/// Which names are wanted.
+struct Wanted<'request> {
+    /// None for all.
+    pattern: Option<&'request [u8]>,
+}
+
+impl<'request> Wanted<'request> {
+    fn new(pattern: &'request [u8]) -> Self {
+        Self { pattern: (pattern != b"*").then_some(pattern) }
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name, false))
+    }
+}
+
+fn keys(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let wanted = Wanted::new(arguments[1]);
+    let (transaction, space) = (&*context.transaction, context.space);
+    context.reply.sized(
+        |reply, count| reply.array(count),
+        |reply| {
+            let mut count = 0;
+            transaction.visit_heads(space, 0, |_, key, _| {
+                if wanted.has(key) {
+                    reply.bulk(key);
+                    count += 1;
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(count)
+        },
+    )
+}
+
+/// What SCAN and its kind are told.
+struct ScanOptions<'request> {
+    wanted: Wanted<'request>,
+    count: u64,
+    kind: Option<&'request [u8]>,
+}
+
+impl<'request> ScanOptions<'request> {
+    fn read(mut words: &[&'request [u8]]) -> Result<Self> {
+        let mut options =
+            Self { wanted: Wanted::new(b"*"), count: DEFAULT_COUNT as u64, kind: None };
+        while let [word, rest @ ..] = words {
+            let [value, behind @ ..] = rest else { return Err(SYNTAX) };
+            words = behind;
+            match word.to_ascii_lowercase().as_slice() {
+                b"match" => options.wanted = Wanted::new(value),
+                b"count" => {
+                    let count = decimal::parse_i64(value).ok_or(NOT_AN_INTEGER)?;
+                    options.count = u64::try_from(count.max(0)).unwrap_or(0);
+                    if options.count == 0 {
+                        return Err(SYNTAX);
+                    }
+                }
+                b"type" => options.kind = Some(value),
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn scan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let cursor = integers::cursor(arguments[1])?;
+    let options = ScanOptions::read(&arguments[2..])?;
+    let (transaction, space) = (&*context.transaction, context.space);
+    let (mut next, mut looked, mut last) = (0, 0, None);
+    let mut found = Vec::new();
+    transaction.visit_heads(space, cursor.saturating_sub(1), |hash, key, head| {
+        // Keys of the same hash cannot be told by a cursor, so they come together.
+        if looked >= options.count && last != Some(hash) {
+            next = hash + 1;
+            return ControlFlow::Break(());
+        }
+        (looked, last) = (looked + 1, Some(hash));
+        let is_kind = options
+            .kind
+            .is_none_or(|kind| kind.eq_ignore_ascii_case(head.kind().name().as_bytes()));
+        if is_kind && options.wanted.has(key) {
+            found.push(key.to_vec());
+        }
+        ControlFlow::Continue(())
+    })?;
+    context.reply.array(2);
+    context.reply.bulk(next.to_string().as_bytes());
+    context.reply.array(found.len());
+    for key in &found {
+        context.reply.bulk(key);
+    }
+    Ok(())
+}
+
+fn randomkey(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let mut found = None;
+    for first_hash in [fastrand::u64(..1 << HASH_BITS), 0] {
+        context.transaction.visit_heads(context.space, first_hash, |_, key, _| {
+            found = Some(key.to_vec());
+            ControlFlow::Break(())
+        })?;
+        if found.is_some() {
+            break;
+        }
+    }
+    context.reply.bulk_or_null(found.as_deref());
+    Ok(())
+}

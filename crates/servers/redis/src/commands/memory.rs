@@ -1,0 +1,155 @@
+//! MEMORY: what a key takes, about.
+
+use std::ops::{Bound, ControlFlow};
+
+use pando::Order;
+use pando_keyspace::failure::{Result, told};
+use pando_keyspace::layout::{
+    CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
+};
+
+use super::help;
+use crate::commands::command::{Command, Context};
+use crate::decimal;
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::server::Server;
+use crate::spec::{Arguments, Keys, flags};
+
+const GROUP: (&str, &str) = ("server", "4.0.0");
+/// What a record takes besides its key and value: its place in a leaf, and its share of the leaf.
+const RECORD_BYTES: u64 = 24;
+/// Elements that are looked at unless it is said how many.
+const SAMPLES: u64 = 5;
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[Command::brief(
+    "memory",
+    -2,
+    flags::NONE,
+    GROUP,
+    "A container for memory diagnostics commands.",
+    help_reply,
+)
+.subcommands(SUBCOMMANDS)];
+
+static SUBCOMMANDS: &[Command] = &[
+    Command::brief(
+        "help",
+        2,
+        flags::ANYTIME,
+        GROUP,
+        "Returns helpful text about the different subcommands.",
+        help_reply,
+    ),
+    Command::brief("purge", 2, flags::NONE, GROUP, "Asks the allocator to release memory.", purge),
+    Command::brief("usage", -3, flags::READ, GROUP, "Estimates the memory usage of a key.", usage)
+        .keys(Keys::Range(2, 2, 1)),
+];
+
+fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let lines = [
+        "PURGE",
+        "    Attempt to purge dirty pages for reclamation by the allocator.",
+        "USAGE <key> [SAMPLES <count>]",
+        "    Return memory in bytes used by <key> and its value. Nested values are",
+        "    sampled up to <count> times (default: 5, 0 means sample all).",
+    ];
+    help::reply(context, "MEMORY", &lines);
+    Ok(())
+}
+
+fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    // In a thread of its own: to return some GiB takes longer than other clients should wait.
+    let purge = |server: &Server| {
+        match server.store.return_all_room() {
+            Ok(bytes) => tracing::info!(bytes, "room that was not used went back to the system"),
+            Err(error) => tracing::warn!(%error, "room that is not used cannot be returned"),
+        }
+        server.store.end_return_of_all_room();
+    };
+    let server = context.server;
+    if server.store.begin_return_of_all_room()
+        && let Err(error) = server.begin_task("purge", purge)
+    {
+        server.store.end_return_of_all_room();
+        return Err(told(format!("ERR there is no thread to return memory: {error}")));
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn usage(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut samples = SAMPLES;
+    let mut rest = &arguments[3..];
+    while let Some((option, behind)) = rest.split_first() {
+        let [count, behind @ ..] = behind else { return Err(SYNTAX) };
+        if !option.eq_ignore_ascii_case(b"samples") {
+            return Err(SYNTAX);
+        }
+        let count = decimal::parse_i64(count).ok_or(NOT_AN_INTEGER)?;
+        samples = match u64::try_from(count) {
+            Ok(0) => u64::MAX,
+            Ok(count) => count,
+            Err(_) => return Err(SYNTAX),
+        };
+        rest = behind;
+    }
+    let key = arguments[2];
+    let own_bytes = RECORD_BYTES + (HEAD_PREFIX_BYTES + key.len()) as u64;
+    let found = context.transaction.head(context.space, key, |head| {
+        head.map(|head| match head.content {
+            Content::String(bytes) => (own_bytes + 1 + bytes.len() as u64, None),
+            // As if all pieces had records; one of zeros has none.
+            Content::Long(long) => {
+                let pieces = long.bytes.div_ceil(PIECE_BYTES as u64);
+                (own_bytes + 17 + pieces * (RECORD_BYTES + 13) + long.bytes, None)
+            }
+            Content::Collection(kind, id, count) => (own_bytes + 17, Some((kind, id, count))),
+        })
+    })?;
+    match found {
+        None => context.reply.null(),
+        Some((bytes, None)) => context.reply.count(bytes),
+        Some((bytes, Some((kind, id, count)))) => {
+            let count = context.transaction.count_of(context.space, key, (kind, id, count))?;
+            let elements = elements_bytes(context, kind, id, count, samples)?;
+            context.reply.count(bytes.saturating_add(elements));
+        }
+    }
+    Ok(())
+}
+
+/// What a collection's elements take, by what the first of them do.
+fn elements_bytes(
+    context: &Context<'_, '_>,
+    kind: Kind,
+    id: CollectionId,
+    count: u64,
+    samples: u64,
+) -> Result<u64> {
+    let (section, records) = match kind {
+        Kind::RangeIndex => (Section::Ordered, 1),
+        // Each member has a record by its score and one by its name.
+        Kind::SortedSet => (Section::Fields, 2),
+        _ => (Section::Fields, 1),
+    };
+    let (mut seen, mut bytes) = (0u64, 0u64);
+    context.transaction.scan_elements(
+        id,
+        section,
+        (Bound::Unbounded, Bound::Unbounded),
+        Order::Ascending,
+        |element, value| {
+            let name = match element {
+                pando_keyspace::layout::Element::Field(name)
+                | pando_keyspace::layout::Element::Ordered(name)
+                | pando_keyspace::layout::Element::Scored(_, name) => name.len(),
+            };
+            let record = RECORD_BYTES + (ELEMENT_PREFIX_BYTES + name) as u64;
+            bytes += record * records + value.len() as u64;
+            seen += 1;
+            if seen < samples { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        },
+    )?;
+    Ok(bytes.checked_div(seen).unwrap_or(0).saturating_mul(count))
+}

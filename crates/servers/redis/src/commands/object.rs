@@ -1,0 +1,190 @@
+//! OBJECT: what Redis says of how it keeps a value. Ours are kept otherwise, so the answers are
+//! those that Redis gives of a value that was just written.
+
+use std::ops::{Bound, ControlFlow};
+
+use pando::Order;
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{CollectionId, Content, Count, Element, Kind, Section};
+
+use super::help;
+use crate::commands::command::{Command, Context};
+use crate::decimal;
+use crate::spec::{Arguments, Keys, flags};
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[Command::new("object", -2, help)
+    .about("generic", "2.2.3", "A container for object introspection commands")
+    .subcommands(SUBCOMMANDS)];
+
+static SUBCOMMANDS: &[Command] = &[
+    Command::new("encoding", 3, encoding).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
+        "generic",
+        "2.2.3",
+        "Inspect the internal encoding of a Redis object",
+    ),
+    Command::new("freq", 3, frequency).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
+        "generic",
+        "4.0.0",
+        "Get the logarithmic access frequency counter of a Redis object",
+    ),
+    Command::new("help", 2, help).flags(flags::ANYTIME).about(
+        "generic",
+        "6.2.0",
+        "Show helpful text about the different subcommands",
+    ),
+    Command::new("idletime", 3, idle_time).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
+        "generic",
+        "2.2.3",
+        "Get the time since a Redis object was last accessed",
+    ),
+    Command::new("refcount", 3, references).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
+        "generic",
+        "2.2.3",
+        "Get the number of references to the value of the key",
+    ),
+];
+
+const HELP: &[&str] = &[
+    "ENCODING <key>",
+    "    Return the kind of internal representation used in order to store the value",
+    "    associated with a <key>.",
+    "FREQ <key>",
+    "    Return the access frequency index of the <key>. The returned integer is",
+    "    proportional to the logarithm of the recent access frequency of the key.",
+    "IDLETIME <key>",
+    "    Return the idle time of the <key>, that is the approximated number of",
+    "    seconds elapsed since the last access to the key.",
+    "REFCOUNT <key>",
+    "    Return the number of references of the value associated with the specified",
+    "    <key>.",
+];
+
+/// Longest string that Redis keeps beside its header.
+const EMBEDDED_BYTES: usize = 44;
+/// Small integers are one object for all that have it.
+const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
+/// What it has as its number of references.
+const SHARED_REFERENCES: i64 = i32::MAX as i64;
+/// Most entries, and longest one, of a collection in one piece of memory.
+const PACKED_ENTRIES: u64 = 128;
+const PACKED_BYTES: usize = 64;
+/// Most members of a set of integers in one piece of memory.
+const PACKED_INTEGERS: u64 = 512;
+
+fn help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    help::reply(context, "OBJECT", HELP);
+    Ok(())
+}
+
+/// What is to be known of a value.
+enum Kept {
+    String {
+        integer: Option<i64>,
+        bytes: usize,
+    },
+    /// As its head says, and how many fields it has.
+    Collection(Kind, CollectionId, Count, u64),
+}
+
+/// What is at the key; if there is nothing, that is replied.
+fn kept(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<Kept>> {
+    let key = arguments[2];
+    let mut found = context.transaction.head(context.space, key, |head| {
+        head.map(|head| match head.content {
+            Content::String(bytes) => {
+                Kept::String { integer: decimal::parse_i64(bytes), bytes: bytes.len() }
+            }
+            Content::Long(long) => Kept::String { integer: None, bytes: long.bytes as usize },
+            Content::Collection(kind, id, count) => Kept::Collection(kind, id, count, 0),
+        })
+    })?;
+    if let Some(Kept::Collection(kind, id, count, fields)) = &mut found {
+        *fields = context.transaction.count_of(context.space, key, (*kind, *id, *count))?;
+    }
+    if found.is_none() {
+        context.reply.null();
+    }
+    Ok(found)
+}
+
+fn encoding(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let Some(kept) = kept(context, arguments)? else { return Ok(()) };
+    let name = match kept {
+        Kept::String { integer: Some(_), .. } => "int",
+        Kept::String { bytes: ..=EMBEDDED_BYTES, .. } => "embstr",
+        Kept::String { .. } => "raw",
+        Kept::Collection(Kind::Set, id, _, count) => {
+            let is_small = |member: &[u8], _: &[u8]| decimal::parse_i64(member).is_some();
+            let is_packed = count <= PACKED_INTEGERS && all_fields(context, id, is_small)?;
+            if is_packed { "intset" } else { "hashtable" }
+        }
+        Kept::Collection(kind, id, _, count) => {
+            let is_small =
+                |field: &[u8], value: &[u8]| field.len().max(value.len()) <= PACKED_BYTES;
+            let is_packed = count <= PACKED_ENTRIES && all_fields(context, id, is_small)?;
+            match kind {
+                _ if is_packed => "listpack",
+                Kind::SortedSet => "skiplist",
+                _ => "hashtable",
+            }
+        }
+    };
+    context.reply.bulk(name.as_bytes());
+    Ok(())
+}
+
+fn all_fields(
+    context: &Context<'_, '_>,
+    id: CollectionId,
+    is_small: impl Fn(&[u8], &[u8]) -> bool,
+) -> Result<bool> {
+    let mut are_all = true;
+    let whole = (Bound::Unbounded, Bound::Unbounded);
+    context.transaction.scan_elements(
+        id,
+        Section::Fields,
+        whole,
+        Order::Ascending,
+        |element, value| match element {
+            Element::Field(field) if !is_small(field, value) => {
+                are_all = false;
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        },
+    )?;
+    Ok(are_all)
+}
+
+fn frequency(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    if kept(context, arguments)?.is_none() {
+        return Ok(());
+    }
+    Err(said(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+         that when switching between policies at runtime LRU and LFU data will take some time to \
+         adjust.",
+    ))
+}
+
+fn idle_time(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    // Asked first: to look at the key is a use of it.
+    let idle_s = context.server.store.idle_s(arguments[2]);
+    if kept(context, arguments)?.is_some() {
+        context.reply.count(idle_s);
+    }
+    Ok(())
+}
+
+fn references(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let count = match kept(context, arguments)? {
+        None => return Ok(()),
+        Some(Kept::String { integer: Some(value), .. }) if SHARED_INTEGERS.contains(&value) => {
+            SHARED_REFERENCES
+        }
+        Some(_) => 1,
+    };
+    context.reply.integer(count);
+    Ok(())
+}

@@ -1,0 +1,375 @@
+//! Range indexes: ordered maps of fields to values, which Redis lacks, under the names of Microsoft
+//! Garnet's Range Index commands (its page `website/docs/commands/range-index.md`, and its handlers
+//! for the errors).
+//!
+//! As Garnet has them: RI.CREATE, RI.SET, RI.GET, RI.DEL, RI.SCAN, RI.RANGE, RI.EXISTS, RI.METRICS;
+//! a range index is created by a command of its own, stays when its last field goes, and ends by
+//! DEL.
+//!
+//! What differs from Garnet:
+//!
+//! * RI.CREATE reads Garnet's options and refuses what Garnet refuses, but none has an effect:
+//!   there is one kind of storage, fields may have 32,000 bytes, and MEMORY is no less durable and
+//!   no less scanned. What Garnet says to a key that is there already could not be found out; here
+//!   it is Redis's BUSYKEY.
+//! * RI.DEL of a field that is not there replies 0, as Garnet's page says.
+//! * RI.METRICS replies with what there is to tell here: `entries`.
+//! * Unknown words behind FIELDS and unknown options are syntax errors, where Garnet passes over
+//!   them.
+//! * RI.RANGE with a start behind its end is empty. An empty start is the first field.
+//! * RI.CONFIG is not there.
+//!
+//! Ours, with replies in the same forms:
+//!
+//! * `RI.RANGE` takes `COUNT n`, too.
+//! * `RI.REVRANGE key high low [COUNT n] [FIELDS ..]`: the same closed range from its end.
+//! * `RI.PREFIX key prefix [REV] [COUNT n] [FIELDS ..]`: fields that begin with it.
+//! * `RI.DELRANGE key start end`: removes a closed range; how many fields it had.
+//! * `RI.CAS key field old new`: puts `new` if the value is `old`; `RI.CAS key field new`: if there
+//!   is none. 1 if it did, 0 if not.
+//! * `RI.LEN key`: how many fields; `RI.COUNT key start end`: how many in a closed range, one by
+//!   one.
+
+use std::ops::Bound;
+
+use pando::{KeyRange, Order};
+use pando_keyspace::collection::{
+    Bounds, Collection, ENOUGH, ON, bound_of_name, check_name, name_of,
+};
+use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_keyspace::layout::{Element, Kind, Section};
+
+use super::integers;
+use crate::commands::command::{Command, Context};
+use crate::errors::SYNTAX;
+use crate::resp::reply::Reply;
+use crate::spec::{Arguments, Flags, Keys, flags};
+
+const GROUP: &str = "range-index";
+const SINCE: &str = "0.1.0";
+const ONE: Keys = Keys::Range(1, 1, 1);
+const READ: Flags = flags::READ;
+const FAST: Flags = flags::READ.and(flags::FAST);
+const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("ri.create", -2, create).flags(PUT).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Creates an empty range index",
+    ),
+    Command::new("ri.set", 4, set).flags(PUT).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Puts a field of a range index",
+    ),
+    Command::new("ri.get", 3, get).flags(FAST).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns the value of a field of a range index",
+    ),
+    Command::new("ri.del", 3, del).flags(flags::WRITE.and(flags::FAST)).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Removes a field of a range index",
+    ),
+    Command::new("ri.cas", -4, cas).flags(PUT).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Puts a field of a range index if its value is the one expected",
+    ),
+    Command::new("ri.scan", -5, scan).flags(READ).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns so many fields of a range index, in order, from one on",
+    ),
+    Command::new("ri.range", -4, range).flags(READ).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns the fields of a range index from one to another, in order",
+    ),
+    Command::new("ri.revrange", -4, revrange).flags(READ).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns the fields of a range index from one down to another, in the order reversed",
+    ),
+    Command::new("ri.prefix", -3, prefix).flags(READ).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns the fields of a range index that begin with a prefix, in order",
+    ),
+    Command::new("ri.delrange", 4, delrange).flags(flags::WRITE).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Removes the fields of a range index from one to another",
+    ),
+    Command::new("ri.count", 4, count).flags(READ).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Counts the fields of a range index from one to another",
+    ),
+    Command::new("ri.len", 2, len).flags(FAST).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns how many fields a range index has",
+    ),
+    Command::new("ri.exists", 2, exists).flags(FAST).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Says whether a key is a range index",
+    ),
+    Command::new("ri.metrics", 2, metrics).flags(FAST).keys(ONE).about(
+        GROUP,
+        SINCE,
+        "Returns figures of a range index",
+    ),
+];
+
+const NOT_FOUND: Failure = said("ERR range index not found");
+
+/// The range index under the key, which must be there.
+fn find<'key>(context: &Context<'_, '_>, arguments: &Arguments<'key>) -> Result<Collection<'key>> {
+    let (space, key) = (context.space, arguments[1]);
+    let found = Collection::find(context.transaction, space, key, Kind::RangeIndex)?;
+    found.ok_or(NOT_FOUND)
+}
+
+fn create(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (mut least, mut greatest) = (64, 1024);
+    let mut words = arguments[2..].iter();
+    while let Some(word) = words.next() {
+        let name = word.to_ascii_uppercase();
+        match name.as_slice() {
+            b"DISK" | b"MEMORY" => {}
+            b"CACHESIZE" | b"MINRECORD" | b"MAXRECORD" | b"MAXKEYLEN" | b"PAGESIZE" => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                let value =
+                    words.next().ok_or_else(|| told(format!("ERR {name} requires a value")))?;
+                let value = integers::integer(value)?;
+                if value <= 0 {
+                    return Err(said("ERR numeric options must be greater than zero"));
+                }
+                match name.as_str() {
+                    "MINRECORD" => least = value,
+                    "MAXRECORD" => greatest = value,
+                    _ => {}
+                }
+            }
+            _ => return Err(said("ERR unknown option")),
+        }
+    }
+    if least > greatest {
+        return Err(said("ERR MINRECORD must not exceed MAXRECORD"));
+    }
+    let Context { transaction, reply, space, .. } = context;
+    if transaction.head(*space, arguments[1], |head| head.is_some())? {
+        return Err(said("BUSYKEY Target key name already exists."));
+    }
+    Collection::find_or_begin(transaction, *space, arguments[1], Kind::RangeIndex)?
+        .finish(transaction)?;
+    reply.ok();
+    Ok(())
+}
+
+fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut index = find(context, arguments)?;
+    check_name(arguments[2])?;
+    index.put(context.transaction, Element::Ordered(arguments[2]), arguments[3])?;
+    index.finish(context.transaction)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let index = find(context, arguments)?;
+    let reply = &mut *context.reply;
+    index.get(context.transaction, Element::Ordered(arguments[2]), |value| {
+        reply.bulk_or_null(value);
+    })
+}
+
+fn del(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut index = find(context, arguments)?;
+    let removed = index.remove(context.transaction, Element::Ordered(arguments[2]))?;
+    index.finish(context.transaction)?;
+    context.reply.integer(i64::from(removed));
+    Ok(())
+}
+
+fn cas(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (expected, value) = match &arguments[3..] {
+        [value] => (None, *value),
+        [expected, value] => (Some(*expected), *value),
+        _ => return Err(said("ERR wrong number of arguments for 'ri.cas' command")),
+    };
+    let mut index = find(context, arguments)?;
+    check_name(arguments[2])?;
+    let field = Element::Ordered(arguments[2]);
+    let is_expected = index.get(context.transaction, field, |found| found == expected)?;
+    if is_expected {
+        index.put(context.transaction, field, value)?;
+        index.finish(context.transaction)?;
+    }
+    context.reply.integer(i64::from(is_expected));
+    Ok(())
+}
+
+/// What of an entry is returned.
+#[derive(Clone, Copy, Debug)]
+enum Parts {
+    Field,
+    Value,
+    Both,
+}
+
+/// What follows a range.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    parts: Parts,
+    most: u64,
+    order: Order,
+}
+
+impl Options {
+    fn parse(words: &Arguments<'_>, order: Order, may_reverse: bool) -> Result<Self> {
+        let mut options = Self { parts: Parts::Both, most: u64::MAX, order };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.to_ascii_lowercase().as_slice() {
+                b"fields" => {
+                    let parts = words.next().ok_or(SYNTAX)?;
+                    options.parts = match parts.to_ascii_lowercase().as_slice() {
+                        b"key" => Parts::Field,
+                        b"value" => Parts::Value,
+                        b"both" => Parts::Both,
+                        _ => return Err(SYNTAX),
+                    };
+                }
+                b"count" => options.most = parse_count(words.next().ok_or(SYNTAX)?)?,
+                b"rev" if may_reverse => options.order = Order::Descending,
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn parse_count(text: &[u8]) -> Result<u64> {
+    match integers::natural(text, "ERR invalid count")? {
+        0 => Err(said("ERR invalid count")),
+        count => Ok(count),
+    }
+}
+
+/// The closed range between two fields.
+fn between<'name>(start: &'name [u8], end: &'name [u8]) -> Bounds<'name> {
+    (bound_of_name(Bound::Included(start), true), bound_of_name(Bound::Included(end), false))
+}
+
+/// Replies with what is between.
+fn write(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    bounds: Bounds<'_>,
+    options: Options,
+) -> Result<()> {
+    let index = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    reply.sized(Reply::array, |reply| {
+        let mut entries = 0;
+        index.visit(transaction, Section::Ordered, bounds, options.order, |field, value| {
+            match options.parts {
+                Parts::Field => reply.bulk(name_of(field)),
+                Parts::Value => reply.bulk(value),
+                Parts::Both => {
+                    reply.array(2);
+                    reply.bulk(name_of(field));
+                    reply.bulk(value);
+                }
+            }
+            entries += 1;
+            if entries as u64 == options.most { ENOUGH } else { ON }
+        })?;
+        Ok(entries)
+    })
+}
+
+fn scan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    if !arguments[3].eq_ignore_ascii_case(b"count") {
+        return Err(said("ERR syntax error, expected COUNT"));
+    }
+    let options = Options::parse(&arguments[3..], Order::Ascending, false)?;
+    let start = bound_of_name(Bound::Included(arguments[2]), true);
+    write(context, arguments, (start, Bound::Unbounded), options)
+}
+
+fn range(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let options = Options::parse(&arguments[4..], Order::Ascending, false)?;
+    write(context, arguments, between(arguments[2], arguments[3]), options)
+}
+
+fn revrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let options = Options::parse(&arguments[4..], Order::Descending, false)?;
+    write(context, arguments, between(arguments[3], arguments[2]), options)
+}
+
+fn prefix(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let options = Options::parse(&arguments[3..], Order::Ascending, true)?;
+    let prefix = KeyRange::prefix(arguments[2]);
+    let low = bound_of_name(prefix.low.as_ref().map(Vec::as_slice), true);
+    let high = bound_of_name(prefix.high.as_ref().map(Vec::as_slice), false);
+    write(context, arguments, (low, high), options)
+}
+
+fn delrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut index = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    let bounds = between(arguments[2], arguments[3]);
+    let mut fields = Vec::new();
+    index.visit(transaction, Section::Ordered, bounds, Order::Ascending, |field, _| {
+        fields.push(name_of(field).to_vec());
+        ON
+    })?;
+    for field in &fields {
+        index.remove(transaction, Element::Ordered(field))?;
+    }
+    index.finish(transaction)?;
+    reply.count(fields.len() as u64);
+    Ok(())
+}
+
+fn count(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let index = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    let bounds = between(arguments[2], arguments[3]);
+    let mut fields = 0;
+    index.visit(transaction, Section::Ordered, bounds, Order::Ascending, |_, _| {
+        fields += 1;
+        ON
+    })?;
+    reply.count(fields);
+    Ok(())
+}
+
+fn len(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let count = find(context, arguments)?.count();
+    context.reply.count(count);
+    Ok(())
+}
+
+fn exists(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is_one = context.transaction.head(context.space, arguments[1], |head| {
+        head.is_some_and(|head| head.kind() == Kind::RangeIndex)
+    })?;
+    context.reply.integer(i64::from(is_one));
+    Ok(())
+}
+
+fn metrics(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let entries = find(context, arguments)?.count();
+    context.reply.array(2);
+    context.reply.bulk(b"entries");
+    context.reply.bulk(entries.to_string().as_bytes());
+    Ok(())
+}

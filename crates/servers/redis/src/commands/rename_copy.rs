@@ -1,0 +1,100 @@
+//! Keys that go elsewhere: RENAME, COPY, MOVE.
+
+use pando_keyspace::failure::{Failure, Result, said};
+
+use super::databases::read_database;
+use super::strings::exists;
+use crate::commands::command::{Command, Context};
+use crate::errors::{NO_SUCH_KEY, SYNTAX};
+use crate::spec::{Arguments, Keys, flags};
+
+const SAME_PLACE: Failure = said("ERR source and destination objects are the same");
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("rename", 3, rename).flags(flags::WRITE).keys(Keys::Range(1, 2, 1)).about(
+        "generic",
+        "1.0.0",
+        "Rename a key",
+    ),
+    Command::new("renamenx", 3, renamenx)
+        .flags(flags::WRITE.and(flags::FAST))
+        .keys(Keys::Range(1, 2, 1))
+        .about("generic", "1.0.0", "Rename a key, only if the new key does not exist"),
+    Command::new("copy", -3, copy)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, 2, 1))
+        .about("generic", "6.2.0", "Copy a key"),
+    // In the other database the key has the same hash, so it is locked, too.
+    Command::new("move", 3, move_key)
+        .flags(flags::WRITE.and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("generic", "1.0.0", "Move a key to another database"),
+];
+
+fn rename(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (from, to) = (arguments[1], arguments[2]);
+    if !exists(context, from)? {
+        return Err(NO_SUCH_KEY);
+    }
+    if from != to {
+        context.transaction.move_head((context.space, from), (context.space, to))?;
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn renamenx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (from, to) = (arguments[1], arguments[2]);
+    if !exists(context, from)? {
+        return Err(NO_SUCH_KEY);
+    }
+    let is_free = !exists(context, to)?;
+    if is_free {
+        context.transaction.move_head((context.space, from), (context.space, to))?;
+    }
+    context.reply.integer(i64::from(is_free));
+    Ok(())
+}
+
+fn copy(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (from, to) = (arguments[1], arguments[2]);
+    let (mut space, mut replaces) = (context.space, false);
+    let mut words = &arguments[3..];
+    while let [word, rest @ ..] = words {
+        words = rest;
+        match (word.to_ascii_lowercase().as_slice(), rest) {
+            (b"replace", _) => replaces = true,
+            (b"db", [index, behind @ ..]) => {
+                space = context.transaction.space(read_database(index)?);
+                words = behind;
+            }
+            _ => return Err(SYNTAX),
+        }
+    }
+    if space == context.space && from == to {
+        return Err(SAME_PLACE);
+    }
+    let is_there = exists(context, from)?;
+    let is_free = replaces || context.transaction.head(space, to, |head| head.is_none())?;
+    if is_there && is_free {
+        context.transaction.copy_head((context.space, from), (space, to))?;
+    }
+    context.reply.integer(i64::from(is_there && is_free));
+    Ok(())
+}
+
+fn move_key(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let key = arguments[1];
+    let space = context.transaction.space(read_database(arguments[2])?);
+    if space == context.space {
+        return Err(SAME_PLACE);
+    }
+    let is_there = exists(context, key)?;
+    let is_free = context.transaction.head(space, key, |head| head.is_none())?;
+    if is_there && is_free {
+        context.transaction.move_head((context.space, key), (space, key))?;
+    }
+    context.reply.integer(i64::from(is_there && is_free));
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! What is made of several sets: SINTER, SUNION, SDIFF, what stores them, SINTERCARD.
+//!
+//! What is stored is first put together in memory, since the set that it replaces may be one of
+//! those that it is made of.
+
+use std::collections::BTreeSet;
+
+use pando::Order;
+use pando_keyspace::Transaction;
+use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::{Element, Kind, Section};
+
+use super::integers;
+use crate::commands::command::{Command, Context};
+use crate::errors::SYNTAX;
+use crate::resp::reply::Reply;
+use crate::spec::{Arguments, Keys, flags};
+
+const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("sinter", -2, sinter).flags(flags::READ).keys(ALL_KEYS).about(
+        "set",
+        "1.0.0",
+        "Intersect multiple sets",
+    ),
+    Command::new("sunion", -2, sunion).flags(flags::READ).keys(ALL_KEYS).about(
+        "set",
+        "1.0.0",
+        "Add multiple sets",
+    ),
+    Command::new("sdiff", -2, sdiff).flags(flags::READ).keys(ALL_KEYS).about(
+        "set",
+        "1.0.0",
+        "Subtract multiple sets",
+    ),
+    Command::new("sinterstore", -3, sinterstore)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(ALL_KEYS)
+        .about("set", "1.0.0", "Intersect multiple sets and store the resulting set in a key"),
+    Command::new("sunionstore", -3, sunionstore)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(ALL_KEYS)
+        .about("set", "1.0.0", "Add multiple sets and store the resulting set in a key"),
+    Command::new("sdiffstore", -3, sdiffstore)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(ALL_KEYS)
+        .about("set", "1.0.0", "Subtract multiple sets and store the resulting set in a key"),
+    Command::new("sintercard", -3, sintercard).flags(flags::READ).keys(Keys::Numbered(1, 0)).about(
+        "set",
+        "7.0.0",
+        "Intersect multiple sets and return the cardinality of the result",
+    ),
+];
+
+/// What is made of sets.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Intersection,
+    Union,
+    Difference,
+}
+
+type Sets<'key> = Vec<Option<Collection<'key>>>;
+
+/// The sets under these keys, all of which must be sets if they are there.
+fn find_all<'key>(context: &Context<'_, '_>, keys: &[&'key [u8]]) -> Result<Sets<'key>> {
+    keys.iter()
+        .map(|key| Collection::find(context.transaction, context.space, key, Kind::Set))
+        .collect()
+}
+
+/// Visits the members of the result, at most so many, each once.
+fn visit(
+    transaction: &Transaction<'_>,
+    operation: Operation,
+    mut sets: Sets<'_>,
+    most: u64,
+    mut visit: impl FnMut(&[u8]),
+) -> Result<()> {
+    if matches!(operation, Operation::Intersection) {
+        if sets.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        sets.sort_by_key(|set| set.as_ref().map_or(0, Collection::count));
+    }
+    let has = |set: &Option<Collection<'_>>, member: &[u8]| match set {
+        Some(set) => set.has(transaction, Element::Field(member)),
+        None => Ok(false),
+    };
+    let mut members = 0;
+    for (at, set) in sets.iter().enumerate() {
+        if at > 0 && !matches!(operation, Operation::Union) {
+            break;
+        }
+        let Some(set) = set else { continue };
+        set.visit(transaction, Section::Fields, ALL, Order::Ascending, |member, _| {
+            let member = name_of(member);
+            let is_in = match operation {
+                Operation::Intersection => {
+                    let mut is_in = true;
+                    for other in &sets[1..] {
+                        is_in = is_in && has(other, member)?;
+                    }
+                    is_in
+                }
+                Operation::Union | Operation::Difference => {
+                    let others = match operation {
+                        Operation::Union => &sets[..at],
+                        _ => &sets[1..],
+                    };
+                    let mut is_out = false;
+                    for other in others {
+                        is_out = is_out || has(other, member)?;
+                    }
+                    !is_out
+                }
+            };
+            if is_in {
+                members += 1;
+                visit(member);
+            }
+            if members == most { ENOUGH } else { ON }
+        })?;
+    }
+    Ok(())
+}
+
+fn reply_with(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    operation: Operation,
+) -> Result<()> {
+    let sets = find_all(context, &arguments[1..])?;
+    let Context { transaction, reply, .. } = context;
+    reply.sized(Reply::set, |reply| {
+        let mut members = 0;
+        visit(transaction, operation, sets, u64::MAX, |member| {
+            members += 1;
+            reply.bulk(member);
+        })?;
+        Ok(members)
+    })
+}
+
+fn store(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    operation: Operation,
+) -> Result<()> {
+    let sets = find_all(context, &arguments[2..])?;
+    let Context { transaction, reply, space, .. } = context;
+    let mut members = BTreeSet::new();
+    visit(transaction, operation, sets, u64::MAX, |member| {
+        members.insert(member.to_vec());
+    })?;
+    let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::Set)?;
+    for member in &members {
+        to.put(transaction, Element::Field(member), &[])?;
+    }
+    to.finish(transaction)?;
+    reply.count(members.len() as u64);
+    Ok(())
+}
+
+fn sinter(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Operation::Intersection)
+}
+
+fn sunion(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Operation::Union)
+}
+
+fn sdiff(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Operation::Difference)
+}
+
+fn sinterstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    store(context, arguments, Operation::Intersection)
+}
+
+fn sunionstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    store(context, arguments, Operation::Union)
+}
+
+fn sdiffstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    store(context, arguments, Operation::Difference)
+}
+
+fn sintercard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let wrong = "ERR numkeys should be greater than 0";
+    let keys = match integers::natural(arguments[1], wrong)? {
+        0 => return Err(said(wrong)),
+        keys if keys > arguments.len() as u64 - 2 => {
+            return Err(said("ERR Number of keys can't be greater than number of args"));
+        }
+        keys => keys as usize,
+    };
+    let (keys, options) = arguments[2..].split_at(keys);
+    let mut limit = u64::MAX;
+    let (options, rest) = options.as_chunks::<2>();
+    for [option, value] in options {
+        if !option.eq_ignore_ascii_case(b"limit") {
+            return Err(SYNTAX);
+        }
+        limit = integers::limit(value)?;
+    }
+    if !rest.is_empty() {
+        return Err(SYNTAX);
+    }
+    let sets = find_all(context, keys)?;
+    let mut members = 0;
+    visit(context.transaction, Operation::Intersection, sets, limit, |_| members += 1)?;
+    context.reply.count(members);
+    Ok(())
+}

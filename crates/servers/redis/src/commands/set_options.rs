@@ -1,0 +1,106 @@
+//! The options of SET and GETEX, and the moments that they and SETEX name.
+
+use pando_keyspace::Transaction;
+use pando_keyspace::failure::{Result, told};
+
+use crate::decimal;
+use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+
+/// How a moment is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Seconds from now.
+    InSeconds,
+    /// Milliseconds from now.
+    InMilliseconds,
+    /// Seconds since 1970.
+    AtSecond,
+    /// Milliseconds since 1970.
+    AtMillisecond,
+}
+
+/// What stands behind the key and the value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Options<'request> {
+    /// Only if the key is not there.
+    pub is_nx: bool,
+    /// Only if the key is there.
+    pub is_xx: bool,
+    /// The old value is the reply.
+    pub is_get: bool,
+    /// It expires when it did before.
+    pub keeps_ttl: bool,
+    /// It no longer expires.
+    pub persists: bool,
+    /// When it expires.
+    pub expires: Option<(Moment, &'request [u8])>,
+}
+
+impl<'request> Options<'request> {
+    /// Reads the options of SET.
+    pub(super) fn of_set(words: &[&'request [u8]]) -> Result<Self> {
+        Self::read(words, true)
+    }
+
+    /// Reads the options of GETEX.
+    pub(super) fn of_getex(words: &[&'request [u8]]) -> Result<Self> {
+        Self::read(words, false)
+    }
+
+    fn read(mut words: &[&'request [u8]], is_set: bool) -> Result<Self> {
+        let mut options = Self::default();
+        while let [word, rest @ ..] = words {
+            words = rest;
+            let lower = word.to_ascii_lowercase();
+            match (lower.as_slice(), is_set) {
+                (b"nx", true) if !options.is_xx => options.is_nx = true,
+                (b"xx", true) if !options.is_nx => options.is_xx = true,
+                (b"get", true) => options.is_get = true,
+                (b"keepttl", true) if options.expires.is_none() => options.keeps_ttl = true,
+                (b"persist", false) if options.expires.is_none() => options.persists = true,
+                (name, _) => {
+                    let moment = match name {
+                        b"ex" => Moment::InSeconds,
+                        b"px" => Moment::InMilliseconds,
+                        b"exat" => Moment::AtSecond,
+                        b"pxat" => Moment::AtMillisecond,
+                        _ => return Err(SYNTAX),
+                    };
+                    // The same may stand twice; then the last holds.
+                    let is_other = options.expires.is_some_and(|(former, _)| former != moment);
+                    let [time, behind @ ..] = words else { return Err(SYNTAX) };
+                    if is_other || options.keeps_ttl || options.persists {
+                        return Err(SYNTAX);
+                    }
+                    options.expires = Some((moment, time));
+                    words = behind;
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The moment, by the store's clock, that a value of `command` expires at. It may be over.
+pub(super) fn expiry(
+    transaction: &Transaction<'_>,
+    command: &str,
+    (moment, time): (Moment, &[u8]),
+) -> Result<u64> {
+    let invalid = || told(format!("ERR invalid expire time in '{command}' command"));
+    let time = decimal::parse_i64(time).ok_or(NOT_AN_INTEGER)?;
+    if time <= 0 {
+        return Err(invalid());
+    }
+    let time_ms = match moment {
+        Moment::InSeconds | Moment::AtSecond => time.checked_mul(1000).ok_or_else(invalid)?,
+        Moment::InMilliseconds | Moment::AtMillisecond => time,
+    };
+    let at_ms = match moment {
+        Moment::InSeconds | Moment::InMilliseconds => {
+            time_ms.checked_add(transaction.now_ms() as i64).ok_or_else(invalid)?
+        }
+        Moment::AtSecond | Moment::AtMillisecond => transaction.store().clock().by_store(time_ms),
+    };
+    Ok(u64::try_from(at_ms).unwrap_or(0))
+}

@@ -1,0 +1,51 @@
+//! Snapshots: SAVE, BGSAVE, LASTSAVE.
+
+use pando_keyspace::failure::{Result, said, told};
+
+use crate::commands::command::{Command, Context};
+use crate::errors::SYNTAX;
+use crate::spec::{Arguments, flags};
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("save", 1, save)
+        .flags(flags::ADMIN.and(flags::NO_MULTI).and(flags::NO_SCRIPT).and(flags::NO_ASYNC_LOADING))
+        .about("server", "1.0.0", "Synchronously saves the database(s) to disk."),
+    Command::new("bgsave", -1, save_in_background)
+        .flags(flags::ADMIN.and(flags::NO_SCRIPT).and(flags::NO_ASYNC_LOADING))
+        .about("server", "1.0.0", "Asynchronously saves the database(s) to disk."),
+    Command::new("lastsave", 1, last_save).flags(flags::FAST.and(flags::ANYTIME)).about(
+        "server",
+        "1.0.0",
+        "Returns the Unix timestamp of the last successful save to disk.",
+    ),
+];
+
+fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.server.save()?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn save_in_background(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    match arguments {
+        [_] => {}
+        [_, when] if when.eq_ignore_ascii_case(b"schedule") => {}
+        _ => return Err(SYNTAX),
+    }
+    if context.server.store.snapshot_state().is_writing {
+        return Err(said("ERR Background save already in progress"));
+    }
+    // Errors are in the log.
+    let begun = context.server.begin_task("snapshot", |server| drop(server.save()));
+    begun.map_err(|error| told(format!("ERR no thread for the snapshot: {error}")))?;
+    context.reply.simple("Background saving started");
+    Ok(())
+}
+
+fn last_save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    let finished = context.server.store.snapshot_state().finished_system_ms;
+    let since = if finished == 0 { context.server.started_system_ms } else { finished };
+    context.reply.count(since / 1000);
+    Ok(())
+}

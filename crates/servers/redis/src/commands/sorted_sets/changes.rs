@@ -1,0 +1,216 @@
+//! ZADD, ZINCRBY, ZREM, ZPOPMIN, ZPOPMAX.
+
+use pando_keyspace::collection::{Collection, check_name};
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::Kind;
+
+use super::super::integers;
+use super::range::{Limit, Range};
+use super::{GROUP, ONE, find, member, score, write_members};
+use crate::commands::command::{Command, Context};
+use crate::errors::SYNTAX;
+use crate::resp::reply::{Reply, Version};
+use crate::spec::{Arguments, Flags, flags};
+
+const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
+const REMOVE: Flags = flags::WRITE.and(flags::FAST);
+
+/// These commands.
+pub(in super::super) static COMMANDS: &[Command] = &[
+    Command::new("zadd", -4, zadd).flags(PUT).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Add one or more members to a sorted set, or update its score if it already exists",
+    ),
+    Command::new("zincrby", 4, zincrby).flags(PUT).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Increment the score of a member in a sorted set",
+    ),
+    Command::new("zrem", -3, zrem).flags(REMOVE).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Remove one or more members from a sorted set",
+    ),
+    Command::new("zpopmin", -2, zpopmin).flags(REMOVE).keys(ONE).about(
+        GROUP,
+        "5.0.0",
+        "Remove and return members with the lowest scores in a sorted set",
+    ),
+    Command::new("zpopmax", -2, zpopmax).flags(REMOVE).keys(ONE).about(
+        GROUP,
+        "5.0.0",
+        "Remove and return members with the highest scores in a sorted set",
+    ),
+];
+
+/// ZADD's options.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    only_new: bool,
+    only_present: bool,
+    only_greater: bool,
+    only_less: bool,
+    counts_changes: bool,
+    increments: bool,
+}
+
+fn zadd(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut options = Options::default();
+    let mut words = &arguments[2..];
+    while let Some((word, rest)) = words.split_first() {
+        let option = match word.to_ascii_lowercase().as_slice() {
+            b"nx" => &mut options.only_new,
+            b"xx" => &mut options.only_present,
+            b"gt" => &mut options.only_greater,
+            b"lt" => &mut options.only_less,
+            b"ch" => &mut options.counts_changes,
+            b"incr" => &mut options.increments,
+            _ => break,
+        };
+        *option = true;
+        words = rest;
+    }
+    add(context, arguments[1], options, words)
+}
+
+fn zincrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let options = Options { increments: true, ..Options::default() };
+    add(context, arguments[1], options, &arguments[2..])
+}
+
+fn add(
+    context: &mut Context<'_, '_>,
+    key: &[u8],
+    options: Options,
+    words: &Arguments<'_>,
+) -> Result<()> {
+    let (pairs, rest) = words.as_chunks::<2>();
+    if pairs.is_empty() || !rest.is_empty() {
+        return Err(SYNTAX);
+    }
+    if options.only_new && options.only_present {
+        return Err(said("ERR XX and NX options at the same time are not compatible"));
+    }
+    let bounds = [options.only_greater, options.only_less, options.only_new];
+    if bounds.into_iter().filter(|&is_set| is_set).count() > 1 {
+        return Err(said("ERR GT, LT, and/or NX options at the same time are not compatible"));
+    }
+    if options.increments && pairs.len() > 1 {
+        return Err(said("ERR INCR option supports a single increment-element pair"));
+    }
+    let scores =
+        pairs.iter().map(|[score, _]| score::parse(score)).collect::<Result<Vec<f64>>>()?;
+    let Context { transaction, reply, space, .. } = context;
+    let mut set = Collection::find_or_begin(transaction, *space, key, Kind::SortedSet)?;
+    pairs.iter().try_for_each(|[_, name]| check_name(name))?;
+    let (mut added, mut changed, mut result) = (0, 0, None);
+    for ([_, name], given) in pairs.iter().zip(scores) {
+        let former = member::score_of(transaction, &set, name)?;
+        if former.is_some() && options.only_new || former.is_none() && options.only_present {
+            continue;
+        }
+        let mut score = given;
+        if let Some(former) = former {
+            if options.increments {
+                score += former;
+                if score.is_nan() {
+                    return Err(said("ERR resulting score is not a number (NaN)"));
+                }
+            }
+            if options.only_less && score >= former || options.only_greater && score <= former {
+                continue;
+            }
+        }
+        result = Some(score);
+        if former != Some(score) {
+            if pairs.len() == 1 {
+                member::put_only(transaction, set, name, former, score)?;
+                let added = i64::from(former.is_none());
+                reply_added(reply, options, (added, 1), result);
+                return Ok(());
+            }
+            member::put(transaction, &mut set, name, former, score)?;
+            added += i64::from(former.is_none());
+            changed += 1;
+        }
+    }
+    set.finish(transaction)?;
+    reply_added(reply, options, (added, changed), result);
+    Ok(())
+}
+
+fn reply_added(
+    reply: &mut Reply,
+    options: Options,
+    (added, changed): (i64, i64),
+    result: Option<f64>,
+) {
+    match (options.increments, result) {
+        (true, Some(score)) => reply.double(score),
+        (true, None) => reply.null(),
+        (false, _) => reply.integer(if options.counts_changes { changed } else { added }),
+    }
+}
+
+fn zrem(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let mut removed = 0;
+    if let Some(mut set) = find(context, arguments)? {
+        if let [name] = &arguments[2..] {
+            let score = member::score_of(context.transaction, &set, name)?;
+            if let Some(score) = score {
+                set.remove_scored_only(context.transaction, name, score)?;
+            }
+            context.reply.integer(i64::from(score.is_some()));
+            return Ok(());
+        }
+        for name in &arguments[2..] {
+            if let Some(score) = member::score_of(context.transaction, &set, name)? {
+                set.remove_scored(context.transaction, name, score)?;
+                removed += 1;
+            }
+        }
+        set.finish(context.transaction)?;
+    }
+    context.reply.integer(removed);
+    Ok(())
+}
+
+fn zpopmin(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    pop(context, arguments, false)
+}
+
+fn zpopmax(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    pop(context, arguments, true)
+}
+
+fn pop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, is_reverse: bool) -> Result<()> {
+    let count = match &arguments[2..] {
+        [] => None,
+        [count] => Some(integers::count(count)? as i64),
+        _ => return Err(SYNTAX),
+    };
+    let found = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    let Some(mut set) = found else {
+        reply.array(0);
+        return Ok(());
+    };
+    let limit = Limit { offset: 0, count: count.unwrap_or(1) };
+    let members = Range::Rank(0, -1).collect(transaction, &set, is_reverse, limit)?;
+    for (name, score) in &members {
+        set.remove_scored(transaction, name, *score)?;
+    }
+    set.finish(transaction)?;
+    if count.is_none() && reply.version == Version::Resp3 {
+        // One is no list of pairs.
+        reply.array(2 * members.len());
+        for (name, score) in &members {
+            reply.bulk(name);
+            reply.double(*score);
+        }
+        return Ok(());
+    }
+    write_members(reply, members.iter().map(|(name, score)| (name, *score)), true);
+    Ok(())
+}

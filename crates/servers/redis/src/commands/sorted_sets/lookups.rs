@@ -1,0 +1,172 @@
+//! What is asked of single members of a sorted set, how many there are, picks, and ZSCAN.
+
+use std::ops::Bound;
+
+use pando::Order;
+use pando_keyspace::collection::ON;
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::{Kind, ordered_bits};
+
+use super::super::{element_scan, random_elements};
+use super::range::{By, Range};
+use super::{GROUP, ONE, find, member};
+use crate::commands::command::{Command, Context};
+use crate::decimal;
+use crate::resp::reply::Reply;
+use crate::spec::{Arguments, Flags, flags};
+
+const READ: Flags = flags::READ;
+const FAST: Flags = flags::READ.and(flags::FAST);
+
+/// These commands.
+pub(in super::super) static COMMANDS: &[Command] = &[
+    Command::new("zcard", 2, zcard).flags(FAST).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Get the number of members in a sorted set",
+    ),
+    Command::new("zscore", 3, zscore).flags(FAST).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Get the score associated with the given member in a sorted set",
+    ),
+    Command::new("zmscore", -3, zmscore).flags(FAST).keys(ONE).about(
+        GROUP,
+        "6.2.0",
+        "Get the score associated with the given members in a sorted set",
+    ),
+    Command::new("zrank", 3, zrank).flags(FAST).keys(ONE).about(
+        GROUP,
+        "2.0.0",
+        "Determine the index of a member in a sorted set",
+    ),
+    Command::new("zrevrank", 3, zrevrank).flags(FAST).keys(ONE).about(
+        GROUP,
+        "2.0.0",
+        "Determine the index of a member in a sorted set, with scores ordered from high to low",
+    ),
+    Command::new("zcount", 4, zcount).flags(FAST).keys(ONE).about(
+        GROUP,
+        "2.0.0",
+        "Count the members in a sorted set with scores within the given values",
+    ),
+    Command::new("zlexcount", 4, zlexcount).flags(FAST).keys(ONE).about(
+        GROUP,
+        "2.8.9",
+        "Count the number of members in a sorted set between a given lexicographical range",
+    ),
+    Command::new("zrandmember", -2, zrandmember).flags(READ).keys(ONE).about(
+        GROUP,
+        "6.2.0",
+        "Get one or multiple random elements from a sorted set",
+    ),
+    Command::new("zscan", -3, zscan).flags(READ).keys(ONE).about(
+        GROUP,
+        "2.8.0",
+        "Incrementally iterate sorted sets elements and associated scores",
+    ),
+];
+
+fn zcard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let count = find(context, arguments)?.map_or(0, |set| set.count());
+    context.reply.count(count);
+    Ok(())
+}
+
+fn write_score(reply: &mut Reply, score: Option<f64>) {
+    match score {
+        Some(score) => reply.double(score),
+        None => reply.null(),
+    }
+}
+
+fn zscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let score = match find(context, arguments)? {
+        Some(set) => member::score_of(context.transaction, &set, arguments[2])?,
+        None => None,
+    };
+    write_score(context.reply, score);
+    Ok(())
+}
+
+fn zmscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let found = find(context, arguments)?;
+    context.reply.array(arguments.len() - 2);
+    for name in &arguments[2..] {
+        let score = match &found {
+            Some(set) => member::score_of(context.transaction, set, name)?,
+            None => None,
+        };
+        write_score(context.reply, score);
+    }
+    Ok(())
+}
+
+/// The place of a member, and how many there are.
+fn rank(context: &Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<(u64, u64)>> {
+    let Some(set) = find(context, arguments)? else { return Ok(None) };
+    let name = arguments[2];
+    let Some(score) = member::score_of(context.transaction, &set, name)? else { return Ok(None) };
+    let own = [&ordered_bits(score).to_be_bytes(), name].concat();
+    let mut rank = 0;
+    let below = (Bound::Unbounded, Bound::Excluded(&own[..]));
+    member::visit(context.transaction, &set, below, Order::Ascending, |_, _| {
+        rank += 1;
+        ON
+    })?;
+    Ok(Some((rank, set.count())))
+}
+
+fn zrank(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    match rank(context, arguments)? {
+        Some((rank, _)) => context.reply.count(rank),
+        None => context.reply.null(),
+    }
+    Ok(())
+}
+
+fn zrevrank(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    match rank(context, arguments)? {
+        Some((rank, count)) => context.reply.count(count - 1 - rank),
+        None => context.reply.null(),
+    }
+    Ok(())
+}
+
+fn zcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    count(context, arguments, By::Score)
+}
+
+fn zlexcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    count(context, arguments, By::Lex)
+}
+
+fn count(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, by: By) -> Result<()> {
+    let range = Range::parse(by, arguments[2], arguments[3])?;
+    let members = match find(context, arguments)? {
+        Some(set) => range.count(context.transaction, &set)?,
+        None => 0,
+    };
+    context.reply.count(members);
+    Ok(())
+}
+
+fn zrandmember(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    random_elements::random(context, arguments, Kind::SortedSet, "withscores", |reply, score| {
+        reply.double(member::decode(score).unwrap_or(0.0));
+    })
+}
+
+fn zscan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    element_scan::scan(context, arguments, Kind::SortedSet, |reply, score| {
+        // A string in RESP3, too; and large integers have all their digits, as in Redis's small
+        // sorted sets.
+        let score = member::decode(score).unwrap_or(0.0);
+        if score.trunc() == score && score.abs() < (1u64 << 62) as f64 {
+            reply.bulk((score as i64).to_string().as_bytes());
+        } else {
+            reply.bulk(decimal::format_double(score).as_bytes());
+        }
+        1
+    })
+}

@@ -1,0 +1,70 @@
+//! Sorted sets: members with a score each.
+//!
+//! * `member.rs`: the two elements that a member is.
+//! * `score.rs`: scores as clients write them.
+//! * `range.rs`: ranges by rank, by score, by the members' own order.
+//! * `changes.rs`: ZADD, ZINCRBY, ZREM, ZPOPMIN, ZPOPMAX.
+//! * `lookups.rs`: what is asked of single members, and counts.
+//! * `ranges.rs`: commands that return, store or remove a range.
+//! * `algebra.rs`: what is made of several sorted sets, or sets.
+//!
+//! # What takes how long
+//!
+//! Everything finds a member or a score at once. But the map below keeps no counts, so a rank is
+//! counted member by member: ZRANK and ZREVRANK from the lowest score on, ranges of ranks from the
+//! nearer end, ZCOUNT and ZLEXCOUNT through all they count. Redis takes logarithmic time for these.
+
+mod algebra;
+mod changes;
+mod lookups;
+mod member;
+mod range;
+mod ranges;
+mod score;
+
+use pando_keyspace::collection::Collection;
+use pando_keyspace::failure::Result;
+use pando_keyspace::layout::Kind;
+
+use crate::commands::command::Context;
+use crate::resp::reply::{Reply, Version};
+use crate::spec::{Arguments, Keys};
+
+pub(super) use self::algebra::COMMANDS as ALGEBRA;
+pub(super) use self::changes::COMMANDS as CHANGES;
+pub(super) use self::lookups::COMMANDS as LOOKUPS;
+pub(super) use self::ranges::COMMANDS as RANGES;
+
+const GROUP: &str = "sorted-set";
+const ONE: Keys = Keys::Range(1, 1, 1);
+
+fn find<'key>(
+    context: &Context<'_, '_>,
+    arguments: &Arguments<'key>,
+) -> Result<Option<Collection<'key>>> {
+    Collection::find(context.transaction, context.space, arguments[1], Kind::SortedSet)
+}
+
+/// Replies with members, and with their scores if these are asked for; in RESP3 in pairs.
+fn write_members<Name: AsRef<[u8]>>(
+    reply: &mut Reply,
+    members: impl ExactSizeIterator<Item = (Name, f64)>,
+    with_scores: bool,
+) {
+    let is_nested = with_scores && reply.version == Version::Resp3;
+    reply.array(if with_scores && !is_nested { 2 * members.len() } else { members.len() });
+    for (name, score) in members {
+        write_member(reply, name.as_ref(), score, with_scores);
+    }
+}
+
+/// One of the members of such a reply.
+fn write_member(reply: &mut Reply, name: &[u8], score: f64, with_scores: bool) {
+    if with_scores && reply.version == Version::Resp3 {
+        reply.array(2);
+    }
+    reply.bulk(name);
+    if with_scores {
+        reply.double(score);
+    }
+}

@@ -1,0 +1,235 @@
+//! Commands that return, store or remove a range of a sorted set.
+
+use pando_keyspace::collection::Collection;
+use pando_keyspace::failure::{Result, said};
+use pando_keyspace::layout::Kind;
+
+use super::super::integers;
+use super::range::{By, Limit, Range};
+use super::{GROUP, ONE, find, member, write_member};
+use crate::commands::command::{Command, Context};
+use crate::errors::SYNTAX;
+use crate::resp::reply::{Reply, Version};
+use crate::spec::{Arguments, Flags, Keys, flags};
+
+const READ: Flags = flags::READ;
+const REMOVE: Flags = flags::WRITE;
+
+/// These commands.
+pub(in super::super) static COMMANDS: &[Command] = &[
+    Command::new("zrange", -4, zrange).flags(READ).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Return a range of members in a sorted set",
+    ),
+    Command::new("zrangestore", -5, zrangestore)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, 2, 1))
+        .about(GROUP, "6.2.0", "Store a range of members from sorted set into another key"),
+    Command::new("zrangebyscore", -4, zrangebyscore).flags(READ).keys(ONE).about(
+        GROUP,
+        "1.0.5",
+        "Return a range of members in a sorted set, by score",
+    ),
+    Command::new("zrevrangebyscore", -4, zrevrangebyscore).flags(READ).keys(ONE).about(
+        GROUP,
+        "2.2.0",
+        "Return a range of members in a sorted set, by score, with scores ordered from high to low",
+    ),
+    Command::new("zrangebylex", -4, zrangebylex).flags(READ).keys(ONE).about(
+        GROUP,
+        "2.8.9",
+        "Return a range of members in a sorted set, by lexicographical range",
+    ),
+    Command::new("zrevrangebylex", -4, zrevrangebylex).flags(READ).keys(ONE).about(
+        GROUP,
+        "2.8.9",
+        "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.",
+    ),
+    Command::new("zrevrange", -4, zrevrange).flags(READ).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Return a range of members in a sorted set, by index, with scores ordered from high to low",
+    ),
+    Command::new("zremrangebyrank", 4, zremrangebyrank).flags(REMOVE).keys(ONE).about(
+        GROUP,
+        "2.0.0",
+        "Remove all members in a sorted set within the given indexes",
+    ),
+    Command::new("zremrangebyscore", 4, zremrangebyscore).flags(REMOVE).keys(ONE).about(
+        GROUP,
+        "1.2.0",
+        "Remove all members in a sorted set within the given scores",
+    ),
+    Command::new("zremrangebylex", 4, zremrangebylex).flags(REMOVE).keys(ONE).about(
+        GROUP,
+        "2.8.9",
+        "Remove all members in a sorted set between the given lexicographical range",
+    ),
+];
+
+/// What a command's words ask for.
+#[derive(Clone, Copy, Debug)]
+struct Request<'text> {
+    range: Range<'text>,
+    is_reverse: bool,
+    limit: Limit,
+    with_scores: bool,
+}
+
+/// What the command's name does not leave to its words.
+#[derive(Clone, Copy, Debug)]
+struct Fixed {
+    by: Option<By>,
+    is_reverse: Option<bool>,
+    may_have_scores: bool,
+}
+
+impl<'text> Request<'text> {
+    /// Reads the ends of the range and what follows.
+    fn parse(words: &[&'text [u8]], fixed: Fixed) -> Result<Self> {
+        let mut by = fixed.by;
+        let mut is_reverse = fixed.is_reverse;
+        let mut limit = Limit::NONE;
+        let mut with_scores = false;
+        let mut rest = &words[2..];
+        while let Some((word, behind)) = rest.split_first() {
+            rest = behind;
+            match word.to_ascii_lowercase().as_slice() {
+                b"withscores" if fixed.may_have_scores => with_scores = true,
+                b"limit" if rest.len() >= 2 => {
+                    let (offset, count) =
+                        (integers::integer(rest[0])?, integers::integer(rest[1])?);
+                    limit = Limit { offset, count };
+                    rest = &rest[2..];
+                }
+                b"rev" if fixed.is_reverse.is_none() => is_reverse = Some(true),
+                b"bylex" if fixed.by.is_none() => by = Some(By::Lex),
+                b"byscore" if fixed.by.is_none() => by = Some(By::Score),
+                _ => return Err(SYNTAX),
+            }
+        }
+        let by = by.unwrap_or(By::Rank);
+        let is_reverse = is_reverse.unwrap_or(false);
+        if by == By::Rank && limit.count != -1 {
+            return Err(said(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if by == By::Rank {
+            limit = Limit::NONE;
+        }
+        if by == By::Lex && with_scores {
+            return Err(said(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        }
+        let is_high_first = is_reverse && by != By::Rank;
+        let (low, high) = if is_high_first { (words[1], words[0]) } else { (words[0], words[1]) };
+        Ok(Self { range: Range::parse(by, low, high)?, is_reverse, limit, with_scores })
+    }
+}
+
+fn reply_with(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    by: Option<By>,
+    is_reverse: Option<bool>,
+) -> Result<()> {
+    let fixed = Fixed { by, is_reverse, may_have_scores: true };
+    let request = Request::parse(&arguments[2..], fixed)?;
+    let found = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    let Some(set) = found else {
+        reply.array(0);
+        return Ok(());
+    };
+    let Request { range, is_reverse, limit, with_scores } = request;
+    let is_flat = with_scores && reply.version == Version::Resp2;
+    let begin =
+        |reply: &mut Reply, members| reply.array(if is_flat { 2 * members } else { members });
+    reply.sized(begin, |reply| {
+        let mut members = 0;
+        range.visit(transaction, &set, is_reverse, limit, |name, score| {
+            members += 1;
+            write_member(reply, name, score, with_scores);
+            Ok(())
+        })?;
+        Ok(members)
+    })
+}
+
+fn zrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, None, None)
+}
+
+fn zrevrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Some(By::Rank), Some(true))
+}
+
+fn zrangebyscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Some(By::Score), Some(false))
+}
+
+fn zrevrangebyscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Some(By::Score), Some(true))
+}
+
+fn zrangebylex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Some(By::Lex), Some(false))
+}
+
+fn zrevrangebylex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_with(context, arguments, Some(By::Lex), Some(true))
+}
+
+fn zrangestore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let fixed = Fixed { by: None, is_reverse: None, may_have_scores: false };
+    let request = Request::parse(&arguments[3..], fixed)?;
+    let Context { transaction, reply, space, .. } = context;
+    let from = Collection::find(transaction, *space, arguments[2], Kind::SortedSet)?;
+    let members = match from {
+        Some(set) => request.range.collect(transaction, &set, request.is_reverse, request.limit)?,
+        None => Vec::new(),
+    };
+    let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::SortedSet)?;
+    for (name, score) in &members {
+        member::put(transaction, &mut to, name, None, *score)?;
+    }
+    to.finish(transaction)?;
+    reply.count(members.len() as u64);
+    Ok(())
+}
+
+fn zremrangebyrank(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    remove(context, arguments, By::Rank)
+}
+
+fn zremrangebyscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    remove(context, arguments, By::Score)
+}
+
+fn zremrangebylex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    remove(context, arguments, By::Lex)
+}
+
+fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, by: By) -> Result<()> {
+    let range = Range::parse(by, arguments[2], arguments[3])?;
+    let found = find(context, arguments)?;
+    let Context { transaction, reply, .. } = context;
+    let mut removed = 0;
+    if let Some(mut set) = found {
+        let members = range.collect(transaction, &set, false, Limit::NONE)?;
+        removed = members.len() as u64;
+        if removed == set.count() && removed > 0 {
+            set.clear();
+        } else {
+            for (name, score) in &members {
+                set.remove_scored(transaction, name, *score)?;
+            }
+        }
+        set.finish(transaction)?;
+    }
+    reply.count(removed);
+    Ok(())
+}

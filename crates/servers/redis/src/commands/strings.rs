@@ -1,0 +1,313 @@
+//! Strings as wholes: GET and SET with all that is of their kind.
+
+use std::ops::ControlFlow;
+
+use pando_keyspace::failure::{Result, WRONG_TYPE, said};
+use pando_keyspace::layout::{Content, Head, LongString, Memcached};
+use pando_keyspace::{Store, Transaction};
+
+use super::set_options::{Moment, Options, expiry};
+use crate::commands::command::{Command, Context};
+use crate::resp::reply::Reply;
+use crate::spec::{Arguments, Keys, flags};
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("get", 2, get)
+        .flags(flags::READ.and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Get the value of a key"),
+    Command::new("getdel", 2, getdel)
+        .flags(flags::WRITE.and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "6.2.0", "Get the value of a key and delete the key"),
+    Command::new("getex", -2, getex)
+        .flags(flags::WRITE.and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "6.2.0", "Get the value of a key and optionally set its expiration"),
+    Command::new("getset", 3, getset)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Set the string value of a key and return its old value"),
+    Command::new("mget", -2, mget)
+        .flags(flags::READ.and(flags::FAST))
+        .keys(Keys::Range(1, -1, 1))
+        .about("string", "1.0.0", "Get the values of all the given keys"),
+    Command::new("mset", -3, mset)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, -1, 2))
+        .about("string", "1.0.1", "Set multiple keys to multiple values"),
+    Command::new("msetnx", -3, msetnx)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, -1, 2))
+        .about(
+            "string",
+            "1.0.1",
+            "Set multiple keys to multiple values, only if none of the keys exist",
+        ),
+    Command::new("psetex", 4, psetex)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "2.6.0", "Set the value and expiration in milliseconds of a key"),
+    Command::new("set", -3, set)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Set the string value of a key"),
+    Command::new("setex", 4, setex)
+        .flags(flags::WRITE.and(flags::DENYOOM))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "2.0.0", "Set the value and expiration of a key"),
+    Command::new("setnx", 3, setnx)
+        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
+        .keys(Keys::Range(1, 1, 1))
+        .about("string", "1.0.0", "Set the value of a key, only if the key does not exist"),
+];
+
+/// A string that is to be changed, and what stays with it.
+#[derive(Debug, Default)]
+pub(super) struct Changing {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// When it expires.
+    pub expires_at: Option<u64>,
+    /// Memcached's.
+    pub memcached: Option<Memcached>,
+}
+
+impl Changing {
+    /// A copy of the string at `key`.
+    pub(super) fn find(context: &Context<'_, '_>, key: &[u8]) -> Result<Option<Self>> {
+        let found = context.transaction.head(context.space, key, |head| {
+            let Some(head) = head else { return Ok(None) };
+            let Head { expires_at, memcached, .. } = head;
+            let (bytes, long) = match head.content {
+                Content::String(bytes) => (bytes.to_vec(), None),
+                Content::Long(long) => (Vec::new(), Some(long)),
+                Content::Collection(..) => return Err(WRONG_TYPE),
+            };
+            Ok(Some((Self { bytes, expires_at, memcached }, long)))
+        })?;
+        let Some((mut found, long)) = found? else { return Ok(None) };
+        if let Some(long) = long {
+            found.bytes = context.transaction.gather(long)?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Puts it, changed.
+    pub(super) fn put(&self, context: &mut Context<'_, '_>, key: &[u8]) -> Result<()> {
+        let Self { ref bytes, expires_at, memcached } = *self;
+        put_changed(context, key, bytes, expires_at, memcached)
+    }
+}
+
+/// Puts a string in place of one that expired then, and that memcached had this of.
+pub(super) fn put_changed(
+    context: &mut Context<'_, '_>,
+    key: &[u8],
+    bytes: &[u8],
+    expires_at: Option<u64>,
+    memcached: Option<Memcached>,
+) -> Result<()> {
+    let memcached = memcached.map(|former| renewed(context.transaction.store(), former));
+    let head = Head { expires_at, memcached, content: Content::String(bytes) };
+    context.transaction.put_head(context.space, key, &head)
+}
+
+/// What memcached keeps with a string that is changed.
+pub(super) fn renewed(store: &Store, former: Memcached) -> Memcached {
+    Memcached { cas: store.new_cas(), ..former }
+}
+
+fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_value(context, arguments[1]).map(|_| ())
+}
+
+/// The value of `key` becomes the reply; whether it is there.
+fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Result<bool> {
+    let reply = &mut *context.reply;
+    let found = context.transaction.head(context.space, key, |head| {
+        match head.map(|head| head.content) {
+            Some(Content::String(bytes)) => {
+                reply.bulk(bytes);
+                Ok((true, None))
+            }
+            Some(Content::Long(long)) => Ok((true, Some(long))),
+            Some(Content::Collection(..)) => Err(WRONG_TYPE),
+            None => {
+                reply.null();
+                Ok((false, None))
+            }
+        }
+    })?;
+    let (is_there, long) = found?;
+    if let Some(long) = long {
+        reply_long(context.transaction, context.reply, long)?;
+    }
+    Ok(is_there)
+}
+
+/// A long string becomes the reply.
+pub(crate) fn reply_long(
+    transaction: &Transaction<'_>,
+    reply: &mut Reply,
+    long: LongString,
+) -> Result<()> {
+    reply.begin_bulk(long.bytes);
+    transaction.read_pieces(long, 0..long.bytes, |bytes| {
+        reply.part_of_bulk(bytes);
+        ControlFlow::Continue(())
+    })?;
+    reply.end_bulk();
+    Ok(())
+}
+
+fn getdel(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    if reply_value(context, arguments[1])? {
+        context.transaction.remove_head(context.space, arguments[1])?;
+    }
+    Ok(())
+}
+
+fn getset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    reply_value(context, arguments[1])?;
+    context.transaction.put_head(context.space, arguments[1], &Head::string(arguments[2]))
+}
+
+fn getex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let key = arguments[1];
+    let options = Options::of_getex(&arguments[2..])?;
+    if options.expires.is_none() && !options.persists {
+        return reply_value(context, key).map(|_| ());
+    }
+    if !reply_value(context, key)? {
+        return Ok(());
+    }
+    let expires_at =
+        options.expires.map(|at| expiry(context.transaction, "getex", at)).transpose()?;
+    if expires_at.is_some_and(|at_ms| at_ms <= context.transaction.now_ms()) {
+        context.transaction.remove_head(context.space, key)?;
+        return Ok(());
+    }
+    let former = context
+        .transaction
+        .head(context.space, key, |head| head.and_then(|head| head.expires_at))?;
+    if expires_at != former {
+        context.transaction.change_expiry(context.space, key, expires_at)?;
+    }
+    Ok(())
+}
+
+fn mget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let Context { transaction, reply, .. } = context;
+    reply.array(arguments.len() - 1);
+    transaction.heads(context.space, &arguments[1..], |head| {
+        match head.map(|head| head.content) {
+            Some(Content::String(bytes)) => reply.bulk(bytes),
+            Some(Content::Long(long)) => reply_long(transaction, reply, long)?,
+            Some(Content::Collection(..)) | None => reply.null(),
+        }
+        Ok(true)
+    })
+}
+
+fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (key, value) = (arguments[1], arguments[2]);
+    if arguments.len() > 3 {
+        let options = Options::of_set(&arguments[3..])?;
+        return set_with(context, "set", key, value, &options);
+    }
+    context.transaction.put_string(context.space, key, &Head::string(value))?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn set_with(
+    context: &mut Context<'_, '_>,
+    command: &str,
+    key: &[u8],
+    value: &[u8],
+    options: &Options<'_>,
+) -> Result<()> {
+    let expires_at =
+        options.expires.map(|at| expiry(context.transaction, command, at)).transpose()?;
+    if options.is_get {
+        reply_value(context, key)?;
+    }
+    let former =
+        context.transaction.head(context.space, key, |head| head.map(|head| head.expires_at))?;
+    if options.is_nx && former.is_some() || options.is_xx && former.is_none() {
+        if !options.is_get {
+            context.reply.null();
+        }
+        return Ok(());
+    }
+    if expires_at.is_some_and(|at_ms| at_ms <= context.transaction.now_ms()) {
+        // It was there, for no time.
+        context.transaction.remove_head(context.space, key)?;
+    } else {
+        let kept = former.flatten().filter(|_| options.keeps_ttl);
+        let head = Head { expires_at: expires_at.or(kept), ..Head::string(value) };
+        context.transaction.put_head(context.space, key, &head)?;
+    }
+    if !options.is_get {
+        context.reply.ok();
+    }
+    Ok(())
+}
+
+fn setex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let expires = Some((Moment::InSeconds, arguments[2]));
+    let options = Options { expires, ..Options::default() };
+    set_with(context, "setex", arguments[1], arguments[3], &options)
+}
+
+fn psetex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let expires = Some((Moment::InMilliseconds, arguments[2]));
+    let options = Options { expires, ..Options::default() };
+    set_with(context, "psetex", arguments[1], arguments[3], &options)
+}
+
+fn setnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is_there = exists(context, arguments[1])?;
+    if !is_there {
+        context.transaction.put_head(context.space, arguments[1], &Head::string(arguments[2]))?;
+    }
+    context.reply.integer(i64::from(!is_there));
+    Ok(())
+}
+
+/// Whether there is anything at `key`.
+pub(super) fn exists(context: &Context<'_, '_>, key: &[u8]) -> Result<bool> {
+    context.transaction.head(context.space, key, |head| head.is_some())
+}
+
+fn mset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (pairs, rest) = arguments[1..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(said("ERR wrong number of arguments for 'mset' command"));
+    }
+    for [key, value] in pairs {
+        context.transaction.put_head(context.space, key, &Head::string(value))?;
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn msetnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let (pairs, rest) = arguments[1..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(said("ERR wrong number of arguments for 'msetnx' command"));
+    }
+    for [key, _] in pairs {
+        if exists(context, key)? {
+            context.reply.integer(0);
+            return Ok(());
+        }
+    }
+    for [key, value] in pairs {
+        context.transaction.put_head(context.space, key, &Head::string(value))?;
+    }
+    context.reply.integer(1);
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH. EXEC itself is carried out by `dispatch.rs`, which locks
+//! the keys of all queued commands first.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pando_keyspace::Store;
+use pando_keyspace::failure::{Result, said};
+
+use crate::commands::command::{Command, Context};
+use crate::session::Multi;
+use crate::spec::{Arguments, Keys, flags};
+
+const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
+
+/// What a key that is watched takes besides its bytes, twice, about.
+const WATCHED_BYTES: usize = 100;
+
+/// The commands of this group.
+pub(super) static COMMANDS: &[Command] = &[
+    Command::new("multi", 1, multi)
+        .flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::NOT_QUEUED))
+        .about("transactions", "1.2.0", "Starts a transaction."),
+    Command::new("exec", 1, exec_without_multi)
+        .flags(OWN.and(flags::SKIP_SLOWLOG).and(flags::NOT_QUEUED))
+        .about("transactions", "1.2.0", "Executes all commands in a transaction."),
+    Command::new("discard", 1, discard)
+        .flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::NOT_QUEUED))
+        .about("transactions", "2.0.0", "Discards a transaction."),
+    Command::new("watch", -2, watch)
+        .flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::WRITE).and(flags::NOT_QUEUED))
+        .keys(Keys::Range(1, -1, 1))
+        .about(
+            "transactions",
+            "2.2.0",
+            "Monitors changes to keys to determine the execution of a transaction.",
+        ),
+    Command::new("unwatch", 1, unwatch).flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY)).about(
+        "transactions",
+        "2.2.0",
+        "Forgets about watched keys of a transaction.",
+    ),
+];
+
+fn multi(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    if context.session.multi.is_some() {
+        return Err(said("ERR MULTI calls can not be nested"));
+    }
+    context.session.multi = Some(Multi::default());
+    context.session.client.note_queued(Some((0, 0)));
+    context.reply.ok();
+    Ok(())
+}
+
+fn exec_without_multi(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    Err(said("ERR EXEC without MULTI"))
+}
+
+fn discard(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    if context.session.multi.is_none() {
+        return Err(said("ERR DISCARD without MULTI"));
+    }
+    context.session.end_transaction();
+    context.reply.ok();
+    Ok(())
+}
+
+fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    if context.session.multi.is_some() {
+        return Err(said("ERR WATCH inside MULTI is not allowed"));
+    }
+    let changed = context.session.changed.get_or_insert_with(|| Arc::new(AtomicBool::new(false)));
+    for key in &arguments[1..] {
+        if !context.session.watched.insert((context.session.database, key.to_vec())) {
+            continue;
+        }
+        context.session.client.note_watched(2 * key.len() + WATCHED_BYTES);
+        // What has expired goes now: that the sweep removes it later is to be no change.
+        if context.transaction.is_overdue(context.space, key)? {
+            context.transaction.remove_head(context.space, key)?;
+        }
+        if let Some(stripe) = context.transaction.held().stripe_mut(Store::stripe_of_key(key)) {
+            stripe.watch(context.space, key, changed);
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn unwatch(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
+    context.session.take_watched();
+    context.reply.ok();
+    Ok(())
+}

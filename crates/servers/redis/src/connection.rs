@@ -1,0 +1,230 @@
+//! One client's connection: bytes in, requests, replies, bytes out.
+//!
+//! What is kept for a client is bounded: requests wait in the socket while replies wait to be
+//! taken. Between requests nothing of the store is held, so a slow client holds up nobody.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pando_net::buffers::{SEND_BYTES, drop_done, empty, make_room};
+use pando_net::stats::Count;
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::dispatch::{self, Together};
+use crate::resp::reply::Reply;
+use crate::resp::request::{Parsed, Parser, RequestLimits};
+use crate::server::Server;
+use crate::session::Session;
+use crate::spec::Arguments;
+use crate::{clients, config};
+
+/// Between two looks whether a pause is over.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Where a client's requests stand.
+enum Progress {
+    /// All that came was carried out.
+    Done,
+    /// There are enough replies to send before the next.
+    Full,
+    /// The next has to wait.
+    Paused,
+}
+
+/// Serves a client until either side ends it.
+///
+/// # Errors
+///
+/// Of the connection.
+pub async fn converse(
+    server: &Server,
+    entry: &Arc<clients::Client>,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut session = Session::new(server, Arc::clone(entry));
+    let (mut input, mut begin) = (Vec::new(), 0);
+    let mut parser = Parser::default();
+    let mut reply = Reply::default();
+    loop {
+        let progress = carry_out(server, &mut session, &mut parser, &input, &mut begin, &mut reply);
+        session.done_at = None;
+        if !reply.bytes().is_empty() {
+            server.stats.add(Count::BytesOut, reply.len() as u64);
+            entry.note_reply_capacity(reply.buffer_mut().capacity());
+            stream.write_all(reply.bytes()).await?;
+            empty(reply.buffer_mut());
+        }
+        if session.is_closing {
+            return stream.shutdown().await;
+        }
+        match progress {
+            Progress::Done => {}
+            Progress::Full => {
+                // Others on this loop get their turn.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Progress::Paused => {
+                let _waiting = server.clients.wait();
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        }
+        drop_done(&mut input, &mut begin);
+        if input.len() + entry.queued_bytes() > server.config.size(config::QUERY_BUFFER_LIMIT) {
+            tracing::warn!(client = entry.id, "what a client sends is too long; it is let go");
+            return Ok(());
+        }
+        let missing = parser.missing_bytes(input.len());
+        make_room(&mut input, missing);
+        let read_bytes = stream.read_buf(&mut input).await?;
+        if read_bytes == 0 {
+            return Ok(());
+        }
+        server.stats.add(Count::BytesIn, read_bytes as u64);
+        entry.note_input(server.clients.now_ms(), input.len(), input.capacity() - input.len());
+    }
+}
+
+/// Requests that came one after the other and are to be carried out together.
+#[derive(Default)]
+struct Waiting<'input> {
+    /// What they have in common.
+    what: Option<Together>,
+    /// Their words, and where each begins.
+    requests: SmallVec<[(Words<'input>, usize); dispatch::MAX_TOGETHER]>,
+}
+
+/// The words of a request.
+type Words<'input> = SmallVec<[&'input [u8]; 8]>;
+
+/// Carries out the requests in `input` from `begin` on, as far as it may.
+fn carry_out(
+    server: &Server,
+    session: &mut Session,
+    parser: &mut Parser,
+    input: &[u8],
+    begin: &mut usize,
+    reply: &mut Reply,
+) -> Progress {
+    let mut waiting = Waiting::default();
+    let progress = loop {
+        if session.is_closing || *begin >= input.len() {
+            break Progress::Done;
+        }
+        if reply.len() >= SEND_BYTES {
+            break Progress::Full;
+        }
+        let request = &input[*begin..];
+        let limits = RequestLimits {
+            max_bulk_bytes: server.config.number(config::MAX_BULK_BYTES),
+            is_known: session.may_speak(server),
+        };
+        match parser.parse(request, limits) {
+            Parsed::Incomplete => break Progress::Done,
+            Parsed::Request { arguments, bytes } => {
+                let arguments: Words<'_> = arguments.into_iter().map(|at| &request[at]).collect();
+                if dispatch::must_wait(server, session, &arguments) {
+                    break Progress::Paused;
+                }
+                let what = dispatch::together(server, session, &arguments);
+                let is_full = waiting.requests.len() == dispatch::MAX_TOGETHER;
+                if (what.is_none() || what != waiting.what || is_full)
+                    && !waiting.carry_out(server, session, parser, begin, reply)
+                {
+                    break Progress::Full;
+                }
+                if what.is_some() {
+                    waiting.what = what;
+                    waiting.requests.push((arguments, *begin));
+                } else {
+                    dispatch::execute(server, session, &arguments, reply);
+                }
+                *begin += bytes;
+            }
+            Parsed::Inline { arguments, bytes } => {
+                let arguments: Words<'_> = arguments.iter().map(Vec::as_slice).collect();
+                if dispatch::must_wait(server, session, &arguments) {
+                    break Progress::Paused;
+                }
+                if !waiting.carry_out(server, session, parser, begin, reply) {
+                    break Progress::Full;
+                }
+                dispatch::execute(server, session, &arguments, reply);
+                *begin += bytes;
+            }
+            Parsed::Wrong(words) => {
+                if !waiting.carry_out(server, session, parser, begin, reply) {
+                    break Progress::Full;
+                }
+                reply.error(&format!("ERR Protocol error: {words}"));
+                session.is_closing = true;
+            }
+        }
+    };
+    match waiting.carry_out(server, session, parser, begin, reply) {
+        true => progress,
+        false => Progress::Full,
+    }
+}
+
+impl Waiting<'_> {
+    /// Carries them out, until there are enough replies; whether all of them were. If not, `begin`
+    /// is moved back to the first that was not.
+    #[inline]
+    fn carry_out(
+        &mut self,
+        server: &Server,
+        session: &mut Session,
+        parser: &mut Parser,
+        begin: &mut usize,
+        reply: &mut Reply,
+    ) -> bool {
+        let Some(what) = self.what.take() else { return true };
+        let mut left = &self.requests[..];
+        while !left.is_empty() && reply.len() < SEND_BYTES {
+            let requests: SmallVec<[&Arguments<'_>; dispatch::MAX_TOGETHER]> =
+                left.iter().map(|(words, _)| words.as_slice()).collect();
+            let together = dispatch::execute_together;
+            let done = together(server, session, what, &requests, reply, SEND_BYTES);
+            left = &left[done.min(left.len())..];
+        }
+        let first_left = left.first().map(|(_, begin)| *begin);
+        self.requests.clear();
+        if let Some(first_left) = first_left {
+            *begin = first_left;
+            *parser = Parser::default();
+        }
+        first_left.is_none()
+    }
+}
+
+/// The replies to `input`, which comes so many bytes at a time.
+#[cfg(any(test, feature = "testing"))]
+pub fn converse_without_socket(server: &Server, input: &[u8], piece_bytes: usize) -> Vec<u8> {
+    let mut session = Session::new(server, Arc::default());
+    let (mut buffer, mut parser) = (Vec::new(), Parser::default());
+    let (mut reply, mut replies) = (Reply::default(), Vec::new());
+    for piece in input.chunks(piece_bytes.max(1)) {
+        buffer.extend_from_slice(piece);
+        let mut begin = 0;
+        loop {
+            let (parser, begin) = (&mut parser, &mut begin);
+            let progress = carry_out(server, &mut session, parser, &buffer, begin, &mut reply);
+            session.done_at = None;
+            replies.append(reply.buffer_mut());
+            match progress {
+                Progress::Full => {}
+                Progress::Done => break,
+                Progress::Paused => return replies,
+            }
+        }
+        if session.is_closing {
+            break;
+        }
+        buffer.drain(..begin);
+    }
+    replies
+}

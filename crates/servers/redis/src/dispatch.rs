@@ -1,0 +1,505 @@
+//! From a request to its reply: finds the command, checks it, locks its keys, runs it, commits.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pando_keyspace::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, said, told};
+use pando_keyspace::layout::{Content, MAX_NAME_BYTES};
+use pando_keyspace::stripes::{Access, Held, StripeIndex};
+use pando_keyspace::{Store, Transaction};
+use pando_net::stats::Count;
+use pando_net::web_request;
+use smallvec::SmallVec;
+
+use crate::catalog::kind_of;
+use crate::clients::Pause;
+use crate::commands::{self, Command, Context};
+use crate::config;
+use crate::resp::reply::Reply;
+use crate::server::Server;
+use crate::session::{Replies, Session};
+use crate::spec::{Arguments, Keys, Spec, flags};
+
+/// Longest replies of the commands of a transaction, together.
+const MAX_TRANSACTION_REPLY_BYTES: usize = 1 << 30;
+
+/// Carries out a request; the reply is in `reply` when it returns, and what it says is durable.
+pub(crate) fn execute(
+    server: &Server,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    reply: &mut Reply,
+) {
+    if arguments.is_empty() {
+        return;
+    }
+    let begin = reply.len();
+    // Of requests that come together, one begins when the one before it is done.
+    let begun_at = session.done_at.unwrap_or_else(Instant::now);
+    session.running = None;
+    let tried = try_execute(server, session, arguments, reply);
+    if let Err(failure) = &tried {
+        reply.truncate(begin);
+        let words = failure.to_string();
+        reply.error(&words);
+        server.stats.note_error(&words);
+    }
+    if session.replies != Replies::On {
+        reply.truncate(begin);
+        session.replies = match session.replies {
+            Replies::SkipThisAndNext => Replies::SkipThis,
+            Replies::SkipThis => Replies::On,
+            other => other,
+        };
+    }
+    let done_at = Instant::now();
+    session.done_at = Some(done_at);
+    if let Some(command) = session.running {
+        let took = done_at.duration_since(begun_at);
+        note_call(server, command, took, tried.is_err());
+        note_if_slow(server, session, command, arguments, took);
+    }
+}
+
+/// Requests that are carried out together at most.
+pub(crate) const MAX_TOGETHER: usize = 16;
+
+/// What requests have in common that are carried out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// Each is a GET.
+    Gets,
+    /// Each writes one key.
+    Writes,
+}
+
+/// Whether a request may be carried out together with its like: a simple one, from a client that
+/// may send it and that waits for its reply.
+#[inline]
+pub(crate) fn together(
+    server: &Server,
+    session: &Session,
+    arguments: &Arguments<'_>,
+) -> Option<Together> {
+    let is_free = session.multi.is_none() && session.replies == Replies::On;
+    let is_allowed = session.may_speak(server) && session.user.is_unrestricted();
+    let [name, key, ..] = arguments else { return None };
+    if !is_free || !is_allowed || key.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    if name.eq_ignore_ascii_case(b"get") {
+        return (arguments.len() == 2).then_some(Together::Gets);
+    }
+    let command = commands::find(name)?;
+    let is_simple = command.takes(arguments.len())
+        && command.subcommands.is_empty()
+        && command.keys == Keys::Range(1, 1, 1)
+        && command.flags.has(flags::WRITE)
+        && !command.flags.has(flags::WHOLE)
+        && !command.flags.has(flags::NO_MULTI)
+        && !command.flags.has(flags::NOT_QUEUED);
+    is_simple.then_some(Together::Writes)
+}
+
+/// Carries out requests that came together, until `reply` has `send_bytes`; how many.
+pub(crate) fn execute_together(
+    server: &Server,
+    session: &mut Session,
+    what: Together,
+    requests: &[&Arguments<'_>],
+    reply: &mut Reply,
+    send_bytes: usize,
+) -> usize {
+    if let [arguments] = requests {
+        execute(server, session, arguments, reply);
+        return 1;
+    }
+    let keys: SmallVec<[&[u8]; MAX_TOGETHER]> =
+        requests.iter().map(|arguments| arguments[1]).collect();
+    match what {
+        Together::Gets => execute_gets(server, session, &keys, reply, send_bytes),
+        Together::Writes => {
+            server.store.warm(session.database, &keys);
+            let mut done = 0;
+            for arguments in requests {
+                execute(server, session, arguments, reply);
+                done += 1;
+                if reply.len() >= send_bytes {
+                    break;
+                }
+            }
+            done
+        }
+    }
+}
+
+/// Carries out gets, so that their waits for memory overlap; how many. Each is a command of its
+/// own, at one moment with the others.
+fn execute_gets(
+    server: &Server,
+    session: &mut Session,
+    keys: &[&[u8]],
+    reply: &mut Reply,
+    send_bytes: usize,
+) -> usize {
+    let Some(get) = commands::find(b"get") else { return 0 };
+    let begun_at = session.done_at.unwrap_or_else(Instant::now);
+    session.client.note_command(get);
+    let begin = reply.len();
+    let (mut done, mut failed) = (0, 0);
+    let tried = (|| {
+        let stripes = keys.iter().map(|key| Store::stripe_of_key(key)).collect();
+        let held = server.store.lock(stripes, Access::Shared)?;
+        let transaction = server.store.begin(held, server.store.clock().now_ms());
+        let space = transaction.space(session.database);
+        transaction.heads(space, keys, |head| {
+            match head.map(|head| head.content) {
+                Some(Content::String(bytes)) => reply.bulk(bytes),
+                Some(Content::Long(long)) => commands::reply_long(&transaction, reply, long)?,
+                Some(Content::Collection(..)) => {
+                    failed += 1;
+                    let words = WRONG_TYPE.to_string();
+                    server.stats.note_error(&words);
+                    reply.error(&words);
+                }
+                None => reply.null(),
+            }
+            done += 1;
+            Ok(reply.len() < send_bytes)
+        })?;
+        note_looked(server, get, &transaction);
+        Ok::<_, Failure>(())
+    })();
+    if let Err(failure) = tried {
+        reply.truncate(begin);
+        (done, failed) = (keys.len(), keys.len());
+        let words = failure.to_string();
+        for _ in keys {
+            server.stats.note_error(&words);
+            reply.error(&words);
+        }
+    }
+    let done_at = Instant::now();
+    session.done_at = Some(done_at);
+    let took = done_at.duration_since(begun_at) / done.max(1) as u32;
+    for (index, key) in keys[..done].iter().enumerate() {
+        note_call(server, get, took, index < failed);
+        note_if_slow(server, session, get, &[b"get", key], took);
+    }
+    done
+}
+
+/// Whether a request waits, since a client has asked for a pause.
+#[inline]
+pub(crate) fn must_wait(server: &Server, session: &Session, arguments: &Arguments<'_>) -> bool {
+    match server.clients.paused() {
+        Pause::None => false,
+        Pause::All => true,
+        Pause::Writes => {
+            let writes =
+                |command: &Spec| command.flags.has(flags::WRITE) && command.name != "watch";
+            let named = arguments.first().and_then(|name| commands::find(name));
+            named.is_some_and(|command| {
+                let queued = session.multi.iter().flat_map(|multi| &multi.commands);
+                let is_exec = command.name == "exec";
+                writes(command) || is_exec && queued.into_iter().any(|(command, _)| writes(command))
+            })
+        }
+    }
+}
+
+/// Counts a command that was carried out, or failed trying.
+#[inline]
+fn note_call(server: &Server, command: &'static Spec, took: Duration, has_failed: bool) {
+    let (number, kind) = (server.catalog.number_of(command), kind_of(command));
+    server.stats.note_call(number, kind, took, has_failed);
+}
+
+/// Puts a command that took long into the slow log.
+#[inline]
+fn note_if_slow(
+    server: &Server,
+    session: &Session,
+    command: &Spec,
+    arguments: &Arguments<'_>,
+    took: Duration,
+) {
+    let Ok(least) = u64::try_from(server.config.number(config::SLOW_LOG_SLOWER_THAN)) else {
+        return;
+    };
+    let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    if microseconds >= least && !command.flags.has(flags::SKIP_SLOWLOG) {
+        let who = (session.client.address.peer.clone(), session.client.name());
+        let most = server.config.size(config::SLOW_LOG_MAX_LEN);
+        server.slow_log.note(arguments, microseconds, who, most);
+    }
+}
+
+/// Refuses what the client may not do.
+#[inline]
+fn admit(
+    server: &Server,
+    session: &Session,
+    command: &'static Spec,
+    arguments: &Arguments<'_>,
+) -> Result<()> {
+    if !session.is_known && server.acl.asks_for_password() && !command.flags.has(flags::NO_AUTH) {
+        return Err(said("NOAUTH Authentication required."));
+    }
+    if session.user.is_unrestricted() {
+        return Ok(());
+    }
+    commands::admit(server, session, command, arguments)
+}
+
+/// Counts what a command that reads has found.
+#[inline]
+fn note_looked(server: &Server, command: &Spec, transaction: &Transaction<'_>) {
+    let looked = transaction.take_looked();
+    if !command.flags.has(flags::WRITE) {
+        server.stats.add(Count::Hits, u64::from(looked.found));
+        server.stats.add(Count::Misses, u64::from(looked.missed));
+    }
+}
+
+fn try_execute(
+    server: &Server,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    reply: &mut Reply,
+) -> Result<()> {
+    let command = match find(arguments) {
+        Ok(command) => command,
+        Err(_) if web_request::is_one(arguments) => {
+            server.web_request_alarm.raise(&session.client.address.peer);
+            session.is_closing = true;
+            return Ok(());
+        }
+        Err(failure) => {
+            return Err(refuse(
+                session,
+                commands::find(arguments[0]).map(|command| &command.spec),
+                failure,
+            ));
+        }
+    };
+    session.client.note_command(command);
+    session.running = Some(command);
+    if let Err(failure) = admit(server, session, command, arguments) {
+        session.running = None;
+        server.stats.note_rejected(server.catalog.number_of(command));
+        return Err(refuse(session, Some(command), failure));
+    }
+    session.running = None;
+    if let Some(multi) = &mut session.multi {
+        if command.flags.has(flags::NO_MULTI) && !command.flags.has(flags::NOT_QUEUED) {
+            multi.is_refused = true;
+            return Err(said("ERR Command not allowed inside a transaction"));
+        }
+        // What is queued takes memory, whatever it is. (SLOWLOG RESET is queued; RESET is not.)
+        let may_end = command.flags.has(flags::NOT_QUEUED)
+            && matches!(command.name, "exec" | "discard" | "quit" | "reset");
+        if !may_end && !server.store.make_room()? {
+            multi.is_refused = true;
+            return Err(NO_MEMORY);
+        }
+        if !command.flags.has(flags::NOT_QUEUED) {
+            let words = arguments.iter().map(|argument| argument.to_vec()).collect();
+            multi.bytes +=
+                arguments.iter().map(|one| one.len() + size_of::<Vec<u8>>()).sum::<usize>();
+            multi.commands.push((&command.spec, words));
+            session.client.note_queued(Some((multi.commands.len(), multi.bytes)));
+            reply.simple("QUEUED");
+            return Ok(());
+        }
+        session.running = Some(command);
+        if command.name == "exec" {
+            return execute_queued(server, session, reply);
+        }
+    }
+    session.running = Some(command);
+    let mut stripes = SmallVec::new();
+    let access = note_stripes(command, arguments, &mut stripes)?;
+    if command.flags.has(flags::DENYOOM) && !server.store.make_room()? {
+        return Err(NO_MEMORY);
+    }
+    let held = lock(server, access, stripes)?;
+    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
+    let space = transaction.space(session.database);
+    let mut context = Context { server, session, transaction: &mut transaction, reply, space };
+    let ran = commands::run(command, &mut context, arguments);
+    note_looked(server, command, &transaction);
+    ran?;
+    transaction.commit()
+}
+
+/// What a client is told whose command is refused before it runs. A transaction will not be carried
+/// out then; one whose EXEC is refused is over.
+fn refuse(session: &mut Session, command: Option<&Spec>, failure: Failure) -> Failure {
+    if command.is_none_or(|command| command.name != "exec") {
+        if let Some(multi) = &mut session.multi {
+            multi.is_refused = true;
+        }
+        return failure;
+    }
+    session.end_transaction();
+    let why = failure.to_string();
+    let why = why.strip_prefix("ERR ").unwrap_or(&why);
+    told(format!("EXECABORT Transaction discarded because of: {why}"))
+}
+
+/// The command, or its subcommand, that `arguments` names and has the right number of.
+fn find(arguments: &Arguments<'_>) -> Result<&'static Command> {
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
+    let Some(command) = commands::find(arguments[0]) else {
+        let mut rest = String::new();
+        for argument in &arguments[1..] {
+            if rest.len() >= 128 {
+                break;
+            }
+            rest.push_str(&format!("'{}' ", shown(argument)));
+        }
+        return Err(told(format!(
+            "ERR unknown command '{}', with args beginning with: {rest}",
+            shown(arguments[0])
+        )));
+    };
+    let wrong_number =
+        |name: String| told(format!("ERR wrong number of arguments for '{name}' command"));
+    if !command.subcommands.is_empty()
+        && let Some(name) = arguments.get(1)
+    {
+        let lower = name.to_ascii_lowercase();
+        let Some(subcommand) =
+            command.subcommands.iter().find(|subcommand| subcommand.name.as_bytes() == lower)
+        else {
+            return Err(told(format!(
+                "ERR unknown subcommand '{}'. Try {} HELP.",
+                shown(name),
+                command.name.to_uppercase()
+            )));
+        };
+        if !subcommand.takes(arguments.len()) {
+            return Err(wrong_number(format!("{}|{}", command.name, subcommand.name)));
+        }
+        return Ok(subcommand);
+    }
+    if !command.takes(arguments.len()) {
+        return Err(wrong_number(command.name.to_owned()));
+    }
+    Ok(command)
+}
+
+/// What is to be locked for a command, besides what `stripes` has; `None` for nothing.
+fn note_stripes(
+    command: &Spec,
+    arguments: &Arguments<'_>,
+    stripes: &mut SmallVec<[StripeIndex; 4]>,
+) -> Result<Option<Access>> {
+    for place in command.keys.places(arguments) {
+        let key = arguments[place];
+        if key.len() > MAX_NAME_BYTES {
+            return Err(told(format!(
+                "ERR a key of {} bytes is longer than the {MAX_NAME_BYTES} bytes that keys may have",
+                key.len()
+            )));
+        }
+        stripes.push(Store::stripe_of_key(key));
+    }
+    if command.flags.has(flags::WHOLE) {
+        stripes.extend(0..pando_keyspace::stripes::STRIPES as StripeIndex);
+        return Ok(Some(Access::Alone));
+    }
+    Ok(match (stripes.is_empty(), command.flags.has(flags::WRITE)) {
+        (true, _) => None,
+        (false, true) => Some(Access::Alone),
+        (false, false) => Some(Access::Shared),
+    })
+}
+
+/// Waits for stripes, and for writes that are owed.
+pub(crate) fn lock(
+    server: &Server,
+    access: Option<Access>,
+    stripes: SmallVec<[StripeIndex; 4]>,
+) -> Result<Held<'_>> {
+    let Some(access) = access else { return Ok(Held::none()) };
+    server.store.lock(stripes, access)
+}
+
+/// EXEC: what was queued, in one transaction.
+fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> Result<()> {
+    let multi = session.multi.take().unwrap_or_default();
+    session.client.note_queued(None);
+    let (watched, changed) = session.take_watched();
+    if multi.is_refused {
+        return Err(said("EXECABORT Transaction discarded because of previous errors."));
+    }
+    let mut stripes = SmallVec::new();
+    let mut access = None;
+    for (command, words) in &multi.commands {
+        let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
+        match note_stripes(command, &arguments, &mut stripes)? {
+            Some(Access::Alone) => access = Some(Access::Alone),
+            found => access = access.or(found),
+        }
+    }
+    // What is watched is looked at under its locks.
+    stripes.extend(watched.iter().map(|(_, key)| Store::stripe_of_key(key)));
+    if access.is_none() && !stripes.is_empty() {
+        access = Some(Access::Shared);
+    }
+    let needs_memory = multi.commands.iter().any(|(command, _)| command.flags.has(flags::DENYOOM));
+    if needs_memory && !server.store.make_room()? {
+        return Err(told(format!("EXECABORT Transaction discarded because of: {NO_MEMORY}")));
+    }
+    let held = lock(server, access, stripes)?;
+    let mut transaction = server.store.begin(held, server.store.clock().now_ms());
+    transaction.gather_commands();
+    // Relaxed: set under the locks that are held.
+    let mut is_changed = changed.is_some_and(|changed| changed.load(Ordering::Relaxed));
+    for (database, key) in &watched {
+        // What was there and has expired since has changed, swept or not.
+        is_changed = is_changed || transaction.is_overdue(transaction.space(*database), key)?;
+    }
+    if is_changed {
+        reply.null_array();
+        return Ok(());
+    }
+    reply.array(multi.commands.len());
+    let mut begun_at = Instant::now();
+    for (command, words) in &multi.commands {
+        let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
+        let begin = reply.len();
+        if begin > MAX_TRANSACTION_REPLY_BYTES {
+            return Err(said("ERR the replies of the transaction are too long; it was undone"));
+        }
+        if !session.user.is_unrestricted()
+            && let Err(failure) = commands::admit_queued(server, session, command, &arguments)
+        {
+            let words = failure.to_string();
+            server.stats.note_error(&words);
+            reply.error(&words);
+            continue;
+        }
+        let space = transaction.space(session.database);
+        let mut context = Context { server, session, transaction: &mut transaction, reply, space };
+        let ran = commands::run(commands::described(command), &mut context, &arguments);
+        note_looked(server, command, &transaction);
+        let done_at = Instant::now();
+        note_call(server, command, done_at.duration_since(begun_at), ran.is_err());
+        begun_at = done_at;
+        match ran {
+            Ok(()) => {}
+            Err(failure @ Failure::Said(_)) => {
+                let words = failure.to_string();
+                server.stats.note_error(&words);
+                reply.truncate(begin);
+                reply.error(&words);
+            }
+            // What the store refuses undoes all.
+            Err(failure) => return Err(failure),
+        }
+    }
+    transaction.commit()
+}

@@ -1,0 +1,412 @@
+//! The main loop: who listens, which thread serves whom, how the server starts and ends.
+//!
+//! One event loop a thread. The first accepts, and hands each connection to the loop that has the
+//! fewest; there it stays, and its requests are carried out on that loop's thread, one after the
+//! other. Loops share the store and nothing else that a request waits for.
+
+use std::io;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pando_keyspace::failure::Failure;
+use pando_keyspace::recover::{self, Recovered, Source};
+use pando_keyspace::{Store, StoreOptions};
+use pando_memcached::State;
+use pando_net::listeners::{self, Listeners};
+use pando_net::stats::Count;
+use pando_net::{descriptors, http, tls};
+use pando_redis::{Server, config};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use crate::admission::{self, Admitted};
+use crate::connection::{self, Client, Dialect};
+use crate::options::Options;
+use crate::serve_error::ServeError;
+use crate::shared::Shared;
+use crate::site::Observer;
+
+/// Between two looks for what has expired.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// What a sweep may take of that; the processor's other work has the rest.
+const SWEEP_TIME: Duration = Duration::from_millis(25);
+/// Records that a sweep removes before it looks at the time.
+const SWEEP_BUDGET: usize = 256;
+
+/// A loop that serves connections.
+struct Loop {
+    clients: mpsc::UnboundedSender<Client>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Event loops at most.
+const MAX_THREADS: usize = 1024;
+
+/// Why the server ends.
+enum End {
+    /// It was told to.
+    Stopped,
+    /// It gives way to a new program.
+    HandOver,
+}
+
+/// See [`crate::serve`].
+pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
+    let mut listeners = Listeners::inherited();
+    // Who takes over goes on with what there is.
+    let mut restore = options.restore.as_deref().filter(|_| !listeners::is_successor());
+    while let End::HandOver = run(options, &mut listeners, restore.take())? {
+        let error = listeners.hand_over();
+        tracing::error!(%error, "no new program took over; going on");
+    }
+    if let Some(path) = options.unix.as_deref().filter(|_| listeners.owns_unix()) {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Opens the store, loads a snapshot into it if one is named, serves, and closes it.
+fn run(
+    options: &Options,
+    listeners: &mut Listeners,
+    restore: Option<&Path>,
+) -> Result<End, ServeError> {
+    let store_options =
+        StoreOptions { pool: options.pool_options.clone(), index: options.index.clone() };
+    let snapshot = snapshot_path(options);
+    let store = open(options, &store_options, &snapshot)?;
+    if let Some(path) = restore {
+        let keys = store.restore(path)?;
+        tracing::info!(keys, path = %path.display(), "restored");
+    }
+    let promise = store.pool().promise();
+    tracing::info!(
+        pool = %options.pool.as_deref().unwrap_or(Path::new("anonymous memory")).display(),
+        medium = promise.medium,
+        domain = promise.domain,
+        guarantee = promise.guarantee,
+        starts = store.starts(),
+        "store opened"
+    );
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = match options.threads {
+        0 => processors.min(MAX_THREADS),
+        threads => threads,
+    };
+    let mut redis = pando_redis::server(store, threads);
+    redis.snapshot = snapshot;
+    configure(&redis, options)?;
+    descriptors::raise_limit();
+    let shared = Arc::new(Shared {
+        redis: redis.shared_by_all(),
+        memcached: State::new(options.memcached_max_item_bytes),
+        tls: options.tls.as_ref().map(tls::acceptor).transpose()?,
+    });
+    shared.redis.limit_memory();
+    let (stop, stopped) = watch::channel(false);
+    let observer = Observer::new(Arc::clone(&shared.redis));
+    let http = http::start(&options.http, observer, &stopped)?;
+    let mut loops = Vec::new();
+    let mut handles = Vec::new();
+    for number in 0..threads {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        loops.push(Loop { clients: sender, connections: Arc::clone(&connections) });
+        let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        let runtime = runtime()?;
+        let handle = std::thread::Builder::new()
+            .name(format!("loop {number}"))
+            .spawn(move || {
+                shared.redis.stats.enter_loop(number);
+                let local = LocalSet::new();
+                let work = serve_clients(shared, receiver, connections, stopped);
+                local.block_on(&runtime, work);
+            })
+            .map_err(pando_net::Error::Start)?;
+        handles.push(handle);
+    }
+    let runtime = runtime()?;
+    let served = runtime.block_on(accept_until_told(options, listeners, &shared, &loops));
+    // Nobody is accepted any more; each loop ends when its connections have.
+    let _ = stop.send(true);
+    drop(loops);
+    for handle in handles.into_iter().chain(http) {
+        let _ = handle.join();
+    }
+    drop(runtime);
+    shared.redis.end_tasks();
+    let end = served?;
+    match Arc::into_inner(shared).and_then(|shared| Arc::into_inner(shared.redis)) {
+        Some(server) => {
+            server.store.close()?;
+            tracing::info!("the pool is closed");
+        }
+        None => tracing::error!("a thread still uses the pool; it is not closed in order"),
+    }
+    Ok(end)
+}
+
+/// Opens the store. One that cannot be trusted is recovered first, if that was asked for.
+fn open(
+    options: &Options,
+    store_options: &StoreOptions,
+    snapshot: &Path,
+) -> Result<Store, ServeError> {
+    let failure = match Store::open(options.pool.as_deref(), store_options) {
+        Ok(store) => return Ok(store),
+        Err(failure) => failure,
+    };
+    let Some(pool) = options.pool.as_deref().filter(|_| recover::can_help(&failure)) else {
+        return Err(failure.into());
+    };
+    if !options.recover {
+        return Err(ServeError::Store(recover::advice(&failure, pool, snapshot)));
+    }
+    tracing::warn!(error = %failure, "the pool cannot be used; recovering");
+    let Recovered { source, keys, kept } = recover::recover(pool, snapshot, store_options)?;
+    let kept = kept.display();
+    match source {
+        Source::Snapshot(path, moment_ms) => tracing::warn!(
+            keys,
+            snapshot = %path.display(),
+            moment = %recover::date(moment_ms / 1000),
+            %kept,
+            "recovered from a snapshot: what was written after its moment is lost. The old pool is kept"
+        ),
+        Source::Salvage(problems) => tracing::warn!(
+            keys,
+            problems,
+            %kept,
+            "recovered from what could be read of the old pool, since there was no snapshot: keys may be missing, or \
+             have older values, and commands that were under way may be there in part. The old pool is kept"
+        ),
+    }
+    Ok(Store::open(Some(pool), store_options)?)
+}
+
+/// Beside the pool, unless said otherwise; in memory there is no place that would do for all.
+fn snapshot_path(options: &Options) -> PathBuf {
+    match (&options.snapshot, &options.pool) {
+        (Some(path), _) => path.clone(),
+        (None, Some(pool)) => {
+            let mut name = pool.as_os_str().to_owned();
+            name.push(".snapshot");
+            PathBuf::from(name)
+        }
+        (None, None) => PathBuf::from("pando.snapshot"),
+    }
+}
+
+/// Takes over what the options say of config parameters and users.
+fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
+    let refused = |name: &str, value: &str, reason: String| ServeError::Config {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        reason,
+    };
+    let begin = |name: &str, value: &str| {
+        server.config.begin(name, value).map_err(|reason| refused(name, value, reason))
+    };
+    let tell = |name: &str, value: &str| {
+        server.config.tell(name, value).map_err(|reason| refused(name, value, reason))
+    };
+    let port = |addresses: &[std::net::SocketAddr]| addresses.first().map_or(0, |at| at.port());
+    tell("port", &port(&options.redis).to_string())?;
+    let secured = options.tls.as_ref().map_or(0, |tls| port(&tls.addresses));
+    tell("tls-port", &secured.to_string())?;
+    let bind: Vec<_> = options.redis.iter().map(|address| address.ip().to_string()).collect();
+    tell("bind", &bind.join(" "))?;
+    if let Some(path) = &options.unix {
+        tell("unixsocket", &path.to_string_lossy())?;
+    }
+    // What returns is as durable as the medium makes it: `no` is Redis's word for a write that the
+    // death of the machine may take.
+    tell("appendfsync", if server.promise.survives_power { "always" } else { "no" })?;
+    for (name, value) in &options.config {
+        begin(name, value)?;
+    }
+    server.acl.set_default_password(server.config.text(config::REQUIRE_PASS).as_bytes());
+    if let Some(path) = &options.acl_file {
+        let failed = |reason| ServeError::Users { path: path.display().to_string(), reason };
+        tell("aclfile", &path.to_string_lossy())?;
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        server.acl.load(&text).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, pando_net::Error> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(pando_net::Error::Start)
+}
+
+/// Accepts connections, and sweeps, until a signal says that it is enough.
+async fn accept_until_told(
+    options: &Options,
+    listeners: &mut Listeners,
+    shared: &Shared,
+    loops: &[Loop],
+) -> Result<End, ServeError> {
+    let server = &shared.redis;
+    let mut tcp = Vec::new();
+    let redis = options.redis.iter().map(|address| (address, Dialect::Redis));
+    let memcached = options.memcached.iter().map(|address| (address, Dialect::Memcached));
+    let secured = options.tls.iter().flat_map(|tls| &tls.addresses);
+    let secured = secured.map(|address| (address, Dialect::RedisOverTls));
+    for (&address, dialect) in redis.chain(memcached).chain(secured) {
+        let at = |source| pando_net::Error::Listen { at: address.to_string(), source };
+        let listener = listeners.tcp(address).and_then(TcpListener::from_std).map_err(at)?;
+        tracing::info!(%address, ?dialect, "listening");
+        tcp.push((listener, dialect));
+    }
+    let unix = match &options.unix {
+        Some(path) => {
+            let at = |source| pando_net::Error::Listen { at: path.display().to_string(), source };
+            Some(listeners.unix(path).and_then(UnixListener::from_std).map_err(at)?)
+        }
+        None => None,
+    };
+    let mut hand_over_signal = signal(tokio::signal::unix::SignalKind::user_defined2())?;
+    let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+    tracing::info!("ready");
+    let ending = |why: &str| {
+        tracing::info!(why, "ending: connections are closed, then the pool");
+        Ok(End::Stopped)
+    };
+    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let keepalive = server.config.size(config::TCP_KEEPALIVE) as u64;
+        tokio::select! {
+            client = accept_any(keepalive, &tcp, unix.as_ref()) => match client {
+                Ok(client) => hand_over(client, loops),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of descriptors, most likely: others may end meanwhile.
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            },
+            _ = sweep.tick() => sweep_once(shared),
+            _ = server.stop.notified() => return ending("SHUTDOWN"),
+            _ = terminate.recv() => return ending("SIGTERM"),
+            _ = interrupt.recv() => return ending("SIGINT"),
+            _ = hand_over_signal.recv() => match listeners::can_hand_over() {
+                Ok(()) => return Ok(End::HandOver),
+                Err(error) => tracing::error!(%error, "the new program cannot be run; going on"),
+            },
+        }
+    }
+}
+
+fn signal(
+    kind: tokio::signal::unix::SignalKind,
+) -> Result<tokio::signal::unix::Signal, pando_net::Error> {
+    tokio::signal::unix::signal(kind).map_err(pando_net::Error::Start)
+}
+
+fn sweep_once(shared: &Shared) {
+    let server = &shared.redis;
+    server.clients.tick(server.config.size(config::TIMEOUT) as u64);
+    server.limit_memory();
+    server.store.keep_intent_reserve();
+    server.save_if_due();
+    server.stats.add(Count::Evicted, server.store.take_evicted_keys());
+    let begin = Instant::now();
+    let sweep = || -> Result<(), Failure> {
+        pando_memcached::flush_if_due(shared.memcached())?;
+        loop {
+            let swept = server.store.sweep_expired(SWEEP_BUDGET)?;
+            server.stats.add(Count::Expired, swept.expired_keys);
+            let is_more = server.store.sweep_garbage(SWEEP_BUDGET)? || swept.is_more;
+            if !is_more || begin.elapsed() > SWEEP_TIME {
+                return Ok(());
+            }
+        }
+    };
+    if let Err(error) = sweep() {
+        tracing::warn!(%error, "the sweep was cut short");
+    }
+    if let Err(error) = server.store.return_some_room() {
+        tracing::warn!(%error, "room that is not used cannot be returned");
+    }
+}
+
+/// Has the system ask a silent client every so many seconds whether it is there.
+fn keep_alive(stream: &tokio::net::TcpStream, every_s: u64) -> io::Result<()> {
+    if every_s == 0 {
+        return Ok(());
+    }
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(every_s));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+async fn accept_any(
+    keepalive: u64,
+    tcp: &[(TcpListener, Dialect)],
+    unix: Option<&UnixListener>,
+) -> io::Result<Client> {
+    std::future::poll_fn(|context| {
+        for (listener, dialect) in tcp {
+            if let std::task::Poll::Ready(accepted) = listener.poll_accept(context) {
+                return std::task::Poll::Ready(accepted.and_then(|(stream, address)| {
+                    stream.set_nodelay(true)?;
+                    keep_alive(&stream, keepalive)?;
+                    Ok(Client::tcp(stream.into_std()?, address, *dialect))
+                }));
+            }
+        }
+        if let Some(listener) = unix
+            && let std::task::Poll::Ready(accepted) = listener.poll_accept(context)
+        {
+            return std::task::Poll::Ready(
+                accepted.and_then(|(stream, _)| Ok(Client::unix(stream.into_std()?))),
+            );
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+fn hand_over(client: Client, loops: &[Loop]) {
+    // Relaxed: a wrong guess costs a little balance.
+    let least = loops.iter().min_by_key(|one| one.connections.load(Ordering::Relaxed));
+    if let Some(least) = least {
+        least.connections.fetch_add(1, Ordering::Relaxed);
+        let _ = least.clients.send(client);
+    }
+}
+
+/// Serves what is handed over, until the loop is told to stop.
+async fn serve_clients(
+    shared: Arc<Shared>,
+    mut clients: mpsc::UnboundedReceiver<Client>,
+    connections: Arc<AtomicUsize>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            client = clients.recv() => {
+                let Some(client) = client else { return };
+                let Some(entry) = admission::admit(&shared.redis, &client) else {
+                    connections.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                };
+                let (shared, connections) = (Arc::clone(&shared), Arc::clone(&connections));
+                let admitted = Admitted::new(shared, Arc::clone(&entry), connections);
+                let task = tokio::task::spawn_local(async move {
+                    connection::serve(&admitted.shared, &admitted.client, client).await;
+                });
+                entry.set_task(task.abort_handle());
+            }
+            _ = stopped.changed() => return,
+        }
+    }
+}
