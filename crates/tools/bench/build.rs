@@ -10,7 +10,7 @@ const HEADER: &str = "/usr/include/db.h";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/sides/berkeleydb.c");
+    println!("cargo::rerun-if-changed=src/systems/berkeleydb.c");
     commit();
     #[cfg(feature = "berkeleydb")]
     berkeleydb();
@@ -37,6 +37,6 @@ fn berkeleydb() {
         println!("cargo::error=the feature berkeleydb needs {HEADER}: install libdb5.3-dev");
         return;
     }
-    cc::Build::new().file("src/sides/berkeleydb.c").compile("pando_bdb");
+    cc::Build::new().file("src/systems/berkeleydb.c").compile("pando_bdb");
     println!("cargo::rustc-link-lib=db-5.3");
 }

@@ -1,9 +1,9 @@
 //! Two runs of the same comparison, ratio by ratio: do they agree?
 //!
 //! A ratio that is measured a second time should lie within the spread of the first. What is read
-//! are the rows that `--json` of a comparison wrote; rows are the same if they are of the same side
-//! and base under the same mix, keys, sizes, threads and rate. A base by itself has the ratio 1 in
-//! every run and is left out.
+//! are the rows that `--json` of a comparison wrote; rows are the same if they are of the same
+//! system and base under the same mix, keys, sizes, threads and rate. A base by itself has the
+//! ratio 1 in every run and is left out.
 
 use std::path::Path;
 
@@ -11,20 +11,33 @@ use serde::Deserialize;
 
 use crate::error::Error;
 use crate::figures::Figures;
-use crate::report::{Spread, count};
+use crate::report::ROW_VERSION;
+use crate::spread::Spread;
+use crate::units::count;
 
 /// What a ratio is of: the fields of a [`Row`](crate::report::Row) with the same names.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Subject {
-    side: String,
+    system: String,
     base: String,
-    mix: String,
+    operation_mix: String,
     keys: String,
     records: u64,
     key_bytes: usize,
     value_bytes: usize,
     threads: usize,
     rate_ops_per_second: Option<f64>,
+}
+
+/// The version of a row; rows of version 1 do not say it.
+#[derive(Deserialize)]
+struct Version {
+    #[serde(default = "one")]
+    version: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A ratio with its spread over the rounds.
@@ -55,8 +68,15 @@ pub fn read(path: &Path) -> Result<Vec<Ratio>, Error> {
     let bad = |line, what| Error::Line { path: path.to_path_buf(), line, what };
     let mut ratios: Vec<(usize, Ratio)> = Vec::new();
     for (line, row) in text.lines().enumerate().map(|(index, row)| (index + 1, row)) {
-        let ratio: Ratio = serde_json::from_str(row)
-            .map_err(|error| bad(line, format!("no row of a comparison: {error}")))?;
+        let no_row = |error| bad(line, format!("no row of a comparison: {error}"));
+        let Version { version } = serde_json::from_str(row).map_err(no_row)?;
+        if version != ROW_VERSION {
+            let what = format!(
+                "a row of version {version}; this build reads version {ROW_VERSION}: measure again"
+            );
+            return Err(bad(line, what));
+        }
+        let ratio: Ratio = serde_json::from_str(row).map_err(no_row)?;
         let twice = ratios.iter().find(|(_, earlier)| earlier.subject == ratio.subject);
         if let Some((earlier, _)) = twice {
             let what = format!("{} are in line {earlier} already", ratio.subject.in_words());
@@ -67,7 +87,7 @@ pub fn read(path: &Path) -> Result<Vec<Ratio>, Error> {
     if ratios.is_empty() {
         return Err(bad(1, "the file has no row in it".to_owned()));
     }
-    let is_base = |ratio: &Ratio| ratio.subject.side == ratio.subject.base;
+    let is_base = |ratio: &Ratio| ratio.subject.system == ratio.subject.base;
     Ok(ratios.into_iter().map(|(_, ratio)| ratio).filter(|ratio| !is_base(ratio)).collect())
 }
 
@@ -75,9 +95,9 @@ impl Subject {
     fn in_words(&self) -> String {
         format!(
             "{} by {}, {}, {} keys, {} records of {} and {} bytes, {} threads",
-            self.side,
+            self.system,
             self.base,
-            self.mix,
+            self.operation_mix,
             self.keys,
             count(self.records),
             self.key_bytes,
@@ -105,7 +125,7 @@ pub struct Agreement {
 /// Puts the ratios of `first` and `second` beside each other; an error if they have none in common.
 pub fn agreement(first: &[Ratio], second: &[Ratio]) -> Result<Agreement, Error> {
     let columns =
-        ["side", "mix", "keys", "records", "bytes", "threads", "first", "second", "within"];
+        ["system", "mix", "keys", "records", "bytes", "threads", "first", "second", "within"];
     let mut found = Agreement {
         figures: Figures {
             title: "Agreement".to_owned(),
@@ -135,8 +155,8 @@ pub fn agreement(first: &[Ratio], second: &[Ratio]) -> Result<Agreement, Error> 
         };
         let of = &one.subject;
         found.figures.rows.push(vec![
-            format!("{} / {}", of.side, of.base),
-            of.mix.clone(),
+            format!("{} / {}", of.system, of.base),
+            of.operation_mix.clone(),
             of.keys.clone(),
             count(of.records),
             format!("{}+{}", of.key_bytes, of.value_bytes),
@@ -179,10 +199,10 @@ impl Agreement {
 mod tests {
     use super::*;
 
-    /// A row of a side with a ratio and its spread.
-    fn row(side: &str, [median, min, max]: [f64; 3]) -> String {
+    /// A row of a system with a ratio and its spread.
+    fn row(system: &str, [median, min, max]: [f64; 3]) -> String {
         format!(
-            "{{\"side\":\"{side}\",\"base\":\"a\",\"mix\":\"read\",\"keys\":\"uniform\",\"records\":1000,\
+            "{{\"version\":2,\"system\":\"{system}\",\"base\":\"a\",\"operation_mix\":\"read\",\"keys\":\"uniform\",\"records\":1000,\
              \"key_bytes\":8,\"value_bytes\":8,\"threads\":1,\"rate_ops_per_second\":null,\"more\":0,\
              \"ratio_to_first\":{median},\"ratio_min\":{min},\"ratio_max\":{max}}}\n"
         )
@@ -209,7 +229,7 @@ mod tests {
             + &row("d", [1.2, 1.1, 1.3]);
         let found = agreement(&read_text(&first).unwrap(), &read_text(&second).unwrap()).unwrap();
         assert_eq!((found.both, found.within_first, found.within_second), (3, 2, 1));
-        assert_eq!(found.alone, 1, "the side e");
+        assert_eq!(found.alone, 1, "the system e");
         let within: Vec<_> = found.figures.rows.iter().map(|row| row[8].as_str()).collect();
         assert_eq!(within, ["first", "second", "first"]);
         let text = found.text();
@@ -222,7 +242,8 @@ mod tests {
         let good = row("b", [0.5, 0.4, 0.6]);
         for (text, line, says) in [
             (String::new(), 1, "no row in it"),
-            (good.clone() + "{\"side\":\"c\"}", 2, "missing field"),
+            (good.clone() + "{\"version\":2,\"system\":\"c\"}", 2, "missing field"),
+            (good.replace("\"version\":2,", ""), 1, "version 1; this build reads version 2"),
             (good.clone() + "{", 2, "EOF"),
             (good.clone() + &row("c", [1.0, 1.0, 1.0]) + &good, 3, "in line 1 already"),
         ] {

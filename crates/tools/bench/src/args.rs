@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use pando_pmem::emulated::{Delays, MAX_DELAY_NS};
 
-use crate::error::Error;
+use crate::arg_values::{
+    DelayArgs, FilesArgs, count, key_bytes, rate, rounds, seconds, threads, value_bytes,
+};
 use crate::key_sampler::KeyChoice;
-use crate::mix::Mix;
-use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
-use crate::sides::ours::{Ours, ours_called};
-use crate::sides::{SideName, memory_folder};
+use crate::operation_mix::OperationMix;
+use crate::systems::SystemName;
+use crate::systems::entry::memory_folder;
+use crate::systems::ours::{Ours, ours_called};
 
 /// Arguments of the benchmarks: those of a comparison, or another command.
 #[derive(Args, Debug)]
@@ -31,7 +32,7 @@ pub enum Command {
     Costs(CostsArgs),
     /// Time an opening after kill -9, up to the first successful get
     Recovery(RecoveryArgs),
-    /// Bytes a record after filling each side
+    /// Bytes a record after filling each system
     Space(SpaceArgs),
     /// Servers, driven by redis-benchmark: requests, or restarts after kill -9
     Servers(crate::servers::command::ServersArgs),
@@ -42,8 +43,8 @@ pub enum Command {
     ProfileChild(crate::profile::command::ProfileChildArgs),
     /// Put the ratios of two runs of the same comparison beside each other: do they agree?
     Agree(AgreeArgs),
-    /// List the sides and the mixes
-    Sides(SidesArgs),
+    /// List the systems and the mixes
+    Sides(SystemsArgs),
     /// The process that the recovery test kills
     #[command(hide = true)]
     RecoveryChild(ChildArgs),
@@ -55,14 +56,14 @@ pub struct RunArgs {
     /// Sides to compare; all are loaded at once [default: BzTree and its peers, in memory and
     /// then durable]
     #[arg(long, value_delimiter = ',')]
-    pub sides: Option<Vec<SideName>>,
-    /// Side that the others are divided by [default: the first]
+    pub systems: Option<Vec<SystemName>>,
+    /// System that the others are divided by [default: the first]
     #[arg(long)]
-    pub base: Option<SideName>,
-    /// Mixes; `sides` lists them
+    pub base: Option<SystemName>,
+    /// Mixes; `systems` lists them
     #[arg(long, value_delimiter = ',', default_value = "read,50/50,scan10,insert,delete")]
-    pub mix: Vec<Mix>,
-    /// Records loaded first, as in 500k or 10M [default: 10M; without --sides 1M in memory and
+    pub mix: Vec<OperationMix>,
+    /// Records loaded first, as in 500k or 10M [default: 10M; without --systems 1M in memory and
     /// 100k durable]
     #[arg(long, value_parser = count)]
     pub records: Option<u64>,
@@ -86,11 +87,11 @@ pub struct RunArgs {
     /// Rounds for each number of threads
     #[arg(long, value_parser = rounds, default_value = "5")]
     pub rounds: usize,
-    /// Seconds that a slice of reads, upserts or scans takes [default: 1; without --sides 0.15]
+    /// Seconds that a slice of reads, upserts or scans takes [default: 1; without --systems 0.15]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Begin no round that would end later than so many seconds after the start, the first
-    /// excepted [default: none; without --sides 80 in memory and 50 durable]
+    /// excepted [default: none; without --systems 80 in memory and 50 durable]
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub time_limit: Option<f64>,
     /// Records that a slice of inserts or deletes takes [default: a twentieth of --records]
@@ -102,10 +103,10 @@ pub struct RunArgs {
     /// Seed of all operations
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// Folder for the pools of durable sides
+    /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// How slow the sides are whose medium is emulated.
+    /// How slow the systems are whose medium is emulated.
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Ask for huge pages behind the pools of BzTree
@@ -114,7 +115,7 @@ pub struct RunArgs {
     /// Write one JSON object a line to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page with plots to this file [default: none; without --sides pando-bench.html]
+    /// Write a page with plots to this file [default: none; without --systems pando-bench.html]
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
     /// Replay a file of operations instead of mixes, and compare all answers: lines such as
@@ -136,10 +137,10 @@ pub struct AgreeArgs {
     pub second: PathBuf,
 }
 
-/// Arguments of `sides`.
+/// Arguments of `systems`.
 #[derive(Args, Debug)]
-pub struct SidesArgs {
-    /// Say with which settings each side runs
+pub struct SystemsArgs {
+    /// Say with which settings each system runs
     #[arg(long)]
     pub settings: bool,
 }
@@ -188,8 +189,12 @@ pub struct RecoveryArgs {
 #[derive(Args, Debug)]
 pub struct SpaceArgs {
     /// Sides to fill, one after the other
-    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap,bztree,bztree:process")]
-    pub sides: Vec<SideName>,
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "crossbeam-skiplist,btreemap,bztree,bztree:process"
+    )]
+    pub systems: Vec<SystemName>,
     /// Numbers of records
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
     pub records: Vec<u64>,
@@ -199,57 +204,12 @@ pub struct SpaceArgs {
     /// Bytes of a value, 8 to 4096
     #[arg(long, value_parser = value_bytes, default_value = "8")]
     pub value_bytes: usize,
-    /// Folder for the pools of durable sides
+    /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
     pub files: FilesArgs,
-}
-
-/// How slow an emulated medium is.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub struct DelayArgs {
-    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written
-    /// back
-    #[arg(long, default_value = "0", value_parser = delay_ns())]
-    pub write_back_ns: u64,
-    /// Emulated medium: nanoseconds for each line read that its thread has not cached
-    #[arg(long, default_value = "0", value_parser = delay_ns())]
-    pub read_line_ns: u64,
-}
-
-fn delay_ns() -> impl clap::builder::TypedValueParser<Value = u64> {
-    clap::value_parser!(u64).range(0..=MAX_DELAY_NS)
-}
-
-/// What takes delays, where sides are compared.
-pub const TAKERS_OF_DELAYS: &str = "the sides that end with :slow";
-
-impl DelayArgs {
-    /// The delays. If there are any and nothing that is to run takes them, an error that names
-    /// `takers`, which would.
-    pub fn delays(self, is_taken: bool, takers: &str) -> Result<Delays, Error> {
-        let Self { write_back_ns, read_line_ns } = self;
-        let delays = Delays { write_back_ns, read_line_ns };
-        if delays == Delays::default() || is_taken {
-            return Ok(delays);
-        }
-        Err(Error::Usage(format!(
-            "--write-back-ns and --read-line-ns slow down {takers} alone, and that is not to run"
-        )))
-    }
-}
-
-/// Where figures go beside the terminal.
-#[derive(Args, Debug)]
-pub struct FilesArgs {
-    /// Write one JSON object a line to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    pub page: Option<PathBuf>,
 }
 
 /// Arguments of the process that the recovery test kills.
@@ -271,81 +231,11 @@ pub struct ChildArgs {
     pub seed: u64,
 }
 
-/// A positive number with a decimal suffix: `2000`, `500k`, `10M`, `1G`.
-pub fn count(text: &str) -> Result<u64, String> {
-    let (digits, factor) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
-        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
-        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
-        _ => (text, 1),
-    };
-    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
-        Some(number) if number > 0 => Ok(number),
-        _ => Err("expected a positive number such as 2000, 500k or 10M".to_owned()),
-    }
-}
-
-fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("expected a number from {least} to {most}")),
-    }
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    within(text, 1, 64)
-}
-
-/// A number from 1 to 1,024: of threads or rounds of an experiment.
-pub fn number_to_1024(text: &str) -> Result<usize, String> {
-    within(text, 1, 1024)
-}
-
-fn rounds(text: &str) -> Result<usize, String> {
-    within(text, 1, 1000)
-}
-
-fn key_bytes(text: &str) -> Result<usize, String> {
-    within(text, WORD_BYTES, MAX_KEY_BYTES)
-}
-
-fn value_bytes(text: &str) -> Result<usize, String> {
-    within(text, WORD_BYTES, MAX_VALUE_BYTES)
-}
-
-/// More operations a second than this cannot be told apart by a clock of nanoseconds.
-const MAX_RATE: u64 = 100_000_000;
-
-fn rate(text: &str) -> Result<f64, String> {
-    match count(text) {
-        Ok(rate) if rate <= MAX_RATE => Ok(rate as f64),
-        _ => Err("expected operations a second from 1 to 100M".to_owned()),
-    }
-}
-
-/// A time of a slice in seconds.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds from 0.001 to 3600".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
     use super::*;
-
-    #[test]
-    fn counts_take_suffixes() {
-        assert_eq!(count("10M"), Ok(10_000_000));
-        assert_eq!(count("500k"), Ok(500_000));
-        assert_eq!(count("7"), Ok(7));
-        for bad in ["", "M", "-1", "0", "1.5M", "10MM", "99999999999G"] {
-            assert!(count(bad).is_err(), "{bad}");
-        }
-    }
 
     #[derive(Parser)]
     struct Whole {
@@ -360,14 +250,14 @@ mod tests {
 
     #[test]
     fn a_comparison_needs_no_word_of_its_own() {
-        let words = "--sides btreemap,skiplist --mix read,50/50 --records 10M \
-                     --threads 1,2 --rounds 5 --seconds 1 --keys zipfian:0.99 --base skiplist";
+        let words = "--systems btreemap,crossbeam-skiplist --mix read,50/50 --records 10M \
+                     --threads 1,2 --rounds 5 --seconds 1 --keys zipfian:0.99 --base crossbeam-skiplist";
         let run = parsed(words).unwrap().run;
         assert_eq!((run.records, run.mix.len()), (Some(10_000_000), 2));
         assert_eq!(run.threads, Some(vec![1, 2]));
         let run = parsed("--time-limit 1.5 --sample-every 1 --huge-pages").unwrap().run;
         assert_eq!((run.time_limit, run.sample_every, run.huge_pages), (Some(1.5), 1, true));
-        assert!(parsed("").unwrap().run.sides.is_none());
+        assert!(parsed("").unwrap().run.systems.is_none());
     }
 
     #[test]
@@ -378,7 +268,7 @@ mod tests {
             ("--key-bytes 7", "from 8 to 128"),
             ("--value-bytes 5000", "from 8 to 4096"),
             ("--rate 1G", "from 1 to 100M"),
-            ("--sides bztre", "expected one of bztree"),
+            ("--systems bztre", "expected one of bztree"),
             ("--replay x --mix read", "cannot be used with"),
         ] {
             let error = parsed(words).unwrap_err().to_string();

@@ -5,7 +5,7 @@
 //! user would be; a closed loop would have begun it later and not noticed (coordinated omission).
 //! What was due and has not begun when a slice ends has waited too: it is no operation, but a
 //! latency of the time that it waited, which is the least that it can come to. Without these, a
-//! side that is too slow for the rate would be charged for the few that it did.
+//! system that is too slow for the rate would be charged for the few that it did.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ impl ArrivalSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slice::empty_histogram;
+    use crate::latency::empty_histogram;
 
     #[test]
     fn a_stall_is_charged_to_those_who_wait_for_it() {

@@ -1,7 +1,7 @@
-//! Rounds over sides: the interleaving.
+//! Rounds over systems: the interleaving.
 //!
 //! A round takes each number of threads in turn, with each mix in turn, and within a mix one slice
-//! on each side, so that what is compared lies seconds apart. The side that goes first changes
+//! on each system, so that what is compared lies seconds apart. The system that goes first changes
 //! from round to round.
 //!
 //! The live records are a window of record numbers. Inserts lengthen it at its end, deletes
@@ -13,146 +13,72 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use crate::conditions::Conditions;
 use crate::error::{Error, Fault};
-use crate::key_sampler::{KeyChoice, KeySampler};
+use crate::key_sampler::KeySampler;
 use crate::machine;
-use crate::mix::{Mix, Work};
-use crate::record::{Records, Shape};
+use crate::operation_mix::{OperationMix, Work};
+use crate::plan::{NamedSystem, Plan, Space};
+use crate::record::Records;
 use crate::report::Row;
-use crate::side::Subject;
-use crate::sides::Builder;
 use crate::slice::{Outcome, Slice};
+use crate::subject::Subject;
 use crate::table::Table;
 use crate::verify;
 
 /// A fill is cut into so many slices, for the progress bar alone.
 const LOAD_SLICES: u64 = 20;
 
-/// What is compared, and how.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Mixes of a round.
-    pub mixes: Vec<Mix>,
-    /// Records loaded before the first round.
-    pub records: u64,
-    /// Numbers of threads, one after the other in each round.
-    pub threads: Vec<usize>,
-    /// Which records an operation meets; each mix's own choice, or uniform, if it is not said.
-    pub keys: Option<KeyChoice>,
-    /// Sizes of keys and values.
-    pub shape: Shape,
-    /// Rounds.
-    pub rounds: usize,
-    /// How long a slice of reads, upserts or scans takes.
-    pub time: Duration,
-    /// How many records a slice of inserts or deletes takes.
-    pub batch: u64,
-    /// One operation in so many is timed, if the loop is closed.
-    pub sample_every: u64,
-    /// Operations that all threads together begin a second, if the loop is open.
-    pub rate_ops_per_second: Option<f64>,
-    /// Seed of all operations.
-    pub seed: u64,
-    /// No round is begun that is not likely to end within this time from the start, the first
-    /// excepted.
-    pub time_limit: Option<Duration>,
-    /// What the figures are taken on.
-    pub conditions: Conditions,
-}
-
-impl Plan {
-    /// Which records `mix` meets.
-    pub fn keys_of(&self, mix: &Mix) -> KeyChoice {
-        self.keys.or(mix.keys).unwrap_or(KeyChoice::Uniform)
-    }
-
-    /// The most records that a side can hold at once, if nothing is deleted.
-    pub fn most_records(&self) -> u64 {
-        let adds = |mix: &&Mix| match mix.work {
-            Work::Insert => true,
-            Work::Blend(blend) => blend.insert_every > 0,
-            Work::Load | Work::Delete | Work::Batch => false,
-        };
-        let slices = self.mixes.iter().filter(adds).count() * self.rounds * self.threads.len();
-        // A blend inserts once a thread at least.
-        let each = self.batch.max(self.threads.iter().copied().max().unwrap_or(1) as u64);
-        self.records.saturating_add(each.saturating_mul(slices as u64))
-    }
-
-    /// Which keys the records have.
-    pub fn records_of_run(&self) -> Records {
-        let is_monotonic = self.keys == Some(KeyChoice::Monotonic);
-        Records { shape: self.shape, is_monotonic }
-    }
-}
-
-/// A side by name, and how to build it.
-pub struct Entrant {
-    /// The name in the reports.
-    pub name: String,
-    /// Builds it, empty.
-    pub build: Builder,
-}
-
-/// A side that is loaded.
-struct Contestant<'run> {
-    entrant: &'run Entrant,
+/// A system that is loaded.
+struct LoadedSystem<'run> {
+    system: &'run NamedSystem,
     subject: Box<dyn Subject>,
     live: Range<u64>,
     space: Space,
 }
 
-/// Runs `plan` over `entrants`, the first of which the others are divided by; each tick of
+/// Runs `plan` over `systems`, the first of which the others are divided by; each tick of
 /// `progress` is one slice.
-pub fn run(plan: &Plan, entrants: &[Entrant], progress: &ProgressBar) -> Result<Vec<Row>, Error> {
+pub fn run(
+    plan: &Plan,
+    systems: &[NamedSystem],
+    progress: &ProgressBar,
+) -> Result<Vec<Row>, Error> {
     check_deletes(plan)?;
     let run = Run::new(plan, progress);
-    progress.set_length(run.ticks(entrants.len()));
+    progress.set_length(run.ticks(systems.len()));
 
-    let mut table = Table::new(plan, entrants);
-    run.loads(entrants, &mut table)?;
+    let mut table = Table::new(plan, systems);
+    run.loads(systems, &mut table)?;
     if plan.mixes.iter().all(|mix| mix.work == Work::Load) {
         return Ok(table.rows());
     }
-    let mut contestants = entrants
+    let mut loaded_systems = systems
         .iter()
-        .map(|entrant| run.load(machine::cores().len().max(1), entrant).map(|loaded| loaded.0))
+        .map(|system| run.load(machine::cores().len().max(1), system).map(|loaded| loaded.0))
         .collect::<Result<Vec<_>, Error>>()?;
-    run.rounds(&mut contestants, &mut table)?;
-    for contestant in &contestants {
-        progress.set_message(format!("verify {}", contestant.entrant.name));
-        verify::all(contestant.subject.any(), run.records, &contestant.live)
-            .map_err(|fault| failed(contestant.entrant, "the final check", 1, fault))?;
+    run.rounds(&mut loaded_systems, &mut table)?;
+    for loaded in &loaded_systems {
+        progress.set_message(format!("verify {}", loaded.system.name));
+        verify::all(loaded.subject.any(), run.records, &loaded.live)
+            .map_err(|fault| failed(loaded.system, "the final check", 1, fault))?;
         progress.inc(1);
     }
     Ok(table.rows())
 }
 
-/// Bytes a record after the load, all that the side takes included.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Space {
-    /// Of a pool what it has used, otherwise the heap's growth.
-    pub used: Option<f64>,
-    /// What the file system has given to the side's files, if it has any.
-    pub files: Option<f64>,
-    /// The heap's growth, if it is counted.
-    pub heap: Option<f64>,
-}
-
-/// Loads the plan's records into a new side of `entrant`, checks it, and says how many bytes one
+/// Builds `system`, loads the plan's records into it, checks it, and says how many bytes one
 /// takes.
 pub fn bytes_per_record(
     plan: &Plan,
-    entrant: &Entrant,
+    system: &NamedSystem,
     progress: &ProgressBar,
 ) -> Result<Space, Error> {
     let run = Run::new(plan, progress);
     progress.set_length(LOAD_SLICES);
-    let (contestant, _) = run.load(machine::cores().len().max(1), entrant)?;
-    verify::all(contestant.subject.any(), run.records, &contestant.live)
-        .map_err(|fault| failed(entrant, "the final check", 1, fault))?;
-    Ok(contestant.space)
+    let (loaded, _) = run.load(machine::cores().len().max(1), system)?;
+    verify::all(loaded.subject.any(), run.records, &loaded.live)
+        .map_err(|fault| failed(system, "the final check", 1, fault))?;
+    Ok(loaded.space)
 }
 
 /// The least that is ever live is asked for by reads and scans, so it must not be nothing.
@@ -167,13 +93,13 @@ fn check_deletes(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-fn failed(entrant: &Entrant, mix: &str, threads: usize, fault: Fault) -> Error {
-    Error::Fault { side: entrant.name.clone(), mix: mix.to_owned(), threads, fault }
+fn failed(system: &NamedSystem, mix: &str, threads: usize, fault: Fault) -> Error {
+    Error::Fault { system: system.name.clone(), mix: mix.to_owned(), threads, fault }
 }
 
-/// The sides in the order of a round: each goes first in its turn.
-fn turns(round: usize, sides: usize) -> impl Iterator<Item = usize> {
-    (0..sides).map(move |turn| (round + turn) % sides)
+/// The systems in the order of a round: each goes first in its turn.
+fn turns(round: usize, systems: usize) -> impl Iterator<Item = usize> {
+    (0..systems).map(move |turn| (round + turn) % systems)
 }
 
 /// A plan under way.
@@ -201,18 +127,18 @@ impl<'run> Run<'run> {
         Self { plan, records, samplers, progress, begun: Instant::now() }
     }
 
-    fn ticks(&self, sides: usize) -> u64 {
-        let cells = (self.plan.threads.len() * self.plan.rounds * sides) as u64;
-        let sides = sides as u64;
+    fn ticks(&self, systems: usize) -> u64 {
+        let cells = (self.plan.threads.len() * self.plan.rounds * systems) as u64;
+        let systems = systems as u64;
         let loads = u64::from(self.plan.mixes.iter().any(|mix| mix.work == Work::Load));
         let others = self.plan.mixes.len() as u64 - loads;
-        let verified = if others > 0 { sides * (LOAD_SLICES + 1) } else { 0 };
+        let verified = if others > 0 { systems * (LOAD_SLICES + 1) } else { 0 };
         loads * cells * LOAD_SLICES + others * cells + verified
     }
 
     fn slice<'slice>(
         &'slice self,
-        mix: Mix,
+        mix: OperationMix,
         sampler: &'slice KeySampler,
         threads: usize,
         round: usize,
@@ -235,21 +161,21 @@ impl<'run> Run<'run> {
         }
     }
 
-    /// Builds and fills a side.
+    /// Builds and fills a system.
     fn load(
         &self,
         threads: usize,
-        entrant: &'run Entrant,
-    ) -> Result<(Contestant<'run>, Outcome), Error> {
-        self.progress.set_message(format!("load {}, {threads} threads", entrant.name));
+        system: &'run NamedSystem,
+    ) -> Result<(LoadedSystem<'run>, Outcome), Error> {
+        self.progress.set_message(format!("load {}, {threads} threads", system.name));
         let heap_before = machine::heap_bytes();
-        let subject = (entrant.build)()
-            .map_err(|source| Error::Build { side: entrant.name.clone(), source })?;
-        let fault = |fault| failed(entrant, Mix::LOAD.name, threads, fault);
+        let subject = (system.build)()
+            .map_err(|source| Error::Build { system: system.name.clone(), source })?;
+        let fault = |fault| failed(system, OperationMix::LOAD.name, threads, fault);
         let mut outcome = Outcome::none();
         let records = self.plan.records;
         for part in 0..LOAD_SLICES {
-            let mut slice = self.slice(Mix::LOAD, &KeySampler::Uniform, threads, 0, 0..0);
+            let mut slice = self.slice(OperationMix::LOAD, &KeySampler::Uniform, threads, 0, 0..0);
             slice.target = records * part / LOAD_SLICES..records * (part + 1) / LOAD_SLICES;
             outcome.append(&subject.run(&slice).map_err(fault)?);
             self.progress.inc(1);
@@ -262,11 +188,11 @@ impl<'run> Run<'run> {
             files: subject.file_bytes().map(a_record),
             heap: heap_growth().map(a_record),
         };
-        Ok((Contestant { entrant, subject, live: 0..records, space }, outcome))
+        Ok((LoadedSystem { system, subject, live: 0..records, space }, outcome))
     }
 
-    /// Rounds of fills, each of a new side that is dropped again.
-    fn loads(&self, entrants: &'run [Entrant], table: &mut Table<'_>) -> Result<(), Error> {
+    /// Rounds of fills, each of a new system that is dropped again.
+    fn loads(&self, systems: &'run [NamedSystem], table: &mut Table<'_>) -> Result<(), Error> {
         let Some(mix) = self.plan.mixes.iter().position(|mix| mix.work == Work::Load) else {
             return Ok(());
         };
@@ -276,9 +202,9 @@ impl<'run> Run<'run> {
                 break;
             }
             for (index, &threads) in self.plan.threads.iter().enumerate() {
-                for side in turns(round, entrants.len()) {
-                    let (loaded, outcome) = self.load(threads, &entrants[side])?;
-                    table.cell(mix, index, side).add(&outcome, loaded.space);
+                for system in turns(round, systems.len()) {
+                    let (loaded, outcome) = self.load(threads, &systems[system])?;
+                    table.cell(mix, index, system).add(&outcome, loaded.space);
                 }
             }
         }
@@ -288,7 +214,7 @@ impl<'run> Run<'run> {
     /// All rounds of the other mixes.
     fn rounds(
         &self,
-        contestants: &mut [Contestant<'_>],
+        loaded_systems: &mut [LoadedSystem<'_>],
         table: &mut Table<'_>,
     ) -> Result<(), Error> {
         let begun = Instant::now();
@@ -301,17 +227,17 @@ impl<'run> Run<'run> {
                     if mix.work == Work::Load {
                         continue;
                     }
-                    for side in turns(round, contestants.len()) {
-                        let contestant = &mut contestants[side];
+                    for system in turns(round, loaded_systems.len()) {
+                        let loaded = &mut loaded_systems[system];
                         self.progress.set_message(format!(
                             "{}, {mix}, {threads} threads, round {} of {}",
-                            contestant.entrant.name,
+                            loaded.system.name,
                             round + 1,
                             self.plan.rounds
                         ));
-                        let outcome = self.one(mix_index, threads, round, contestant)?;
-                        let space = contestant.space;
-                        table.cell(mix_index, index, side).add(&outcome, space);
+                        let outcome = self.one(mix_index, threads, round, loaded)?;
+                        let space = loaded.space;
+                        table.cell(mix_index, index, system).add(&outcome, space);
                         self.progress.inc(1);
                     }
                 }
@@ -330,11 +256,11 @@ impl<'run> Run<'run> {
         mix_index: usize,
         threads: usize,
         round: usize,
-        contestant: &mut Contestant<'_>,
+        loaded: &mut LoadedSystem<'_>,
     ) -> Result<Outcome, Error> {
         let mix = self.plan.mixes[mix_index];
         let batch = self.plan.batch;
-        let live = contestant.live.clone();
+        let live = loaded.live.clone();
         let sampler = &self.samplers[mix_index];
         let mut slice = self.slice(mix, sampler, threads, round, live.clone());
         let (deleted, inserted) = match mix.work {
@@ -345,10 +271,10 @@ impl<'run> Run<'run> {
         };
         let after = live.start + deleted..live.end + inserted;
         slice.target = if deleted > 0 { live.start..after.start } else { live.end..after.end };
-        let fault = |fault| failed(contestant.entrant, mix.name, threads, fault);
-        let outcome = contestant.subject.run(&slice).map_err(fault)?;
-        verify::count(contestant.subject.any(), self.records, &after).map_err(fault)?;
-        contestant.live = after;
+        let fault = |fault| failed(loaded.system, mix.name, threads, fault);
+        let outcome = loaded.subject.run(&slice).map_err(fault)?;
+        verify::count(loaded.subject.any(), self.records, &after).map_err(fault)?;
+        loaded.live = after;
         Ok(outcome)
     }
 }

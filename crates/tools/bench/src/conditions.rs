@@ -18,7 +18,7 @@ pub struct Conditions {
     pub kernel: String,
     /// The commit that this program was built from, if it was built in a repository.
     pub commit: Option<&'static str>,
-    /// What kind of file system the pools of durable sides lie on.
+    /// What kind of file system the pools of durable systems lie on.
     pub pool_file_system: String,
     /// Of an emulated medium: nanoseconds that a line written back costs.
     pub write_back_ns: u64,
@@ -51,7 +51,7 @@ impl Conditions {
         }
     }
 
-    /// The same, with `delays` for the sides and domains whose medium is emulated.
+    /// The same, with `delays` for the systems and domains whose medium is emulated.
     pub fn emulating(self, delays: Delays) -> Self {
         let Delays { write_back_ns, read_line_ns } = delays;
         Self { write_back_ns, read_line_ns, ..self }

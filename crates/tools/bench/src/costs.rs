@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::error::Fault;
 use crate::figures::{Bars, Figures};
 use crate::keys::{key_of, value_of};
-use crate::report::Spread;
 use crate::rng::Rng;
+use crate::spread::Spread;
 
 /// Table 1 of the NBTree paper: a tree, its flushes and its lines written, an insert, a delete, an
 /// update.

@@ -1,11 +1,10 @@
-//! What can go wrong: a side that breaks its word, and a run that cannot take place.
+//! What can go wrong: a system that breaks its word, and a run that cannot take place.
 
 use std::path::PathBuf;
 
-use crate::replay::Difference;
-use crate::side::Refusal;
+use crate::system::Refusal;
 
-/// A side did something that it must not do; each names the key.
+/// A system did something that it must not do; each names the key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -100,15 +99,29 @@ pub enum Fault {
     Panicked,
 }
 
+/// An answer of a replay that differs from the model's.
+#[derive(Debug)]
+pub struct Difference {
+    /// The line of the operation; `None` for the comparison at the end.
+    pub line: Option<usize>,
+    /// What the system answered.
+    pub found: String,
+    /// What the model answered.
+    pub due: String,
+}
+
+/// Why a command ended before its end.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a run gave no figures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A side failed a check.
-    #[error("{side}, {mix}, {threads} threads: {fault}")]
+    /// A system failed a check.
+    #[error("{system}, {mix}, {threads} threads: {fault}")]
     Fault {
-        /// The side's name.
-        side: String,
+        /// The system's name.
+        system: String,
         /// What was running.
         mix: String,
         /// Threads that ran it.
@@ -116,11 +129,11 @@ pub enum Error {
         /// What was found.
         fault: Fault,
     },
-    /// A side could not be built.
-    #[error("cannot build the side {side}: {source}")]
+    /// A system could not be built.
+    #[error("cannot build the system {system}: {source}")]
     Build {
-        /// The side's name.
-        side: String,
+        /// The system's name.
+        system: String,
         /// The reason given.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -154,13 +167,13 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// A side answered an operation of a file otherwise than the model.
-    #[error("{side}, {file}, {}: {} was found; {} was due",
+    /// A system answered an operation of a file otherwise than the model.
+    #[error("{system}, {file}, {}: {} was found; {} was due",
         .difference.line.map_or("at the end".to_owned(), |line| format!("line {line}")),
         .difference.found, .difference.due)]
     ReplayDiffers {
-        /// The side's name.
-        side: String,
+        /// The system's name.
+        system: String,
         /// The file's name.
         file: String,
         /// What differs, and where.

@@ -1,7 +1,7 @@
 //! Figures that are no comparison of rounds, for people: a table and bars. The terminal and the
 //! page show the same.
 
-use crate::report::Spread;
+use crate::spread::Spread;
 
 /// A table with a heading, and plots of it.
 #[derive(Clone, Debug, Default)]
@@ -64,13 +64,13 @@ mod tests {
         let figures = Figures {
             title: "Title".to_owned(),
             about: "about".to_owned(),
-            columns: line(["side", "µs"]),
+            columns: line(["system", "µs"]),
             rows: vec![line(["a", "1"]), line(["longer", "10.5"])],
             plots: Vec::new(),
         };
         assert_eq!(
             figures.text(),
-            "Title: about\n  side      µs\n  a          1\n  longer  10.5\n"
+            "Title: about\n  system    µs\n  a          1\n  longer  10.5\n"
         );
     }
 }

@@ -23,10 +23,11 @@ use crate::figures::{Bars, Figures};
 use crate::keys::{belongs, key_of, value_of};
 use crate::machine;
 use crate::record::Shape;
-use crate::report::{Spread, count, duration};
 use crate::rng::Rng;
-use crate::sides::ours::{self, Ours};
-use crate::sides::{BuildError, BuildOptions};
+use crate::spread::Spread;
+use crate::systems::entry::{BuildError, BuildOptions};
+use crate::systems::ours::{self, Ours};
+use crate::units::{count, duration};
 
 /// Threads that write until they are killed.
 const WRITERS: u64 = 2;

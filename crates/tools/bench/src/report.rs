@@ -1,54 +1,29 @@
 //! What a run found: the table on the terminal and the JSON lines.
 
+use std::fs;
 use std::path::Path;
-use std::{fmt, fs};
 
 use serde::Serialize;
 
 use crate::conditions::Conditions;
 use crate::error::Error;
-use crate::sides::Durability;
+use crate::spread::Spread;
+use crate::systems::entry::Durability;
+use crate::units::{bytes, count, duration};
 
-/// The middle of some figures, and how far they reach.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// The median; of an even number of figures, the mean of the middle two.
-    pub median: f64,
-    /// The least.
-    pub min: f64,
-    /// The greatest.
-    pub max: f64,
-}
+/// The version of the JSON lines of a comparison: it rises when a field is renamed or changes its
+/// meaning. Version 1, which lines did not say, had `side` and `mix`.
+pub const ROW_VERSION: u32 = 2;
 
-impl Spread {
-    /// The spread of `figures`; all zero if there are none.
-    pub fn of(figures: &[f64]) -> Self {
-        let mut sorted = figures.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        match (sorted.first(), sorted.last()) {
-            (Some(&min), Some(&max)) => {
-                let middle = sorted.len() / 2;
-                let below = if sorted.len().is_multiple_of(2) { middle - 1 } else { middle };
-                Self { median: (sorted[below] + sorted[middle]) / 2.0, min, max }
-            }
-            _ => Self { median: 0.0, min: 0.0, max: 0.0 },
-        }
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.2} [{:.2}, {:.2}]", self.median, self.min, self.max)
-    }
-}
-
-/// One side in one mix with one number of threads; one line of JSON.
+/// One system in one operation mix with one number of threads; one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The side's name.
-    pub side: String,
-    /// The mix's name.
-    pub mix: String,
+    /// [`ROW_VERSION`].
+    pub version: u32,
+    /// The system's name.
+    pub system: String,
+    /// The operation mix's name.
+    pub operation_mix: String,
     /// The distribution of keys.
     pub keys: String,
     /// Records loaded.
@@ -71,19 +46,19 @@ pub struct Row {
     pub max_ns: u64,
     /// Bytes a record after loading: what a pool has used, otherwise the heap's growth.
     pub bytes_per_record: Option<f64>,
-    /// Bytes a record that the file system has given to the side's files after loading, room for
+    /// Bytes a record that the file system has given to the system's files after loading, room for
     /// growth and logs included; `None` without files.
     pub file_bytes_per_record: Option<f64>,
-    /// The side that the ratios are to: the first.
+    /// The system that the ratios are to: the first.
     pub base: String,
-    /// Median over the rounds of this side's throughput divided by the base's.
+    /// Median over the rounds of this system's throughput divided by the base's.
     pub ratio_to_first: f64,
     /// The least ratio of a round.
     pub ratio_min: f64,
     /// The greatest ratio of a round.
     pub ratio_max: f64,
     /// As `ratio_to_first`, of operations for each second that a thread had a core: what to go by
-    /// when the machine is busy otherwise. It flatters a side whose threads sleep.
+    /// when the machine is busy otherwise. It flatters a system whose threads sleep.
     pub on_core_ratio: f64,
     /// The least of a round.
     pub on_core_ratio_min: f64,
@@ -103,7 +78,8 @@ pub struct Row {
     pub rounds: usize,
     /// Operations of all rounds together.
     pub operations: u64,
-    /// Gets that missed a key while another thread replaced its value: a known fault of that side.
+    /// Gets that missed a key while another thread replaced its value: a known fault of that
+    /// system.
     pub transient_misses: u64,
     /// Operations of an open loop that were due when a slice ended, and had not begun: each is in
     /// the latencies with the time that it had waited by then.
@@ -112,7 +88,7 @@ pub struct Row {
     pub latency_samples: u64,
     /// Operations that were meant to begin a second; `None` if the loop was closed.
     pub rate_ops_per_second: Option<f64>,
-    /// What a write of this side survives, if it is one of the table.
+    /// What a write of this system survives, if it is one of the table.
     pub durability: Option<Durability>,
     /// Machine and build.
     #[serde(flatten)]
@@ -162,16 +138,16 @@ const BUSY_SHARE: f64 = 0.9;
 /// The rows as a table for people.
 pub fn table(rows: &[Row]) -> String {
     let mut out = String::new();
-    let side_width = rows.iter().map(|row| row.side.len()).max().unwrap_or(0).max(4);
+    let system_width = rows.iter().map(|row| row.system.len()).max().unwrap_or(0).max(4);
     let mut section = None;
     for row in rows {
-        let current = (row.mix.as_str(), row.threads);
+        let current = (row.operation_mix.as_str(), row.threads);
         if section != Some(current) {
             out += if section.is_some() { "\n" } else { "" };
             out += &heading(row);
             out += &format!(
-                "  {:<side_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
-                "side",
+                "  {:<system_width$} {:>8} {:>19} {:>19} {:>7} {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
+                "system",
                 "Mops/s",
                 format!("x {}", row.base),
                 "x on core",
@@ -197,8 +173,8 @@ pub fn table(rows: &[Row]) -> String {
             max: row.on_core_ratio_max,
         };
         out += &format!(
-            "  {:<side_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
-            row.side,
+            "  {:<system_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
+            row.system,
             row.ops_per_second / 1e6,
             ratio.to_string(),
             on_core.to_string(),
@@ -212,12 +188,12 @@ pub fn table(rows: &[Row]) -> String {
             bytes(row.file_bytes_per_record),
         );
         for note in row.notes() {
-            out += &format!("  {:<side_width$} {note}\n", "");
+            out += &format!("  {:<system_width$} {note}\n", "");
         }
     }
     if rows.iter().any(|row| row.on_core_share < BUSY_SHARE) {
         out += "\non core: the share of the time that the threads had a core. Where it is low on every \
-                side, the machine was busy otherwise: go by the ratio of operations on core.\n";
+                system, the machine was busy otherwise: go by the ratio of operations on core.\n";
     }
     out
 }
@@ -239,7 +215,7 @@ pub(crate) fn heading(row: &Row) -> String {
         format!(", {} operations a second begun", count(rate as u64))
     });
     let rounds = row.rounds;
-    let (mix, keys) = (&row.mix, &row.keys);
+    let (mix, keys) = (&row.operation_mix, &row.keys);
     let timed = match (row.operations + row.latency_samples / 2) / row.latency_samples.max(1) {
         0 | 1 => String::new(),
         every => format!(", one operation in {every} timed"),
@@ -247,49 +223,4 @@ pub(crate) fn heading(row: &Row) -> String {
     format!(
         "{mix}, {keys} keys, {records} records{sizes}, {threads}, {rounds} rounds{rate}{timed}\n"
     )
-}
-
-/// Bytes a record, if they are known.
-pub fn bytes(bytes: Option<f64>) -> String {
-    bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"))
-}
-
-/// Nanoseconds with a unit that suits them.
-pub fn duration(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.2} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
-        _ => format!("{:.2} s", ns as f64 / 1e9),
-    }
-}
-
-/// A number of records as the command line takes it.
-pub fn count(records: u64) -> String {
-    match records {
-        0 => "0".to_owned(),
-        _ if records.is_multiple_of(1_000_000) => format!("{}M", records / 1_000_000),
-        _ if records.is_multiple_of(1_000) => format!("{}k", records / 1_000),
-        _ => records.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_two_middles_is_their_mean() {
-        assert_eq!(Spread::of(&[4.0, 1.0, 3.0]), Spread { median: 3.0, min: 1.0, max: 4.0 });
-        assert_eq!(Spread::of(&[4.0, 1.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
-        assert_eq!(Spread::of(&[]).median, 0.0);
-    }
-
-    #[test]
-    fn figures_carry_units() {
-        assert_eq!(duration(999), "999 ns");
-        assert_eq!(duration(1_500), "1.50 µs");
-        assert_eq!(count(10_000_000), "10M");
-        assert_eq!(count(2_500), "2500");
-    }
 }

@@ -1,21 +1,23 @@
-//! Bytes a record after a fill with random keys, as a table of sides and sizes.
+//! Bytes a record after a fill with random keys, as a table of systems and sizes.
 //!
 //! For an index in a pool, all that the pool has used; for a map on the heap, the heap's growth.
-//! In brackets what the side's files take, room for growth included.
+//! In brackets what the system's files take, room for growth included.
 
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::compare::{self, Entrant, Plan};
+use crate::compare;
 use crate::error::Error;
 use crate::figures::{Bars, Figures};
-use crate::report::{Spread, bytes, count};
+use crate::plan::{NamedSystem, Plan};
+use crate::spread::Spread;
+use crate::units::{bytes, count};
 
-/// One side with one number of records; one line of JSON.
+/// One system with one number of records; one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The side's name.
-    pub side: String,
+    /// The system's name.
+    pub system: String,
     /// Records that it was filled with.
     pub records: u64,
     /// Bytes of a key.
@@ -24,25 +26,25 @@ pub struct Row {
     pub value_bytes: usize,
     /// Bytes a record: what a pool has used, otherwise the heap's growth.
     pub bytes_per_record: Option<f64>,
-    /// Bytes a record that the file system has given to the side's files, if it has any.
+    /// Bytes a record that the file system has given to the system's files, if it has any.
     pub file_bytes_per_record: Option<f64>,
 }
 
-/// Fills each side with each number of records of `sizes`, one after the other.
+/// Fills each system with each number of records of `sizes`, one after the other.
 pub fn measure(
     plan: &Plan,
     sizes: &[u64],
-    entrants: &[Entrant],
+    systems: &[NamedSystem],
     progress: &ProgressBar,
 ) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::with_capacity(entrants.len() * sizes.len());
-    for entrant in entrants {
+    let mut rows = Vec::with_capacity(systems.len() * sizes.len());
+    for system in systems {
         for &records in sizes {
             let plan = Plan { records, ..plan.clone() };
             progress.reset();
-            let space = compare::bytes_per_record(&plan, entrant, progress)?;
+            let space = compare::bytes_per_record(&plan, system, progress)?;
             rows.push(Row {
-                side: entrant.name.clone(),
+                system: system.name.clone(),
                 records,
                 key_bytes: plan.shape.key_bytes,
                 value_bytes: plan.shape.value_bytes,
@@ -54,34 +56,34 @@ pub fn measure(
     Ok(rows)
 }
 
-/// The rows for people: a line a side, a column a size.
+/// The rows for people: a line a system, a column a size.
 pub fn figures(rows: &[Row]) -> Figures {
-    let (mut sides, mut sizes) = (Vec::new(), Vec::new());
+    let (mut systems, mut sizes) = (Vec::new(), Vec::new());
     for row in rows {
-        if !sides.contains(&&row.side) {
-            sides.push(&row.side);
+        if !systems.contains(&&row.system) {
+            systems.push(&row.system);
         }
         if !sizes.contains(&row.records) {
             sizes.push(row.records);
         }
     }
-    let of = |side: &str, records: u64| {
-        rows.iter().find(|row| row.side == side && row.records == records)
+    let of = |system: &str, records: u64| {
+        rows.iter().find(|row| row.system == system && row.records == records)
     };
     let shown = |row: &Row| match row.file_bytes_per_record {
         None => bytes(row.bytes_per_record),
         files => format!("{} ({})", bytes(row.bytes_per_record), bytes(files)),
     };
-    let line = |&side: &&String| {
-        let cells = sizes.iter().map(|&records| of(side, records).map_or(String::new(), shown));
-        [side.clone()].into_iter().chain(cells).collect()
+    let line = |&system: &&String| {
+        let cells = sizes.iter().map(|&records| of(system, records).map_or(String::new(), shown));
+        [system.clone()].into_iter().chain(cells).collect()
     };
     let plot = |&records: &u64| {
-        let known = |&side: &&String| {
-            let bytes = of(side, records)?.bytes_per_record?;
-            Some((side.clone(), Spread::of(&[bytes])))
+        let known = |&system: &&String| {
+            let bytes = of(system, records)?.bytes_per_record?;
+            Some((system.clone(), Spread::of(&[bytes])))
         };
-        let bars = sides.iter().filter_map(known).collect();
+        let bars = systems.iter().filter_map(known).collect();
         Bars { title: format!("{} records", count(records)), unit: "bytes a record", bars }
     };
     let (key_bytes, value_bytes) =
@@ -89,13 +91,13 @@ pub fn figures(rows: &[Row]) -> Figures {
     Figures {
         title: "Bytes a record".to_owned(),
         about: format!(
-            "keys of {key_bytes} and values of {value_bytes} bytes, after a random fill; in brackets what the side's files take"
+            "keys of {key_bytes} and values of {value_bytes} bytes, after a random fill; in brackets what the system's files take"
         ),
-        columns: ["side".to_owned()]
+        columns: ["system".to_owned()]
             .into_iter()
             .chain(sizes.iter().map(|&records| count(records)))
             .collect(),
-        rows: sides.iter().map(line).collect(),
+        rows: systems.iter().map(line).collect(),
         plots: sizes.iter().map(plot).collect(),
     }
 }

@@ -1,22 +1,23 @@
 //! The figures of a run, cell by cell, and the rows that are made of them.
 //!
-//! A cell is one mix with one number of threads on one side. Ratios are taken between cells of the
-//! same round, then the median over the rounds: what slowed the machine down in a round slowed
+//! A cell is one mix with one number of threads on one system. Ratios are taken between cells of
+//! the same round, then the median over the rounds: what slowed the machine down in a round slowed
 //! both.
 
-use crate::compare::{Entrant, Plan, Space};
 use crate::conditions::Conditions;
+use crate::plan::{NamedSystem, Plan, Space};
 use crate::record::Shape;
-use crate::report::{Row, Spread};
-use crate::sides;
+use crate::report::{ROW_VERSION, Row};
 use crate::slice::Outcome;
+use crate::spread::Spread;
+use crate::systems;
 
 /// A latency curve has so many points for each nine of its percentiles.
 const POINTS_PER_NINE: u32 = 10;
 /// The nines that a latency curve goes to, at most: 99.999 %.
 const NINES: u32 = 5;
 
-/// What one side did in one mix with one number of threads: by round, and all rounds together.
+/// What one system did in one mix with one number of threads: by round, and all rounds together.
 pub struct Cell {
     ops_per_second: Vec<f64>,
     ops_per_core_second: Vec<f64>,
@@ -49,27 +50,27 @@ fn divided(own: &[f64], other: &[f64]) -> Spread {
     Spread::of(&own.iter().zip(other).map(|(own, other)| own / other).collect::<Vec<_>>())
 }
 
-/// The cells of a run: by mix, then number of threads, then side.
+/// The cells of a run: by mix, then number of threads, then system.
 pub struct Table<'run> {
     plan: &'run Plan,
-    entrants: &'run [Entrant],
+    systems: &'run [NamedSystem],
     cells: Vec<Cell>,
 }
 
 impl<'run> Table<'run> {
-    /// Empty cells for `plan` and `entrants`, of which the first is what others are divided by.
-    pub fn new(plan: &'run Plan, entrants: &'run [Entrant]) -> Self {
-        let cells = plan.mixes.len() * plan.threads.len() * entrants.len();
-        Self { plan, entrants, cells: (0..cells).map(|_| Cell::empty()).collect() }
+    /// Empty cells for `plan` and `systems`, of which the first is what others are divided by.
+    pub fn new(plan: &'run Plan, systems: &'run [NamedSystem]) -> Self {
+        let cells = plan.mixes.len() * plan.threads.len() * systems.len();
+        Self { plan, systems, cells: (0..cells).map(|_| Cell::empty()).collect() }
     }
 
-    fn at(&self, mix: usize, threads: usize, side: usize) -> usize {
-        (mix * self.plan.threads.len() + threads) * self.entrants.len() + side
+    fn at(&self, mix: usize, threads: usize, system: usize) -> usize {
+        (mix * self.plan.threads.len() + threads) * self.systems.len() + system
     }
 
-    /// The cell of a mix, a number of threads and a side, each by its place in the plan.
-    pub fn cell(&mut self, mix: usize, threads: usize, side: usize) -> &mut Cell {
-        let at = self.at(mix, threads, side);
+    /// The cell of a mix, a number of threads and a system, each by its place in the plan.
+    pub fn cell(&mut self, mix: usize, threads: usize, system: usize) -> &mut Cell {
+        let at = self.at(mix, threads, system);
         &mut self.cells[at]
     }
 
@@ -78,28 +79,28 @@ impl<'run> Table<'run> {
         let mut rows = Vec::with_capacity(self.cells.len());
         for mix in 0..self.plan.mixes.len() {
             for threads in 0..self.plan.threads.len() {
-                for side in 0..self.entrants.len() {
-                    rows.push(self.row(mix, threads, side));
+                for system in 0..self.systems.len() {
+                    rows.push(self.row(mix, threads, system));
                 }
             }
         }
         rows
     }
 
-    fn row(&self, mix: usize, threads_index: usize, side: usize) -> Row {
+    fn row(&self, mix: usize, threads_index: usize, system: usize) -> Row {
         let plan = self.plan;
-        let cell = &self.cells[self.at(mix, threads_index, side)];
+        let cell = &self.cells[self.at(mix, threads_index, system)];
         let base = &self.cells[self.at(mix, threads_index, 0)];
         let fewer =
-            threads_index.checked_sub(1).map(|before| &self.cells[self.at(mix, before, side)]);
+            threads_index.checked_sub(1).map(|before| &self.cells[self.at(mix, before, system)]);
         let context = RowContext {
-            side: &self.entrants[side].name,
+            system: &self.systems[system].name,
             mix: plan.mixes[mix].name,
             keys: plan.keys_of(&plan.mixes[mix]).to_string(),
             records: plan.records,
             shape: plan.shape,
             threads: plan.threads[threads_index],
-            base: &self.entrants[0].name,
+            base: &self.systems[0].name,
             rate_ops_per_second: plan.rate_ops_per_second,
             conditions: &plan.conditions,
             seed: plan.seed,
@@ -110,8 +111,8 @@ impl<'run> Table<'run> {
 
 /// What a row says of its cell beside the figures.
 pub struct RowContext<'run> {
-    /// The side's name.
-    pub side: &'run str,
+    /// The system's name.
+    pub system: &'run str,
     /// The mix's name.
     pub mix: &'run str,
     /// The distribution of keys.
@@ -122,7 +123,7 @@ pub struct RowContext<'run> {
     pub shape: Shape,
     /// Threads at work.
     pub threads: usize,
-    /// The side that the ratios are to.
+    /// The system that the ratios are to.
     pub base: &'run str,
     /// The rate of an open loop.
     pub rate_ops_per_second: Option<f64>,
@@ -132,7 +133,7 @@ pub struct RowContext<'run> {
     pub seed: u64,
 }
 
-/// The row of `cell`, divided by `base`, and by the same side's cell of `fewer` threads.
+/// The row of `cell`, divided by `base`, and by the same system's cell of `fewer` threads.
 pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Cell>) -> Row {
     let ratio = divided(&cell.ops_per_second, &base.ops_per_second);
     let on_core = divided(&cell.ops_per_core_second, &base.ops_per_core_second);
@@ -140,10 +141,11 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
     let quantile = |share| cell.all.latency_ns.value_at_quantile(share);
     let cores = context.conditions.cores.max(1);
     let due = cell.all.elapsed.as_secs_f64() * context.threads.min(cores) as f64;
-    let entry = sides::SIDES.iter().find(|entry| entry.name == context.side);
+    let entry = systems::SYSTEMS.iter().find(|entry| entry.name == context.system);
     Row {
-        side: context.side.to_owned(),
-        mix: context.mix.to_owned(),
+        version: ROW_VERSION,
+        system: context.system.to_owned(),
+        operation_mix: context.mix.to_owned(),
         keys: context.keys.clone(),
         records: context.records,
         key_bytes: context.shape.key_bytes,

@@ -1,4 +1,4 @@
-//! What a side must hold when the work is done: exactly the records that are due.
+//! What a system must hold when the work is done: exactly the records that are due.
 //!
 //! A full scan must ascend, and each of its keys must be that of a live record; if as many come
 //! as are due, they are all of them. Which key is missing, if one is, is told by a bit a record.
@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use crate::error::Fault;
 use crate::record::{Buffers, Records};
-use crate::side::{AnySide, Order, Refusal};
+use crate::system::{AnySystem, Refusal, Scan};
 
 /// Gets of records that are there, at most.
 const PRESENT_GETS: u64 = 1_000_000;
-/// Gets of deleted records and of ones that never were, at most, on each side of the live ones.
+/// Gets of deleted records and of ones that never were, at most, on each system of the live ones.
 const ABSENT_GETS: u64 = 10_000;
 
 /// How the keys of a full scan differ from those that are due; each names the first that does.
@@ -28,9 +28,9 @@ pub enum Stray {
 }
 
 /// Compares the keys of a full scan upwards from `least` with `due`, which ascend.
-pub fn keys(side: &dyn AnySide, least: &[u8], due: &[&[u8]]) -> Result<Option<Stray>, Refusal> {
+pub fn keys(system: &dyn AnySystem, least: &[u8], due: &[&[u8]]) -> Result<Option<Stray>, Refusal> {
     let (mut at, mut stray) = (0, None);
-    side.scan(least, u64::MAX, Order::Ascending, &mut |key, _| match due.get(at) {
+    system.scan(Scan::upwards(least), &mut |key, _| match due.get(at) {
         _ if stray.is_some() => {}
         Some(&next) if next == key => at += 1,
         _ => {
@@ -45,26 +45,26 @@ pub fn keys(side: &dyn AnySide, least: &[u8], due: &[&[u8]]) -> Result<Option<St
 }
 
 /// Compares the number of records with that of `live`; if it is wrong, says which key is.
-pub fn count(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+pub fn count(system: &dyn AnySystem, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     let operation = "the count of records";
     let due = live.end - live.start;
-    match side.count().map_err(|source| Fault::Refused { key: 0, operation, source })? {
+    match system.count().map_err(|source| Fault::Refused { key: 0, operation, source })? {
         found if found == due => Ok(()),
-        // Of a side whose scan and gets find just what is due only the count is wrong.
-        found => all(side, records, live).and(Err(Fault::Count { found, due })),
+        // Of a system whose scan and gets find just what is due only the count is wrong.
+        found => all(system, records, live).and(Err(Fault::Count { found, due })),
     }
 }
 
 /// Compares all records with those of the numbers in `live`.
-pub fn all(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {
-    scan_all(side, records, live)?;
+pub fn all(system: &dyn AnySystem, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+    scan_all(system, records, live)?;
     let operation = "a get after the run";
     let mut buffers = Buffers::new(records.shape);
     let mut get = |key: u64| -> Result<bool, Fault> {
         let mut checked = Ok(());
         let mut check =
             |value: &[u8]| checked = records.check_value::<false>(key, value, operation);
-        let is_there = side
+        let is_there = system
             .get(buffers.key::<false>(key), &mut check)
             .map_err(|source| Fault::Refused { key, operation, source })?;
         checked.map(|()| is_there)
@@ -84,7 +84,7 @@ pub fn all(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<()
     Ok(())
 }
 
-fn scan_all(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(), Fault> {
+fn scan_all(system: &dyn AnySystem, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     let operation = "the full scan";
     let mut seen = vec![0_u64; (live.end - live.start).div_ceil(64) as usize];
     let (mut found, mut previous, mut fault) = (0, None, None);
@@ -105,12 +105,13 @@ fn scan_all(side: &dyn AnySide, records: Records, live: &Range<u64>) -> Result<(
         found += 1;
         Ok(())
     };
-    side.scan(&least, u64::MAX, Order::Ascending, &mut |key, value| {
-        if fault.is_none() {
-            fault = check(key, value).err();
-        }
-    })
-    .map_err(|source| Fault::Refused { key: 0, operation, source })?;
+    system
+        .scan(Scan::upwards(&least), &mut |key, value| {
+            if fault.is_none() {
+                fault = check(key, value).err();
+            }
+        })
+        .map_err(|source| Fault::Refused { key: 0, operation, source })?;
     if let Some(fault) = fault {
         return Err(fault);
     }

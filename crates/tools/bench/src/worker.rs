@@ -9,17 +9,18 @@ use crate::arrival_schedule::ArrivalSchedule;
 use crate::error::Fault;
 use crate::key_sampler::Picked;
 use crate::keys::value_of;
+use crate::latency::empty_histogram;
 use crate::machine;
-use crate::mix::{BATCH, Blend, Scan, Work};
+use crate::operation_mix::{BATCH, Blend, ScanLengths, Work};
 use crate::record::Buffers;
 use crate::rng::Rng;
-use crate::side::{Order, Refusal, Side};
-use crate::slice::{Slice, empty_histogram};
+use crate::slice::Slice;
+use crate::system::{Order, Refusal, Scan, System};
 
 /// One thread of a slice; `EIGHT` if keys and values are eight bytes.
 pub struct Worker<'run, S, const EIGHT: bool> {
     /// What is worked on.
-    pub side: &'run S,
+    pub system: &'run S,
     /// What is to be done.
     pub slice: &'run Slice<'run>,
     /// This thread's number.
@@ -61,7 +62,7 @@ pub fn refused(key: u64, operation: &'static str) -> impl FnOnce(Refusal) -> Fau
     move |source| Fault::Refused { key, operation, source }
 }
 
-impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
+impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
     fn hands(&self, purpose: u64) -> Hands {
         Hands {
             rng: Rng::new(self.slice.seed ^ (self.thread as u64) << 32 ^ purpose << 48),
@@ -207,7 +208,7 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
         let (operation, records) = ("a get", self.slice.records);
         let mut checked = Ok(());
         let is_there = self
-            .side
+            .system
             .get(hands.buffers.key::<EIGHT>(key), |value| {
                 checked = records.check_value::<EIGHT>(key, value, operation);
             })
@@ -222,7 +223,7 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
         let keys = numbers.map(|key| hands.buffers.key::<EIGHT>(key).to_vec());
         let keys: [&[u8]; BATCH] = std::array::from_fn(|index| &keys[index][..]);
         let (mut checked, mut found) = (Ok(()), 0_u32);
-        self.side
+        self.system
             .get_many(&keys, |index, value| {
                 found |= 1 << index;
                 let check = records.check_value::<EIGHT>(numbers[index], value, operation);
@@ -241,14 +242,14 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
     fn upsert(&self, hands: &mut Hands, key: u64) -> Result<(), Fault> {
         let value = value_of(key, hands.rng.bits());
         let (key_bytes, value_bytes) = hands.buffers.record::<EIGHT>(key, value);
-        self.side.upsert(key_bytes, value_bytes).map_err(refused(key, "an upsert"))
+        self.system.upsert(key_bytes, value_bytes).map_err(refused(key, "an upsert"))
     }
 
     #[inline]
     fn insert(&self, hands: &mut Hands, turn: u64) -> Result<(), Fault> {
         let (key, operation) = (self.own_key(turn), "an insert");
         let (key_bytes, value_bytes) = hands.buffers.record::<EIGHT>(key, value_of(key, turn));
-        match self.side.insert_new(key_bytes, value_bytes).map_err(refused(key, operation))? {
+        match self.system.insert_new(key_bytes, value_bytes).map_err(refused(key, operation))? {
             true => Ok(()),
             false => Err(Fault::Invented { key, operation }),
         }
@@ -258,14 +259,14 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
     fn delete(&self, hands: &mut Hands, turn: u64) -> Result<(), Fault> {
         let (key, operation) = (self.own_key(turn), "a delete");
         let key_bytes = hands.buffers.key::<EIGHT>(key);
-        match self.side.delete(key_bytes).map_err(refused(key, operation))? {
+        match self.system.delete(key_bytes).map_err(refused(key, operation))? {
             true => Ok(()),
             false => Err(self.slice.records.lost(key, operation)),
         }
     }
 
     #[inline]
-    fn scan(&self, hands: &mut Hands, scan: Scan) -> Result<(), Fault> {
+    fn scan(&self, hands: &mut Hands, scan: ScanLengths) -> Result<(), Fault> {
         let from = self.live_key(hands);
         let due = match scan.max_records - scan.min_records {
             0 => scan.max_records,
@@ -288,8 +289,10 @@ impl<S: Side, const EIGHT: bool> Worker<'_, S, EIGHT> {
             found += 1;
             records.check_value::<EIGHT>(key, value, operation)
         };
-        self.side
-            .scan(hands.buffers.key::<EIGHT>(from), due, scan.order, |key, value| {
+        let from_key = hands.buffers.key::<EIGHT>(from);
+        let at = Scan { from: from_key, limit: due, order: scan.order };
+        self.system
+            .scan(at, |key, value| {
                 if fault.is_none() {
                     fault = check(key, value).err();
                 }

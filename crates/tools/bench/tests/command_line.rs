@@ -47,15 +47,15 @@ fn figures_without_rounds_are_written_too() {
     assert_fields(&rows, "records cycles open_ns first_get_ns kills_in_flight seed");
     assert!(page.contains("<svg") && page.contains("<td>2k</td>"), "{page}");
 
-    let (page, rows) = page_and_rows("space --records 1k,2k --sides btreemap,bztree:process");
+    let (page, rows) = page_and_rows("space --records 1k,2k --systems btreemap,bztree:process");
     assert_eq!(rows.len(), 4);
-    assert_fields(&rows, "side records key_bytes value_bytes bytes_per_record");
+    assert_fields(&rows, "system records key_bytes value_bytes bytes_per_record");
     assert!(rows[0]["file_bytes_per_record"].is_null(), "{}", rows[0]);
     assert!(rows[3]["file_bytes_per_record"].as_f64() > Some(0.0), "{}", rows[3]);
     assert!(page.contains("<svg") && page.contains("bztree:process"), "{page}");
 }
 
-const COMPARISON: &str = "--sides btreemap,skiplist,bztree:process --base skiplist --mix read,insert \
+const COMPARISON: &str = "--systems btreemap,crossbeam-skiplist,bztree:process --base crossbeam-skiplist --mix read,insert \
     --records 1k --threads 1,2 --rounds 2 --seconds 0.01";
 
 #[test]
@@ -64,13 +64,13 @@ fn a_comparison_writes_rows_and_a_page() {
     assert_eq!(rows.len(), 3 * 2 * 2);
     assert_fields(
         &rows,
-        "side mix keys records threads ops_per_second p99_ns bytes_per_record \
+        "system operation_mix keys records threads ops_per_second p99_ns bytes_per_record \
          file_bytes_per_record base ratio_to_first ratio_min ratio_max seed",
     );
     for row in &rows {
         assert!(row["ops_per_second"].as_f64() > Some(0.0), "{row}");
-        assert_eq!((&row["base"], &row["records"]), (&"skiplist".into(), &1_000.into()));
-        let is_base = row["side"] == "skiplist";
+        assert_eq!((&row["base"], &row["records"]), (&"crossbeam-skiplist".into(), &1_000.into()));
+        let is_base = row["system"] == "crossbeam-skiplist";
         assert!(!is_base || row["ratio_to_first"] == 1.0, "{row}");
     }
     // For each of the two mixes: ratios, throughput by threads, latencies.
@@ -91,7 +91,7 @@ fn two_runs_are_put_beside_each_other() {
     }
     let (succeeded, out, error) = bench(&["agree", paths[0], paths[1]]);
     assert!(succeeded, "{error}");
-    // Two sides with two numbers of threads; the base is not among them.
+    // Two systems with two numbers of threads; the base is not among them.
     assert!(out.contains("of 4 ratios lie within the first run's spread"), "{out}");
     let (succeeded, _, error) = bench(&["agree", paths[0], paths[2]]);
     assert!(!succeeded && error.contains("no ratio in common"), "{error}");
@@ -100,13 +100,16 @@ fn two_runs_are_put_beside_each_other() {
 #[test]
 fn words_that_cannot_go_together_are_refused() {
     for (words, says) in [
-        ("--sides btreemap --base bztree --records 1k", "base"),
-        ("--sides btreemap,btreemap --records 1k", "twice"),
-        ("--sides btreemap --mix delete --batch 2k --records 1k --rounds 1", "--batch"),
-        ("--sides skiplist:tuned --value-bytes 100 --records 1k", "skiplist:tuned"),
+        ("--systems btreemap --base bztree --records 1k", "base"),
+        ("--systems btreemap,btreemap --records 1k", "twice"),
+        ("--systems btreemap --mix delete --batch 2k --records 1k --rounds 1", "--batch"),
+        (
+            "--systems crossbeam-skiplist:tuned --value-bytes 100 --records 1k",
+            "crossbeam-skiplist:tuned",
+        ),
         ("--replay operations.txt --records 1k", "cannot be used with"),
-        ("--sides btreemap --rate 1G", "from 1 to 100M"),
-        ("--sides bztree,btreemap --records 1k --write-back-ns 5", "slow"),
+        ("--systems btreemap --rate 1G", "from 1 to 100M"),
+        ("--systems bztree,btreemap --records 1k --write-back-ns 5", "slow"),
         ("costs --seed 1", "--seed"),
         ("agree one", "<SECOND>"),
     ] {

@@ -6,81 +6,82 @@ mod common;
 
 use std::time::Duration;
 
-use common::planted::{Plant, Planted, entrant};
+use common::planted::{Plant, Planted, system};
 use common::small_plan;
 use indicatif::ProgressBar;
-use pando_bench::compare::{self, Entrant, Plan};
+use pando_bench::compare;
 use pando_bench::error::{Error, Fault};
 use pando_bench::keys::key_of;
-use pando_bench::mix::Mix;
+use pando_bench::operation_mix::OperationMix;
+use pando_bench::plan::{NamedSystem, Plan};
+use pando_bench::record::Shape;
 use pando_bench::recovery::{self, RecoveryPlan};
-use pando_bench::side::Shape;
-use pando_bench::sides::index::Indexed;
-use pando_bench::sides::ours::{OURS, ours_called};
-use pando_bench::sides::{self, BuildOptions, SideEntry};
+use pando_bench::systems::index::Indexed;
+use pando_bench::systems::ours::{OURS, ours_called};
+use pando_bench::systems::{self, BuildOptions, SystemEntry};
 use pando_bench::{costs, report, space, verify};
 use pando_index::conformance::Reference;
 
-/// The sides that can be built by name and take part in every mix, and the reference index behind
+/// The systems that can be built by name and take part in every mix, and the reference index behind
 /// the adapter. Those that wait for a medium are left to the test of the peers.
-fn all_sides(shape: Shape) -> Vec<Entrant> {
+fn all_systems(shape: Shape) -> Vec<NamedSystem> {
     let options = BuildOptions::default();
-    let takes = |entry: &&SideEntry| {
-        let is_able = sides::is_built(entry.name) && entry.can_descend;
+    let takes = |entry: &&SystemEntry| {
+        let is_able = systems::is_built(entry.name) && entry.can_descend;
         is_able && !entry.name.ends_with(":sync") && (entry.limits)(shape).is_ok()
     };
-    let named = sides::SIDES.iter().filter(takes).map(|entry| Entrant {
+    let named = systems::SYSTEMS.iter().filter(takes).map(|entry| NamedSystem {
         name: entry.name.to_owned(),
-        build: sides::builder(entry.name.parse().unwrap(), shape, &options),
+        build: systems::builder(entry.name.parse().unwrap(), shape, &options),
     });
-    named.chain([entrant("reference", || Indexed::new(Reference::default()))]).collect()
+    named.chain([system("reference", || Indexed::new(Reference::default()))]).collect()
 }
 
 #[test]
-fn every_mix_runs_on_every_side() {
+fn every_mix_runs_on_every_system() {
     let plan = small_plan();
-    let sides = all_sides(Shape::EIGHT);
+    let systems = all_systems(Shape::EIGHT);
     let progress = ProgressBar::hidden();
-    let rows = compare::run(&plan, &sides, &progress).unwrap();
-    assert_eq!(rows.len(), sides.len() * plan.mixes.len() * plan.threads.len());
+    let rows = compare::run(&plan, &systems, &progress).unwrap();
+    assert_eq!(rows.len(), systems.len() * plan.mixes.len() * plan.threads.len());
     assert_eq!(Some(progress.position()), progress.length(), "a tick for every slice");
     for row in &rows {
         assert!(row.operations > 0 && row.latency_samples > 0, "{row:?}");
         assert_eq!(row.scaling.is_some(), row.threads == 3);
         assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
-        match row.mix.as_str() {
+        match row.operation_mix.as_str() {
             "load" => assert_eq!(row.operations, plan.records),
             "insert" | "delete" | "ycsb-d" | "ycsb-e" => assert_eq!(row.operations, plan.batch),
             _ => {}
         }
-        if row.side == sides[0].name {
+        if row.system == systems[0].name {
             assert_eq!(row.ratio_to_first, 1.0);
         }
     }
     let table = report::table(&rows);
-    assert!(sides.iter().all(|side| table.contains(&side.name)), "{table}");
+    assert!(systems.iter().all(|system| table.contains(&system.name)), "{table}");
 }
 
 /// Those that cannot go backwards, in all mixes that do not ask for it.
 #[test]
-fn sides_that_only_ascend_run_the_other_mixes() {
+fn systems_that_only_ascend_run_the_other_mixes() {
     let options = BuildOptions::default();
     let names =
-        ["congee", "bf-tree", "bf-tree:log"].into_iter().filter(|name| sides::is_built(name));
-    let entrants: Vec<Entrant> = names
-        .map(|name| Entrant {
+        ["congee", "bf-tree", "bf-tree:log"].into_iter().filter(|name| systems::is_built(name));
+    let systems: Vec<NamedSystem> = names
+        .map(|name| NamedSystem {
             name: name.to_owned(),
-            build: sides::builder(name.parse().unwrap(), Shape::EIGHT, &options),
+            build: systems::builder(name.parse().unwrap(), Shape::EIGHT, &options),
         })
         .collect();
-    if entrants.is_empty() {
+    if systems.is_empty() {
         return;
     }
     let mut plan = small_plan();
     plan.mixes.retain(|mix| !mix.is_descending());
     assert!(plan.mixes.len() > 6);
-    let rows = compare::run(&plan, &entrants, &ProgressBar::hidden()).unwrap();
-    assert_eq!(rows.len(), entrants.len() * plan.mixes.len() * plan.threads.len());
+    let rows = compare::run(&plan, &systems, &ProgressBar::hidden()).unwrap();
+    assert_eq!(rows.len(), systems.len() * plan.mixes.len() * plan.threads.len());
     assert!(rows.iter().all(|row| row.operations > 0));
 }
 
@@ -88,27 +89,27 @@ fn sides_that_only_ascend_run_the_other_mixes() {
 fn every_choice_of_keys_runs() {
     for keys in ["zipfian:0.5", "zipfian:1.2", "monotonic", "latest"] {
         let plan = Plan { keys: Some(keys.parse().unwrap()), ..small_plan() };
-        let sides = [entrant("reference", || Indexed::new(Reference::default()))];
-        let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
+        let systems = [system("reference", || Indexed::new(Reference::default()))];
+        let rows = compare::run(&plan, &systems, &ProgressBar::hidden()).unwrap();
         assert!(rows.iter().all(|row| row.keys == keys), "{keys}");
     }
 }
 
 #[test]
-fn records_of_any_size_run_on_every_side_that_takes_them() {
+fn records_of_any_size_run_on_every_system_that_takes_them() {
     for (key_bytes, value_bytes) in [(128, 8), (20, 44)] {
         let shape = Shape { key_bytes, value_bytes };
         let plan = Plan { shape, threads: vec![2], ..small_plan() };
-        let rows = compare::run(&plan, &all_sides(shape), &ProgressBar::hidden()).unwrap();
-        assert!(rows.iter().any(|row| row.side == "bztree"));
+        let rows = compare::run(&plan, &all_systems(shape), &ProgressBar::hidden()).unwrap();
+        assert!(rows.iter().any(|row| row.system == "bztree"));
     }
 }
 
 #[test]
 fn an_open_loop_keeps_to_its_rate() {
     let rate = Some(2_000.0);
-    let plan = Plan { mixes: vec![Mix::READ], rate_ops_per_second: rate, ..small_plan() };
-    let rows = compare::run(&plan, &all_sides(Shape::EIGHT), &ProgressBar::hidden()).unwrap();
+    let plan = Plan { mixes: vec![OperationMix::READ], rate_ops_per_second: rate, ..small_plan() };
+    let rows = compare::run(&plan, &all_systems(Shape::EIGHT), &ProgressBar::hidden()).unwrap();
     for row in rows {
         // Every operation is timed, and so is the wait of those that were due and not begun.
         assert_eq!(row.latency_samples, row.operations + row.due_not_begun);
@@ -116,11 +117,11 @@ fn an_open_loop_keeps_to_its_rate() {
 }
 
 #[test]
-fn a_side_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
+fn a_system_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
     // Due are 250 in a slice of 50 ms; each takes 2 ms.
     let rate = Some(5_000.0);
     let time = Duration::from_millis(50);
-    let mixes = vec![Mix::READ, Mix::INSERT];
+    let mixes = vec![OperationMix::READ, OperationMix::INSERT];
     let plan = Plan {
         mixes,
         records: 200,
@@ -129,7 +130,7 @@ fn a_side_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
         rate_ops_per_second: rate,
         ..small_plan()
     };
-    let slow = entrant("slow", || Planted::new(Plant::SleepInGet(Duration::from_millis(2))));
+    let slow = system("slow", || Planted::new(Plant::SleepInGet(Duration::from_millis(2))));
     let rows = compare::run(&plan, &[slow], &ProgressBar::hidden()).unwrap();
     let [read, insert] = &rows[..] else { panic!("{rows:?}") };
     assert!(read.due_not_begun > read.operations, "{read:?}");
@@ -142,38 +143,43 @@ fn a_side_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
 
 #[test]
 fn json_lines_carry_every_field() {
-    let plan = Plan { mixes: vec![Mix::READ], threads: vec![1], ..small_plan() };
-    let sides = all_sides(Shape::EIGHT);
-    let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
+    let plan = Plan { mixes: vec![OperationMix::READ], threads: vec![1], ..small_plan() };
+    let systems = all_systems(Shape::EIGHT);
+    let rows = compare::run(&plan, &systems, &ProgressBar::hidden()).unwrap();
     let text = report::json_lines(&rows);
-    assert_eq!(text.lines().count(), sides.len());
+    assert_eq!(text.lines().count(), systems.len());
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
-        for field in "side mix keys records threads cpu_model kernel pool_file_system durability ops_per_second p50_ns p99_ns p999_ns max_ns \
+        for field in "version system operation_mix keys records threads cpu_model kernel pool_file_system durability ops_per_second p50_ns p99_ns p999_ns max_ns \
                       bytes_per_record file_bytes_per_record due_not_begun ratio_to_first ratio_min ratio_max rounds"
             .split_whitespace()
         {
             assert!(row.get(field).is_some(), "{field} in {line}");
         }
         // Pools in files are known by their names.
-        let side = row["side"].as_str().unwrap();
-        let is_ours = side.starts_with("bztree") || ["skiplist", "reference"].contains(&side);
+        let system = row["system"].as_str().unwrap();
+        let is_ours =
+            system.starts_with("bztree") || ["crossbeam-skiplist", "reference"].contains(&system);
         if is_ours {
-            assert_eq!(row["file_bytes_per_record"].is_null(), !side.contains("bztree:"), "{side}");
+            assert_eq!(
+                row["file_bytes_per_record"].is_null(),
+                !system.contains("bztree:"),
+                "{system}"
+            );
         }
     }
 }
 
-/// What a planted side is caught at.
-fn caught(plant: Plant, mixes: &[Mix]) -> Fault {
+/// What a planted system is caught at.
+fn caught(plant: Plant, mixes: &[OperationMix]) -> Fault {
     let plan = Plan { mixes: mixes.to_vec(), ..small_plan() };
-    let sides = [
-        entrant("right", || Indexed::new(Reference::default())),
-        entrant("planted", move || Planted::new(plant)),
+    let systems = [
+        system("right", || Indexed::new(Reference::default())),
+        system("planted", move || Planted::new(plant)),
     ];
-    match compare::run(&plan, &sides, &ProgressBar::hidden()) {
-        Err(Error::Fault { side, fault, .. }) => {
-            assert_eq!(side, "planted");
+    match compare::run(&plan, &systems, &ProgressBar::hidden()) {
+        Err(Error::Fault { system, fault, .. }) => {
+            assert_eq!(system, "planted");
             fault
         }
         other => panic!("{plant:?} was not caught: {other:?}"),
@@ -183,41 +189,41 @@ fn caught(plant: Plant, mixes: &[Mix]) -> Fault {
 #[test]
 fn a_lost_insert_is_caught_and_named() {
     // The load is checked by its count; a later insert too.
-    let early = caught(Plant::ForgetInsert(7), &[Mix::READ]);
+    let early = caught(Plant::ForgetInsert(7), &[OperationMix::READ]);
     assert!(matches!(early, Fault::Lost { number: 0..2_000, .. }), "{early}");
-    let late = caught(Plant::ForgetInsert(2_050), &[Mix::INSERT]);
+    let late = caught(Plant::ForgetInsert(2_050), &[OperationMix::INSERT]);
     assert!(matches!(late, Fault::Lost { number: 2_000..2_120, .. }), "{late}");
 }
 
 #[test]
 fn a_lost_delete_is_caught_and_named() {
-    let fault = caught(Plant::ForgetDelete(50), &[Mix::DELETE]);
+    let fault = caught(Plant::ForgetDelete(50), &[OperationMix::DELETE]);
     let key = key_of(50);
     assert!(matches!(fault, Fault::Invented { key: found, .. } if found == key), "{fault}");
 }
 
 #[test]
 fn an_invented_key_is_caught_and_named() {
-    let fault = caught(Plant::InventKey(50), &[Mix::READ]);
+    let fault = caught(Plant::InventKey(50), &[OperationMix::READ]);
     let is_next = |key: u64| (0..2_000).any(|number| key_of(number).wrapping_add(1) == key);
     assert!(matches!(fault, Fault::Invented { key, .. } if is_next(key)), "{fault}");
 }
 
 #[test]
 fn a_wrong_value_is_caught_and_named() {
-    let fault = caught(Plant::WrongValue(500), &[Mix::READ]);
+    let fault = caught(Plant::WrongValue(500), &[OperationMix::READ]);
     assert!(matches!(fault, Fault::WrongValue { .. }), "{fault}");
 }
 
 #[test]
 fn a_gap_in_a_scan_is_caught() {
-    let short = caught(Plant::SkipInScan(20), &[Mix::SCAN10]);
+    let short = caught(Plant::SkipInScan(20), &[OperationMix::SCAN10]);
     assert!(matches!(short, Fault::ShortScan { .. }), "{short}");
 }
 
 #[test]
 fn a_panic_is_caught() {
-    let fault = caught(Plant::PanicInInsert(7), &[Mix::READ]);
+    let fault = caught(Plant::PanicInInsert(7), &[OperationMix::READ]);
     assert!(matches!(fault, Fault::Panicked), "{fault}");
 }
 
@@ -225,17 +231,18 @@ fn a_panic_is_caught() {
 fn the_final_scan_names_the_key() {
     use pando_bench::keys::value_of;
     use pando_bench::record::Records;
-    use pando_bench::side::{Side, Subject};
-    use pando_bench::sides::btreemap::LockedIntegers;
+    use pando_bench::subject::Subject;
+    use pando_bench::system::System;
+    use pando_bench::systems::btreemap::LockedIntegers;
 
-    let (side, records) = (LockedIntegers::default(), Records::default());
+    let (system, records) = (LockedIntegers::default(), Records::default());
     for key in (0..100).filter(|&number| number != 42).map(key_of) {
-        side.insert_new(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes()).unwrap();
+        system.insert_new(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes()).unwrap();
     }
-    let lost = verify::all(side.any(), records, &(0..100)).unwrap_err();
+    let lost = verify::all(system.any(), records, &(0..100)).unwrap_err();
     assert!(matches!(lost, Fault::Lost { key, .. } if key == key_of(42)), "{lost}");
     assert!(lost.to_string().contains("record 42"), "{lost}");
-    let invented = verify::all(side.any(), records, &(0..99)).unwrap_err();
+    let invented = verify::all(system.any(), records, &(0..99)).unwrap_err();
     assert!(matches!(invented, Fault::Invented { key, .. } if key == key_of(99)), "{invented}");
 }
 
@@ -247,20 +254,20 @@ fn a_key_in_a_million_is_missed_and_named() {
     let records = std::env::var("PANDO_BENCH_PLANT_RECORDS")
         .map_or(20_000, |text| text.parse::<u64>().unwrap());
     let victim = records.min(1_000_000) - 7;
-    let plan = Plan { records, mixes: vec![Mix::READ], threads: vec![2], ..small_plan() };
-    let side = entrant("planted", move || Planted::new(Plant::ForgetOneInAMillion(victim)));
-    let found = compare::run(&plan, &[side], &ProgressBar::hidden());
-    let Err(Error::Fault { side, fault, .. }) = found else { panic!("it was not caught") };
+    let plan = Plan { records, mixes: vec![OperationMix::READ], threads: vec![2], ..small_plan() };
+    let system = system("planted", move || Planted::new(Plant::ForgetOneInAMillion(victim)));
+    let found = compare::run(&plan, &[system], &ProgressBar::hidden());
+    let Err(Error::Fault { system, fault, .. }) = found else { panic!("it was not caught") };
     let Fault::Lost { number, .. } = fault else { panic!("not a lost key: {fault}") };
-    assert_eq!((side.as_str(), number % 1_000_000), ("planted", victim));
+    assert_eq!((system.as_str(), number % 1_000_000), ("planted", victim));
     assert!(fault.to_string().contains(&format!("record {number}")), "{fault}");
 }
 
 #[test]
 fn impossible_plans_are_refused() {
-    let sides = all_sides(Shape::EIGHT);
-    let plan = Plan { mixes: vec![Mix::DELETE], batch: 1_000, ..small_plan() };
-    let refused = compare::run(&plan, &sides, &ProgressBar::hidden());
+    let systems = all_systems(Shape::EIGHT);
+    let plan = Plan { mixes: vec![OperationMix::DELETE], batch: 1_000, ..small_plan() };
+    let refused = compare::run(&plan, &systems, &ProgressBar::hidden());
     assert!(matches!(refused, Err(Error::TooManyDeletes { .. })));
 }
 
@@ -313,11 +320,11 @@ fn a_killed_pool_comes_back() {
 }
 
 #[test]
-fn space_is_a_table_of_sides_and_sizes() {
-    let sides = all_sides(Shape::EIGHT);
+fn space_is_a_table_of_systems_and_sizes() {
+    let systems = all_systems(Shape::EIGHT);
     let rows =
-        space::measure(&small_plan(), &[1_000, 2_000], &sides, &ProgressBar::hidden()).unwrap();
-    assert_eq!(rows.len(), 2 * sides.len());
+        space::measure(&small_plan(), &[1_000, 2_000], &systems, &ProgressBar::hidden()).unwrap();
+    assert_eq!(rows.len(), 2 * systems.len());
     let table = space::figures(&rows).text();
     assert!(table.contains("reference") && table.contains("2k"), "{table}");
 }

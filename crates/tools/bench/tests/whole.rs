@@ -1,5 +1,5 @@
-//! The parts of a run that are more than a comparison: the same operations on every side, replays,
-//! limits of time, the page.
+//! The parts of a run that are more than a comparison: the same operations on every system,
+//! replays, limits of time, the page.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -9,26 +9,28 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::planted::{Plant, Planted, entrant};
+use common::planted::{Plant, Planted, system};
 use common::small_plan;
 use indicatif::ProgressBar;
-use pando_bench::compare::{self, Plan};
+use pando_bench::compare;
 use pando_bench::conditions::Conditions;
 use pando_bench::error::Error;
 use pando_bench::key_sampler::{KeyChoice, KeySampler};
 use pando_bench::keys::value_of;
-use pando_bench::mix::{Mix, Work};
+use pando_bench::operation_mix::{OperationMix, Work};
 use pando_bench::page::{self, Section};
+use pando_bench::plan::Plan;
 use pando_bench::record::Records;
 use pando_bench::replay;
-use pando_bench::side::{Order, Refusal, Side};
-use pando_bench::sides::btreemap::LockedBytes;
-use pando_bench::sides::{self, BuildOptions, Builder};
-use pando_bench::slice::{self, Slice};
+use pando_bench::slice::Slice;
+use pando_bench::subject;
+use pando_bench::system::{Order, Refusal, Scan, System};
+use pando_bench::systems::btreemap::LockedBytes;
+use pando_bench::systems::{self, BuildOptions, Builder};
 
 /// An operation, its key, and its value or limit.
 type Asked = (&'static str, Vec<u8>, Vec<u8>);
-/// What a side was asked, in order.
+/// What a system was asked, in order.
 type Log = Mutex<Vec<Asked>>;
 
 /// A right map that keeps a log.
@@ -43,7 +45,7 @@ impl Recorded {
     }
 }
 
-impl Side for Recorded {
+impl System for Recorded {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         self.note("insert", key, value);
         self.map.insert_new(key, value)
@@ -64,16 +66,11 @@ impl Side for Recorded {
         self.map.delete(key)
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        limit: u64,
-        order: Order,
-        visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Refusal> {
+    fn scan(&self, scan: Scan<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
+        let Scan { from, limit, order } = scan;
         let what = if order == Order::Ascending { "scan" } else { "scan-reverse" };
         self.note(what, from, &limit.to_le_bytes());
-        self.map.scan(from, limit, order, visit)
+        self.map.scan(scan, visit)
     }
 
     fn count(&self) -> Result<u64, Refusal> {
@@ -81,13 +78,13 @@ impl Side for Recorded {
     }
 }
 
-/// What a side is asked in a slice of `mix` by one thread.
-fn asked(mix: Mix, keys: KeyChoice) -> Vec<Asked> {
-    let side = Recorded { map: LockedBytes::default(), log: Log::default() };
+/// What a system is asked in a slice of `mix` by one thread.
+fn asked(mix: OperationMix, keys: KeyChoice) -> Vec<Asked> {
+    let system = Recorded { map: LockedBytes::default(), log: Log::default() };
     let (records, live) = (Records::default(), 0..500);
     for key in live.clone().map(|number| records.key(number)) {
         let value = value_of(key, 0);
-        assert!(side.map.insert_new(&key.to_be_bytes(), &value.to_le_bytes()).unwrap());
+        assert!(system.map.insert_new(&key.to_be_bytes(), &value.to_le_bytes()).unwrap());
     }
     let target = match mix.work {
         Work::Load | Work::Insert | Work::Batch | Work::Blend(_) => 500..550,
@@ -107,18 +104,18 @@ fn asked(mix: Mix, keys: KeyChoice) -> Vec<Asked> {
         sample_every: 1,
         rate_ops_per_second: None,
     };
-    let outcome = slice::run(&side, &slice).unwrap();
-    let log = side.log.into_inner().unwrap();
+    let outcome = subject::run(&system, &slice).unwrap();
+    let log = system.log.into_inner().unwrap();
     assert!(log.len() as u64 >= outcome.operations && outcome.operations > 0, "{mix}");
     log
 }
 
 #[test]
-fn one_seed_gives_the_same_operations_on_every_side() {
-    for &mix in Mix::ALL {
+fn one_seed_gives_the_same_operations_on_every_system() {
+    for &mix in OperationMix::ALL {
         for keys in [KeyChoice::Uniform, KeyChoice::Zipfian { theta: 1.1 }, KeyChoice::Latest] {
             let (left, right) = (asked(mix, keys), asked(mix, keys));
-            // A timed slice ends at another operation on each side; a counted one does not.
+            // A timed slice ends at another operation on each system; a counted one does not.
             assert!(!mix.is_counted() || left.len() == right.len(), "{mix}");
             let different = left.iter().zip(&right).find(|(left, right)| left != right);
             assert_eq!(different, None, "{mix}, {keys} keys");
@@ -134,21 +131,21 @@ fn replayed(text: &str) -> Result<Vec<pando_bench::report::Row>, Error> {
     let shape = replay::shape_of(&operations);
     let options = BuildOptions::default();
     let named = |name: &str| -> (String, Builder) {
-        (name.to_owned(), sides::builder(name.parse().unwrap(), shape, &options))
+        (name.to_owned(), systems::builder(name.parse().unwrap(), shape, &options))
     };
-    let sides = ["bztree", "skiplist", "btreemap"].map(named);
+    let systems = ["bztree", "crossbeam-skiplist", "btreemap"].map(named);
     let conditions = Conditions::here(&options.pool_dir);
-    replay::run(&operations, "operations", &sides, &conditions, &ProgressBar::hidden())
+    replay::run(&operations, "operations", &systems, &conditions, &ProgressBar::hidden())
 }
 
 #[test]
-fn a_record_that_a_side_invents_during_a_replay_is_named() {
+fn a_record_that_a_system_invents_during_a_replay_is_named() {
     let text = b"insert aaaaaaaa 11111111\ninsert bbbbbbbb 22222222\nget aaaaaaaa\n";
     let operations = replay::parse::parse(text).unwrap();
     let build = || -> Builder { Box::new(|| Ok(Box::new(Planted::new(Plant::InventKey(1))))) };
-    let sides = [("planted".to_owned(), build())];
+    let systems = [("planted".to_owned(), build())];
     let conditions = Conditions::here(Path::new("/dev/shm"));
-    let found = replay::run(&operations, "text", &sides, &conditions, &ProgressBar::hidden());
+    let found = replay::run(&operations, "text", &systems, &conditions, &ProgressBar::hidden());
     let found = found.unwrap_err().to_string();
     assert!(found.contains("planted") && found.contains("invented key \"bbbbbbbc\""), "{found}");
 }
@@ -171,29 +168,29 @@ fn a_file_of_operations_is_answered_alike() {
 #[test]
 fn a_limit_of_time_leaves_out_rounds_but_not_the_first() {
     let plan = Plan {
-        mixes: vec![Mix::READ, Mix::LOAD],
+        mixes: vec![OperationMix::READ, OperationMix::LOAD],
         threads: vec![1],
         rounds: 50,
         time_limit: Some(Duration::from_nanos(1)),
         ..small_plan()
     };
-    let sides = [entrant("map", LockedBytes::default)];
-    let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
+    let systems = [system("map", LockedBytes::default)];
+    let rows = compare::run(&plan, &systems, &ProgressBar::hidden()).unwrap();
     assert!(rows.iter().all(|row| row.rounds == 1), "{rows:?}");
 }
 
 #[test]
 fn the_page_stands_alone_and_shows_everything() {
-    let plan = Plan { mixes: vec![Mix::READ, Mix::INSERT], ..small_plan() };
-    let names = ["bztree", "btreemap", "a <side>"];
-    let sides = names.map(|name| entrant(name, LockedBytes::default));
-    let rows = compare::run(&plan, &sides, &ProgressBar::hidden()).unwrap();
+    let plan = Plan { mixes: vec![OperationMix::READ, OperationMix::INSERT], ..small_plan() };
+    let names = ["bztree", "btreemap", "a <system>"];
+    let systems = names.map(|name| system(name, LockedBytes::default));
+    let rows = compare::run(&plan, &systems, &ProgressBar::hidden()).unwrap();
     let section = Section::Comparison { title: "In memory".to_owned(), rows };
     let page = page::page(&[section], &plan.conditions).unwrap();
     // For each mix: ratios, throughput by threads, latencies.
     assert_eq!(page.matches("<svg").count(), 6);
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
-    assert!(page.contains("a &lt;side&gt;") && !page.contains("<side>"));
+    assert!(page.contains("a &lt;system&gt;") && !page.contains("<system>"));
     for part in ["BzTree, domain volatile", "nothing", &plan.conditions.kernel] {
         assert!(page.contains(part), "{part}");
     }

@@ -85,7 +85,7 @@ pub enum Failure {
     /// A benchmark came to no end.
     #[cfg(feature = "bench")]
     #[error("{0}")]
-    Bench(pando_bench::commands::Failure),
+    Bench(pando_bench::error::Failure),
     /// The tour found something that does not hold.
     #[error("the tour ends here, for this does not hold: {0}")]
     Violation(String),

@@ -239,3 +239,14 @@ fn a_map_with_a_damaged_slot_is_listed_and_copied_out_by_its_slot() {
     folder.ok(&["check"]);
     folder.fails(1, &["get", "aspen"]);
 }
+
+#[cfg(not(feature = "papers"))]
+#[test]
+fn experiments_that_are_not_in_the_build_say_how_to_build_it() {
+    let folder = Folder::new();
+    for words in [&["paper"][..], &["paper", "bztree:fig4", "--threads", "2"], &["paper", "--help"]]
+    {
+        let error = folder.fails(2, words);
+        assert!(error.contains("--features papers"), "{error}");
+    }
+}

@@ -13,17 +13,19 @@ use super::bztree::{self, BALANCED, Grid, READ_ONLY};
 use super::error::Error;
 use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
-use pando_bench::compare::{self, Entrant, Plan};
+use pando_bench::compare;
 use pando_bench::costs;
 use pando_bench::key_sampler::KeyChoice;
 use pando_bench::keys::{key_of, value_of};
-use pando_bench::mix::Mix;
+use pando_bench::operation_mix::OperationMix;
+use pando_bench::plan::{NamedSystem, Plan};
 use pando_bench::record::Shape;
-use pando_bench::report::{Spread, count};
 use pando_bench::rng::Rng;
-use pando_bench::sides::ours::ours_called;
-use pando_bench::sides::stored::Stored;
-use pando_bench::sides::{BuildError, BuildOptions, is_built};
+use pando_bench::spread::Spread;
+use pando_bench::systems::ours::ours_called;
+use pando_bench::systems::stored::Stored;
+use pando_bench::systems::{BuildError, BuildOptions, is_built};
+use pando_bench::units::count;
 
 /// The paper, and what it measured on.
 pub const PAPER: Paper = Paper {
@@ -33,12 +35,12 @@ pub const PAPER: Paper = Paper {
 };
 
 /// Table 2's synthetic workload: five reads to each write.
-const SYNTHETIC: Mix =
+const SYNTHETIC: OperationMix =
     bztree::blend("synthetic", "5 gets to 1 upsert of records that are there", [83, 17, 0], 0);
 
 /// The shape of a trace of the paper: its name, its mix, sizes, and what the paper says of it.
 struct Trace {
-    mix: Mix,
+    mix: OperationMix,
     shape: Shape,
     records: u64,
     /// Reads of a hundred operations.
@@ -80,8 +82,8 @@ const TRACES: [Trace; 3] = [
 /// Lengths of chains at which a page is consolidated; the paper tries up to 32.
 const CHAINS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-fn grid<'run>(sides: &'run [&'static str], mixes: &'run [Mix]) -> Grid<'run> {
-    Grid { sides, mixes, keys: KeyChoice::Uniform, shape: Shape::EIGHT, records: 200_000 }
+fn grid<'run>(systems: &'run [&'static str], mixes: &'run [OperationMix]) -> Grid<'run> {
+    Grid { systems, mixes, keys: KeyChoice::Uniform, shape: Shape::EIGHT, records: 200_000 }
 }
 
 fn conditions(plan: &Plan) -> String {
@@ -113,22 +115,22 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let plan = bztree::plan(&grid(&[], &mixes), settings);
     let most = plan.threads.iter().copied().max().unwrap_or(1);
     let plan = Plan { threads: vec![most], ..plan };
-    let side = |&chain: &u32| {
-        let side = bztree::entrant("bwtree", &plan, &chained(settings, chain))?;
-        Ok(Entrant { name: format!("{chain} deltas"), ..side })
+    let system = |&chain: &u32| {
+        let system = bztree::system("bwtree", &plan, &chained(settings, chain))?;
+        Ok(NamedSystem { name: format!("{chain} deltas"), ..system })
     };
-    let sides = CHAINS.iter().map(side).collect::<Result<Vec<_>, Error>>()?;
-    let rows = compare::run(&plan, &sides, progress)?;
+    let systems = CHAINS.iter().map(system).collect::<Result<Vec<_>, Error>>()?;
+    let rows = compare::run(&plan, &systems, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
     for row in &rows {
-        let what = format!("{}, consolidated at {}", row.mix, row.side);
+        let what = format!("{}, consolidated at {}", row.operation_mix, row.system);
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
     for mix in &mixes {
-        let of_mix = rows.iter().filter(|row| row.mix == mix.name);
+        let of_mix = rows.iter().filter(|row| row.operation_mix == mix.name);
         let best = of_mix.max_by(|one, other| one.ops_per_second.total_cmp(&other.ops_per_second));
         let Some(best) = best else { continue };
-        let chain = best.side.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        let chain = best.system.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let paper = (mix.name != READ_ONLY.name)
             .then(|| Published::text("4 to 8", "where its throughput is highest"));
         let ours = Measured::exact(chain, "the highest of the medians");
@@ -139,28 +141,29 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 
 /// Table 2: the Bw-tree against a latch-free skip list: a public one, and ours.
 pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    const SIDES: [&str; 5] =
-        ["skiplist", "skiplist-pmwcas", "bwtree", "bwtree-plain", "bwtree-cas"];
+    const SYSTEMS: [&str; 5] =
+        ["crossbeam-skiplist", "pando-skiplist", "bwtree", "bwtree-plain", "bwtree-cas"];
     let mixes = [SYNTHETIC, READ_ONLY];
-    let plan = bztree::plan(&grid(&SIDES, &mixes), settings);
+    let plan = bztree::plan(&grid(&SYSTEMS, &mixes), settings);
     let plan = Plan { time: settings.time.unwrap_or(Duration::from_millis(500)), ..plan };
-    let sides = SIDES.iter().map(|name| bztree::entrant(name, &plan, &settings.build));
-    let rows = compare::run(&plan, &sides.collect::<Result<Vec<_>, Error>>()?, progress)?;
+    let systems = SYSTEMS.iter().map(|name| bztree::system(name, &plan, &settings.build));
+    let rows = compare::run(&plan, &systems.collect::<Result<Vec<_>, Error>>()?, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
     for row in &rows {
-        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), row.side);
+        let what = format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
-    for row in rows.iter().filter(|row| row.side.starts_with("bwtree")) {
+    for row in rows.iter().filter(|row| row.system.starts_with("bwtree")) {
         let is_most = Some(&row.threads) == plan.threads.iter().max();
-        let paper = match row.mix.as_str() {
-            _ if !is_most || row.side == "bwtree-cas" => None,
+        let paper = match row.operation_mix.as_str() {
+            _ if !is_most || row.system == "bwtree-cas" => None,
             "synthetic" => Some(Published::text("3.7", "Bw-tree / skip list, 8 threads")),
             _ => Some(Published::text("4.4", "Bw-tree / skip list, 8 threads")),
         };
         let spread = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-        let ours = Measured::new(spread, format!("{} / {}", row.side, SIDES[0]));
-        let what = format!("{}, {}, {}: ratio", row.mix, in_threads(row.threads), row.side);
+        let ours = Measured::new(spread, format!("{} / {}", row.system, SYSTEMS[0]));
+        let what =
+            format!("{}, {}, {}: ratio", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "x", paper, Some(ours));
     }
     Ok(outcome)
@@ -175,28 +178,34 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             "neither is in this build".into(),
         ));
     }
-    let sides: [&'static str; 3] = [other, "bwtree", "bwtree-plain"];
+    let systems: [&'static str; 3] = [other, "bwtree", "bwtree-plain"];
     let mut outcome = Outcome::default();
     for trace in &TRACES {
         progress.reset();
         let mixes = [trace.mix];
         let keys = KeyChoice::Uniform;
         let Trace { shape, records, .. } = *trace;
-        let grid = Grid { sides: &sides, mixes: &mixes, keys, shape, records };
+        let grid = Grid { systems: &systems, mixes: &mixes, keys, shape, records };
         let plan = bztree::plan(&grid, settings);
-        let entrants = sides.iter().map(|name| bztree::entrant(name, &plan, &settings.build));
-        let rows = compare::run(&plan, &entrants.collect::<Result<Vec<_>, Error>>()?, progress)?;
+        let systems = systems.iter().map(|name| bztree::system(name, &plan, &settings.build));
+        let rows = compare::run(&plan, &systems.collect::<Result<Vec<_>, Error>>()?, progress)?;
         if !outcome.conditions.is_empty() {
             outcome.conditions += "; ";
         }
         outcome.conditions += &format!("{}: {}", trace.mix.name, conditions(&plan));
         for row in &rows {
-            let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), row.side);
+            let what =
+                format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
             outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
         }
-        for row in rows.iter().filter(|row| row.side != other) {
+        for row in rows.iter().filter(|row| row.system != other) {
             let is_most = Some(&row.threads) == plan.threads.iter().max();
-            let what = format!("{}, {}, {}: ratio", row.mix, in_threads(row.threads), row.side);
+            let what = format!(
+                "{}, {}, {}: ratio",
+                row.operation_mix,
+                in_threads(row.threads),
+                row.system
+            );
             let paper = is_most.then(|| trace.speedup.clone());
             outcome.push(what, "x", paper, Some(bztree::ratio(row, other)));
         }
@@ -220,7 +229,7 @@ pub fn figure_7(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> 
         ..Outcome::default()
     };
     let build = settings.build.clone().for_records(records, Shape::EIGHT);
-    for name in ["bwtree", "bwtree-plain", "skiplist-pmwcas"] {
+    for name in ["bwtree", "bwtree-plain", "pando-skiplist"] {
         let ours = ours_called(name).map_err(|error| refused("naming an index", error.into()))?;
         let index = (ours.counting)(&build).map_err(|error| refused("building an index", error))?;
         let counted = costs::count(name, &*index, records, samples);
@@ -328,24 +337,25 @@ pub fn options(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
         ("shortcuts", Options { shortcuts: true, ..plain }),
         ("all", ours),
     ];
-    let mixes = [READ_ONLY, bztree::READ_HEAVY, BALANCED, Mix::INSERT];
+    let mixes = [READ_ONLY, bztree::READ_HEAVY, BALANCED, OperationMix::INSERT];
     let plan = bztree::plan(&grid(&[], &mixes), settings);
-    let side = |&(name, options): &(&str, Options)| {
+    let system = |&(name, options): &(&str, Options)| {
         let build = BuildOptions {
             settings: Some(options.values().expect("options in range")),
             ..settings.build.clone()
         };
-        Ok(Entrant { name: name.to_owned(), ..bztree::entrant("bwtree", &plan, &build)? })
+        Ok(NamedSystem { name: name.to_owned(), ..bztree::system("bwtree", &plan, &build)? })
     };
-    let sides = variants.iter().map(side).collect::<Result<Vec<_>, Error>>()?;
-    let rows = compare::run(&plan, &sides, progress)?;
+    let systems = variants.iter().map(system).collect::<Result<Vec<_>, Error>>()?;
+    let rows = compare::run(&plan, &systems, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
     for row in &rows {
-        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), row.side);
+        let what = format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
-    for row in rows.iter().filter(|row| row.side != variants[0].0) {
-        let what = format!("{}, {}, {}: ratio", row.mix, in_threads(row.threads), row.side);
+    for row in rows.iter().filter(|row| row.system != variants[0].0) {
+        let what =
+            format!("{}, {}, {}: ratio", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "x", None, Some(bztree::ratio(row, variants[0].0)));
     }
     Ok(outcome)

@@ -12,7 +12,7 @@ const NO_OTHER_TREES: &str =
     "the other trees of the table: of ours, the rows of BzTree and NBTree are counted";
 const ONLY_BZ_TREE: &str =
     "the other trees that the paper compares with: our BzTree stands for them";
-const NB_SIDES: &[&str] = &[
+const NB_SYSTEMS: &[&str] = &[
     "the ratio is to our BzTree, in the domain `process`, on ordinary memory; the paper's is to the best and the worst of six trees on Optane",
     FEW_CORES,
 ];
@@ -21,7 +21,7 @@ const FEW_CORES: &str =
     "cores: as many threads as this machine has, where the paper's figure is of 48";
 const OUR_BW_TREE: &str = "the Bw-tree is ours: `bwtree-plain` has each delta in a block and chains of 6 at most; `bwtree` is the one that we would use";
 
-const EMULATED_MEDIUM: &str = "with --write-back-ns or --read-line-ns the side that survives a loss of power is an emulated one (slow), which costs a few ns an access beside the delays; the others stay in DRAM";
+const EMULATED_MEDIUM: &str = "with --write-back-ns or --read-line-ns the system that survives a loss of power is an emulated one (slow), which costs a few ns an access beside the delays; the others stay in DRAM";
 
 /// What every figure of the wB+-Tree paper differs in.
 const WB_TREE_DIFFERS: &[&str] = &[
@@ -261,7 +261,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_5, ONLY_BZ_TREE),
         takes_delays: false,
-        differs: NB_SIDES,
+        differs: NB_SYSTEMS,
     },
     Experiment {
         name: "nbtree:fig6",
@@ -271,7 +271,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_6, ONLY_BZ_TREE),
         takes_delays: false,
-        differs: NB_SIDES,
+        differs: NB_SYSTEMS,
     },
     Experiment {
         name: "nbtree:fig7",
@@ -281,7 +281,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_7, ONLY_BZ_TREE),
         takes_delays: false,
-        differs: NB_SIDES,
+        differs: NB_SYSTEMS,
     },
     Experiment {
         name: "nbtree:fig8",
@@ -291,7 +291,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_8, ONLY_BZ_TREE),
         takes_delays: false,
-        differs: NB_SIDES,
+        differs: NB_SYSTEMS,
     },
     Experiment {
         name: "nbtree:fig9",
@@ -301,7 +301,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_9, ONLY_BZ_TREE),
         takes_delays: false,
-        differs: NB_SIDES,
+        differs: NB_SYSTEMS,
     },
     Experiment {
         name: "nbtree:fig10",
@@ -311,7 +311,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "NBTree",
         built: Built::Partly(nbtree::figure_10, ONLY_BZ_TREE),
         takes_delays: false,
-        differs: NB_SIDES,
+        differs: NB_SYSTEMS,
     },
     Experiment {
         name: "nbtree:fig11",
@@ -348,7 +348,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         built: Built::Partly(nbtree::figure_13, ONLY_BZ_TREE),
         takes_delays: true,
         differs: &[
-            "both sides lie in ordinary memory: what differs is the write-backs and fences of the domain `adr`",
+            "both systems lie in ordinary memory: what differs is the write-backs and fences of the domain `adr`",
             FEW_CORES,
             EMULATED_MEDIUM,
         ],
@@ -444,7 +444,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         index: "Bw-tree",
         built: Built::Whole(bwtree::options),
         takes_delays: false,
-        differs: &["no figure of the paper: its design is the first side", FEW_CORES],
+        differs: &["no figure of the paper: its design is the first system", FEW_CORES],
     },
 ];
 

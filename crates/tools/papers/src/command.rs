@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
-use pando_bench::args::{DelayArgs, count, number_to_1024, seconds};
-use pando_bench::commands::{Failure, progress};
+use pando_bench::arg_values::{DelayArgs, count, number_to_1024, seconds};
 use pando_bench::conditions::Conditions;
+use pando_bench::error::Failure;
 use pando_bench::profile::command::{ProfileChildArgs, be_child};
-use pando_bench::sides::{BuildOptions, memory_folder};
+use pando_bench::progress::progress;
+use pando_bench::systems::{BuildOptions, memory_folder};
 
 use super::arrays::array::Method;
 use super::arrays::{
@@ -39,7 +40,7 @@ pub struct PapersArgs {
 pub enum Command {
     /// PMwCAS alone, on arrays of words
     Pmwcas(PmwcasArgs),
-    /// Replay a trace on sides: deduplicated chunks of real files, or a game
+    /// Replay a trace on systems: deduplicated chunks of real files, or a game
     Trace(TraceArgs),
     /// The process that is profiled
     #[command(hide = true)]
@@ -67,7 +68,7 @@ pub struct PaperArgs {
     /// Seed of all operations
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// How slow the medium is that stands in for that of the durable side.
+    /// How slow the medium is that stands in for that of the durable system.
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Folder for pools in files

@@ -1,6 +1,6 @@
 //! Why an experiment gave no figures.
 
-use pando_bench::sides::BuildError;
+use pando_bench::systems::BuildError;
 
 /// Why an experiment gave no figures.
 #[derive(Debug, thiserror::Error)]
@@ -14,8 +14,8 @@ pub enum Error {
         /// How many there are.
         known: usize,
     },
-    /// Delays are asked of an experiment that has no durable side, or that counts.
-    #[error("{name} has no side that a slower medium could be emulated for; {those} have")]
+    /// Delays are asked of an experiment that has no durable system, or that counts.
+    #[error("{name} has no system that a slower medium could be emulated for; {those} have")]
     NoMedium {
         /// The experiment.
         name: &'static str,
@@ -53,7 +53,7 @@ pub enum Error {
     /// A thread panicked; its message is on standard error.
     #[error("a thread panicked")]
     Panicked,
-    /// A comparison of sides failed.
+    /// A comparison of systems failed.
     #[error(transparent)]
     Compare(#[from] pando_bench::error::Error),
 }

@@ -8,7 +8,7 @@ use pando_pmem::emulated::Delays;
 use super::error::Error;
 use super::outcome::Outcome;
 use pando_bench::machine;
-use pando_bench::sides::BuildOptions;
+use pando_bench::systems::BuildOptions;
 
 /// What a user may set of a run; each experiment has its own sizes where nothing is set.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ impl Settings {
     }
 
     /// The BzTree that survives a loss of power: with delays, on an emulated medium.
-    pub fn durable_side(&self) -> &'static str {
+    pub fn durable_system(&self) -> &'static str {
         if self.is_emulated() { "bztree:slow" } else { "bztree:adr" }
     }
 
@@ -115,7 +115,7 @@ pub struct Experiment {
     pub index: &'static str,
     /// How far it is built.
     pub built: Built,
-    /// Whether its durable side can run on an emulated medium.
+    /// Whether its durable system can run on an emulated medium.
     pub takes_delays: bool,
     /// What differs from the paper in machine and method, a line each.
     pub differs: &'static [&'static str],

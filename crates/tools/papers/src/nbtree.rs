@@ -3,17 +3,18 @@
 
 use indicatif::ProgressBar;
 
-use super::bztree::{Grid, entrant, plan, ratio, rows, throughput};
+use super::bztree::{Grid, plan, ratio, rows, system, throughput};
 use super::error::Error;
 use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
-use pando_bench::compare::{self, Plan};
+use pando_bench::compare;
 use pando_bench::costs::{self, Figure};
 use pando_bench::key_sampler::KeyChoice;
-use pando_bench::mix::Mix;
+use pando_bench::operation_mix::OperationMix;
+use pando_bench::plan::Plan;
 use pando_bench::record::Shape;
-use pando_bench::report::count;
-use pando_bench::sides::ours::ours_called;
+use pando_bench::systems::ours::ours_called;
+use pando_bench::units::count;
 
 /// The paper, and what it measured on.
 pub const PAPER: Paper = Paper {
@@ -57,8 +58,8 @@ fn count_rows(
     let ours = ours_called(tree).map_err(|what| refused(what.into()))?;
     let index = (ours.counting)(&build).map_err(refused)?;
     let costs = costs::count(ours.name, &*index, records, samples).map_err(|fault| {
-        let (side, mix) = (tree.to_owned(), "counted operations".to_owned());
-        pando_bench::error::Error::Fault { side, mix, threads: 1, fault }
+        let (system, mix) = (tree.to_owned(), "counted operations".to_owned());
+        pando_bench::error::Error::Fault { system, mix, threads: 1, fault }
     })?;
     for cost in &costs {
         let operation = cost.published.operation;
@@ -77,7 +78,8 @@ fn count_rows(
 }
 
 /// The paper's base operations; updates are upserts of records that are there.
-const BASE: &[Mix] = &[Mix::INSERT, Mix::UPDATE, Mix::DELETE, Mix::READ];
+const BASE: &[OperationMix] =
+    &[OperationMix::INSERT, OperationMix::UPDATE, OperationMix::DELETE, OperationMix::READ];
 
 /// What a run compares.
 struct Sides<'run> {
@@ -85,32 +87,32 @@ struct Sides<'run> {
     names: &'run [&'static str],
     /// The distribution of keys.
     keys: KeyChoice,
-    mixes: &'run [Mix],
+    mixes: &'run [OperationMix],
     shape: Shape,
 }
 
 impl<'run> Sides<'run> {
     /// BzTree and NBTree, with keys and values of 8 bytes.
-    const fn of_eight(keys: KeyChoice, mixes: &'run [Mix]) -> Self {
+    const fn of_eight(keys: KeyChoice, mixes: &'run [OperationMix]) -> Self {
         Self { names: &["bztree:process", "nbtree:process"], keys, mixes, shape: Shape::EIGHT }
     }
 }
 
-/// A line for each side's throughput and 99th percentile, then a ratio to the first side for each
-/// other one, beside what the paper says of the mix at its most threads.
+/// A line for each system's throughput and 99th percentile, then a ratio to the first system for
+/// each other one, beside what the paper says of the mix at its most threads.
 fn compared(
     outcome: &mut Outcome,
     label: &str,
-    sides: &Sides<'_>,
+    systems: &Sides<'_>,
     settings: &Settings,
-    says: fn(&Mix) -> Option<Published>,
+    says: fn(&OperationMix) -> Option<Published>,
     progress: &ProgressBar,
 ) -> Result<(), Error> {
-    let Sides { names, keys, mixes, shape } = *sides;
-    let grid = Grid { sides: names, mixes, keys, shape, records: 200_000 };
+    let Sides { names, keys, mixes, shape } = *systems;
+    let grid = Grid { systems: names, mixes, keys, shape, records: 200_000 };
     let plan = plan(&grid, settings);
-    let entrants = names.iter().map(|name| entrant(name, &plan, &settings.build));
-    let rows = compare::run(&plan, &entrants.collect::<Result<Vec<_>, Error>>()?, progress)?;
+    let systems = names.iter().map(|name| system(name, &plan, &settings.build));
+    let rows = compare::run(&plan, &systems.collect::<Result<Vec<_>, Error>>()?, progress)?;
     let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
     outcome.conditions = format!(
         "{} records of {}-byte keys and {}-byte values, {} threads, {} rounds of {} ms, default leaves",
@@ -122,14 +124,15 @@ fn compared(
         plan.time.as_millis(),
     );
     for row in &rows {
-        let what = format!("{label}{}, {}, {}", row.mix, in_threads(row.threads), row.side);
+        let what =
+            format!("{label}{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what.clone(), "M ops/s", None, Some(throughput(row)));
         outcome.push(what, "us, p99", None, Some(Measured::exact(row.p99_ns as f64 / 1e3, "")));
     }
-    for row in rows.iter().filter(|row| row.side != names[0]) {
-        let mix = mixes.iter().find(|mix| mix.name == row.mix);
+    for row in rows.iter().filter(|row| row.system != names[0]) {
+        let mix = mixes.iter().find(|mix| mix.name == row.operation_mix);
         let paper = mix.and_then(says).filter(|_| Some(&row.threads) == plan.threads.iter().max());
-        let what = format!("{label}{}, {}, ratio", row.mix, in_threads(row.threads));
+        let what = format!("{label}{}, {}, ratio", row.operation_mix, in_threads(row.threads));
         outcome.push(what, "x", paper, Some(ratio(row, names[0])));
     }
     Ok(())
@@ -140,7 +143,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
     let names = &["bztree:eadr", "nbtree:eadr"];
     let grid = Grid {
-        sides: names,
+        systems: names,
         mixes: BASE,
         keys: KeyChoice::Uniform,
         shape: Shape::EIGHT,
@@ -157,11 +160,11 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         ..Outcome::default()
     };
     for row in &rows {
-        let what = format!("{}, {}", row.mix, row.side);
+        let what = format!("{}, {}", row.operation_mix, row.system);
         let mean = Measured::exact(1e3 / throughput(row).median, "1 / the median throughput");
         let lowest =
             Published::text("the lowest", "NBTree's, of all trees; the text has no figure");
-        let paper = (row.side == "nbtree:eadr").then_some(lowest);
+        let paper = (row.system == "nbtree:eadr").then_some(lowest);
         outcome.push(what.clone(), "ns, mean", paper, Some(mean));
         outcome.push(what, "ns, median", None, Some(Measured::exact(row.p50_ns as f64, "")));
     }
@@ -172,7 +175,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let names = &["bztree:process", "nbtree:process"];
     let keys = KeyChoice::Uniform;
-    let grid = Grid { sides: names, mixes: BASE, keys, shape: Shape::EIGHT, records: 200_000 };
+    let grid = Grid { systems: names, mixes: BASE, keys, shape: Shape::EIGHT, records: 200_000 };
     let once = plan(&grid, settings);
     let mut outcome = Outcome {
         conditions: format!(
@@ -186,8 +189,8 @@ pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         let plan = Plan { records, ..once.clone() };
         for name in names {
             progress.reset();
-            let entrant = entrant(name, &plan, &settings.build)?;
-            let space = compare::bytes_per_record(&plan, &entrant, progress)?;
+            let system = system(name, &plan, &settings.build)?;
+            let space = compare::bytes_per_record(&plan, &system, progress)?;
             let mut add = |what: &str, unit, paper, figure: Option<f64>| {
                 let what = format!("{name}, {} records: {what}", count(records));
                 outcome.push(what, unit, paper, figure.map(|figure| Measured::exact(figure, "")));
@@ -205,7 +208,7 @@ pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 
 /// Figure 6: throughput of base operations, uniform keys.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let says = |mix: &Mix| {
+    let says = |mix: &OperationMix| {
         const OF: &str = "NBTree / the other trees, 56 threads";
         Some(match mix.name {
             "insert" => Published::text("1.6 to 7.5", OF),
@@ -214,34 +217,37 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             _ => Published::text("1.6 to 5.1", OF),
         })
     };
-    let sides = Sides::of_eight(KeyChoice::Uniform, BASE);
+    let systems = Sides::of_eight(KeyChoice::Uniform, BASE);
     let mut outcome = Outcome::default();
-    compared(&mut outcome, "", &sides, settings, says, progress)?;
+    compared(&mut outcome, "", &systems, settings, says, progress)?;
     Ok(outcome)
 }
 
 /// Figure 8: half reads, half updates, zipfian keys.
 pub fn figure_8(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let says = |_: &Mix| Some(Published::text("6.0", "NBTree / the other trees, 56 threads"));
-    let sides = Sides::of_eight(KeyChoice::Zipfian { theta: 0.99 }, &[Mix::HALF]);
+    let says =
+        |_: &OperationMix| Some(Published::text("6.0", "NBTree / the other trees, 56 threads"));
+    let systems = Sides::of_eight(KeyChoice::Zipfian { theta: 0.99 }, &[OperationMix::HALF]);
     let mut outcome = Outcome::default();
-    compared(&mut outcome, "", &sides, settings, says, progress)?;
+    compared(&mut outcome, "", &systems, settings, says, progress)?;
     Ok(outcome)
 }
 
 /// Figure 9: by the share of writes, and by skew.
 pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let says = |mix: &Mix| {
-        let is_write_only = mix.name == Mix::UPDATE.name;
+    let says = |mix: &OperationMix| {
+        let is_write_only = mix.name == OperationMix::UPDATE.name;
         is_write_only.then(|| Published::text("11", "NBTree / the other trees, 56 threads"))
     };
     let mut outcome = Outcome::default();
-    for (theta, mixes) in
-        [(0.5, &[Mix::HALF][..]), (0.8, &[Mix::HALF]), (0.99, &[Mix::READ, Mix::HALF, Mix::UPDATE])]
-    {
+    for (theta, mixes) in [
+        (0.5, &[OperationMix::HALF][..]),
+        (0.8, &[OperationMix::HALF]),
+        (0.99, &[OperationMix::READ, OperationMix::HALF, OperationMix::UPDATE]),
+    ] {
         progress.reset();
-        let sides = Sides::of_eight(KeyChoice::Zipfian { theta }, mixes);
-        compared(&mut outcome, &format!("skew {theta}: "), &sides, settings, says, progress)?;
+        let systems = Sides::of_eight(KeyChoice::Zipfian { theta }, mixes);
+        compared(&mut outcome, &format!("skew {theta}: "), &systems, settings, says, progress)?;
     }
     Ok(outcome)
 }
@@ -255,11 +261,12 @@ pub fn figure_10(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
             progress.reset();
             let shape = Shape { key_bytes, value_bytes };
             let keys = KeyChoice::Zipfian { theta };
-            let sides = Sides { shape, ..Sides::of_eight(keys, &[Mix::HALF]) };
+            let systems = Sides { shape, ..Sides::of_eight(keys, &[OperationMix::HALF]) };
             let label = format!("{key_bytes} and {value_bytes} bytes, skew {theta}: ");
-            let says =
-                |_: &Mix| Some(Published::text("higher", "NBTree's, of all trees; no figure"));
-            compared(&mut outcome, &label, &sides, settings, says, progress)?;
+            let says = |_: &OperationMix| {
+                Some(Published::text("higher", "NBTree's, of all trees; no figure"))
+            };
+            compared(&mut outcome, &label, &systems, settings, says, progress)?;
             conditions = vec![std::mem::take(&mut outcome.conditions)];
         }
     }
@@ -271,22 +278,25 @@ pub fn figure_10(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
 /// power.
 pub fn figure_11(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
-    let says = |_: &Mix| Some(Published::text("above 1", "eADR / ADR, all trees; no figure"));
+    let says =
+        |_: &OperationMix| Some(Published::text("above 1", "eADR / ADR, all trees; no figure"));
     by_domain(BASE, KeyChoice::Uniform, says, &settings, progress)
 }
 
 /// Figure 12: half reads, half updates, in both modes.
 pub fn figure_12(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let keys = KeyChoice::Zipfian { theta: 0.99 };
-    let says = |_: &Mix| Some(Published::text("above 1", "eADR / ADR, most for NBTree; no figure"));
-    by_domain(&[Mix::HALF], keys, says, settings, progress)
+    let says = |_: &OperationMix| {
+        Some(Published::text("above 1", "eADR / ADR, most for NBTree; no figure"))
+    };
+    by_domain(&[OperationMix::HALF], keys, says, settings, progress)
 }
 
 /// Each tree in `adr` and in `eadr`, by the former.
 fn by_domain(
-    mixes: &[Mix],
+    mixes: &[OperationMix],
     keys: KeyChoice,
-    says: fn(&Mix) -> Option<Published>,
+    says: fn(&OperationMix) -> Option<Published>,
     settings: &Settings,
     progress: &ProgressBar,
 ) -> Result<Outcome, Error> {
@@ -295,24 +305,24 @@ fn by_domain(
         [("bztree", ["bztree:adr", "bztree:eadr"]), ("nbtree", ["nbtree:adr", "nbtree:eadr"])]
     {
         progress.reset();
-        let sides = Sides { names: &names, keys, mixes, shape: Shape::EIGHT };
-        compared(&mut outcome, &format!("{tree}: "), &sides, settings, says, progress)?;
+        let systems = Sides { names: &names, keys, mixes, shape: Shape::EIGHT };
+        compared(&mut outcome, &format!("{tree}: "), &systems, settings, says, progress)?;
     }
     Ok(outcome)
 }
 
 /// Figure 13: base operations without persistent memory.
 pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let says = |mix: &Mix| match mix.name {
+    let says = |mix: &OperationMix| match mix.name {
         "insert" => Some(Published::text("1.8", "on DRAM / on persistent memory, 1 tree")),
         "read" => Some(Published::text("1.7", "on DRAM / on persistent memory, 1 tree")),
         _ => None,
     };
     let durable = if settings.is_emulated() { "nbtree:slow" } else { "nbtree:adr" };
     let names = &[durable, "nbtree"];
-    let mixes = &[Mix::INSERT, Mix::READ];
-    let sides = Sides { names, keys: KeyChoice::Uniform, mixes, shape: Shape::EIGHT };
+    let mixes = &[OperationMix::INSERT, OperationMix::READ];
+    let systems = Sides { names, keys: KeyChoice::Uniform, mixes, shape: Shape::EIGHT };
     let mut outcome = Outcome::default();
-    compared(&mut outcome, "cost of durability: ", &sides, settings, says, progress)?;
+    compared(&mut outcome, "cost of durability: ", &systems, settings, says, progress)?;
     Ok(outcome)
 }

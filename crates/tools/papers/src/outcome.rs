@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use pando_bench::report::Spread;
+use pando_bench::spread::Spread;
 
 /// Where a figure of a paper was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +46,7 @@ pub struct Measured {
     pub min: f64,
     /// The greatest of a round.
     pub max: f64,
-    /// What it is a figure of, such as `bztree / skiplist, 2 threads`.
+    /// What it is a figure of, such as `bztree / crossbeam-skiplist, 2 threads`.
     pub of: String,
 }
 

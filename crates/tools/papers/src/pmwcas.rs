@@ -13,9 +13,10 @@ use super::error::Error;
 use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
 use pando_bench::key_sampler::KeyChoice;
-use pando_bench::mix::Mix;
+use pando_bench::operation_mix::OperationMix;
 use pando_bench::record::Shape;
-use pando_bench::report::{Spread, count};
+use pando_bench::spread::Spread;
+use pando_bench::units::count;
 
 /// The paper, and what it measured on.
 pub const PAPER: Paper = Paper {
@@ -25,9 +26,10 @@ pub const PAPER: Paper = Paper {
 };
 
 /// Figure 6b: upserts alone.
-const UPSERT: Mix = bztree::blend("upserts", "upserts of records that are there", [0, 100, 0], 0);
+const UPSERT: OperationMix =
+    bztree::blend("upserts", "upserts of records that are there", [0, 100, 0], 0);
 /// Figure 6d: the paper's realistic mix.
-const REALISTIC: Mix =
+const REALISTIC: OperationMix =
     bztree::blend("realistic", "64 % gets, 16 % scans of 10, 20 % upserts", [64, 20, 16], 0);
 
 /// Words that each operation of figure 5 changes.
@@ -136,7 +138,7 @@ fn slowdown(row: &Row) -> Measured {
     Measured::new(spread, format!("{} against {}", row.domain, row.base))
 }
 
-/// The sides of one half of figure 6, with the primitive that each is built on. The paper's PCAS
+/// The systems of one half of figure 6, with the primitive that each is built on. The paper's PCAS
 /// and PMwCAS write nothing back, as on memory that survives with the caches; what it calls -CF
 /// does, here -WB.
 type Half = [(&'static str, &'static str); 6];
@@ -151,12 +153,12 @@ const BW_TREES: Half = [
 ];
 /// The lower half.
 const SKIP_LISTS: Half = [
-    ("skiplist-cas:volatile-file", "CAS"),
-    ("skiplist-pmwcas:volatile-file", "MwCAS"),
-    ("skiplist-cas:process", "PCAS"),
-    ("skiplist-pmwcas:process", "PMwCAS"),
-    ("skiplist-cas:adr", "PCAS-WB"),
-    ("skiplist-pmwcas:adr", "PMwCAS-WB"),
+    ("pando-skiplist-cas:volatile-file", "CAS"),
+    ("pando-skiplist:volatile-file", "MwCAS"),
+    ("pando-skiplist-cas:process", "PCAS"),
+    ("pando-skiplist:process", "PMwCAS"),
+    ("pando-skiplist-cas:adr", "PCAS-WB"),
+    ("pando-skiplist:adr", "PMwCAS-WB"),
 ];
 
 /// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS, the last two also
@@ -165,7 +167,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let mut outcome = Outcome::default();
     half(&mut outcome, "Bw-tree", &BW_TREES, "bwtree:slow", settings, progress)?;
     progress.reset();
-    half(&mut outcome, "skip list", &SKIP_LISTS, "skiplist-pmwcas:slow", settings, progress)?;
+    half(&mut outcome, "skip list", &SKIP_LISTS, "pando-skiplist:slow", settings, progress)?;
     Ok(outcome)
 }
 
@@ -192,7 +194,7 @@ fn half(
     settings: &Settings,
     progress: &ProgressBar,
 ) -> Result<(), Error> {
-    let mixes = [bztree::READ_ONLY, UPSERT, Mix::INSERT, Mix::DELETE, REALISTIC];
+    let mixes = [bztree::READ_ONLY, UPSERT, OperationMix::INSERT, OperationMix::DELETE, REALISTIC];
     let mut variants = half.to_vec();
     if settings.is_emulated() {
         // There is no index on PCAS on the emulated medium, and on another it is nothing to compare
@@ -200,9 +202,9 @@ fn half(
         variants.retain(|&(_, primitive)| !primitive.ends_with("-WB"));
         variants.push((slow, "PMwCAS-WB"));
     }
-    let sides: Vec<&str> = variants.iter().map(|(side, _)| *side).collect();
+    let systems: Vec<&str> = variants.iter().map(|(system, _)| *system).collect();
     let grid = Grid {
-        sides: &sides,
+        systems: &systems,
         mixes: &mixes,
         keys: KeyChoice::Uniform,
         shape: Shape::EIGHT,
@@ -210,23 +212,23 @@ fn half(
     };
     let (plan, rows) = bztree::rows(&grid, settings, progress)?;
     outcome.conditions = bztree::conditions(&plan);
-    let primitive = |side: &str| {
-        variants.iter().find(|(name, _)| *name == side).map_or("", |(_, primitive)| primitive)
+    let primitive = |system: &str| {
+        variants.iter().find(|(name, _)| *name == system).map_or("", |(_, primitive)| primitive)
     };
     for row in &rows {
         let what = format!(
             "{index}, {}, {}, {} ({})",
-            row.mix,
+            row.operation_mix,
             in_threads(row.threads),
-            primitive(&row.side),
-            row.side
+            primitive(&row.system),
+            row.system
         );
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
     }
-    for row in rows.iter().filter(|row| row.side != sides[0]) {
-        let on = primitive(&row.side);
+    for row in rows.iter().filter(|row| row.system != systems[0]) {
+        let on = primitive(&row.system);
         let is_most = Some(&row.threads) == plan.threads.iter().max();
-        let paper = published_cost(index, &row.mix, on).filter(|_| is_most);
+        let paper = published_cost(index, &row.operation_mix, on).filter(|_| is_most);
         let percent = |ratio: f64| (1.0 - ratio) * 100.0;
         let spread = Spread {
             median: percent(row.ratio_to_first),
@@ -235,7 +237,11 @@ fn half(
         };
         let ours = Measured::new(spread, format!("{on} against CAS"));
         let of = if on == "MwCAS" { "several words" } else { "durability" };
-        let what = format!("{index}, {}, {}, {on}: cost of {of}", row.mix, in_threads(row.threads));
+        let what = format!(
+            "{index}, {}, {}, {on}: cost of {of}",
+            row.operation_mix,
+            in_threads(row.threads)
+        );
         outcome.push(what, "%", paper, Some(ours));
     }
     Ok(())

@@ -20,8 +20,8 @@ use super::{Error, bztree};
 use pando_bench::keys::key_of;
 use pando_bench::record::Shape;
 use pando_bench::rng::Rng;
-use pando_bench::sides::stored::Stored;
-use pando_bench::sides::{BuildError, BuildOptions};
+use pando_bench::systems::stored::Stored;
+use pando_bench::systems::{BuildError, BuildOptions};
 
 const DESCRIPTOR_BYTES: usize = 256;
 const INFO_AT: usize = 8;

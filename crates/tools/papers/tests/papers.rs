@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use common::papers_command;
 use indicatif::ProgressBar;
-use pando_bench::compare::Entrant;
-use pando_bench::side::Shape;
-use pando_bench::sides::{self, BuildOptions};
+use pando_bench::plan::NamedSystem;
+use pando_bench::record::Shape;
+use pando_bench::systems::{self, BuildOptions};
 use pando_papers::arrays::array::{Array, Method};
 use pando_papers::arrays::slice::{Checked, Slice, Subject as _};
 use pando_papers::arrays::{self, report};
@@ -28,7 +28,7 @@ use pando_pmem::Volatile;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::Delays;
 use pando_pmwcas::Algorithm;
-use planted::{Plant, Planted, entrant};
+use planted::{Plant, Planted, system};
 
 fn settings() -> Settings {
     Settings {
@@ -75,9 +75,9 @@ const TIMED_UNITS: [&str; 2] = ["ns", "req/s"];
 /// What a figure in this unit can be, on whatever machine, of however few records.
 fn plausible(unit: &str) -> RangeInclusive<f64> {
     match unit {
-        // A ratio of two sides, of which neither is a thousand times the other.
+        // A ratio of two systems, of which neither is a thousand times the other.
         "x" => 1e-3..=1e3,
-        // Also a cost, which may be negative: the difference of two sides within that ratio.
+        // Also a cost, which may be negative: the difference of two systems within that ratio.
         "%" => -1e5..=1e5,
         // From a tick of a clock to a second.
         "ns" => 0.1..=1e9,
@@ -149,7 +149,7 @@ fn experiments_are_listed_and_unknown_ones_named() {
 }
 
 #[test]
-fn delays_put_the_durable_side_on_an_emulated_medium_or_are_refused() {
+fn delays_put_the_durable_system_on_an_emulated_medium_or_are_refused() {
     let settings = Settings { build: slow_build(), ..settings() };
     for experiment in EXPERIMENTS {
         let run = || papers::run(experiment.name, &settings, &ProgressBar::hidden());
@@ -167,7 +167,7 @@ fn delays_put_the_durable_side_on_an_emulated_medium_or_are_refused() {
     }
     for words in [
         "bztree:fig4 --write-back-ns 5",
-        "trace game --players 10 --sides bztree --read-line-ns 5",
+        "trace game --players 10 --systems bztree --read-line-ns 5",
         "pmwcas --domains adr --read-line-ns 5",
     ] {
         let (succeeded, out, error) = papers_command(&words.split(' ').collect::<Vec<_>>());
@@ -181,7 +181,7 @@ fn delays_put_the_durable_side_on_an_emulated_medium_or_are_refused() {
         "50",
         "--operations",
         "500",
-        "--sides",
+        "--systems",
         "bztree:slow,bztree:adr",
         "--write-back-ns",
         "30",
@@ -277,32 +277,32 @@ fn operations_have_the_pmwcas_sizes_that_are_watched() {
     assert!(insert.sequences.len() > 1, "some inserts split: {insert:?}");
 }
 
-fn entrants(names: &[&str], trace: &Trace) -> Vec<Entrant> {
+fn systems(names: &[&str], trace: &Trace) -> Vec<NamedSystem> {
     let shape = Shape { key_bytes: trace.key_bytes(), value_bytes: trace.value_bytes() };
-    let entrant = |name: &&str| Entrant {
+    let system = |name: &&str| NamedSystem {
         name: (*name).to_owned(),
-        build: sides::builder(name.parse().unwrap(), shape, &BuildOptions::default()),
+        build: systems::builder(name.parse().unwrap(), shape, &BuildOptions::default()),
     };
-    names.iter().map(entrant).collect()
+    names.iter().map(system).collect()
 }
 
 #[test]
-fn a_trace_runs_on_every_side_that_takes_its_shape() {
+fn a_trace_runs_on_every_system_that_takes_its_shape() {
     let game = game::trace(&Game { players: 300, operations: 3_000, seed: 1 });
     let shape = Shape { key_bytes: game.key_bytes(), value_bytes: game.value_bytes() };
-    let takes = |entry: &&sides::SideEntry| (entry.limits)(shape).is_ok();
-    let names: Vec<_> = sides::SIDES.iter().filter(takes).map(|entry| entry.name).collect();
+    let takes = |entry: &&systems::SystemEntry| (entry.limits)(shape).is_ok();
+    let names: Vec<_> = systems::SYSTEMS.iter().filter(takes).map(|entry| entry.name).collect();
     assert!(names.contains(&"bztree:slow"));
-    let sides: Vec<_> = entrants(&names, &game)
+    let systems: Vec<_> = systems(&names, &game)
         .into_iter()
         // A peer that is not compiled in.
-        .filter(|entrant| (entrant.build)().is_ok())
+        .filter(|system| (system.build)().is_ok())
         .collect();
     let plan = runner::Plan { threads: 3, parts: 4 };
     let progress = ProgressBar::hidden();
-    let rows = runner::run(&game, &sides, &plan, &progress).unwrap();
+    let rows = runner::run(&game, &systems, &plan, &progress).unwrap();
     assert_eq!(Some(progress.position()), progress.length());
-    assert_eq!(rows.len(), sides.len());
+    assert_eq!(rows.len(), systems.len());
     for row in &rows {
         assert_eq!((row.records, row.operations, row.threads, row.parts), (300, 3_000, 3, 4));
         assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
@@ -322,27 +322,27 @@ fn deletes_of_a_trace_are_checked_too_and_a_lost_record_is_named() {
             trace.get(key);
         }
     }
-    let side = (entrants(&["bztree"], &trace)[0].build)().unwrap();
-    runner::run_steps(side.any(), &trace, trace.steps(), 2).unwrap();
-    runner::check(side.any(), &trace).unwrap();
+    let system = (systems(&["bztree"], &trace)[0].build)().unwrap();
+    runner::run_steps(system.any(), &trace, trace.steps(), 2).unwrap();
+    runner::check(system.any(), &trace).unwrap();
     // One more round of the same inserts meets keys that are there.
-    let again = runner::run_steps(side.any(), &trace, trace.steps(), 1).unwrap_err();
+    let again = runner::run_steps(system.any(), &trace, trace.steps(), 1).unwrap_err();
     assert!(matches!(again, Fault::Invented { .. }), "{again}");
-    let empty = (entrants(&["btreemap"], &trace)[0].build)().unwrap();
+    let empty = (systems(&["btreemap"], &trace)[0].build)().unwrap();
     let lost = runner::check(empty.any(), &trace).unwrap_err();
     assert!(matches!(&lost, Fault::Lost { key, .. } if !key.is_empty()), "{lost}");
 }
 
 #[test]
-fn a_record_that_a_side_invents_during_a_trace_is_named() {
+fn a_record_that_a_system_invents_during_a_trace_is_named() {
     let mut trace = Trace::new("inserts", 8, 8);
     for key in (0..500_u64).step_by(10) {
         let key = trace.add_key(&key.to_be_bytes()).unwrap();
         trace.put(key);
     }
-    let side = entrant("planted", || Planted::new(Plant::InventKey(7)));
+    let system = system("planted", || Planted::new(Plant::InventKey(7)));
     let plan = runner::Plan { threads: 1, parts: 2 };
-    let found = runner::run(&trace, &[side], &plan, &ProgressBar::hidden()).unwrap_err();
+    let found = runner::run(&trace, &[system], &plan, &ProgressBar::hidden()).unwrap_err();
     let runner::Error::Fault { fault: Fault::Invented { key, .. }, .. } = &found else {
         panic!("not an invented key: {found}")
     };

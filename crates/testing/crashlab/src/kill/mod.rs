@@ -20,39 +20,16 @@ pub(crate) mod figures;
 mod load;
 mod look;
 pub(crate) mod message;
+mod options;
 pub(crate) mod phase;
 pub(crate) mod supervise;
 mod trial;
 mod workload;
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
-use std::path::{Path, PathBuf};
-
-use tempfile::TempDir;
-
 use crate::failure::Failure;
+pub use options::Args;
+pub(crate) use options::{folder, fresh_seed};
 use trial::Trial;
-
-/// Options of the verb.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// How many kills
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    count: u64,
-    /// Seed of operations and delays [default: another one each time]
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
-    /// Threads that write at once; with more than cores, a kill finds more operations in flight
-    #[arg(long, value_name = "W", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64))]
-    writers: u64,
-    /// What the maps are.
-    #[command(flatten)]
-    created: created::Created,
-    /// Where the pools lie [default: the folder for temporary files]
-    #[arg(long, value_name = "D")]
-    dir: Option<PathBuf>,
-}
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -61,18 +38,4 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let figures = Trial::new(args, seed)?.run()?;
     println!("kills: {figures}");
     Ok(())
-}
-
-/// A folder for a trial.
-pub(crate) fn folder(dir: Option<&Path>) -> Result<TempDir, Failure> {
-    let dir = dir.map_or_else(std::env::temp_dir, Path::to_owned);
-    tempfile::Builder::new()
-        .prefix("pando-crashlab-")
-        .tempdir_in(&dir)
-        .map_err(|error| Failure::trouble(&format!("create a folder in {}", dir.display()), error))
-}
-
-/// A seed that differs from run to run.
-pub(crate) fn fresh_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -7,14 +7,15 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 
+use super::child;
 use super::created::Created;
 use super::expected::Expected;
 use super::figures::Figures;
 use super::load::{self, LoadEnd};
 use super::message::Message;
+use super::options::{Args, folder};
 use super::phase::Phase;
 use super::supervise::{self, Kill};
-use super::{Args, child, folder};
 use crate::failure::Failure;
 use crate::progress;
 use pando_index::random::Random;

@@ -305,7 +305,6 @@ pub fn part(state: &State, writers: u64, number: u64) -> State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::created::KINDS;
     use super::*;
 
     #[test]
@@ -322,24 +321,5 @@ mod tests {
         }
         assert_eq!(key_number(&key(3)), Some(3));
         assert_eq!(key_number(&key(3)[..50]), None);
-    }
-
-    #[test]
-    fn the_library_answers_as_the_model_does() {
-        let profiles = [Profile::Mixed, Profile::Growing, Profile::Catalog];
-        for (profile, kind) in profiles.iter().flat_map(|&one| KINDS.map(|kind| (one, kind))) {
-            let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
-            let options = MapOptions::new().kind(kind);
-            let main = pool.map_with(&map_name(MAIN), &options).unwrap();
-            let maps = Maps { pool: &pool, main: &main, options: &options };
-            for mut writer in Writer::all(&State::new(), 3, profile, 1) {
-                for _ in 0..300 {
-                    let (op, answer) = writer.step();
-                    assert_eq!(op.run(maps).unwrap(), answer, "{op:?}");
-                }
-                let whole = super::super::look::state(&pool).unwrap();
-                assert_eq!(part(&whole, 3, writer.number), writer.state);
-            }
-        }
     }
 }

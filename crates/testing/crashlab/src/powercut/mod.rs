@@ -16,44 +16,15 @@
 
 mod initramfs;
 mod machine;
+mod options;
 mod packages;
 mod trial;
 
 use crate::failure::Failure;
 use crate::kill::fresh_seed;
 use machine::{Machine, Persistence};
+pub use options::{Args, Promise};
 use trial::Trial;
-
-/// What the machine promises of its persistent memory.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum Promise {
-    /// Caches are flushed at a cut (eADR)
-    Cpu,
-    /// What has left the caches is kept (ADR)
-    MemCtrl,
-    /// First the one, then the other
-    Both,
-}
-
-/// Options of the verb.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// How many cuts in each mode
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    cycles: u64,
-    /// What the machine promises of its persistent memory
-    #[arg(long, value_enum, default_value_t = Promise::Both)]
-    persistence: Promise,
-    /// Seed of operations and delays [default: another one each time]
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
-    /// What the maps are.
-    #[command(flatten)]
-    created: crate::kill::child::Created,
-    /// Keep the machine's devices, and say where they are
-    #[arg(long)]
-    keep: bool,
-}
 
 /// Runs the verb; fails where the machine cannot be had.
 pub fn run(args: &Args) -> Result<(), Failure> {

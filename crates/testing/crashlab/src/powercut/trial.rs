@@ -6,8 +6,8 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 
-use super::Args;
 use super::machine::{Devices, Machine, Persistence};
+use super::options::Args;
 use crate::failure::Failure;
 use crate::kill::expected::Expected;
 use crate::kill::figures::Figures;

@@ -6,29 +6,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use pando_index::random::Random;
-use pando_pmem::testing::Arena;
 
-use super::{Crashes, Happened, Lab, PATIENCE, Plan, Tally};
+use super::lab::{Happened, Lab, PATIENCE, lay_out, words_of};
+use super::plan::{Crashes, Plan, Tally};
 use crate::lab::domain::{Mode, install, run_as, set_mode, with_recorder};
 use crate::lab::medium::Medium;
 use crate::lab::panics::attempt;
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder, Site};
 use crate::subjects::Subject;
-
-/// All words of the arena.
-pub(super) fn words_of(arena: &Arena) -> Vec<u64> {
-    (0..arena.bytes() / 8).map(|index| arena.word(index * 8)).collect()
-}
-
-/// Lays `lines` out as `word_of` says, by line and word of it.
-pub(super) fn lay_out(arena: &Arena, lines: &[u32], word_of: impl Fn(usize, usize) -> u64) {
-    for &line in lines {
-        for word in 0..8 {
-            let off = u64::from(line) * LINE_BYTES + word as u64 * 8;
-            arena.set_word(off, word_of(line as usize, word));
-        }
-    }
-}
 
 /// A hash of one word in its place; a hash of all is the exclusive or of these.
 fn hash_of(off: u64, value: u64) -> u64 {

@@ -2,8 +2,9 @@
 
 use pando_index::random::Random;
 
+use super::lab::{Happened, Lab};
+use super::plan::{Plan, Tally};
 use super::playback::{Playback, draw_cuts};
-use super::{Happened, Lab, Plan, Tally};
 use crate::lab::recorder::{Entry, Site};
 use crate::subjects::Subject;
 

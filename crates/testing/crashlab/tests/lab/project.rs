@@ -1,5 +1,8 @@
 //! What the project's pages say of its files, compared with the files.
 
+#[path = "cycles.rs"]
+mod cycles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,43 +1,47 @@
-//! The command `run`: a comparison of sides, or the replay of a file on them.
+//! The command `run`: a comparison of systems, or the replay of a file on them.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Failure, check_limits, entrants, progress};
-use crate::args::{RunArgs, TAKERS_OF_DELAYS};
-use crate::compare::{self, Plan};
+use super::named::{check_limits, named_systems};
+use crate::arg_values::TAKERS_OF_DELAYS;
+use crate::args::RunArgs;
+use crate::compare;
 use crate::conditions::Conditions;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::machine;
-use crate::mix::Mix;
+use crate::operation_mix::OperationMix;
 use crate::page::{self, Section};
+use crate::plan::Plan;
+use crate::progress::progress;
 use crate::record::Shape;
 use crate::replay::{self, parse::Operation};
 use crate::report;
-use crate::sides::ours::EMULATED;
-use crate::sides::{self, BuildOptions, SideName};
+use crate::systems::entry::BuildOptions;
+use crate::systems::ours::EMULATED;
+use crate::systems::{self, SystemName};
 
-/// A comparison that is made when no sides are named.
+/// A comparison that is made when no systems are named.
 struct Comparison {
     title: &'static str,
-    sides: &'static [&'static str],
+    systems: &'static [&'static str],
     records: u64,
     time_limit: Duration,
 }
 
-/// The comparisons that are made when no sides are named: together they take less than three
+/// The comparisons that are made when no systems are named: together they take less than three
 /// minutes on two cores. To add a peer, add its name.
 const DEFAULTS: [Comparison; 2] = [
     Comparison {
         title: "In memory",
-        sides: &[
+        systems: &[
             "bztree",
             "scc",
             "congee",
             "concurrent-map",
             "masstree",
             "bf-tree",
-            "skiplist",
+            "crossbeam-skiplist",
             "btreemap",
         ],
         records: 1_000_000,
@@ -45,19 +49,19 @@ const DEFAULTS: [Comparison; 2] = [
     },
     Comparison {
         title: "Durable to a process crash",
-        sides: &["bztree:process", "redb", "fjall"],
+        systems: &["bztree:process", "redb", "fjall"],
         records: 100_000,
         time_limit: Duration::from_secs(50),
     },
 ];
-/// Seconds of a slice when no sides are named.
+/// Seconds of a slice when no systems are named.
 const DEFAULT_SECONDS: f64 = 0.15;
-/// Where the page goes when no sides are named.
+/// Where the page goes when no systems are named.
 const DEFAULT_PAGE: &str = "pando-bench.html";
 
 /// Compares what `args` ask for, prints it, and writes the files that are asked for.
-pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
-    let is_slow = args.sides.iter().flatten().any(|side| side.name().ends_with(EMULATED));
+pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
+    let is_slow = args.systems.iter().flatten().any(|system| system.name().ends_with(EMULATED));
     let delays = args.delays.delays(is_slow, TAKERS_OF_DELAYS)?;
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
@@ -67,11 +71,11 @@ pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     };
     let conditions = Conditions::here(&args.pool_dir).emulating(delays);
     eprintln!("{}", conditions.line());
-    let sections = match (&args.replay, &args.sides) {
+    let sections = match (&args.replay, &args.systems) {
         (Some(file), named) => {
             let operations = replay::read(file)?;
             let shape = replay::shape_of(&operations);
-            let default = || default_sides(&DEFAULTS[0], shape, &[]);
+            let default = || default_systems(&DEFAULTS[0], shape, &[]);
             let names = in_order(named.clone().map_or_else(default, Ok)?, args.base)?;
             check_limits(&names, shape, &[])?;
             vec![replay_file(file, &operations, &names, &options, &conditions)?]
@@ -85,8 +89,8 @@ pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
             .iter()
             .map(|default| {
                 let plan = plan_of(args, Some(default), &conditions);
-                let base = args.base.filter(|base| default.sides.contains(&base.name()));
-                let names = default_sides(default, plan.shape, &plan.mixes)?;
+                let base = args.base.filter(|base| default.systems.contains(&base.name()));
+                let names = default_systems(default, plan.shape, &plan.mixes)?;
                 let names = in_order(names, base)?;
                 section(default.title, &names, &plan, &options)
             })
@@ -96,7 +100,7 @@ pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
         let lines = sections.iter().map(|section| report::json_lines(section.rows()));
         report::write(path, &lines.collect::<String>())?;
     }
-    let is_plain = args.sides.is_none() && args.replay.is_none();
+    let is_plain = args.systems.is_none() && args.replay.is_none();
     let page = args.page.as_deref().or(is_plain.then_some(Path::new(DEFAULT_PAGE)));
     if let Some(path) = page {
         page::write(path, &sections, &conditions)?;
@@ -105,16 +109,16 @@ pub fn compare_sides(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sides of a default comparison that are compiled in and can do it; of the others it says why
-/// they are left out.
-fn default_sides(
+/// The systems of a default comparison that are compiled in and can do it; of the others it says
+/// why they are left out.
+fn default_systems(
     default: &Comparison,
     shape: Shape,
-    mixes: &[Mix],
-) -> Result<Vec<SideName>, Failure> {
+    mixes: &[OperationMix],
+) -> Result<Vec<SystemName>, Failure> {
     let mut names = Vec::new();
-    for name in default.sides.iter().filter(|name| sides::is_built(name)) {
-        let name = name.parse::<SideName>()?;
+    for name in default.systems.iter().filter(|name| systems::is_built(name)) {
+        let name = name.parse::<SystemName>()?;
         match check_limits(&[name], shape, mixes) {
             Ok(()) => names.push(name),
             Err(why) => eprintln!("left out: {why}"),
@@ -126,14 +130,14 @@ fn default_sides(
 /// Compares and prints at once, since the next comparison may take minutes.
 fn section(
     title: &str,
-    names: &[SideName],
+    names: &[SystemName],
     plan: &Plan,
     options: &BuildOptions,
 ) -> Result<Section, Failure> {
     check_limits(names, plan.shape, &plan.mixes)?;
     let progress = progress();
-    let entrants = entrants(names, plan.most_records(), plan.shape, options);
-    let rows = compare::run(plan, &entrants, &progress)?;
+    let systems = named_systems(names, plan.most_records(), plan.shape, options);
+    let rows = compare::run(plan, &systems, &progress)?;
     progress.finish_and_clear();
     println!("# {title}\n\n{}", report::table(&rows));
     Ok(Section::Comparison { title: title.to_owned(), rows })
@@ -142,7 +146,7 @@ fn section(
 fn replay_file(
     path: &Path,
     operations: &[Operation],
-    names: &[SideName],
+    names: &[SystemName],
     options: &BuildOptions,
     conditions: &Conditions,
 ) -> Result<Section, Failure> {
@@ -150,14 +154,14 @@ fn replay_file(
     let options = options.clone().for_records(operations.len() as u64, shape);
     let builders: Vec<_> = names
         .iter()
-        .map(|&name| (name.to_string(), sides::builder(name, shape, &options)))
+        .map(|&name| (name.to_string(), systems::builder(name, shape, &options)))
         .collect();
     let progress = progress();
     let file = path.display().to_string();
     let rows = replay::run(operations, &file, &builders, conditions, &progress)?;
     progress.finish_and_clear();
     println!(
-        "# Replay: {} operations of {file}, every answer alike on all sides\n\n{}",
+        "# Replay: {} operations of {file}, every answer alike on all systems\n\n{}",
         operations.len(),
         report::table(&rows)
     );
@@ -191,16 +195,19 @@ fn plan_of(args: &RunArgs, default: Option<&Comparison>, conditions: &Conditions
     }
 }
 
-/// The sides in the order of the run: the base comes first.
-fn in_order(mut names: Vec<SideName>, base: Option<SideName>) -> Result<Vec<SideName>, Error> {
+/// The systems in the order of the run: the base comes first.
+fn in_order(
+    mut names: Vec<SystemName>,
+    base: Option<SystemName>,
+) -> Result<Vec<SystemName>, Error> {
     let all: Vec<_> = names.iter().map(|name| name.name()).collect();
     if let Some(twice) = (1..all.len()).find(|&at| all[..at].contains(&all[at])) {
-        return Err(Error::Usage(format!("the side {} is named twice", all[twice])));
+        return Err(Error::Usage(format!("the system {} is named twice", all[twice])));
     }
     if let Some(base) = base {
         let Some(at) = names.iter().position(|&name| name == base) else {
             let all = all.join(", ");
-            return Err(Error::Usage(format!("the base {base} is not among the sides {all}")));
+            return Err(Error::Usage(format!("the base {base} is not among the systems {all}")));
         };
         names[..=at].rotate_right(1);
     }

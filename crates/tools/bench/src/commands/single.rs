@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use super::{Failure, check_limits, entrants, progress};
-use crate::args::{CostsArgs, FilesArgs, RecoveryArgs, SpaceArgs};
-use crate::compare::Plan;
+use super::named::{check_limits, named_systems};
+use crate::arg_values::FilesArgs;
+use crate::args::{CostsArgs, RecoveryArgs, SpaceArgs};
 use crate::conditions::Conditions;
+use crate::error::Failure;
 use crate::figures::Figures;
 use crate::page::{self, Section};
+use crate::plan::Plan;
+use crate::progress::progress;
 use crate::record::Shape;
 use crate::recovery::{self, RecoveryPlan, Summary};
-use crate::sides::BuildOptions;
+use crate::systems::entry::BuildOptions;
 use crate::{costs, report, space};
 
 /// Prints `figures`, and writes the files that `files` ask for; `lines` are the rows as JSON.
@@ -79,13 +82,13 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
     show_rows(&rows)
 }
 
-/// Fills sides and says how many bytes a record takes.
+/// Fills systems and says how many bytes a record takes.
 pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
     let conditions = Conditions::here(&args.pool_dir);
     eprintln!("{}", conditions.line());
     let options = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
     let shape = Shape { key_bytes: args.key_bytes, value_bytes: args.value_bytes };
-    check_limits(&args.sides, shape, &[])?;
+    check_limits(&args.systems, shape, &[])?;
     let plan = Plan {
         mixes: Vec::new(),
         records: 0,
@@ -103,8 +106,8 @@ pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
     };
     let progress = progress();
     let most = args.records.iter().copied().max().unwrap_or(0);
-    let entrants = entrants(&args.sides, most, shape, &options);
-    let rows = space::measure(&plan, &args.records, &entrants, &progress)?;
+    let systems = named_systems(&args.systems, most, shape, &options);
+    let rows = space::measure(&plan, &args.records, &systems, &progress)?;
     progress.finish_and_clear();
     show(space::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
 }

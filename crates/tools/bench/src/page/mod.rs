@@ -10,8 +10,10 @@ use std::path::Path;
 use crate::conditions::Conditions;
 use crate::error::Error;
 use crate::figures::Figures;
-use crate::report::{self, Row, Spread, duration};
-use crate::sides;
+use crate::report::{self, Row};
+use crate::spread::Spread;
+use crate::systems;
+use crate::units::{bytes, duration};
 
 /// A part of the page.
 #[derive(Clone, Debug)]
@@ -69,8 +71,8 @@ pub fn page(sections: &[Section], conditions: &Conditions) -> Result<String, Err
         escaped(&conditions.line())
     );
     if sections.iter().any(|section| matches!(section, Section::Comparison { .. })) {
-        out += "<p class=\"quiet\">All sides live side by side and take turns, slice by slice, round by \
-                round; ratios are taken within a round. Every answer was checked: a side that loses a \
+        out += "<p class=\"quiet\">All systems live side by side and take turns, slice by slice, round by \
+                round; ratios are taken within a round. Every answer was checked: a system that loses a \
                 key has no figure.</p>\n";
     }
     for section in sections {
@@ -83,22 +85,22 @@ pub fn page(sections: &[Section], conditions: &Conditions) -> Result<String, Err
     Ok(out)
 }
 
-/// The names of a section's sides, in the order in which they come.
-fn side_names(rows: &[Row]) -> Vec<&str> {
+/// The names of a section's systems, in the order in which they come.
+fn system_names(rows: &[Row]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
-        if !names.contains(&row.side.as_str()) {
-            names.push(&row.side);
+        if !names.contains(&row.system.as_str()) {
+            names.push(&row.system);
         }
     }
     names
 }
 
 fn add_comparison(out: &mut String, title: &str, rows: &[Row]) -> Result<(), Error> {
-    let names = side_names(rows);
+    let names = system_names(rows);
     put(out, format_args!("<h2>{}</h2>\n<ul class=\"legend\">", escaped(title)));
     for (at, name) in names.iter().enumerate() {
-        let entry = sides::SIDES.iter().find(|entry| entry.name == *name);
+        let entry = systems::SYSTEMS.iter().find(|entry| entry.name == *name);
         let about = entry.map_or(String::new(), |entry| {
             format!("{}; {}; a write survives {}", entry.what, entry.settings, entry.durability)
         });
@@ -138,7 +140,7 @@ fn add_comparison(out: &mut String, title: &str, rows: &[Row]) -> Result<(), Err
     );
     add_plots(out, &mixes, |rows| plots::latency(rows, &names))?;
     add_tables(out, rows);
-    add_sides(out, &names);
+    add_systems(out, &names);
     Ok(())
 }
 
@@ -177,13 +179,13 @@ fn add_tables(out: &mut String, rows: &[Row]) {
     *out += "<h3>All figures</h3>\n<div class=\"wide\">";
     let mut headed = None;
     for row in rows {
-        let current = (row.mix.as_str(), row.threads);
+        let current = (row.operation_mix.as_str(), row.threads);
         if headed != Some(current) {
             *out += if headed.is_some() { "</table>\n" } else { "" };
             put(
                 out,
                 format_args!(
-                    "<table><caption>{}</caption><tr><th>side</th><th>operations a second</th>\
+                    "<table><caption>{}</caption><tr><th>system</th><th>operations a second</th>\
                      <th>ratio [least, greatest]</th><th>p50</th><th>p99</th><th>p99.9</th>\
                      <th>longest</th><th>bytes a record</th><th>of files</th></tr>\n",
                     escaped(report::heading(row).trim_end())
@@ -197,14 +199,14 @@ fn add_tables(out: &mut String, rows: &[Row]) {
             format_args!(
                 "<tr><td>{}</td><td>{:.3} M</td><td>{ratio}</td><td>{}</td><td>{}</td><td>{}</td>\
                  <td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                escaped(&row.side),
+                escaped(&row.system),
                 row.ops_per_second / 1e6,
                 duration(row.p50_ns),
                 duration(row.p99_ns),
                 duration(row.p999_ns),
                 duration(row.max_ns),
-                report::bytes(row.bytes_per_record),
-                report::bytes(row.file_bytes_per_record),
+                bytes(row.bytes_per_record),
+                bytes(row.file_bytes_per_record),
             ),
         );
         for note in row.notes() {
@@ -217,10 +219,11 @@ fn add_tables(out: &mut String, rows: &[Row]) {
     *out += if headed.is_some() { "</table></div>\n" } else { "</div>\n" };
 }
 
-fn add_sides(out: &mut String, names: &[&str]) {
-    *out += "<h3>The sides</h3>\n<div class=\"wide\"><table class=\"text\"><tr><th>side</th><th>what it is</th>\
+fn add_systems(out: &mut String, names: &[&str]) {
+    *out += "<h3>The systems</h3>\n<div class=\"wide\"><table class=\"text\"><tr><th>system</th><th>what it is</th>\
              <th>settings</th><th>a write survives</th></tr>\n";
-    for entry in names.iter().filter_map(|name| sides::SIDES.iter().find(|side| side.name == *name))
+    for entry in
+        names.iter().filter_map(|name| systems::SYSTEMS.iter().find(|system| system.name == *name))
     {
         put(
             out,

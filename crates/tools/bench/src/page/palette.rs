@@ -1,4 +1,4 @@
-//! Colours of sides: those of Okabe and Ito, which most people can tell apart, and some more.
+//! Colours of systems: those of Okabe and Ito, which most people can tell apart, and some more.
 
 use plotters::style::RGBColor;
 
@@ -17,7 +17,7 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(60, 190, 180),
 ];
 
-/// The colour of a section's side, by its place; beyond the twelfth they come again.
+/// The colour of a section's system, by its place; beyond the twelfth they come again.
 pub fn of(place: usize) -> RGBColor {
     COLOURS[place % COLOURS.len()]
 }

@@ -1,4 +1,4 @@
-//! The plots, each a small SVG of one mix. The sides' colours are those of the section's legend.
+//! The plots, each a small SVG of one mix. The systems' colours are those of the section's legend.
 
 use std::fmt::Display;
 
@@ -9,7 +9,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::palette;
 use crate::error::Error;
 use crate::figures::Bars;
-use crate::report::{Row, Spread};
+use crate::report::Row;
+use crate::spread::Spread;
 
 const WIDTH_PX: u32 = 420;
 const HEIGHT_PX: u32 = 270;
@@ -48,7 +49,7 @@ fn drawn(
 pub fn by_mix(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut mixes: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
-        match mixes.iter_mut().find(|mix| mix[0].mix == row.mix) {
+        match mixes.iter_mut().find(|mix| mix[0].operation_mix == row.operation_mix) {
             Some(mix) => mix.push(row),
             None => mixes.push(vec![row]),
         }
@@ -71,11 +72,11 @@ fn widest<'row>(rows: &[&'row Row]) -> Vec<&'row Row> {
 }
 
 fn title(rows: &[&Row]) -> String {
-    rows.first().map_or(String::new(), |row| format!("{}, {} keys", row.mix, row.keys))
+    rows.first().map_or(String::new(), |row| format!("{}, {} keys", row.operation_mix, row.keys))
 }
 
 fn place(names: &[&str], row: &Row) -> usize {
-    names.iter().position(|name| *name == row.side).unwrap_or(0)
+    names.iter().position(|name| *name == row.system).unwrap_or(0)
 }
 
 fn label() -> TextStyle<'static> {
@@ -95,16 +96,16 @@ struct Bar<'page> {
     is_exact: bool,
 }
 
-/// Bars of each side's throughput divided by the first's, with their spread.
+/// Bars of each system's throughput divided by the first's, with their spread.
 pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let rows = widest(rows);
     let bar = rows.iter().map(|row| {
         let (median, min, max) = (row.ratio_to_first, row.ratio_min, row.ratio_max);
         Bar {
-            name: &row.side,
+            name: &row.system,
             colour: palette::of(place(names, row)),
             spread: Spread { median, min, max },
-            is_exact: row.side == row.base,
+            is_exact: row.system == row.base,
         }
     });
     let all: Vec<_> = bar.collect();
@@ -188,7 +189,7 @@ fn bars(title: &str, unit: &str, mark: Option<f64>, all: &[Bar<'_>]) -> Result<S
     })
 }
 
-/// Throughput of each side by the number of threads.
+/// Throughput of each system by the number of threads.
 pub fn throughput(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let highest = rows.iter().map(|row| row.ops_per_second).fold(0.0, f64::max);
     let (unit, factor) = match highest {
@@ -228,7 +229,7 @@ pub fn throughput(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
         for (at, name) in names.iter().enumerate() {
             let points: Vec<(f64, f64)> = rows
                 .iter()
-                .filter(|row| row.side == *name)
+                .filter(|row| row.system == *name)
                 .map(|row| {
                     let place = counts.iter().position(|&count| count == row.threads);
                     (place.unwrap_or(0) as f64, row.ops_per_second / factor)
@@ -244,7 +245,7 @@ pub fn throughput(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     })
 }
 
-/// Latency of each side by percentile, both on logarithmic scales.
+/// Latency of each system by percentile, both on logarithmic scales.
 pub fn latency(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let rows = widest(rows);
     let points = || rows.iter().flat_map(|row| row.latency_curve.iter());

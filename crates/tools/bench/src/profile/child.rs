@@ -11,8 +11,8 @@ use crate::keys::{key_of, value_of};
 use crate::machine;
 use crate::record::Shape;
 use crate::rng::Rng;
-use crate::sides::stored::Stored;
-use crate::sides::{BuildError, BuildOptions};
+use crate::systems::entry::{BuildError, BuildOptions};
+use crate::systems::stored::Stored;
 
 /// What the child says when the tree is filled.
 pub const FILLED: &str = "filled";

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Error, Plan, child, markdown, run};
-use crate::args::count;
-use crate::sides::BuildError;
+use super::child;
+use super::perf::run;
+use super::shares::{Error, Plan, markdown};
+use crate::arg_values::count;
+use crate::systems::entry::BuildError;
 
 /// Arguments of `profile`.
 #[derive(Args, Debug)]
@@ -96,7 +98,7 @@ pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
     if let Some(path) = &args.json {
         let mut lines = String::new();
         for (mix, profile) in &profiles {
-            let row = serde_json::json!({ "mix": mix, "domain": args.profile_domain, "records": args.records, "threads": args.threads, "profile": profile });
+            let row = serde_json::json!({ "operation_mix": mix, "domain": args.profile_domain, "records": args.records, "threads": args.threads, "profile": profile });
             lines += &format!("{row}\n");
         }
         crate::report::write(path, &lines)?;

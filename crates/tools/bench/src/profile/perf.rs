@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use super::child;
 use super::component::Frame;
-use super::{Error, Plan, Profile, add_up, child};
+use super::shares::{Error, Plan, Profile, add_up};
 
 /// Samples a second and thread; no divisor of a timer that the program may have.
 const SAMPLES_A_SECOND: u32 = 1997;
@@ -32,6 +33,12 @@ impl Drop for Profiled {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs the child, samples it, and adds up.
+pub fn run(plan: &Plan) -> Result<Profile, Error> {
+    let samples = sample(plan)?;
+    attribute(&plan.executable, &samples)
 }
 
 /// Runs the child of `plan`, and samples it once it is filled.

@@ -1,9 +1,9 @@
-//! Replay of a file of operations on every side, interleaved, each answer compared.
+//! Replay of a file of operations on every system, interleaved, each answer compared.
 //!
 //! A model (the standard library's `BTreeMap`) goes through the file first, a part at a time, and
-//! keeps its answers; then each side does the same part, in turning order, and has to answer as
-//! the model did. So all sides answer alike, or the first that does not is named with the line.
-//! At the end each side must hold the model's records and no others. One thread replays: with
+//! keeps its answers; then each system does the same part, in turning order, and has to answer as
+//! the model did. So all systems answer alike, or the first that does not is named with the line.
+//! At the end each system must hold the model's records and no others. One thread replays: with
 //! more, the answers would not be determined.
 //!
 //! The format is described in [`parse`](mod@parse).
@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use crate::compare::Space;
 use crate::conditions::Conditions;
-use crate::error::Error;
+use crate::error::{Difference, Error};
+use crate::plan::Space;
 use crate::record::{Shape, WORD_BYTES};
 use crate::report::Row;
-use crate::side::{AnySide, Order, Refusal};
-use crate::sides::Builder;
 use crate::slice::Outcome;
+use crate::system::{AnySystem, Order, Refusal, Scan};
+use crate::systems::entry::Builder;
 use crate::table::{Cell, RowContext, row};
 use crate::verify::{self, Stray};
 use parse::{Operation, Verb};
 
-/// Operations that a side does before the next one has its turn.
+/// Operations that a system does before the next one has its turn.
 const PART_OPERATIONS: usize = 10_000;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -61,17 +61,6 @@ impl Answer {
     }
 }
 
-/// An answer that differs from the model's.
-#[derive(Debug)]
-pub struct Difference {
-    /// The line of the operation; `None` for the comparison at the end.
-    pub line: Option<usize>,
-    /// What the side answered.
-    pub found: String,
-    /// What the model answered.
-    pub due: String,
-}
-
 /// Reads the file of operations at `path`.
 pub fn read(path: &Path) -> Result<Vec<Operation>, Error> {
     let text =
@@ -84,8 +73,8 @@ pub fn read(path: &Path) -> Result<Vec<Operation>, Error> {
     Ok(operations)
 }
 
-/// The shape that sides are built for: the longest key and value. If these are eight bytes and
-/// some are shorter, a little more, so that no side takes the records for integers.
+/// The shape that systems are built for: the longest key and value. If these are eight bytes and
+/// some are shorter, a little more, so that no system takes the records for integers.
 pub fn shape_of(operations: &[Operation]) -> Shape {
     let values = || {
         operations.iter().filter_map(|operation| match &operation.verb {
@@ -102,55 +91,57 @@ pub fn shape_of(operations: &[Operation]) -> Shape {
     }
 }
 
-/// Replays `operations` on all `sides`; each tick of `progress` is one part on one side.
+/// Replays `operations` on all `systems`; each tick of `progress` is one part on one system.
 pub fn run(
     operations: &[Operation],
     name: &str,
-    sides: &[(String, Builder)],
+    systems: &[(String, Builder)],
     conditions: &Conditions,
     progress: &ProgressBar,
 ) -> Result<Vec<Row>, Error> {
-    let subjects = sides
+    let subjects = systems
         .iter()
-        .map(|(side, build)| build().map_err(|source| Error::Build { side: side.clone(), source }))
+        .map(|(system, build)| {
+            build().map_err(|source| Error::Build { system: system.clone(), source })
+        })
         .collect::<Result<Vec<_>, Error>>()?;
-    let mut cells: Vec<Cell> = sides.iter().map(|_| Cell::empty()).collect();
+    let mut cells: Vec<Cell> = systems.iter().map(|_| Cell::empty()).collect();
     let mut model = Model::new();
     let parts = operations.len().div_ceil(PART_OPERATIONS);
-    progress.set_length((parts * sides.len()) as u64);
-    let differs = |side: usize, difference: Difference| Error::ReplayDiffers {
-        side: sides[side].0.clone(),
+    progress.set_length((parts * systems.len()) as u64);
+    let differs = |system: usize, difference: Difference| Error::ReplayDiffers {
+        system: systems[system].0.clone(),
         file: name.to_owned(),
         difference,
     };
     for (number, part) in operations.chunks(PART_OPERATIONS).enumerate() {
         let due: Vec<Answer> =
             part.iter().map(|operation| answer_of_model(&mut model, operation)).collect();
-        for turn in 0..sides.len() {
-            let side = (number + turn) % sides.len();
-            progress.set_message(format!("replay on {}", sides[side].0));
-            let outcome =
-                do_part(subjects[side].any(), part, &due).map_err(|found| differs(side, found))?;
-            cells[side].add(&outcome, Space::default());
+        for turn in 0..systems.len() {
+            let system = (number + turn) % systems.len();
+            progress.set_message(format!("replay on {}", systems[system].0));
+            let outcome = do_part(subjects[system].any(), part, &due)
+                .map_err(|found| differs(system, found))?;
+            cells[system].add(&outcome, Space::default());
             progress.inc(1);
         }
     }
     let shape = shape_of(operations);
-    // A side of integers takes no shorter key; of the others' keys this is the least.
+    // A system of integers takes no shorter key; of the others' keys this is the least.
     let least = vec![0; if shape.is_eight() { WORD_BYTES } else { 1 }];
-    for (side, subject) in subjects.iter().enumerate() {
+    for (system, subject) in subjects.iter().enumerate() {
         check_records(subject.any(), &least, &model)
-            .map_err(|difference| differs(side, difference))?;
+            .map_err(|difference| differs(system, difference))?;
     }
-    let rows = cells.iter().enumerate().map(|(side, cell)| {
+    let rows = cells.iter().enumerate().map(|(system, cell)| {
         let context = RowContext {
-            side: &sides[side].0,
+            system: &systems[system].0,
             mix: "replay",
             keys: name.to_owned(),
             records: model.len() as u64,
             shape,
             threads: 1,
-            base: &sides[0].0,
+            base: &systems[0].0,
             rate_ops_per_second: None,
             conditions,
             seed: 0,
@@ -191,16 +182,16 @@ fn answer_of_model(model: &mut Model, operation: &Operation) -> Answer {
     }
 }
 
-/// Does `operations` on `side` and compares its answers with those that are `due`.
+/// Does `operations` on `system` and compares its answers with those that are `due`.
 fn do_part(
-    side: &dyn AnySide,
+    system: &dyn AnySystem,
     operations: &[Operation],
     due: &[Answer],
 ) -> Result<Outcome, Difference> {
     let mut outcome = Outcome::none();
     for (operation, due) in operations.iter().zip(due) {
         let before = Instant::now();
-        let found = answer_of(side, operation, due);
+        let found = answer_of(system, operation, due);
         let elapsed = before.elapsed();
         outcome.elapsed += elapsed;
         outcome.on_core += elapsed;
@@ -217,46 +208,52 @@ fn do_part(
     Ok(outcome)
 }
 
-/// A side's answer. An update of a key that the model has not is a get, since a side's upsert
+/// A system's answer. An update of a key that the model has not is a get, since a system's upsert
 /// would add it; so is an insert of a key that the model has, since some maps cannot tell
 /// their own record from an equal one.
-fn answer_of(side: &dyn AnySide, operation: &Operation, due: &Answer) -> Result<Answer, Refusal> {
+fn answer_of(
+    system: &dyn AnySystem,
+    operation: &Operation,
+    due: &Answer,
+) -> Result<Answer, Refusal> {
     let Operation { key, verb, .. } = operation;
     let scanned = |limit: u64, order: Order| {
         let mut records = Vec::new();
         let mut keep = |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
-        side.scan(key, limit, order, &mut keep)?;
+        system.scan(Scan { from: key, limit, order }, &mut keep)?;
         Ok(Answer::Records(records))
     };
     Ok(match verb {
         Verb::Insert(_) if *due == Answer::Done(false) => {
-            Answer::Done(!side.get(key, &mut |_| ())?)
+            Answer::Done(!system.get(key, &mut |_| ())?)
         }
-        Verb::Insert(value) => Answer::Done(side.insert_new(key, value)?),
-        Verb::Update(_) if *due == Answer::Done(false) => Answer::Done(side.get(key, &mut |_| ())?),
+        Verb::Insert(value) => Answer::Done(system.insert_new(key, value)?),
+        Verb::Update(_) if *due == Answer::Done(false) => {
+            Answer::Done(system.get(key, &mut |_| ())?)
+        }
         Verb::Update(value) => {
-            side.upsert(key, value)?;
+            system.upsert(key, value)?;
             Answer::Done(true)
         }
         Verb::Get => {
             let mut value = None;
-            side.get(key, &mut |bytes| value = Some(bytes.to_vec()))?;
+            system.get(key, &mut |bytes| value = Some(bytes.to_vec()))?;
             Answer::Value(value)
         }
-        Verb::Delete => Answer::Done(side.delete(key)?),
+        Verb::Delete => Answer::Done(system.delete(key)?),
         Verb::Scan(limit) => return scanned(*limit, Order::Ascending),
         Verb::ScanReverse(limit) => return scanned(*limit, Order::Descending),
     })
 }
 
-/// Compares all records of `side` with those of the model, by gets, by a full scan from `least`,
+/// Compares all records of `system` with those of the model, by gets, by a full scan from `least`,
 /// and by its count.
-fn check_records(side: &dyn AnySide, least: &[u8], model: &Model) -> Result<(), Difference> {
+fn check_records(system: &dyn AnySystem, least: &[u8], model: &Model) -> Result<(), Difference> {
     let at_end = |found: String, due: String| Difference { line: None, found, due };
     let refused = |refusal: Refusal| format!("the error {refusal}");
     for (key, value) in model {
         let mut found = None;
-        let got = side.get(key, &mut |bytes| found = Some(bytes.to_vec()));
+        let got = system.get(key, &mut |bytes| found = Some(bytes.to_vec()));
         let shown = |value: &Answer| format!("{} for \"{}\"", value.in_words(), key.escape_ascii());
         let due = Answer::Value(Some(value.clone()));
         match got {
@@ -270,7 +267,7 @@ fn check_records(side: &dyn AnySide, least: &[u8], model: &Model) -> Result<(), 
         format!("{what} key \"{}\" in a scan of all records", key.escape_ascii())
     };
     let due = || "the records of the model and no others".to_owned();
-    match verify::keys(side, least, &keys) {
+    match verify::keys(system, least, &keys) {
         Ok(None) => {}
         Ok(Some(stray)) => {
             let found = match stray {
@@ -283,7 +280,7 @@ fn check_records(side: &dyn AnySide, least: &[u8], model: &Model) -> Result<(), 
         Err(refusal) => return Err(at_end(refused(refusal), due())),
     }
     let due = format!("{} records", model.len());
-    match side.count() {
+    match system.count() {
         Ok(count) if count == model.len() as u64 => Ok(()),
         Ok(count) => Err(at_end(format!("{count} records"), due)),
         Err(refusal) => Err(at_end(refused(refusal), due)),

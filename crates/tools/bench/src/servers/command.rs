@@ -6,17 +6,17 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::contender::{Contender, Running};
-use super::load::{self, Load};
-use super::memcached;
+use super::load::Load;
 use super::restart;
-use crate::args::{FilesArgs, count};
-use crate::commands::Failure;
+use super::system::{Running, Server};
+use crate::arg_values::{FilesArgs, count};
 use crate::conditions::Conditions;
 use crate::error::Error;
+use crate::error::Failure;
 use crate::figures::{Bars, Figures};
-use crate::report::{Spread, duration};
-use crate::sides::memory_folder;
+use crate::spread::Spread;
+use crate::systems::entry::memory_folder;
+use crate::units::{self, duration};
 use crate::{page, report};
 
 /// Arguments of `servers`.
@@ -34,7 +34,7 @@ pub struct ServersArgs {
             "redis-everysec,redis-dump,memcached,pando"
         )
     )]
-    pub servers: Vec<Contender>,
+    pub servers: Vec<Server>,
     /// Requests, as redis-benchmark names them
     #[arg(long, value_delimiter = ',', default_value = "get,set,incr,sadd,hset,zadd")]
     pub tests: Vec<String>,
@@ -120,23 +120,23 @@ fn restarts(
     progress: &ProgressBar,
     conditions: &Conditions,
 ) -> Result<(Figures, String), Failure> {
-    if args.servers.contains(&Contender::Redis) {
+    if args.servers.contains(&Server::Redis) {
         let why =
             "redis without persistence has no keys after a kill; name redis-everysec or redis-dump";
         return Err(Error::Usage(why.into()).into());
     }
     let (mut rows, mut bars, mut lines) = (Vec::new(), Vec::new(), Vec::new());
-    for &contender in &args.servers {
+    for &system in &args.servers {
         let folder = tempfile::tempdir_in(&args.folder)?;
         let plan = (args.records, cycles);
-        let all = restart::measure(contender, ours, folder.path(), plan, progress)?;
+        let all = restart::measure(system, ours, folder.path(), plan, progress)?;
         let ns: Vec<f64> = all.iter().map(|took| took.as_nanos() as f64).collect();
         let spread = Spread::of(&ns);
         let cell = |ns: f64| duration(ns as u64);
-        rows.push(vec![contender.name(), cell(spread.median), cell(spread.min), cell(spread.max)]);
+        rows.push(vec![system.name(), cell(spread.median), cell(spread.min), cell(spread.max)]);
         let in_ms = |ns: f64| ns / 1e6;
         bars.push((
-            contender.name(),
+            system.name(),
             Spread { median: in_ms(spread.median), min: in_ms(spread.min), max: in_ms(spread.max) },
         ));
         #[derive(Clone, Debug, Serialize)]
@@ -146,13 +146,13 @@ fn restarts(
             restart_ns: Spread,
         }
         let records = args.records;
-        lines.push(Restarted { server: contender.name(), records, restart_ns: spread });
+        lines.push(Restarted { server: system.name(), records, restart_ns: spread });
     }
     let figures = Figures {
         title: "Restarts".to_owned(),
         about: format!(
             "{} keys, {cycles} kills; from the start of the process to the answer to a GET",
-            report::count(args.records)
+            units::count(args.records)
         ),
         columns: ["server", "median", "least", "most"].map(str::to_owned).to_vec(),
         rows,
@@ -179,12 +179,12 @@ fn loads(
     }
     // Each server stands while all loads run, as servers do; they take turns load by load.
     let mut standing = Vec::new();
-    for &contender in &args.servers {
+    for &system in &args.servers {
         let folder = tempfile::tempdir_in(&args.folder)?;
-        let (running, _) = Running::start(contender, ours, folder.path(), &contender.greeting())?;
-        progress.set_message(format!("{}: filling", contender.name()));
-        load::fill(contender, &running, args.keys, progress)?;
-        standing.push((contender, running, folder));
+        let (running, _) = Running::start(system, ours, folder.path(), &system.greeting())?;
+        progress.set_message(format!("{}: filling", system.name()));
+        running.fill(args.keys, progress)?;
+        standing.push((system, running, folder));
     }
     progress.set_length((all_loads.len() * args.rounds * args.servers.len()) as u64);
     progress.set_position(0);
@@ -193,26 +193,23 @@ fn loads(
         let what = format!("{} P{} c{}", load.test, load.pipeline, load.clients);
         let mut samples = vec![Vec::new(); standing.len()];
         for _ in 0..args.rounds {
-            for (place, (contender, running, _)) in standing.iter().enumerate() {
-                progress.set_message(format!("{}: {what}", contender.name()));
+            for (place, (system, running, _)) in standing.iter().enumerate() {
+                progress.set_message(format!("{}: {what}", system.name()));
                 let before = running.processor_seconds();
-                let measured = match contender.speaks_memcached() {
-                    true => memcached::measure(load, running.port)?,
-                    false => load::measure(load, running.port)?,
-                };
+                let measured = running.measure(load)?;
                 let seconds = running.processor_seconds() - before;
                 samples[place].push((measured, seconds * 1e9 / load.requests as f64));
                 progress.inc(1);
             }
         }
-        for (place, (contender, ..)) in standing.iter().enumerate() {
+        for (place, (system, ..)) in standing.iter().enumerate() {
             let spread = |figure: &dyn Fn(usize) -> f64| {
                 Spread::of(&(0..args.rounds).map(figure).collect::<Vec<_>>())
             };
             let of = |round: usize| samples[place][round];
             let first = |round: usize| samples[0][round];
             rows.push(Row {
-                server: contender.name(),
+                server: system.name(),
                 load: what.clone(),
                 per_second: spread(&|round| of(round).0.per_second),
                 ratio: spread(&|round| of(round).0.per_second / first(round).0.per_second),

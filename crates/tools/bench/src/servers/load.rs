@@ -8,8 +8,6 @@ use std::process::{Command, Stdio};
 
 use indicatif::ProgressBar;
 
-use super::contender::{Contender, Running};
-use super::memcached;
 use crate::error::Error;
 
 /// What is asked of each server in a round.
@@ -61,20 +59,8 @@ pub fn measure(load: &Load, port: u16) -> Result<Measured, Error> {
     }
 }
 
-/// Sets the keys 0 to `count` of a server, 16 bytes each.
-pub fn fill(
-    contender: Contender,
-    server: &Running,
-    count: u64,
-    progress: &ProgressBar,
-) -> Result<(), Error> {
-    match contender.speaks_memcached() {
-        true => memcached::fill(server.port, count, progress),
-        false => fill_at(&server.socket, count, progress),
-    }
-}
-
-fn fill_at(socket: &Path, count: u64, progress: &ProgressBar) -> Result<(), Error> {
+/// Sets the keys 0 to `count` of the server at `socket`, 16 bytes each.
+pub fn fill(socket: &Path, count: u64, progress: &ProgressBar) -> Result<(), Error> {
     const BATCH: u64 = 1000;
     let failed = |source| Error::File { path: socket.to_path_buf(), source };
     let mut stream = UnixStream::connect(socket).map_err(failed)?;

@@ -1,7 +1,7 @@
 //! How long a server is away after a kill: from the start of its process to the answer to a GET of
 //! a key that was there before.
 //!
-//! Each contender is filled, told to write its dump if it lives by one, and killed by SIGKILL;
+//! Each system is filled, told to write its dump if it lives by one, and killed by SIGKILL;
 //! memcached, which would lose all, is told to end in order. The clock starts before its process
 //! does.
 
@@ -12,23 +12,22 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::contender::{Contender, Running};
-use super::load;
+use super::system::{Running, Server};
 use crate::error::Error;
 
 /// Fills a server with `records` keys and restarts it `cycles` times.
 pub fn measure(
-    contender: Contender,
+    system: Server,
     ours: &[String],
     folder: &Path,
     (records, cycles): (u64, u64),
     progress: &ProgressBar,
 ) -> Result<Vec<Duration>, Error> {
-    let name = contender.name();
+    let name = system.name();
     progress.set_message(format!("{name}: filling"));
-    let (mut running, _) = Running::start(contender, ours, folder, &contender.greeting())?;
-    load::fill(contender, &running, records, progress)?;
-    if contender == Contender::RedisDump {
+    let (mut running, _) = Running::start(system, ours, folder, &system.greeting())?;
+    running.fill(records, progress)?;
+    if system == Server::RedisDump {
         save(&running.socket)?;
     }
     progress.set_length(cycles);
@@ -38,8 +37,8 @@ pub fn measure(
         progress.set_message(format!("{name}: killing and starting"));
         running.kill();
         // Keys from all over.
-        let get = contender.get(cycle * 7919 % records.max(1));
-        let (again, took) = Running::start(contender, ours, folder, &get)?;
+        let get = system.get(cycle * 7919 % records.max(1));
+        let (again, took) = Running::start(system, ours, folder, &get)?;
         running = again;
         all.push(took);
         progress.inc(1);

@@ -1,4 +1,4 @@
-//! What the tests share: a reference index that is right by construction, a small plan, a side
+//! What the tests share: a reference index that is right by construction, a small plan, a system
 //! with a planted error (`planted.rs`), and the program itself.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pando_bench::compare::Plan;
 use pando_bench::conditions::Conditions;
-use pando_bench::mix::Mix;
-use pando_bench::side::Shape;
+use pando_bench::operation_mix::OperationMix;
+use pando_bench::plan::Plan;
+use pando_bench::record::Shape;
 
 pub mod planted;
 
 /// Every mix on two thousand records, in about a second.
 pub fn small_plan() -> Plan {
     Plan {
-        mixes: Mix::ALL.to_vec(),
+        mixes: OperationMix::ALL.to_vec(),
         records: 2_000,
         threads: vec![1, 3],
         keys: None,

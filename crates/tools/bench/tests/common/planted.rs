@@ -1,4 +1,4 @@
-//! A side with a planted error.
+//! A system with a planted error.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -6,13 +6,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pando_bench::compare::Entrant;
 use pando_bench::keys::number_of;
-use pando_bench::side::{Refusal, Side};
-use pando_bench::sides::btreemap::LockedIntegers;
-use pando_index::Order;
+use pando_bench::plan::NamedSystem;
+use pando_bench::system::{Refusal, Scan, System};
+use pando_bench::systems::btreemap::LockedIntegers;
 
-/// What a planted side does wrong.
+/// What a planted system does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// The insert with this number is answered and forgotten.
@@ -46,7 +45,7 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// A side with the fault `plant`.
+    /// A system with the fault `plant`.
     pub fn new(plant: Plant) -> Self {
         Self { map: LockedIntegers::default(), plant, turns: AtomicU64::new(0) }
     }
@@ -58,7 +57,7 @@ impl Planted {
     }
 }
 
-impl Side for Planted {
+impl System for Planted {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         assert!(!self.is_due(Plant::PanicInInsert), "the planted panic");
         let number = number_of(u64::from_be_bytes(key.try_into()?));
@@ -96,16 +95,10 @@ impl Side for Planted {
         self.map.delete(key)
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        limit: u64,
-        order: Order,
-        mut visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Refusal> {
+    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
         let is_due = self.is_due(Plant::SkipInScan);
         let mut turn = 0;
-        self.map.scan(from, limit, order, |key, value| {
+        self.map.scan(scan, |key, value| {
             turn += 1;
             if !(is_due && turn == 2) {
                 visit(key, value);
@@ -124,7 +117,7 @@ impl Side for Planted {
     }
 }
 
-/// An entrant built by `build`.
-pub fn entrant<S: Side + 'static>(name: &str, build: impl Fn() -> S + 'static) -> Entrant {
-    Entrant { name: name.to_owned(), build: Box::new(move || Ok(Box::new(build()))) }
+/// An system built by `build`.
+pub fn system<S: System + 'static>(name: &str, build: impl Fn() -> S + 'static) -> NamedSystem {
+    NamedSystem { name: name.to_owned(), build: Box::new(move || Ok(Box::new(build()))) }
 }

@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{LineError, Record, escape};
+use super::escape;
+use super::record::{LineError, Record};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with key and value")]

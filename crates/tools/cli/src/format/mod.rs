@@ -11,11 +11,14 @@
 pub mod escape;
 pub mod json_lines;
 pub mod lines;
+pub mod record;
 pub mod tsv;
 
 use std::path::Path;
 
 use clap::ValueEnum;
+
+pub use record::{LineError, Record};
 
 /// How records are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,57 +40,6 @@ pub enum OutputFormat {
     /// {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not text
     #[value(alias = "json", alias = "jsonl")]
     JsonLines,
-}
-
-/// A record that was read.
-pub type Record = (Vec<u8>, Vec<u8>);
-
-/// Why a line is not a record.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineError {
-    /// Nothing parts key and value.
-    #[error("no TAB between key and value")]
-    NoTab,
-    /// The key's escapes are wrong.
-    #[error("in the key: {0}")]
-    KeyEscape(escape::EscapeError),
-    /// The value's escapes are wrong.
-    #[error("in the value: {0}")]
-    ValueEscape(escape::EscapeError),
-    /// The line is not JSON, or not such an object.
-    #[error("not an object with key and value: {0}")]
-    Json(String),
-    /// The object names something twice or not at all.
-    #[error("the object has {found}; it needs either {name} or {name}_hex")]
-    OneOfTwo {
-        /// What the object has.
-        found: &'static str,
-        /// `key` or `value`.
-        name: &'static str,
-    },
-    /// Hexadecimal digits that are none.
-    #[error("{name} is not an even number of hexadecimal digits")]
-    Hexadecimal {
-        /// The field.
-        name: &'static str,
-    },
-    /// The text begins with the byte order mark of UTF-16.
-    #[error("the text is UTF-16, and records are bytes or UTF-8; convert it, for example by iconv")]
-    Utf16,
-    /// The value is a number, an object or the like.
-    #[error("the value is {found}, and a record holds bytes; write it as a string")]
-    NotText {
-        /// Which type of JSON it is.
-        found: &'static str,
-    },
-    /// The line is longer than what is read.
-    #[error("a line of {found_bytes} bytes is longer than {max_bytes}; raise --max-line-bytes")]
-    TooLong {
-        /// The line's length.
-        found_bytes: u64,
-        /// The longest that is read.
-        max_bytes: usize,
-    },
 }
 
 impl Format {

@@ -1,6 +1,7 @@
 //! Records as lines of key TAB value.
 
-use super::{LineError, Record, escape};
+use super::escape;
+use super::record::{LineError, Record};
 
 /// The record of an escaped line.
 pub fn parse(line: &[u8]) -> Result<Record, LineError> {

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
+/// The map that the tour fills.
+pub const MAP: &str = "tour";
+
 /// Where a record lies among the bytes.
 #[derive(Clone, Copy)]
 struct Span {

@@ -29,12 +29,10 @@ use crate::output::{Output, rate_text, time_text};
 use crate::random;
 use crate::workers;
 use child::Killed;
-use data_set::DataSet;
+use data_set::{DataSet, MAP};
 use place::Place;
 use verify::Left;
 
-/// The map that the tour fills.
-const MAP: &str = "tour";
 /// Fewer records are loaded too fast to be killed midway.
 const MIN_RECORDS: usize = 10_000;
 /// So often is a child that was done before the kill replaced by a new one.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use crate::arguments::{PoolArguments, TourWriterArguments};
 use crate::failure::Failure;
 use crate::random;
-use crate::tour::data_set::DataSet;
+use crate::tour::data_set::{DataSet, MAP};
 use crate::workers;
 
 /// Bytes of an acknowledgement: the record's index, little-endian. A pipe takes so few bytes in
@@ -19,7 +19,7 @@ pub fn run(pool: &PoolArguments, arguments: &TourWriterArguments) -> Result<(), 
     let data = DataSet::read_from(&arguments.data)?;
     let order = random::order(data.len(), arguments.seed);
     let pool = pool.open()?;
-    let map = pool.open_map(super::MAP)?;
+    let map = pool.open_map(MAP)?;
     // Unbuffered: what is acknowledged has to be in the pipe, not in this process.
     let pipe = io::stdout()
         .as_fd()

@@ -5,7 +5,7 @@ use pando_pmwcas::{Algorithm, MAX_WORDS, Pmwcas, Policy};
 use tempfile::TempDir;
 
 use pando_bench::rng::Rng;
-use pando_bench::sides::{BuildError, BuildOptions};
+use pando_bench::systems::{BuildError, BuildOptions};
 
 /// Bytes of a word.
 const WORD_BYTES: u64 = 8;

@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::array::{Array, Method};
 use super::slice::{Checked, Cost, Outcome, Slice, Subject};
 use crate::error::Error;
-use pando_bench::report::Spread;
-use pando_bench::sides::{BuildError, BuildOptions};
+use pando_bench::spread::Spread;
+use pando_bench::systems::{BuildError, BuildOptions};
 
 /// The domains that can be compared, by name; `slow` is `adr` with the emulated delays. Behind
 /// [`RDCSS`] by the algorithm of the PMwCAS paper, behind [`DIRECT`] without transactions, else by
@@ -184,8 +184,8 @@ pub fn run(plan: &Plan, progress: &ProgressBar) -> Result<Vec<Row>, Error> {
                     let slice = Slice { method, threads, time: plan.time, seed };
                     let mut of_round = vec![Outcome::default(); subjects.len()];
                     for turn in 0..subjects.len() {
-                        let side = (round + turn) % subjects.len();
-                        of_round[side] = subjects[side].slice(&slice)?;
+                        let system = (round + turn) % subjects.len();
+                        of_round[system] = subjects[system].slice(&slice)?;
                         progress.inc(1);
                     }
                     outcomes[cell].push(of_round);
@@ -227,19 +227,19 @@ fn cell_rows(
     rounds: &[Vec<Outcome>],
     costs: &[(Algorithm, Cost)],
 ) -> Vec<Row> {
-    let row = |(side, &domain): (usize, &&'static str)| {
+    let row = |(system, &domain): (usize, &&'static str)| {
         let of = |figure: &dyn Fn(&[Outcome]) -> f64| {
             Spread::of(&rounds.iter().map(|round| figure(round)).collect::<Vec<_>>())
         };
-        let ratio = of(&|round| throughput(&round[side]) / throughput(&round[0]).max(1e-9));
-        let attempts: u64 = rounds.iter().map(|round| round[side].attempts).sum();
-        let successes: u64 = rounds.iter().map(|round| round[side].successes).sum();
+        let ratio = of(&|round| throughput(&round[system]) / throughput(&round[0]).max(1e-9));
+        let attempts: u64 = rounds.iter().map(|round| round[system].attempts).sum();
+        let successes: u64 = rounds.iter().map(|round| round[system].successes).sum();
         Row {
             domain,
             array_words,
             operation_words: method.to_string(),
             threads,
-            ops_per_second: of(&|round| throughput(&round[side])).median,
+            ops_per_second: of(&|round| throughput(&round[system])).median,
             success_rate: successes as f64 / attempts.max(1) as f64,
             base: plan.domains[0],
             ratio_to_first: ratio.median,

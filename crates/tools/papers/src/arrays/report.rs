@@ -2,7 +2,8 @@
 
 use super::plan::{RDCSS, Row};
 use pando_bench::machine;
-use pando_bench::report::{Spread, count};
+use pando_bench::spread::Spread;
+use pando_bench::units::count;
 
 /// The rows as a table: a section for each array size and kind of operation.
 pub fn table(rows: &[Row]) -> String {

@@ -12,7 +12,7 @@ use super::array::{Array, Method};
 use crate::error::Error;
 use pando_bench::machine;
 use pando_bench::rng::Rng;
-use pando_bench::sides::BuildError;
+use pando_bench::systems::BuildError;
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +146,8 @@ impl<D: Domain> Subject for Checked<D> {
         let work = |thread, stop: &AtomicBool| {
             let mut rng = rng_of(slice.seed, thread);
             let (mut attempts, mut successes) = (0, 0);
-            // One success at least: without it a side has no rate to compare with. Relaxed: a stop
-            // that is seen a little later is a slice that is a little longer.
+            // One success at least: without it a system has no rate to compare with. Relaxed: a
+            // stop that is seen a little later is a slice that is a little longer.
             while successes == 0 || !stop.load(Ordering::Relaxed) {
                 attempts += 1;
                 successes += u64::from(self.array.change(slice.method, &mut rng)?);

@@ -24,14 +24,17 @@ use pando_tree::maps::IndexOptions;
 use super::error::Error;
 use super::experiment::{Paper, Settings};
 use super::outcome::Measured;
-use pando_bench::compare::{self, Entrant, Plan};
+use pando_bench::compare;
 use pando_bench::conditions::Conditions;
 use pando_bench::key_sampler::KeyChoice;
-use pando_bench::mix::{Blend, Mix, Scan, Work};
+use pando_bench::operation_mix::{Blend, OperationMix, ScanLengths, Work};
+use pando_bench::plan::{NamedSystem, Plan};
 use pando_bench::record::Shape;
-use pando_bench::report::{Row, Spread, count};
-use pando_bench::side::Order;
-use pando_bench::sides::{BuildOptions, builder};
+use pando_bench::report::Row;
+use pando_bench::spread::Spread;
+use pando_bench::system::Order;
+use pando_bench::systems::{BuildOptions, builder};
+use pando_bench::units::count;
 
 /// The paper, and what it measured on.
 pub const PAPER: Paper = Paper {
@@ -56,38 +59,39 @@ pub const fn blend(
     what: &'static str,
     shares: [u64; 3],
     insert_every: u64,
-) -> Mix {
+) -> OperationMix {
     let [reads, updates, scans] = shares;
-    let scan = Scan { min_records: 10, max_records: 10, order: Order::Ascending };
+    let scan = ScanLengths { min_records: 10, max_records: 10, order: Order::Ascending };
     let work =
         Work::Blend(Blend { reads, updates, read_modify_writes: 0, scans, scan, insert_every });
-    Mix { name, what, work, keys: None }
+    OperationMix { name, what, work, keys: None }
 }
 
 /// The paper's four mixtures.
-pub const READ_ONLY: Mix = blend("read-only", "gets", [100, 0, 0], 0);
+pub const READ_ONLY: OperationMix = blend("read-only", "gets", [100, 0, 0], 0);
 /// See [`READ_ONLY`].
-pub const READ_MOSTLY: Mix = blend("read-mostly", "90 % gets, 10 % upserts", [90, 10, 0], 0);
+pub const READ_MOSTLY: OperationMix =
+    blend("read-mostly", "90 % gets, 10 % upserts", [90, 10, 0], 0);
 /// See [`READ_ONLY`].
-pub const READ_HEAVY: Mix = blend("read-heavy", "75 % gets, 25 % upserts", [75, 25, 0], 0);
+pub const READ_HEAVY: OperationMix = blend("read-heavy", "75 % gets, 25 % upserts", [75, 25, 0], 0);
 /// See [`READ_ONLY`].
-pub const BALANCED: Mix = blend("balanced", "50 % gets, 50 % upserts", [50, 50, 0], 0);
+pub const BALANCED: OperationMix = blend("balanced", "50 % gets, 50 % upserts", [50, 50, 0], 0);
 /// Figure 7: scans in place of gets.
-pub const SCAN_MOSTLY: Mix =
+pub const SCAN_MOSTLY: OperationMix =
     blend("scan read-mostly", "90 % scans of 10, 10 % upserts", [0, 10, 90], 0);
 /// See [`SCAN_MOSTLY`].
-pub const SCAN_BALANCED: Mix =
+pub const SCAN_BALANCED: OperationMix =
     blend("scan balanced", "50 % scans of 10, 50 % upserts", [0, 50, 50], 0);
 /// Figure 5d: every second operation inserts the next key.
-pub const GROWING: Mix =
+pub const GROWING: OperationMix =
     blend("balanced, ascending inserts", "50 % gets, 50 % inserts of the next key", [100, 0, 0], 2);
 
 /// What a run compares, where the settings do not say.
 pub struct Grid<'run> {
-    /// Names of sides; ratios are to the first.
-    pub sides: &'run [&'static str],
+    /// Names of systems; ratios are to the first.
+    pub systems: &'run [&'static str],
     /// The mixes.
-    pub mixes: &'run [Mix],
+    pub mixes: &'run [OperationMix],
     /// The distribution of keys.
     pub keys: KeyChoice,
     /// Sizes of keys and values.
@@ -96,7 +100,7 @@ pub struct Grid<'run> {
     pub records: u64,
 }
 
-/// How a run of `settings` builds the side `name`, with pages of the paper's size.
+/// How a run of `settings` builds the system `name`, with pages of the paper's size.
 fn build_of(name: &str, settings: &Settings) -> BuildOptions {
     let plain = name.starts_with("bwtree-plain");
     let shape =
@@ -119,14 +123,14 @@ pub fn build_with(settings: &Settings, options: Options) -> BuildOptions {
     }
 }
 
-/// A side by name, with room for the records of `plan`.
-pub fn entrant(name: &'static str, plan: &Plan, build: &BuildOptions) -> Result<Entrant, Error> {
-    let side = name.parse().map_err(|reason: String| Error::Refused {
-        what: "naming a side",
+/// A system by name, with room for the records of `plan`.
+pub fn system(name: &'static str, plan: &Plan, build: &BuildOptions) -> Result<NamedSystem, Error> {
+    let system = name.parse().map_err(|reason: String| Error::Refused {
+        what: "naming a system",
         source: reason.into(),
     })?;
     let build = build.clone().for_records(plan.most_records(), plan.shape);
-    Ok(Entrant { name: name.to_owned(), build: builder(side, plan.shape, &build) })
+    Ok(NamedSystem { name: name.to_owned(), build: builder(system, plan.shape, &build) })
 }
 
 /// The plan of `grid` under `settings`.
@@ -149,15 +153,15 @@ pub fn plan(grid: &Grid<'_>, settings: &Settings) -> Plan {
     }
 }
 
-/// Compares the sides of `grid`.
+/// Compares the systems of `grid`.
 pub fn rows(
     grid: &Grid<'_>,
     settings: &Settings,
     progress: &ProgressBar,
 ) -> Result<(Plan, Vec<Row>), Error> {
     let plan = plan(grid, settings);
-    let sides = grid.sides.iter().map(|name| entrant(name, &plan, &build_of(name, settings)));
-    let rows = compare::run(&plan, &sides.collect::<Result<Vec<_>, Error>>()?, progress)?;
+    let systems = grid.systems.iter().map(|name| system(name, &plan, &build_of(name, settings)));
+    let rows = compare::run(&plan, &systems.collect::<Result<Vec<_>, Error>>()?, progress)?;
     Ok((plan, rows))
 }
 
@@ -181,18 +185,19 @@ pub fn throughput(row: &Row) -> Measured {
     Measured::exact(row.ops_per_second / 1e6, "")
 }
 
-/// The ratio of a row to the first side.
+/// The ratio of a row to the first system.
 pub fn ratio(row: &Row, first: &str) -> Measured {
     let spread = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-    Measured::new(spread, format!("{} / {first}", row.side))
+    Measured::new(spread, format!("{} / {first}", row.system))
 }
 
-/// The row of a side, a mix and a number of threads.
+/// The row of a system, a mix and a number of threads.
 pub fn find<'rows>(
     rows: &'rows [Row],
-    side: &str,
-    mix: &Mix,
+    system: &str,
+    mix: &OperationMix,
     threads: usize,
 ) -> Option<&'rows Row> {
-    rows.iter().find(|row| row.side == side && row.mix == mix.name && row.threads == threads)
+    rows.iter()
+        .find(|row| row.system == system && row.operation_mix == mix.name && row.threads == threads)
 }

@@ -4,22 +4,23 @@ use indicatif::ProgressBar;
 use pando_bztree::Options;
 
 use super::{
-    Grid, PAGES_OF_1_KIB, READ_HEAVY, READ_ONLY, build_with, conditions, entrant, plan, throughput,
+    Grid, PAGES_OF_1_KIB, READ_HEAVY, READ_ONLY, build_with, conditions, plan, system, throughput,
 };
 use crate::error::Error;
 use crate::experiment::Settings;
 use crate::outcome::{Measured, Outcome, Published};
-use pando_bench::compare::{self, Entrant, Plan};
+use pando_bench::compare;
 use pando_bench::key_sampler::KeyChoice;
+use pando_bench::plan::{NamedSystem, Plan};
 use pando_bench::record::Shape;
-use pando_bench::report::Spread;
+use pando_bench::spread::Spread;
 
 const KEY_BYTES: [usize; 5] = [8, 16, 32, 64, 128];
 const FREE_BYTES: [u32; 5] = [512, 256, 128, 64, 32];
-const MIXES: [pando_bench::mix::Mix; 2] = [READ_ONLY, READ_HEAVY];
+const MIXES: [pando_bench::operation_mix::OperationMix; 2] = [READ_ONLY, READ_HEAVY];
 
 fn grid(shape: Shape) -> Grid<'static> {
-    Grid { sides: &["bztree"], mixes: &MIXES, keys: KeyChoice::Uniform, shape, records: 200_000 }
+    Grid { systems: &["bztree"], mixes: &MIXES, keys: KeyChoice::Uniform, shape, records: 200_000 }
 }
 
 /// The plan at the most threads alone: the paper's figure has no others.
@@ -53,10 +54,10 @@ fn key_sizes(
             let size = (round + turn) % KEY_BYTES.len();
             let shape = Shape { key_bytes: KEY_BYTES[size], ..Shape::EIGHT };
             let plan = Plan { rounds: 1, ..at_most_threads(shape, settings) };
-            let side = entrant("bztree", &plan, &build_with(settings, PAGES_OF_1_KIB))?;
+            let system = system("bztree", &plan, &build_with(settings, PAGES_OF_1_KIB))?;
             progress.reset();
-            for row in compare::run(&plan, &[side], progress)? {
-                if let Some(mix) = MIXES.iter().position(|mix| mix.name == row.mix) {
+            for row in compare::run(&plan, &[system], progress)? {
+                if let Some(mix) = MIXES.iter().position(|mix| mix.name == row.operation_mix) {
                     found[size][mix].push(row.ops_per_second);
                 }
             }
@@ -102,25 +103,25 @@ fn free_space(
     progress: &ProgressBar,
 ) -> Result<(), Error> {
     let plan = at_most_threads(Shape::EIGHT, settings);
-    let side = |&free_bytes: &u32| {
+    let system = |&free_bytes: &u32| {
         let options = Options { free_bytes, ..PAGES_OF_1_KIB };
-        let side = entrant("bztree", &plan, &build_with(settings, options))?;
-        Ok(Entrant { name: format!("{free_bytes} bytes"), ..side })
+        let system = system("bztree", &plan, &build_with(settings, options))?;
+        Ok(NamedSystem { name: format!("{free_bytes} bytes"), ..system })
     };
-    let sides = FREE_BYTES.iter().map(side).collect::<Result<Vec<_>, Error>>()?;
-    let rows = compare::run(&plan, &sides, progress)?;
+    let systems = FREE_BYTES.iter().map(system).collect::<Result<Vec<_>, Error>>()?;
+    let rows = compare::run(&plan, &systems, progress)?;
     for mix in &MIXES {
-        let of_mix = || rows.iter().filter(|row| row.mix == mix.name);
+        let of_mix = || rows.iter().filter(|row| row.operation_mix == mix.name);
         for row in of_mix() {
             outcome.push(
-                format!("{}, free space of {}", mix.name, row.side),
+                format!("{}, free space of {}", mix.name, row.system),
                 "M ops/s",
                 None,
                 Some(throughput(row)),
             );
         }
-        let smallest = sides.last().map_or("", |side| side.name.as_str());
-        if let Some(row) = of_mix().find(|row| row.side == smallest) {
+        let smallest = systems.last().map_or("", |system| system.name.as_str());
+        if let Some(row) = of_mix().find(|row| row.system == smallest) {
             let gain = |ratio: f64| (ratio - 1.0) * 100.0;
             let spread = Spread {
                 median: gain(row.ratio_to_first),
@@ -140,7 +141,7 @@ fn free_space(
             let best =
                 of_mix().max_by(|left, right| left.ops_per_second.total_cmp(&right.ops_per_second));
             let bytes =
-                best.and_then(|row| row.side.split(' ').next()?.parse().ok()).unwrap_or(0.0);
+                best.and_then(|row| row.system.split(' ').next()?.parse().ok()).unwrap_or(0.0);
             let paper = Some(Published::text("128", ""));
             outcome.push(
                 format!("{}, best free space", mix.name),

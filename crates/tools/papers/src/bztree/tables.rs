@@ -11,7 +11,7 @@ use crate::{Error, sizes};
 use pando_bench::key_sampler::KeyChoice;
 use pando_bench::profile::{self, Component};
 use pando_bench::record::Shape;
-use pando_bench::report::count;
+use pando_bench::units::count;
 
 /// Table 1: words of each PMwCAS, by operation.
 pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, Error> {
@@ -75,7 +75,7 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
         progress.reset();
         let settings = Settings { records: Some(records), rounds: Some(1), ..settings.clone() };
         let grid = Grid {
-            sides: &["bwtree-plain", "bwtree", "skiplist", "btreemap", "bztree"],
+            systems: &["bwtree-plain", "bwtree", "crossbeam-skiplist", "btreemap", "bztree"],
             mixes: &[BALANCED],
             keys: KeyChoice::Uniform,
             shape: Shape::EIGHT,
@@ -85,11 +85,11 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
         outcome.conditions = conditions(&plan);
         let mut seen = Vec::new();
         for row in &rows {
-            if seen.contains(&&row.side) {
+            if seen.contains(&&row.system) {
                 continue;
             }
-            seen.push(&row.side);
-            let paper = match (row.side.as_str(), records) {
+            seen.push(&row.system);
+            let paper = match (row.system.as_str(), records) {
                 ("bztree", 100_000) => Some(Published::text("2", "BzTree")),
                 ("bztree", 1_000_000) => Some(Published::text("21", "BzTree")),
                 ("bztree", 10_000_000) => Some(Published::text("228", "BzTree")),
@@ -100,7 +100,7 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
             };
             let bytes = row.bytes_per_record.map(|bytes| bytes * records as f64 / 1e6);
             let ours = bytes.map(|bytes| Measured::exact(bytes, "after the fill"));
-            outcome.push(format!("{}, {} records", row.side, count(records)), "MB", paper, ours);
+            outcome.push(format!("{}, {} records", row.system, count(records)), "MB", paper, ours);
         }
     }
     Ok(outcome)

@@ -10,20 +10,22 @@ use crate::error::Error;
 use crate::experiment::{Settings, in_threads};
 use crate::outcome::{Measured, Outcome, Published};
 use pando_bench::key_sampler::KeyChoice;
-use pando_bench::mix::Mix;
+use pando_bench::operation_mix::OperationMix;
 use pando_bench::record::Shape;
-use pando_bench::report::{Row, Spread};
+use pando_bench::report::Row;
+use pando_bench::spread::Spread;
 
 /// The Bw-tree as its paper has it comes first: ratios are to it. The skip list is the one that
 /// replaces values in place: in the plain one a scan may miss a record that is being replaced.
-const SIDES: &[&str] = &["bwtree-plain", "bwtree", "skiplist:tuned", "btreemap", "bztree"];
+const SYSTEMS: &[&str] =
+    &["bwtree-plain", "bwtree", "crossbeam-skiplist:tuned", "btreemap", "bztree"];
 const OURS: &str = "bztree";
 const TO_BW_TREE: &str = "BzTree / Bw-tree, 48 threads";
 
 /// What the paper says of a mix: the ratio, if it does.
-type Says = fn(&Mix) -> Option<Published>;
+type Says = fn(&OperationMix) -> Option<Published>;
 
-/// A line for each side's throughput, then the ratio of BzTree to the first side for each mix,
+/// A line for each system's throughput, then the ratio of BzTree to the first system for each mix,
 /// beside what the paper says of it, at the most threads.
 fn compared(
     outcome: &mut Outcome,
@@ -36,8 +38,8 @@ fn compared(
     let (plan, rows) = rows(grid, settings, progress)?;
     outcome.conditions = conditions(&plan);
     for mix in grid.mixes {
-        for row in rows.iter().filter(|row| row.mix == mix.name) {
-            let what = format!("{label}{}, {}, {}", mix.name, in_threads(row.threads), row.side);
+        for row in rows.iter().filter(|row| row.operation_mix == mix.name) {
+            let what = format!("{label}{}, {}, {}", mix.name, in_threads(row.threads), row.system);
             outcome.push(what, "M ops/s", None, Some(throughput(row)));
         }
     }
@@ -46,14 +48,14 @@ fn compared(
             let Some(row) = find(&rows, OURS, mix, threads) else { continue };
             let paper = says(mix).filter(|_| Some(&threads) == plan.threads.iter().max());
             let what = format!("{label}{}, {}, ratio", mix.name, in_threads(threads));
-            outcome.push(what, "x", paper, Some(ratio(row, grid.sides[0])));
+            outcome.push(what, "x", paper, Some(ratio(row, grid.systems[0])));
         }
     }
     Ok(rows)
 }
 
-fn grid<'run>(mixes: &'run [Mix], keys: KeyChoice) -> Grid<'run> {
-    Grid { sides: SIDES, mixes, keys, shape: Shape::EIGHT, records: 200_000 }
+fn grid<'run>(mixes: &'run [OperationMix], keys: KeyChoice) -> Grid<'run> {
+    Grid { systems: SYSTEMS, mixes, keys, shape: Shape::EIGHT, records: 200_000 }
 }
 
 /// Figure 4: uniform keys, four mixes.
@@ -98,22 +100,22 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 /// Figure 6: what durability costs.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mixes = [READ_MOSTLY, BALANCED];
-    let durable = settings.durable_side();
-    let sides = &["bztree:volatile-file", "bztree:process", durable];
-    let grid = Grid { sides, ..grid(&mixes, KeyChoice::Uniform) };
+    let durable = settings.durable_system();
+    let systems = &["bztree:volatile-file", "bztree:process", durable];
+    let grid = Grid { systems, ..grid(&mixes, KeyChoice::Uniform) };
     let (plan, rows) = rows(&grid, settings, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
     for row in &rows {
-        let what = format!("{}, {}, {}", row.mix, in_threads(row.threads), row.side);
+        let what = format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "M ops/s", None, Some(throughput(row)));
     }
-    for row in rows.iter().filter(|row| row.side != grid.sides[0]) {
-        let paper = match (row.side.as_str(), row.mix.as_str()) {
+    for row in rows.iter().filter(|row| row.system != grid.systems[0]) {
+        let paper = match (row.system.as_str(), row.operation_mix.as_str()) {
             _ if Some(&row.threads) != plan.threads.iter().max() => None,
-            (side, "read-mostly") if side == durable => {
+            (system, "read-mostly") if system == durable => {
                 Some(Published::text("5", "CLFLUSH, 48 threads"))
             }
-            (side, "balanced") if side == durable => {
+            (system, "balanced") if system == durable => {
                 Some(Published::text("12", "CLFLUSH, 48 threads"))
             }
             _ => None,
@@ -124,8 +126,9 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             min: cost(row.ratio_max),
             max: cost(row.ratio_min),
         };
-        let ours = Measured::new(spread, format!("{} against {}", row.side, grid.sides[0]));
-        let what = format!("{}, {}, cost of durability", row.mix, in_threads(row.threads));
+        let ours = Measured::new(spread, format!("{} against {}", row.system, grid.systems[0]));
+        let what =
+            format!("{}, {}, cost of durability", row.operation_mix, in_threads(row.threads));
         outcome.push(what, "%", paper, Some(ours));
     }
     Ok(outcome)
@@ -142,19 +145,19 @@ pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let mixes = [SCAN_MOSTLY, SCAN_BALANCED];
     let grid = grid(&mixes, KeyChoice::Uniform);
     let rows = compared(&mut outcome, "", &grid, settings, says, progress)?;
-    let at = |side: &str, mix: &Mix, threads: Option<usize>| {
-        threads.and_then(|threads| find(&rows, side, mix, threads)).map(|row| row.ops_per_second)
+    let at = |system: &str, mix: &OperationMix, threads: Option<usize>| {
+        threads.and_then(|threads| find(&rows, system, mix, threads)).map(|row| row.ops_per_second)
     };
     let threads = || rows.iter().map(|row| row.threads);
     let (least, most) = (threads().min(), threads().max());
-    for (side, paper) in [
+    for (system, paper) in [
         (OURS, Some(Published::text("28.5", "BzTree, 48 threads / 1"))),
-        (SIDES[0], Some(Published::text("16.4", "Bw-tree, 48 threads / 1"))),
+        (SYSTEMS[0], Some(Published::text("16.4", "Bw-tree, 48 threads / 1"))),
     ] {
         if let (Some(few), Some(many)) =
-            (at(side, &SCAN_MOSTLY, least), at(side, &SCAN_MOSTLY, most))
+            (at(system, &SCAN_MOSTLY, least), at(system, &SCAN_MOSTLY, most))
         {
-            let of = format!("{side}, {} threads / {}", most.unwrap_or(1), least.unwrap_or(1));
+            let of = format!("{system}, {} threads / {}", most.unwrap_or(1), least.unwrap_or(1));
             let ours = Measured::exact(many / few.max(1e-9), of);
             outcome.push("scan read-mostly, scaling", "x", paper, Some(ours));
         }

@@ -1,4 +1,4 @@
-//! The command `trace`: makes a trace, replays it on sides, or writes it as text.
+//! The command `trace`: makes a trace, replays it on systems, or writes it as text.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,13 +11,14 @@ use super::dedup::{self, Source};
 use super::game::{self, Game};
 use super::runner::{self, Plan, Row};
 use super::{Trace, text};
-use pando_bench::args::{DelayArgs, TAKERS_OF_DELAYS, count};
-use pando_bench::compare::Entrant;
+use pando_bench::arg_values::{DelayArgs, TAKERS_OF_DELAYS, count};
 use pando_bench::conditions::Conditions;
+use pando_bench::plan::NamedSystem;
 use pando_bench::record::Shape;
-use pando_bench::report::{Spread, count as short};
-use pando_bench::sides::ours::EMULATED;
-use pando_bench::sides::{BuildError, BuildOptions, SideName, builder, memory_folder};
+use pando_bench::spread::Spread;
+use pando_bench::systems::ours::EMULATED;
+use pando_bench::systems::{BuildError, BuildOptions, SystemName, builder, memory_folder};
+use pando_bench::units::count as short;
 
 /// Arguments of `trace`.
 #[derive(Args, Debug)]
@@ -41,21 +42,21 @@ pub struct TraceArgs {
     #[arg(long, value_parser = count, default_value = "1M")]
     pub operations: u64,
     /// Sides to compare; ratios are to the first
-    #[arg(long, value_delimiter = ',', default_value = "skiplist,btreemap,bztree")]
-    pub sides: Vec<SideName>,
+    #[arg(long, value_delimiter = ',', default_value = "crossbeam-skiplist,btreemap,bztree")]
+    pub systems: Vec<SystemName>,
     /// Threads, which share the steps by key
     #[arg(long, default_value = "2")]
     pub threads: usize,
-    /// Parts that the steps are cut into; the sides take turns part by part
+    /// Parts that the steps are cut into; the systems take turns part by part
     #[arg(long, default_value = "10")]
     pub parts: usize,
     /// Seed of the game
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// Folder for the pools of durable sides
+    /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// How slow the sides are whose medium is emulated.
+    /// How slow the systems are whose medium is emulated.
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Write the trace to this file, a line an operation, and replay nothing
@@ -68,7 +69,7 @@ pub struct TraceArgs {
 
 /// Makes the trace and does with it what is asked.
 pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError> {
-    let is_slow = args.sides.iter().any(|side| side.name().ends_with(EMULATED));
+    let is_slow = args.systems.iter().any(|system| system.name().ends_with(EMULATED));
     let delays = args.delays.delays(is_slow, TAKERS_OF_DELAYS)?;
     let trace = made(args)?;
     if let Some(path) = &args.write {
@@ -79,13 +80,15 @@ pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError>
     }
     let build = BuildOptions { pool_dir: args.pool_dir.clone(), delays, ..BuildOptions::default() };
     let shape = Shape { key_bytes: trace.key_bytes(), value_bytes: trace.value_bytes() };
-    let entrant =
-        |&side: &SideName| Entrant { name: side.to_string(), build: builder(side, shape, &build) };
-    let entrants: Vec<_> = args.sides.iter().map(entrant).collect();
+    let system = |&system: &SystemName| NamedSystem {
+        name: system.to_string(),
+        build: builder(system, shape, &build),
+    };
+    let systems: Vec<_> = args.systems.iter().map(system).collect();
     let plan = Plan { threads: args.threads.clamp(1, 1024), parts: args.parts.clamp(1, 1000) };
     let conditions = Conditions::here(&args.pool_dir).emulating(delays);
     eprintln!("{}", conditions.line());
-    let rows = runner::run(&trace, &entrants, &plan, progress)?;
+    let rows = runner::run(&trace, &systems, &plan, progress)?;
     progress.finish_and_clear();
     print!("{}", table(&rows));
     if let Some(path) = &args.json {
@@ -133,12 +136,12 @@ pub fn table(rows: &[Row]) -> String {
         first.threads,
         first.parts,
     );
-    out += &format!("  {:<20} {:>8} {:>20}\n", "side", "Mops/s", format!("x {}", first.side));
+    out += &format!("  {:<20} {:>8} {:>20}\n", "system", "Mops/s", format!("x {}", first.system));
     for row in rows {
         let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
         out += &format!(
             "  {:<20} {:>8.3} {:>20}\n",
-            row.side,
+            row.system,
             row.ops_per_second / 1e6,
             ratio.to_string()
         );

@@ -1,10 +1,10 @@
-//! Traces: sequences of operations that can be replayed on every side, and two that stand for the
+//! Traces: sequences of operations that can be replayed on every system, and two that stand for the
 //! real workloads of the Bw-tree paper (section VI-A), whose data is not public.
 //!
 //! A trace is a table of distinct keys and a list of steps, each of which names a key and says what
-//! must come of it. So the same sequence meets every side, a read is checked to the version of the
-//! value, and making up a key costs no time that is measured. Values are not stored: the bytes that
-//! version `v` of key `k` has follow from both.
+//! must come of it. So the same sequence meets every system, a read is checked to the version of
+//! the value, and making up a key costs no time that is measured. Values are not stored: the bytes
+//! that version `v` of key `k` has follow from both.
 //!
 //! Threads share a trace by key: all steps of one key are one thread's, in their order, so what
 //! each must find is certain whatever the threads do.
@@ -14,7 +14,7 @@
 //! | [`dedup`] | content-defined chunks of real files, by their SHA-1 |
 //! | [`game`] | the shape of an online game's records |
 //! | [`text`] | a trace as lines of text, for `--replay` |
-//! | [`runner`] | replays a trace on sides, interleaved and checked |
+//! | [`runner`] | replays a trace on systems, interleaved and checked |
 
 pub mod command;
 pub mod dedup;

@@ -1,9 +1,9 @@
-//! Replays a trace on sides, interleaved and checked.
+//! Replays a trace on systems, interleaved and checked.
 //!
-//! Each side is filled by the load of the trace. Then the timed steps are cut into parts, and each
-//! part runs on every side in turn before the next one begins, so that what is compared lies
-//! moments apart; the side that goes first changes from part to part. At the end every side must
-//! hold exactly the records of the trace's end.
+//! Each system is filled by the load of the trace. Then the timed steps are cut into parts, and
+//! each part runs on every system in turn before the next one begins, so that what is compared lies
+//! moments apart; the system that goes first changes from part to part. At the end every system
+//! must hold exactly the records of the trace's end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -15,29 +15,30 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{Action, Step, Trace};
-use pando_bench::compare::Entrant;
 use pando_bench::machine;
-use pando_bench::report::Spread;
-use pando_bench::side::{AnySide, Refusal, Subject};
+use pando_bench::plan::NamedSystem;
+use pando_bench::spread::Spread;
+use pando_bench::subject::Subject;
+use pando_bench::system::{AnySystem, Refusal};
 use pando_bench::verify::{self, Stray};
 
 /// Why a replay gave no figures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A side could not be built.
-    #[error("cannot build the side {side}: {source}")]
+    /// A system could not be built.
+    #[error("cannot build the system {system}: {source}")]
     Build {
-        /// The side.
-        side: String,
+        /// The system.
+        system: String,
         /// The reason given.
         source: Refusal,
     },
-    /// A side broke its word.
-    #[error("{side}, trace {trace}: {fault}")]
+    /// A system broke its word.
+    #[error("{system}, trace {trace}: {fault}")]
     Fault {
-        /// The side.
-        side: String,
+        /// The system.
+        system: String,
         /// The trace.
         trace: String,
         /// What was found.
@@ -45,7 +46,7 @@ pub enum Error {
     },
 }
 
-/// A side did not do what the trace says must come of a step.
+/// A system did not do what the trace says must come of a step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -113,11 +114,11 @@ pub struct Plan {
     pub parts: usize,
 }
 
-/// One side's replay; one line of JSON.
+/// One system's replay; one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The side.
-    pub side: String,
+    /// The system.
+    pub system: String,
     /// The trace.
     pub trace: String,
     /// Bytes of a key.
@@ -134,7 +135,7 @@ pub struct Row {
     pub threads: usize,
     /// Median over the parts.
     pub ops_per_second: f64,
-    /// Median over the parts of the throughput divided by the first side's in the same part.
+    /// Median over the parts of the throughput divided by the first system's in the same part.
     pub ratio_to_first: f64,
     /// The least ratio of a part.
     pub ratio_min: f64,
@@ -144,9 +145,9 @@ pub struct Row {
     pub parts: usize,
 }
 
-/// Runs `steps` of `trace` on `side`; how long that took.
+/// Runs `steps` of `trace` on `system`; how long that took.
 pub fn run_steps(
-    side: &dyn AnySide,
+    system: &dyn AnySystem,
     trace: &Trace,
     steps: &[Step],
     threads: usize,
@@ -163,7 +164,7 @@ pub fn run_steps(
                     if let Some(core) = core {
                         machine::pin_to(core);
                     }
-                    // Taken apart before the start: choosing one's own steps is not the side's
+                    // Taken apart before the start: choosing one's own steps is not the system's
                     // work.
                     let own: Vec<Step> = steps
                         .iter()
@@ -172,7 +173,7 @@ pub fn run_steps(
                         .collect();
                     barrier.wait();
                     let start = Instant::now();
-                    let work = AssertUnwindSafe(|| run_own(side, trace, &own, stop));
+                    let work = AssertUnwindSafe(|| run_own(system, trace, &own, stop));
                     let done = catch_unwind(work).unwrap_or(Err(Fault::Panicked));
                     if done.is_err() {
                         // Relaxed: the others only have to see it at some time.
@@ -195,7 +196,7 @@ pub fn run_steps(
 }
 
 fn run_own(
-    side: &dyn AnySide,
+    system: &dyn AnySystem,
     trace: &Trace,
     steps: &[Step],
     stop: &AtomicBool,
@@ -205,7 +206,7 @@ fn run_own(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        one(side, trace, step, &mut value)?;
+        one(system, trace, step, &mut value)?;
     }
     Ok(())
 }
@@ -215,7 +216,12 @@ fn name(key: &[u8]) -> String {
 }
 
 #[inline]
-fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> Result<(), Fault> {
+fn one(
+    system: &dyn AnySystem,
+    trace: &Trace,
+    step: &Step,
+    value: &mut Vec<u8>,
+) -> Result<(), Fault> {
     let (key, action) = (trace.key(step.key), step.action);
     let operation = action.name();
     let refused = |source| Fault::Refused { key: name(key), operation, source };
@@ -227,7 +233,7 @@ fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> R
             let mut check = |found: &[u8]| {
                 is_right = due.is_some_and(|due| trace.is_value(step.key, due, found));
             };
-            match (side.get(key, &mut check).map_err(refused)?, due) {
+            match (system.get(key, &mut check).map_err(refused)?, due) {
                 (true, Some(_)) if is_right => Ok(()),
                 (false, None) => Ok(()),
                 (true, Some(version)) => Err(Fault::WrongValue { key: name(key), version }),
@@ -237,15 +243,15 @@ fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> R
         }
         (Action::Insert, Some(version)) => {
             trace.fill_value(step.key, version, value);
-            let is_new = side.insert_new(key, value).map_err(refused)?;
+            let is_new = system.insert_new(key, value).map_err(refused)?;
             if is_new { Ok(()) } else { Err(invented()) }
         }
         (Action::Update, Some(version)) => {
             trace.fill_value(step.key, version, value);
-            side.upsert(key, value).map_err(refused)
+            system.upsert(key, value).map_err(refused)
         }
         (Action::Delete, _) => {
-            let was_there = side.delete(key).map_err(refused)?;
+            let was_there = system.delete(key).map_err(refused)?;
             if was_there { Ok(()) } else { Err(lost()) }
         }
         // A trace makes no write without a version.
@@ -253,19 +259,19 @@ fn one(side: &dyn AnySide, trace: &Trace, step: &Step, value: &mut Vec<u8>) -> R
     }
 }
 
-/// Compares all records of `side` with those of the trace's end, by gets, by a full scan and by
+/// Compares all records of `system` with those of the trace's end, by gets, by a full scan and by
 /// its count.
-pub fn check(side: &dyn AnySide, trace: &Trace) -> Result<(), Fault> {
+pub fn check(system: &dyn AnySystem, trace: &Trace) -> Result<(), Fault> {
     let mut value = Vec::new();
     for (key, version) in trace.final_records() {
-        one(side, trace, &Step { action: Action::Get, key, version }, &mut value)?;
+        one(system, trace, &Step { action: Action::Get, key, version }, &mut value)?;
     }
     let refused =
         |operation| move |source| Fault::Refused { key: String::new(), operation, source };
     let mut due: Vec<&[u8]> = trace.final_records().map(|(key, _)| trace.key(key)).collect();
     due.sort_unstable();
     let operation = "the full scan";
-    let stray = verify::keys(side, &vec![0; trace.key_bytes()], &due);
+    let stray = verify::keys(system, &vec![0; trace.key_bytes()], &due);
     match stray.map_err(refused(operation))? {
         None => {}
         Some(Stray::Lost(key)) => return Err(Fault::Lost { key: name(&key), operation }),
@@ -273,58 +279,58 @@ pub fn check(side: &dyn AnySide, trace: &Trace) -> Result<(), Fault> {
         Some(Stray::Disorder(key)) => return Err(Fault::Disorder { key: name(&key) }),
     }
     let due = due.len() as u64;
-    match side.count().map_err(refused("the count of records"))? {
+    match system.count().map_err(refused("the count of records"))? {
         found if found == due => Ok(()),
         found => Err(Fault::Count { found, due }),
     }
 }
 
-/// Replays `trace` on all of `entrants`; each tick of `progress` is a part on a side.
+/// Replays `trace` on all of `systems`; each tick of `progress` is a part on a system.
 pub fn run(
     trace: &Trace,
-    entrants: &[Entrant],
+    systems: &[NamedSystem],
     plan: &Plan,
     progress: &ProgressBar,
 ) -> Result<Vec<Row>, Error> {
     let parts = plan.parts.max(1);
-    progress.set_length(((parts + 2) * entrants.len()) as u64);
-    let fault = |entrant: &Entrant| {
-        let (side, trace) = (entrant.name.clone(), trace.name().to_owned());
-        move |fault| Error::Fault { side, trace, fault }
+    progress.set_length(((parts + 2) * systems.len()) as u64);
+    let fault = |system: &NamedSystem| {
+        let (system, trace) = (system.name.clone(), trace.name().to_owned());
+        move |fault| Error::Fault { system, trace, fault }
     };
-    let mut sides: Vec<Box<dyn Subject>> = Vec::new();
-    for entrant in entrants {
-        progress.set_message(format!("load {}", entrant.name));
-        let side = (entrant.build)()
-            .map_err(|source| Error::Build { side: entrant.name.clone(), source })?;
-        run_steps(side.any(), trace, trace.load(), plan.threads).map_err(fault(entrant))?;
-        sides.push(side);
+    let mut loaded: Vec<Box<dyn Subject>> = Vec::new();
+    for system in systems {
+        progress.set_message(format!("load {}", system.name));
+        let subject = (system.build)()
+            .map_err(|source| Error::Build { system: system.name.clone(), source })?;
+        run_steps(subject.any(), trace, trace.load(), plan.threads).map_err(fault(system))?;
+        loaded.push(subject);
         progress.inc(1);
     }
-    // By side: the throughput of each part.
-    let mut found = vec![Vec::with_capacity(parts); sides.len()];
+    // By system: the throughput of each part.
+    let mut found = vec![Vec::with_capacity(parts); systems.len()];
     let steps = trace.steps();
     for part in 0..parts {
         let steps = &steps[steps.len() * part / parts..steps.len() * (part + 1) / parts];
-        for turn in 0..sides.len() {
-            let at = (part + turn) % sides.len();
-            progress.set_message(format!("{}, part {} of {parts}", entrants[at].name, part + 1));
-            let elapsed = run_steps(sides[at].any(), trace, steps, plan.threads)
-                .map_err(fault(&entrants[at]))?;
+        for turn in 0..systems.len() {
+            let at = (part + turn) % systems.len();
+            progress.set_message(format!("{}, part {} of {parts}", systems[at].name, part + 1));
+            let elapsed = run_steps(loaded[at].any(), trace, steps, plan.threads)
+                .map_err(fault(&systems[at]))?;
             found[at].push(steps.len() as f64 / elapsed.as_secs_f64().max(1e-9));
             progress.inc(1);
         }
     }
-    for (side, entrant) in sides.iter().zip(entrants) {
-        progress.set_message(format!("verify {}", entrant.name));
-        check(side.any(), trace).map_err(fault(entrant))?;
+    for (system, subject) in systems.iter().zip(&loaded) {
+        progress.set_message(format!("verify {}", system.name));
+        check(subject.any(), trace).map_err(fault(system))?;
         progress.inc(1);
     }
-    let row = |(entrant, own): (&Entrant, &Vec<f64>)| {
+    let row = |(system, own): (&NamedSystem, &Vec<f64>)| {
         let ratios: Vec<_> = own.iter().zip(&found[0]).map(|(own, first)| own / first).collect();
         let ratio = Spread::of(&ratios);
         Row {
-            side: entrant.name.clone(),
+            system: system.name.clone(),
             trace: trace.name().to_owned(),
             key_bytes: trace.key_bytes(),
             value_bytes: trace.value_bytes(),
@@ -339,5 +345,5 @@ pub fn run(
             parts,
         }
     };
-    Ok(entrants.iter().zip(&found).map(row).collect())
+    Ok(systems.iter().zip(&found).map(row).collect())
 }

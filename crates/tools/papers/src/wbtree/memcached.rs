@@ -30,11 +30,11 @@ use crate::error::Error;
 use crate::experiment::Settings;
 use crate::outcome::{Measured, Outcome, Published};
 use pando_bench::keys::{key_of, value_of};
-use pando_bench::report::Spread;
 use pando_bench::rng::Rng;
-use pando_bench::servers::contender::{Contender, Running};
 use pando_bench::servers::memcached::{Requests, drive};
-use pando_bench::sides::BuildError;
+use pando_bench::servers::system::{Running, Server};
+use pando_bench::spread::Spread;
+use pando_bench::systems::BuildError;
 
 /// Connections, as `mc-benchmark` has by default.
 const CONNECTIONS: u32 = 50;
@@ -48,11 +48,11 @@ const STORED: &[u8] = b"STORED\r\n";
 const END: &[u8] = b"END\r\n";
 
 /// Ours that are compared with.
-const SERVERS: [Contender; 4] = [
-    Contender::PandoMemcachedWbtree,
-    Contender::PandoMemcached,
-    Contender::PandoMemcachedNbtree,
-    Contender::PandoMemcachedSkiplist,
+const SERVERS: [Server; 4] = [
+    Server::PandoMemcachedWbtree,
+    Server::PandoMemcached,
+    Server::PandoMemcachedNbtree,
+    Server::PandoMemcachedSkiplist,
 ];
 
 /// What a server keeps its records in.
@@ -272,10 +272,10 @@ fn stand(
     // `pando bench` is the command that serves too.
     if settings.prefix == ["paper"] {
         let ours = [std::env::current_exe()?.to_string_lossy().into_owned()];
-        for contender in SERVERS {
+        for system in SERVERS {
             let folder = tempfile::tempdir_in(&settings.build.pool_dir)?;
-            let greeting = contender.greeting();
-            let (running, _) = Running::start(contender, &ours, folder.path(), &greeting)?;
+            let greeting = system.greeting();
+            let (running, _) = Running::start(system, &ours, folder.path(), &greeting)?;
             let mut number = 0;
             let mut next = || {
                 number += 1;
@@ -288,7 +288,7 @@ fn stand(
                 Requests { clients, pipeline, count, next: &mut next, end, answer_bytes },
                 running.port,
             )?;
-            let name = contender.name();
+            let name = system.name();
             standing.push(Standing { name, behind: Behind::Process { running, _folder: folder } });
             progress.inc(1);
         }

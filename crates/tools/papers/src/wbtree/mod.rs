@@ -32,9 +32,9 @@ use super::error::Error;
 use super::experiment::{Paper, Settings};
 use super::outcome::{Measured, Outcome, Published};
 use pando_bench::keys::{key_of, value_of};
-use pando_bench::report::Spread;
 use pando_bench::rng::Rng;
-use pando_bench::sides::BuildError;
+use pando_bench::spread::Spread;
+use pando_bench::systems::BuildError;
 
 /// The paper, and what it measured on.
 pub const PAPER: Paper = Paper {

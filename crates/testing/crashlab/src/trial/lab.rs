@@ -1,0 +1,288 @@
+//! One scenario: its prepared pool, a run that is recorded, and what is judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pando_index::conformance::history::{Event, explains};
+use pando_index::random::Random;
+use pando_pmem::Pool;
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::testing::{Arena, with_few_slots};
+
+use super::plan::Tally;
+use crate::lab::LabDomain;
+use crate::lab::domain::{Mode, run_as, set_mode, task, with_recorder};
+use crate::lab::panics::{attempt, listen};
+use crate::lab::recorder::{Entry, LINE_BYTES, Recorder};
+use crate::subjects::{Observed, Opened, Programs, Scenario, Subject};
+
+/// Steps after which a run counts as one that never ends.
+pub(super) const PATIENCE: u64 = 300_000;
+
+/// All words of the arena.
+pub(super) fn words_of(arena: &Arena) -> Vec<u64> {
+    (0..arena.bytes() / 8).map(|index| arena.word(index * 8)).collect()
+}
+
+/// Lays `lines` out as `word_of` says, by line and word of it.
+pub(super) fn lay_out(arena: &Arena, lines: &[u32], word_of: impl Fn(usize, usize) -> u64) {
+    for &line in lines {
+        for word in 0..8 {
+            let off = u64::from(line) * LINE_BYTES + word as u64 * 8;
+            arena.set_word(off, word_of(line as usize, word));
+        }
+    }
+}
+
+/// Which requests for blocks are refused in a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    /// So many are granted first.
+    pub(super) granted: u64,
+    /// So many are refused then; later ones are granted again.
+    pub(super) count: u64,
+}
+
+impl Refusal {
+    pub(super) fn drawn(most: u64, random: &mut Random) -> Self {
+        let granted = random.below(most);
+        let count = if random.one_in(2) { u64::MAX } else { 1 + random.below(3) };
+        Self { granted, count }
+    }
+}
+
+/// What a logical thread did.
+#[derive(Debug)]
+pub(super) struct Happened<S: Subject> {
+    pub(super) part: usize,
+    /// An answer of `None`: it has not returned.
+    pub(super) event: EventOf<S>,
+}
+
+pub(super) type EventOf<S> = Event<<S as Subject>::Op, <S as Subject>::Answer>;
+pub(super) type History<S> = Arc<Mutex<Vec<Happened<S>>>>;
+
+/// One scenario of `S`, with write-backs or without.
+pub struct Lab<S: Subject, const WRITE_BACK: bool> {
+    pub(super) name: &'static str,
+    pub(super) preemptions: u32,
+    pub(super) granted: Option<u64>,
+    pub(super) slots: usize,
+    pub(super) programs: Programs<S>,
+    pub(super) arena: Rc<Arena>,
+    /// The prepared pool.
+    pub(super) base: Vec<u64>,
+    pub(super) initial: Observed<S>,
+    /// Kept from run to run: the recorder, and the words of the medium, which are the prepared
+    /// pool's between two runs. A run that failed leaves neither.
+    pub(super) recorder: Option<Recorder>,
+    pub(super) medium: Option<Vec<u64>>,
+}
+
+impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
+    /// Prepares the pool of a scenario.
+    pub fn new(scenario: Scenario<S>) -> Result<Self, String> {
+        let arena = Rc::new(Arena::new(S::POOL_BYTES).map_err(|error| error.to_string())?);
+        listen();
+        let Scenario { name, preemptions, granted, slots, .. } = scenario;
+        let setup = scenario.set_up();
+        let prepared = attempt(|| {
+            run_as(0, || {
+                let create = || Pool::<LabDomain<WRITE_BACK>>::create_in(&arena);
+                let pool = with_few_slots(slots, create);
+                let open = S::open(pool.map_err(|error| error.to_string())?)?;
+                let perform = |op| drop(open.perform(op));
+                setup.prepare.iter().for_each(perform);
+                refuse(Resource::Block, 0, u64::MAX, || setup.cram.iter().for_each(perform));
+                open.audit()?;
+                open.observe()
+            })
+        });
+        let initial = prepared?.unwrap_or_default();
+        let base = words_of(&arena);
+        let programs = setup.programs;
+        Ok(Self {
+            name,
+            preemptions,
+            granted,
+            slots,
+            programs,
+            arena,
+            base,
+            initial,
+            recorder: None,
+            medium: None,
+        })
+    }
+
+    pub(super) fn open(&self) -> Result<S::Open<LabDomain<WRITE_BACK>>, String> {
+        let open = || Pool::<LabDomain<WRITE_BACK>>::open_in(&self.arena);
+        let pool = with_few_slots(self.slots, open);
+        S::open(pool.map_err(|error| error.to_string())?)
+    }
+
+    /// Runs the programs; what happened, and the log.
+    pub(super) fn record(
+        &self,
+        programs: &[Vec<S::Op>],
+        refusal: Option<Refusal>,
+        tally: &mut Tally,
+    ) -> Result<(Vec<Happened<S>>, Vec<Entry>), String> {
+        set_mode(Mode::Record, PATIENCE);
+        let open = Arc::new(run_as(0, || self.open())?);
+        let history: History<S> = Arc::default();
+        let fault: Arc<Mutex<Option<String>>> = Arc::default();
+        set_mode(Mode::Schedule, PATIENCE);
+        let spawn = |(index, program): (usize, &Vec<S::Op>)| {
+            let (open, program) = (Arc::clone(&open), program.clone());
+            let (history, fault) = (Arc::clone(&history), Arc::clone(&fault));
+            shuttle::thread::spawn(move || {
+                let work = || -> Result<(), String> {
+                    program.iter().for_each(|op| perform::<S, WRITE_BACK>(&open, op, &history));
+                    Ok(())
+                };
+                run_as(index + 1, || {
+                    if let Err(found) = attempt(work) {
+                        fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(found);
+                        set_mode(Mode::Abort, 0);
+                    }
+                });
+            })
+        };
+        let work = || {
+            let threads: Vec<_> = programs.iter().enumerate().map(spawn).collect();
+            let joined = threads.into_iter().map(|thread| thread.join().map_err(drop));
+            joined.collect::<Result<(), ()>>().map_err(|()| "a logical thread panicked")
+        };
+        // All logical threads are this one.
+        match refusal {
+            Some(Refusal { granted, count }) => refuse(Resource::Block, granted, count, work).0?,
+            None => work()?,
+        }
+        set_mode(Mode::Idle, 0);
+        if let Some(found) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(found);
+        }
+        tally.runs += 1;
+        tally.steps += with_recorder(|recorder| recorder.steps());
+        let log = with_recorder(|recorder| recorder.finish())?;
+        let happened = std::mem::take(&mut *history.lock().unwrap_or_else(PoisonError::into_inner));
+        set_mode(Mode::Track, PATIENCE);
+        let ended = attempt(|| {
+            run_as(0, || {
+                let observed = open.observe()?;
+                self.explain(&happened, u64::MAX, &observed)?;
+                open.audit()
+            })
+        });
+        set_mode(Mode::Idle, 0);
+        ended.map_err(|what| format!("at the end of the run: {what}"))?;
+        Ok((happened, log))
+    }
+
+    /// Whether some order of what had happened before the log's entry `cut` explains the answers,
+    /// and that `observed` is there.
+    pub(super) fn explain(
+        &self,
+        happened: &[Happened<S>],
+        cut: u64,
+        observed: &Observed<S>,
+    ) -> Result<(), String> {
+        let date = cut.saturating_mul(2);
+        let mut parts: BTreeMap<usize, Vec<EventOf<S>>> = BTreeMap::new();
+        for one in happened {
+            let mut event = one.event.clone();
+            if event.called >= date {
+                continue;
+            }
+            if event.returned > date {
+                event.answer = None;
+            }
+            // What only looked, and was not answered, says nothing.
+            if event.answer.is_some() || S::changes(&event.operation).is_some() {
+                parts.entry(one.part).or_default().push(event);
+            }
+        }
+        // Where nothing happened, what was there is there.
+        let differs = |part: &usize| self.initial.get(part) != observed.get(part);
+        let quiet = self.initial.keys().chain(observed.keys()).filter(|part| differs(part));
+        let judged: BTreeSet<usize> = quiet.chain(parts.keys()).copied().collect();
+        for part in judged {
+            let state = |all: &Observed<S>| all.get(&part).cloned().unwrap_or_else(S::blank);
+            let (initial, last) = (state(&self.initial), state(observed));
+            let events = parts.get(&part).map_or(&[][..], Vec::as_slice);
+            if !explains(initial.clone(), Some(&last), events, S::after) {
+                return Err(format!(
+                    "part {part} was {initial:?} and is {last:?}; no order explains that with\n{}",
+                    events.iter().map(|event| format!("  {event:?}\n")).collect::<String>()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays the prepared pool out again.
+    pub(super) fn restore(&self) {
+        let touched = with_recorder(Recorder::take_touched);
+        lay_out(&self.arena, &touched, |line, word| self.base[line * 8 + word]);
+        with_recorder(|recorder| recorder.follow(&touched));
+    }
+
+    /// Lays out the prepared pool, whatever lies there now.
+    pub(super) fn lay_out_base(&self) {
+        let lines: Vec<u32> = (0..(self.arena.bytes() / LINE_BYTES) as u32).collect();
+        lay_out(&self.arena, &lines, |line, word| self.base[line * 8 + word]);
+    }
+
+    /// Opens what lies in the arena, as after a crash, and judges it.
+    pub(super) fn judge(
+        &self,
+        happened: &[Happened<S>],
+        cut: u64,
+        exercise: bool,
+    ) -> Result<(), String> {
+        attempt(|| {
+            run_as(0, || {
+                let open = self.open()?;
+                open.audit()?;
+                let observed = open.observe()?;
+                self.explain(happened, cut, &observed)?;
+                if exercise {
+                    open.exercise()?;
+                    open.audit()?;
+                }
+                Ok(())
+            })
+        })
+        .map(drop)
+    }
+}
+
+/// One operation of a logical thread, with its place in the history.
+pub(super) fn perform<S: Subject, const WRITE_BACK: bool>(
+    open: &S::Open<LabDomain<WRITE_BACK>>,
+    op: &S::Op,
+    history: &History<S>,
+) {
+    let locked = || history.lock().unwrap_or_else(PoisonError::into_inner);
+    // Calls come between the log's entries, returns at one: no two are at the same date.
+    let called = with_recorder(Recorder::now) * 2 + 1;
+    let change = S::changes(op);
+    let at = locked().len();
+    if let Some(part) = change {
+        let event = Event { operation: op.clone(), answer: None, called, returned: u64::MAX };
+        locked().push(Happened { part, event });
+    }
+    let noted = open.perform(op);
+    let returned = with_recorder(|recorder| recorder.returned(task())) * 2;
+    let mut history = locked();
+    for (part, operation, answer) in noted {
+        let event = Event { operation, answer: Some(answer), called, returned };
+        // What was in flight has an answer now.
+        match history.get_mut(at) {
+            Some(one) if change.is_some() && one.event.called == called => one.event = event,
+            _ => history.push(Happened { part, event }),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A run of a scenario, and its crashes.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use pando_index::random::Random;
+
+use super::lab::{Happened, Lab, Refusal};
+use super::plan::{Plan, Tally, Trial};
+use super::playback::{Playback, draw_cuts};
+use super::without::site_of;
+use crate::lab::domain::{Mode, install, set_mode};
+use crate::lab::recorder::{Entry, Recorder, Site};
+use crate::subjects::Subject;
+
+impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
+    fn name(&self) -> String {
+        let domain = if WRITE_BACK { "adr" } else { "process" };
+        format!("{}/{}/{domain}", S::NAME, self.name)
+    }
+
+    fn preemptions(&self) -> u32 {
+        self.preemptions
+    }
+
+    fn run(&mut self, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
+        self.recorded(plan, tally, |lab, random, happened, log, tally| {
+            let cuts = if S::SURVIVES { plan.crashes.cuts } else { Some(0) };
+            let cuts = draw_cuts(log, cuts, random);
+            let playback =
+                Playback { happened, plan, cuts: &cuts, without: None, recovering: None };
+            let words = lab.medium.take().unwrap_or_else(|| lab.base.clone());
+            lab.medium = Some(lab.play_back(&lab.base, words, log, &playback, random, tally)?);
+            Ok(())
+        })
+    }
+
+    fn run_without(
+        &mut self,
+        plan: &Plan,
+        wanted: &dyn Fn(Site) -> bool,
+    ) -> Result<Vec<(Site, Option<String>)>, String> {
+        let mut verdicts = Vec::new();
+        self.recorded(plan, &mut Tally::default(), |lab, random, happened, log, tally| {
+            let sites: HashSet<Site> = log.iter().filter_map(site_of).collect();
+            for site in sites.into_iter().filter(|&site| wanted(site)) {
+                let seen = lab.without(site, plan, random, happened, log, tally);
+                verdicts.push((site, seen.err()));
+            }
+            Ok(())
+        })?;
+        Ok(verdicts)
+    }
+}
+
+impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
+    /// Records one run and has `work` play it back.
+    fn recorded(
+        &mut self,
+        plan: &Plan,
+        tally: &mut Tally,
+        work: impl FnOnce(
+            &mut Self,
+            &mut Random,
+            &[Happened<S>],
+            &[Entry],
+            &mut Tally,
+        ) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut random = Random::new(plan.seed);
+        let programs = (self.programs)(&mut random);
+        let refusal = self.granted.map(|most| Refusal::drawn(most, &mut random));
+        let recorder = self.recorder.take();
+        install(Some(recorder.unwrap_or_else(|| Recorder::new(Rc::clone(&self.arena)))));
+        let result = self.record(&programs, refusal, tally).and_then(|(happened, log)| {
+            self.restore();
+            work(self, &mut random, &happened, &log, tally)
+        });
+        set_mode(Mode::Idle, 0);
+        let recorder = install(None);
+        if result.is_ok() {
+            self.recorder = recorder;
+        } else {
+            self.lay_out_base();
+        }
+        result.map_err(|what| {
+            let list = programs.iter().enumerate();
+            let list = list.map(|(task, ops)| format!("  thread {}: {ops:?}\n", task + 1));
+            let list: String = list.collect();
+            let refusal = refusal.map_or_else(String::new, |refusal| format!("{refusal:?}\n"));
+            format!("{}, {what}\nprograms:\n{list}{refusal}", self.name())
+        })
+    }
+}

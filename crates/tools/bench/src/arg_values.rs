@@ -1,0 +1,135 @@
+//! Words and numbers that several commands take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pando_pmem::emulated::{Delays, MAX_DELAY_NS};
+
+use crate::error::Error;
+use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
+
+/// How slow an emulated medium is.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct DelayArgs {
+    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written
+    /// back
+    #[arg(long, default_value = "0", value_parser = delay_ns())]
+    pub write_back_ns: u64,
+    /// Emulated medium: nanoseconds for each line read that its thread has not cached
+    #[arg(long, default_value = "0", value_parser = delay_ns())]
+    pub read_line_ns: u64,
+}
+
+fn delay_ns() -> impl clap::builder::TypedValueParser<Value = u64> {
+    clap::value_parser!(u64).range(0..=MAX_DELAY_NS)
+}
+
+/// What takes delays, where systems are compared.
+pub const TAKERS_OF_DELAYS: &str = "the systems that end with :slow";
+
+impl DelayArgs {
+    /// The delays. If there are any and nothing that is to run takes them, an error that names
+    /// `takers`, which would.
+    pub fn delays(self, is_taken: bool, takers: &str) -> Result<Delays, Error> {
+        let Self { write_back_ns, read_line_ns } = self;
+        let delays = Delays { write_back_ns, read_line_ns };
+        if delays == Delays::default() || is_taken {
+            return Ok(delays);
+        }
+        Err(Error::Usage(format!(
+            "--write-back-ns and --read-line-ns slow down {takers} alone, and that is not to run"
+        )))
+    }
+}
+
+/// Where figures go beside the terminal.
+#[derive(Args, Debug)]
+pub struct FilesArgs {
+    /// Write one JSON object a line to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
+}
+
+/// A positive number with a decimal suffix: `2000`, `500k`, `10M`, `1G`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
+        Some(number) if number > 0 => Ok(number),
+        _ => Err("expected a positive number such as 2000, 500k or 10M".to_owned()),
+    }
+}
+
+/// A number from `least` to `most`.
+pub fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("expected a number from {least} to {most}")),
+    }
+}
+
+/// A number of threads of a comparison.
+pub fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1, 64)
+}
+
+/// A number from 1 to 1,024: of threads or rounds of an experiment.
+pub fn number_to_1024(text: &str) -> Result<usize, String> {
+    within(text, 1, 1024)
+}
+
+/// A number of rounds.
+pub fn rounds(text: &str) -> Result<usize, String> {
+    within(text, 1, 1000)
+}
+
+/// Bytes of a key.
+pub fn key_bytes(text: &str) -> Result<usize, String> {
+    within(text, WORD_BYTES, MAX_KEY_BYTES)
+}
+
+/// Bytes of a value.
+pub fn value_bytes(text: &str) -> Result<usize, String> {
+    within(text, WORD_BYTES, MAX_VALUE_BYTES)
+}
+
+/// More operations a second than this cannot be told apart by a clock of nanoseconds.
+const MAX_RATE: u64 = 100_000_000;
+
+/// Operations a second.
+pub fn rate(text: &str) -> Result<f64, String> {
+    match count(text) {
+        Ok(rate) if rate <= MAX_RATE => Ok(rate as f64),
+        _ => Err("expected operations a second from 1 to 100M".to_owned()),
+    }
+}
+
+/// A time of a slice in seconds.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds from 0.001 to 3600".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_take_suffixes() {
+        assert_eq!(count("10M"), Ok(10_000_000));
+        assert_eq!(count("500k"), Ok(500_000));
+        assert_eq!(count("7"), Ok(7));
+        for bad in ["", "M", "-1", "0", "1.5M", "10MM", "99999999999G"] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The systems that a command names.
+
+use crate::error::Error;
+use crate::operation_mix::OperationMix;
+use crate::plan::NamedSystem;
+use crate::record::Shape;
+use crate::systems::entry::BuildOptions;
+use crate::systems::{self, SystemName};
+
+/// The systems by name, with room for `records` records.
+pub fn named_systems(
+    names: &[SystemName],
+    records: u64,
+    shape: Shape,
+    options: &BuildOptions,
+) -> Vec<NamedSystem> {
+    let options = options.clone().for_records(records, shape);
+    let system = |&name: &SystemName| NamedSystem {
+        name: name.to_string(),
+        build: systems::builder(name, shape, &options),
+    };
+    names.iter().map(system).collect()
+}
+
+/// Refuses what a system cannot do, before anything is loaded.
+pub fn check_limits(
+    names: &[SystemName],
+    shape: Shape,
+    mixes: &[OperationMix],
+) -> Result<(), Error> {
+    for name in names {
+        let entry = name.entry();
+        (entry.limits)(shape).map_err(|what| Error::Usage(format!("{name}: {what}")))?;
+        let downwards = mixes.iter().find(|mix| mix.is_descending());
+        if let Some(mix) = downwards.filter(|_| !entry.can_descend) {
+            return Err(Error::Usage(format!("{name} does not scan downwards, as {mix} does")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! The bar that says how far a run is.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar on standard error with time spent and time left; it is not drawn where no person looks.
+pub fn progress() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let shape = "{bar:30} {percent:>3} % {elapsed_precise} (about {eta} left) {msg}";
+    if let Ok(style) = ProgressStyle::with_template(shape) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}

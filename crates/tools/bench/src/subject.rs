@@ -1,0 +1,164 @@
+//! A system with its type forgotten, and the run of one slice on it: one virtual call a slice, none
+//! an operation.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::error::Fault;
+use crate::machine;
+use crate::operation_mix::MAX_SCAN_RECORDS;
+use crate::record::Buffers;
+use crate::slice::{Outcome, Slice};
+use crate::system::{AnySystem, Order, System};
+use crate::worker::{Done, Worker, refused};
+
+/// A system with its type forgotten.
+pub trait Subject: Send + Sync {
+    /// Runs one slice.
+    fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault>;
+
+    /// The system, for single operations.
+    fn any(&self) -> &dyn AnySystem;
+
+    /// See [`System::footprint_bytes`].
+    fn footprint_bytes(&self) -> Option<u64>;
+
+    /// See [`System::file_bytes`].
+    fn file_bytes(&self) -> Option<u64>;
+}
+
+impl<S: System> Subject for S {
+    fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault> {
+        run(self, slice)
+    }
+
+    fn any(&self) -> &dyn AnySystem {
+        self
+    }
+
+    fn footprint_bytes(&self) -> Option<u64> {
+        System::footprint_bytes(self)
+    }
+
+    fn file_bytes(&self) -> Option<u64> {
+        System::file_bytes(self)
+    }
+}
+
+/// Runs `slice` on `system`.
+pub fn run<S: System>(system: &S, slice: &Slice<'_>) -> Result<Outcome, Fault> {
+    if slice.records.shape.is_eight() {
+        gather(system, slice, on_threads::<S, true>(system, slice)?)
+    } else {
+        gather(system, slice, on_threads::<S, false>(system, slice)?)
+    }
+}
+
+/// Runs the threads of `slice`.
+fn on_threads<S: System, const EIGHT: bool>(
+    system: &S,
+    slice: &Slice<'_>,
+) -> Result<Vec<Done>, Fault> {
+    let cores = machine::cores();
+    let barrier = &Barrier::new(slice.threads + 1);
+    let stop = &AtomicBool::new(false);
+    let edge_key = slice.mix.scan().map_or(0, |scan| edge_key(slice, scan.order));
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..slice.threads)
+            .map(|thread| {
+                let core = cores.get(thread).copied().filter(|_| slice.threads <= cores.len());
+                let worker = Worker::<S, EIGHT> { system, slice, thread, stop, edge_key };
+                scope.spawn(move || {
+                    if let Some(core) = core {
+                        machine::pin_to(core);
+                    }
+                    // Even a system that panics must not keep the others at the barrier.
+                    let warmed = caught(|| worker.warm_up());
+                    barrier.wait();
+                    let done = warmed.and_then(|()| caught(|| worker.work()));
+                    if done.is_err() {
+                        // Relaxed: the others only have to see it at some time.
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    done
+                })
+            })
+            .collect();
+        barrier.wait();
+        if !slice.mix.is_counted() {
+            thread::sleep(slice.time);
+            stop.store(true, Ordering::Relaxed);
+        }
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or(Err(Fault::Panicked)))
+            .collect::<Result<Vec<_>, Fault>>()
+    })
+}
+
+/// Adds up what the threads did, and looks again for the keys that they missed.
+fn gather<S: System>(system: &S, slice: &Slice<'_>, workers: Vec<Done>) -> Result<Outcome, Fault> {
+    let mut outcome = Outcome::none();
+    let (Some(start), Some(end)) =
+        (workers.iter().map(|done| done.start).min(), workers.iter().map(|done| done.end).max())
+    else {
+        return Ok(outcome);
+    };
+    outcome.elapsed = end - start;
+    let mut buffers = Buffers::new(slice.records.shape);
+    for done in workers {
+        outcome.transient_misses += done.missed.len() as u64;
+        for key in done.missed {
+            let operation = "a get during replacements and after them";
+            let found = system.get(buffers.key::<false>(key), |_| ());
+            if !found.map_err(refused(key, operation))? {
+                return Err(slice.records.lost(key, operation));
+            }
+        }
+        outcome.operations += done.operations;
+        outcome.due_not_begun += done.due_not_begun;
+        outcome.on_core += done.on_core;
+        outcome.latency_ns += done.latency_ns;
+    }
+    Ok(outcome)
+}
+
+/// The key of the live record from which exactly [`MAX_SCAN_RECORDS`] are left in the direction
+/// of `order`, or the last one against it if there are fewer.
+///
+/// Keys are spread evenly or are the records' numbers, so a part of the key space that should
+/// hold a few times as many is searched first.
+fn edge_key(slice: &Slice<'_>, order: Order) -> u64 {
+    let (records, live) = (slice.records, &slice.live);
+    // The distance of a key from the end that the scan goes towards.
+    let distance = |number| match order {
+        Order::Ascending => u64::MAX - records.key(number),
+        Order::Descending => records.key(number),
+    };
+    let count = (live.end - live.start).max(1);
+    let near = (u64::MAX / count).saturating_mul(4 * MAX_SCAN_RECORDS);
+    let within = |limit: u64| -> Vec<u64> {
+        live.clone().map(distance).filter(|&distance| distance <= limit).collect()
+    };
+    let mut distances = within(near);
+    if (distances.len() as u64) < MAX_SCAN_RECORDS {
+        distances = within(u64::MAX);
+    }
+    let last = distances.len().min(MAX_SCAN_RECORDS as usize).saturating_sub(1);
+    let Some(&mut edge) = (!distances.is_empty()).then(|| distances.select_nth_unstable(last).1)
+    else {
+        return 0;
+    };
+    match order {
+        Order::Ascending => u64::MAX - edge,
+        Order::Descending => edge,
+    }
+}
+
+/// Runs `work`; a panic in it, whose message is on standard error by then, is a fault of the
+/// system.
+fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Fault::Panicked))
+}

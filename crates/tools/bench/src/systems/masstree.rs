@@ -1,0 +1,198 @@
+//! The peer `masstree`: crate masstree 0.9, a trie of B+-trees after the paper of that name.
+//!
+//! Of the crates of that name on crates.io this one is maintained and complete (deletes, scans
+//! both ways). Settings: `MassTree` for 8-byte values, which keeps them in the leaf, and
+//! `MassTree15` for longer ones, which boxes them; reads and scans by reference, and the scans
+//! by whole leaves that the documentation calls the fastest. Each operation takes a guard of its
+//! own, as a user's single operation would. The feature `mimalloc` is off: it would change the
+//! allocator of every system. Keys are byte strings of at most 256 bytes in every shape.
+//!
+//! There is no insertion of new keys only: `insert_new` looks first and then inserts, and says
+//! `false` too if the insertion found the key after all (in which case the value is replaced). The
+//! threads of this harness insert different keys.
+//!
+//! A scan downwards from a key that is absent and longer than eight bytes leaves a record out in
+//! 0.9.5: with `aaaaaaaa-1` and `bbbbbbbb-9` in the tree, one from `cccccccc-0` gives only the
+//! first, because what follows the eighth byte is compared though the first eight differ already.
+//! So a scan downwards begins at the greatest key with those eight bytes, and passes over what lies
+//! above its start.
+//!
+//! The crate counts records on the way; the count here is a scan, so that it tells the truth.
+
+use ::masstree::{MassTree, MassTree15, RangeBound};
+
+use super::slots::value_number;
+use crate::record::MAX_KEY_BYTES;
+use crate::system::{Order, Refusal, Scan, System};
+
+/// Bytes of a key that the tree compares at once.
+const SLICE_BYTES: usize = 8;
+
+/// Where a scan downwards from `from` begins; see the top of this file.
+struct Top([u8; MAX_KEY_BYTES]);
+
+impl Top {
+    fn new(from: &[u8]) -> Self {
+        let mut top = [0xFF; MAX_KEY_BYTES];
+        let kept = from.len().min(SLICE_BYTES);
+        top[..kept].copy_from_slice(&from[..kept]);
+        Self(top)
+    }
+
+    fn bound<'key>(&'key self, from: &'key [u8]) -> RangeBound<'key> {
+        RangeBound::Included(if from.len() <= SLICE_BYTES { from } else { &self.0 })
+    }
+}
+
+/// Values of eight bytes, kept in the leaves.
+pub struct Words {
+    tree: MassTree<u64>,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self { tree: MassTree::new() }
+    }
+}
+
+impl System for Words {
+    #[inline]
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        let guard = self.tree.guard();
+        Ok(self.tree.get_with_guard(key, &guard).is_none()
+            && self.tree.insert_with_guard(key, value_number(value), &guard).is_none())
+    }
+
+    #[inline]
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.tree.insert_with_guard(key, value_number(value), &self.tree.guard());
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+        let value = self.tree.get_with_guard(key, &self.tree.guard());
+        Ok(value.map(|value| visit(&value.to_le_bytes())).is_some())
+    }
+
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        Ok(self.tree.remove_with_guard(key, &self.tree.guard())?.is_some())
+    }
+
+    #[inline]
+    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
+        let Scan { from, limit, order } = scan;
+        if limit == 0 {
+            return Ok(());
+        }
+        let guard = self.tree.guard();
+        let mut left = limit;
+        let show = |key: &[u8], value: u64| {
+            if order == Order::Descending && key > from {
+                return true;
+            }
+            visit(key, &value.to_le_bytes());
+            left -= 1;
+            left > 0
+        };
+        match order {
+            Order::Ascending => self.tree.scan_intra_leaf_batch(
+                RangeBound::Included(from),
+                RangeBound::Unbounded,
+                show,
+                &guard,
+            ),
+            Order::Descending => self.tree.scan_rev_batch(
+                RangeBound::Unbounded,
+                Top::new(from).bound(from),
+                show,
+                &guard,
+            ),
+        };
+        Ok(())
+    }
+
+    fn count(&self) -> Result<u64, Refusal> {
+        let guard = self.tree.guard();
+        let all = RangeBound::Unbounded;
+        Ok(self.tree.scan_intra_leaf_batch(all, all, |_, _| true, &guard) as u64)
+    }
+}
+
+/// Values of any length, boxed.
+pub struct Boxes {
+    tree: MassTree15<Box<[u8]>>,
+}
+
+impl Default for Boxes {
+    fn default() -> Self {
+        Self { tree: MassTree15::new() }
+    }
+}
+
+impl System for Boxes {
+    #[inline]
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        let guard = self.tree.guard();
+        Ok(self.tree.get_ref(key, &guard).is_none()
+            && self.tree.insert_with_guard(key, value.into(), &guard).is_none())
+    }
+
+    #[inline]
+    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.tree.insert_with_guard(key, value.into(), &self.tree.guard());
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+        let guard = self.tree.guard();
+        Ok(self.tree.get_ref(key, &guard).map(|value| visit(&value)).is_some())
+    }
+
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        Ok(self.tree.remove_with_guard(key, &self.tree.guard())?.is_some())
+    }
+
+    #[inline]
+    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
+        let Scan { from, limit, order } = scan;
+        if limit == 0 {
+            return Ok(());
+        }
+        let guard = self.tree.guard();
+        let mut left = limit;
+        #[expect(clippy::borrowed_box, reason = "what the crate hands out")]
+        let show = |key: &[u8], value: &Box<[u8]>| {
+            if order == Order::Descending && key > from {
+                return true;
+            }
+            visit(key, value);
+            left -= 1;
+            left > 0
+        };
+        match order {
+            Order::Ascending => self.tree.scan_intra_leaf_batch_ref(
+                RangeBound::Included(from),
+                RangeBound::Unbounded,
+                show,
+                &guard,
+            ),
+            Order::Descending => self.tree.scan_rev_batch_ref(
+                RangeBound::Unbounded,
+                Top::new(from).bound(from),
+                show,
+                &guard,
+            ),
+        };
+        Ok(())
+    }
+
+    fn count(&self) -> Result<u64, Refusal> {
+        let guard = self.tree.guard();
+        let all = RangeBound::Unbounded;
+        Ok(self.tree.scan_intra_leaf_batch_ref(all, all, |_, _| true, &guard) as u64)
+    }
+}
