@@ -7,12 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_index::conformance::Subject;
-use pando_index::{KeyRange, Order, RangeIndex};
+use pando_index::{Cursor as _, KeyRange, Order, RangeIndex};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
 pub use pando_pmem::testing::folder;
 
 use crate::maps::{Catalog, IndexKind, IndexOptions, OptionValues, Tree};
+
+use crate::batch::FULL_BYTES;
+use crate::cursor::{BatchCursor, Fill};
 
 /// The one map of the tests' pools.
 pub const NAME: &str = "index";
@@ -113,6 +116,27 @@ pub fn dump(index: &dyn RangeIndex) -> Records {
     descending.reverse();
     assert!(ascending == descending, "the scans in both directions differ");
     ascending.into_iter().collect()
+}
+
+/// Fills an empty index with large values, and panics if a batch of a scan has more bytes than it
+/// may.
+pub fn check_batches<I: RangeIndex + Fill>(index: &I) {
+    let value = vec![7; FULL_BYTES];
+    for number in 0..20_u64 {
+        index.insert(&number.to_be_bytes(), &value).expect("an insert");
+    }
+    for order in [Order::Ascending, Order::Descending] {
+        let mut cursor = BatchCursor::new(index, KeyRange::all(), order);
+        let mut records = 0;
+        while let Some((key, found)) = cursor.next().expect("a record") {
+            let number = if order == Order::Ascending { records } else { 19 - records };
+            assert!(key == u64::to_be_bytes(number) && found == value, "{order:?}");
+            let bytes = cursor.batch().bytes();
+            assert!(bytes <= 2 * FULL_BYTES, "{bytes}");
+            records += 1;
+        }
+        assert_eq!(records, 20, "{order:?}");
+    }
 }
 
 /// Panics if an invariant of the pool's maps is broken, or a block leaked or is missing.

@@ -16,12 +16,14 @@
 //! also if the epoch is three above what it was before the leaf was looked for. The word is read
 //! first: whoever put a reused block there had seen that epoch.
 
-use std::ops::{Bound, Range};
+use std::cmp::Ordering as Compare;
+use std::ops::{Bound, Deref, DerefMut, Range};
 use std::sync::atomic::Ordering;
 
-use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::Domain;
-use pando_tree::batch::ThreadsBatch;
+use pando_index::{Error, Order};
+use pando_pmem::{Domain, Guard, Pool};
+use pando_tree::batch::{Batch, ThreadsBatch};
+use pando_tree::cursor::{BatchCursor, Fill, Scan};
 
 use crate::context::{Context, Probe, Target, Value, compare_keys};
 use crate::gather::{Gathered, Item};
@@ -34,41 +36,52 @@ use crate::tree::{BwTree, Damaged};
 const FIRST_BATCH: usize = 10;
 
 /// A scan of a tree.
-#[derive(Debug)]
-pub(crate) struct TreeCursor<'index, D: Domain, S: Style> {
-    tree: &'index BwTree<D, S>,
-    /// What is left, behind the batch.
-    range: KeyRange,
-    order: Order,
-    /// Records of the next batch.
-    most: usize,
+pub(crate) type TreeCursor<'index, D, S> = BatchCursor<'index, BwTree<D, S>>;
+
+/// A batch of a leaf's records.
+#[derive(Debug, Default)]
+pub struct LeafBatch {
     batch: ThreadsBatch,
-    is_over: bool,
-    /// What kept the batch from having a record.
-    damage: Option<Damaged>,
     /// The leaf that the batch is of, as it was; and the epoch before it was looked for.
     source: Option<(At, u64)>,
 }
 
-impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
-    pub fn new(tree: &'index BwTree<D, S>, range: KeyRange, order: Order) -> Self {
-        Self {
-            tree,
-            range,
-            order,
-            most: FIRST_BATCH,
-            batch: ThreadsBatch::default(),
-            is_over: false,
-            damage: None,
-            source: None,
-        }
+impl Deref for LeafBatch {
+    type Target = Batch;
+
+    #[inline(always)]
+    fn deref(&self) -> &Batch {
+        &self.batch
+    }
+}
+
+impl DerefMut for LeafBatch {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+}
+
+impl<D: Domain, S: Style> Fill for BwTree<D, S> {
+    type Domain = D;
+    type Batch = LeafBatch;
+
+    const FIRST_BATCH: usize = FIRST_BATCH;
+
+    #[inline(always)]
+    fn pool(&self) -> &Pool<D> {
+        self.catalog().pool()
+    }
+
+    fn root_off(&self) -> u64 {
+        self.root_off()
     }
 
     /// Whether the leaf has changed since the batch was copied.
     #[inline(always)]
-    fn is_outdated(&self) -> bool {
-        self.source.is_some_and(|(source, epoch)| {
-            let pool = self.tree.catalog().pool();
+    fn is_outdated(&self, batch: &LeafBatch) -> bool {
+        batch.source.is_some_and(|(source, epoch)| {
+            let pool = self.catalog().pool();
             // Acquire: what is copied anew is at least as new as what is found here; and with the
             // swap that put the word there, the epoch is at least the one in which its block was
             // reused.
@@ -78,56 +91,24 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
     }
 
     #[cold]
-    fn fill(&mut self) -> Result<(), Error> {
-        self.batch.clear();
-        self.source = None;
-        while self.batch.is_empty() && !self.is_over {
-            let tree = self.tree;
-            let guard = tree.pin()?;
-            self.fill_from_leaf(tree.context(&guard))?;
-        }
-        Ok(())
-    }
-
-    /// Takes the batch's records that were not returned back into the range.
-    #[cold]
-    fn refill(&mut self) -> Result<(), Error> {
-        if let Some(last) = self.batch.lent_key() {
-            let key = last.to_vec();
-            self.go_on_behind(key);
-        } else if let Some(first) = self.batch.first_key() {
-            let key = first.to_vec();
-            match self.order {
-                Order::Ascending => self.range.low = Bound::Included(key),
-                Order::Descending => self.range.high = Bound::Included(key),
-            }
-        }
-        self.is_over = false;
-        self.most = FIRST_BATCH;
-        self.fill()
-    }
-
-    fn go_on_behind(&mut self, key: Vec<u8>) {
-        match self.order {
-            Order::Ascending => self.range.low = Bound::Excluded(key),
-            Order::Descending => self.range.high = Bound::Excluded(key),
-        }
-    }
-
-    /// Copies a batch of the leaf that is next, and takes what it covers off the range.
-    fn fill_from_leaf(&mut self, context: Context<'_, '_, D>) -> Result<(), Error> {
-        let tree = self.tree;
+    fn fill(
+        &self,
+        guard: &Guard<'_, D>,
+        scan: &mut Scan,
+        batch: &mut LeafBatch,
+    ) -> Result<(), Error> {
+        batch.source = None;
+        let context = self.context(guard);
         let epoch = context.pool().epoch();
-        let target = match (self.order, &self.range.low, &self.range.high) {
-            (Order::Ascending, Bound::Unbounded, _) => Target::Holding(Probe::new(&[])),
-            (Order::Ascending, Bound::Included(key) | Bound::Excluded(key), _)
-            | (Order::Descending, _, Bound::Included(key)) => Target::Holding(Probe::new(key)),
-            (Order::Descending, _, Bound::Excluded(key)) => Target::Before(Probe::new(key)),
-            (Order::Descending, _, Bound::Unbounded) => Target::Last,
+        let target = match (scan.start(), scan.order()) {
+            (Bound::Unbounded, Order::Ascending) => Target::Holding(Probe::new(&[])),
+            (Bound::Unbounded, Order::Descending) => Target::Last,
+            (Bound::Excluded(key), Order::Descending) => Target::Before(Probe::new(key)),
+            (Bound::Included(key) | Bound::Excluded(key), _) => Target::Holding(Probe::new(key)),
         };
-        let at = tree.find_holder(context, target)?;
+        let at = self.find_holder(context, target)?;
         let gathered = Gathered::new(context, at.link)?;
-        // Else a page that is another's, or none, would cut the scan short, or lead it in circles.
+        // Else a page that is another's, or none, would cut the scan short.
         let is_there = match target {
             Target::Holding(probe) => gathered.holds(probe.bytes),
             Target::Before(probe) => gathered.holds_before(probe.bytes),
@@ -136,102 +117,82 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
         if !is_there {
             return Err(damaged(at));
         }
-        let is_full = self.copy(context, &gathered);
-        if let Some(damage) = self.damage.take() {
-            return Err(damage.into());
+        let is_full = Copier { context, scan, batch }.copy(&gathered)?;
+        batch.source = Some((at, epoch));
+        if is_full && let Some(last) = batch.last_key() {
+            return scan.go_behind(at.pid, last);
         }
-        self.most = self.most.saturating_mul(2);
-        self.source = Some((at, epoch));
-        if is_full && let Some(last) = self.batch.last_key() {
-            let key = last.to_vec();
-            self.go_on_behind(key);
-            return Ok(());
-        }
-        let end = match self.order {
-            Order::Ascending => gathered.high.map(<[u8]>::to_vec),
-            Order::Descending => Some(gathered.low.to_vec()).filter(|low| !low.is_empty()),
+        let edge = match scan.order() {
+            Order::Ascending => gathered.high,
+            Order::Descending => Some(gathered.low).filter(|low| !low.is_empty()),
         };
-        match end {
-            Some(key) if !self.is_beyond(&key) => match self.order {
-                Order::Ascending => self.range.low = Bound::Included(key),
-                Order::Descending => self.range.high = Bound::Excluded(key),
-            },
-            _ => self.is_over = true,
-        }
-        Ok(())
+        scan.leave(at.pid, edge)
     }
+}
 
-    /// Whether nothing of the range is at that key or behind it (forwards), or before it.
-    fn is_beyond(&self, key: &[u8]) -> bool {
-        match self.order {
-            Order::Ascending => match &self.range.high {
-                Bound::Unbounded => false,
-                Bound::Included(high) => key > high.as_slice(),
-                Bound::Excluded(high) => key >= high.as_slice(),
-            },
-            Order::Descending => match &self.range.low {
-                Bound::Unbounded => false,
-                Bound::Included(low) | Bound::Excluded(low) => key <= low.as_slice(),
-            },
-        }
-    }
+/// The copying of a leaf's records.
+struct Copier<'fill, 'op, 'pool, D: Domain> {
+    context: Context<'op, 'pool, D>,
+    scan: &'fill Scan,
+    batch: &'fill mut Batch,
+}
 
+impl<D: Domain> Copier<'_, '_, '_, D> {
     /// Copies a batch of the leaf's records in range; whether there may be more.
-    fn copy(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) -> bool {
+    fn copy(&mut self, gathered: &Gathered<'_, '_, D>) -> Result<bool, Damaged> {
         let items = gathered.items(false);
         // If the range goes on behind the leaf, no record need be asked whether it is past the end.
-        let is_bounded = match (self.order, gathered.high) {
+        let is_bounded = match (self.scan.order(), gathered.high) {
             (Order::Ascending, Some(high)) => !self.ends_behind(high),
-            (Order::Ascending, None) => self.range.high != Bound::Unbounded,
+            (Order::Ascending, None) => self.scan.end() != Bound::Unbounded,
             (Order::Descending, _) => !self.ends_behind(gathered.low),
         };
-        let order = self.order;
-        let copy = |item: &Item<'_, '_, D>| self.copy_item(context, item, is_bounded);
-        match order {
-            Order::Ascending => items.iter().any(copy),
-            Order::Descending => items.iter().rev().any(copy),
+        let mut items = items.iter();
+        loop {
+            let item = match self.scan.order() {
+                Order::Ascending => items.next(),
+                Order::Descending => items.next_back(),
+            };
+            let Some(item) = item else { return Ok(false) };
+            if self.copy_item(item, is_bounded)? {
+                return Ok(true);
+            }
         }
     }
 
     /// Whether the end to which the scan goes is at that key or behind it.
     fn ends_behind(&self, key: &[u8]) -> bool {
-        match self.order {
-            Order::Ascending => match &self.range.high {
-                Bound::Unbounded => true,
-                Bound::Included(high) | Bound::Excluded(high) => key <= high.as_slice(),
-            },
-            Order::Descending => match &self.range.low {
-                Bound::Unbounded => true,
-                Bound::Included(low) => key >= low.as_slice(),
-                Bound::Excluded(low) => key > low.as_slice(),
-            },
+        match (self.scan.order(), self.scan.end()) {
+            (_, Bound::Unbounded) => true,
+            (Order::Ascending, Bound::Included(high) | Bound::Excluded(high)) => key <= high,
+            (Order::Descending, Bound::Included(low)) => key >= low,
+            (Order::Descending, Bound::Excluded(low)) => key > low,
         }
     }
 
     /// Copies an item's records; whether the batch is full.
-    fn copy_item(
-        &mut self,
-        context: Context<'_, '_, D>,
-        item: &Item<'_, '_, D>,
-        is_bounded: bool,
-    ) -> bool {
+    fn copy_item(&mut self, item: &Item<'_, '_, D>, is_bounded: bool) -> Result<bool, Damaged> {
         match item {
             Item::One(key, value) => {
-                self.has_begun(key)
-                    && !(is_bounded && self.is_past(key))
-                    && self.copy_record(context, key, *value)
+                let is_wanted = self.scan.has_begun(|start| compare_keys(key, start))
+                    && !(is_bounded && self.is_past(key));
+                Ok(is_wanted && self.copy_record(key, *value)?)
             }
             Item::Run(page, range) => {
-                let range = self.begun(page, range.clone());
-                let order = self.order;
-                let copy = |index| {
+                let mut range = self.begun(page, range.clone());
+                loop {
+                    let index = match self.scan.order() {
+                        Order::Ascending => range.next(),
+                        Order::Descending => range.next_back(),
+                    };
+                    let Some(index) = index else { return Ok(false) };
                     let key = page.key(index);
-                    !(is_bounded && self.is_past(key))
-                        && self.copy_record(context, key, page.value(index))
-                };
-                match order {
-                    Order::Ascending => range.into_iter().any(copy),
-                    Order::Descending => range.into_iter().rev().any(copy),
+                    if is_bounded && self.is_past(key) {
+                        return Ok(false);
+                    }
+                    if self.copy_record(key, page.value(index))? {
+                        return Ok(true);
+                    }
                 }
             }
         }
@@ -239,71 +200,36 @@ impl<'index, D: Domain, S: Style> TreeCursor<'index, D, S> {
 
     /// Those of the records that are not before the start of the scan.
     fn begun(&self, page: &Page<'_, '_, D>, range: Range<usize>) -> Range<usize> {
-        let located = |key: &[u8]| page.locate_in(range.clone(), Probe::new(key));
-        match (self.order, &self.range.low, &self.range.high) {
-            (Order::Ascending, Bound::Included(key), _) => located(key).position()..range.end,
-            (Order::Ascending, Bound::Excluded(key), _) => match located(key) {
-                Located::At(at) => at + 1..range.end,
-                Located::Before(before) => before..range.end,
-            },
-            (Order::Descending, _, Bound::Included(key)) => match located(key) {
-                Located::At(at) => range.start..at + 1,
-                Located::Before(before) => range.start..before,
-            },
-            (Order::Descending, _, Bound::Excluded(key)) => range.start..located(key).position(),
-            _ => range,
-        }
-    }
-
-    /// Whether the scan's start is not behind the key.
-    #[inline(always)]
-    fn has_begun(&self, key: &[u8]) -> bool {
-        match (self.order, &self.range.low, &self.range.high) {
-            (Order::Ascending, Bound::Included(low), _) => compare_keys(key, low).is_ge(),
-            (Order::Ascending, Bound::Excluded(low), _) => compare_keys(key, low).is_gt(),
-            (Order::Descending, _, Bound::Included(high)) => compare_keys(key, high).is_le(),
-            (Order::Descending, _, Bound::Excluded(high)) => compare_keys(key, high).is_lt(),
-            _ => true,
+        let (Bound::Included(key) | Bound::Excluded(key)) = self.scan.start() else {
+            return range;
+        };
+        let (before, behind) = match page.locate_in(range.clone(), Probe::new(key)) {
+            Located::At(at) if self.scan.is_ahead(Compare::Equal) => (at + 1, at),
+            Located::At(at) => (at, at + 1),
+            Located::Before(before) => (before, before),
+        };
+        match self.scan.order() {
+            Order::Ascending => behind..range.end,
+            Order::Descending => range.start..before,
         }
     }
 
     /// Whether the key is behind the end of the scan.
     #[inline(always)]
     fn is_past(&self, key: &[u8]) -> bool {
-        match (self.order, &self.range.low, &self.range.high) {
-            (Order::Ascending, _, Bound::Included(high)) => compare_keys(key, high).is_gt(),
-            (Order::Ascending, _, Bound::Excluded(high)) => compare_keys(key, high).is_ge(),
-            (Order::Descending, Bound::Included(low), _) => compare_keys(key, low).is_lt(),
-            (Order::Descending, Bound::Excluded(low), _) => compare_keys(key, low).is_le(),
-            _ => false,
-        }
+        self.scan.is_past(|end| compare_keys(key, end))
     }
 
     /// Copies the record; whether the batch is full.
     #[inline(always)]
-    fn copy_record(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) -> bool {
-        let value = match context.value(value) {
-            Ok(value) => value,
+    fn copy_record(&mut self, key: &[u8], value: Value<'_>) -> Result<bool, Damaged> {
+        match self.context.value(value) {
+            Ok(value) => self.batch.push(key, value),
+            Err(damage) if self.batch.is_empty() => return Err(damage),
             // Those before it are returned first.
-            Err(damage) => {
-                self.damage = self.batch.is_empty().then_some(damage);
-                return true;
-            }
-        };
-        self.batch.push(key, value);
-        self.batch.is_full(self.most)
-    }
-}
-
-impl<D: Domain, S: Style> Cursor for TreeCursor<'_, D, S> {
-    #[inline]
-    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.batch.is_used_up() {
-            self.fill()?;
-        } else if self.is_outdated() {
-            self.refill()?;
+            Err(_) => return Ok(true),
         }
-        Ok(self.batch.lend())
+        Ok(self.batch.is_full(self.scan.most()))
     }
 }
 
@@ -346,22 +272,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use pando_index::RangeIndex;
-    use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::maps::Catalog;
-
-    use pando_tree::batch::FULL_BYTES;
+    use pando_index::{Cursor as _, KeyRange, RangeIndex};
+    use pando_pmem::Volatile;
+    use pando_tree::testing::{Planted, check_batches};
 
     use super::*;
-    use crate::BwTrees;
+    use crate::{BwTrees, Options};
 
     fn tree() -> BwTree<Volatile> {
-        let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
-        let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-        catalog.find_or_create_index::<BwTrees>("tree", crate::Options::default()).expect("a tree")
+        Planted::<Volatile, BwTrees>::anonymous(Options::default()).index
     }
 
     /// A mapping word that is again what it was, while the cursor was not pinned: the block was
@@ -375,7 +294,7 @@ mod tests {
         for order in [Order::Ascending, Order::Descending] {
             let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
             cursor.next().expect("a record");
-            let (source, _) = cursor.source.expect("a leaf");
+            let (source, _) = cursor.batch().source.expect("a leaf");
             let word = || tree.catalog().pool().word(source.pid).load(Ordering::Relaxed);
             let mut round = 0_u64;
             let last = loop {
@@ -403,22 +322,6 @@ mod tests {
 
     #[test]
     fn a_batch_is_bounded_in_bytes() {
-        let tree = tree();
-        let value = vec![7; FULL_BYTES];
-        for number in 0..20_u8 {
-            tree.insert(&[number], &value).expect("an insert");
-        }
-        for order in [Order::Ascending, Order::Descending] {
-            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
-            let mut records = 0;
-            while let Some((key, found)) = cursor.next().expect("a record") {
-                let number = if order == Order::Ascending { records } else { 19 - records };
-                assert!(key == [number] && found == value, "{order:?}");
-                let bytes = cursor.batch.bytes();
-                assert!(bytes <= 2 * FULL_BYTES, "{bytes}");
-                records += 1;
-            }
-            assert_eq!(records, 20, "{order:?}");
-        }
+        check_batches(&tree());
     }
 }

@@ -102,6 +102,10 @@ impl<D: Domain, S> BwTree<D, S> {
         Context { pmwcas: &self.catalog, guard, known_end: &self.known_end }
     }
 
+    pub(crate) fn root_off(&self) -> u64 {
+        self.root_off
+    }
+
     /// Where the root, the table's segments and its cursors are found.
     #[inline(always)]
     pub(crate) fn anchor(&self, context: Context<'_, '_, D>) -> u64 {

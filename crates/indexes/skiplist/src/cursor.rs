@@ -10,13 +10,13 @@
 //! its search left the low levels, some nodes further on each, and where the words of the nodes it
 //! comes to lead, of which the lowest three are in a line that it has read.
 
-use std::cmp::Ordering as Compare;
 use std::ops::Bound;
 
-use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::Domain;
-use pando_tree::batch::{FULL_BYTES, ThreadsBatch};
-use pando_tree::checked::{Steps, sound};
+use pando_index::{Error, Order};
+use pando_pmem::{Domain, Guard, Pool};
+use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
+use pando_tree::checked::sound;
+use pando_tree::cursor::{BatchCursor, Fill, Scan};
 
 use crate::layout::LOW_LEVELS;
 use crate::list::SkipList;
@@ -32,80 +32,73 @@ const LAST_BATCH: usize = 768;
 const COUNTED: usize = 4096;
 
 /// A scan of a list.
-#[derive(Debug)]
-pub(crate) struct ListCursor<'index, D: Domain, S: Links> {
-    list: &'index SkipList<D, S>,
-    /// What is left.
-    range: KeyRange,
-    order: Order,
-    /// Nodes of the next batch.
-    most: usize,
-    batch: ThreadsBatch,
-    is_over: bool,
-}
+pub(crate) type ListCursor<'index, D, S> = BatchCursor<'index, SkipList<D, S>>;
 
-impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
-    pub fn new(list: &'index SkipList<D, S>, range: KeyRange, order: Order) -> Self {
-        let batch = ThreadsBatch::default();
-        Self { list, range, order, most: FIRST_BATCH, batch, is_over: false }
+impl<D: Domain, S: Links> Fill for SkipList<D, S> {
+    type Domain = D;
+    type Batch = ThreadsBatch;
+
+    const FIRST_BATCH: usize = FIRST_BATCH;
+    const LAST_BATCH: usize = LAST_BATCH;
+
+    fn pool(&self) -> &Pool<D> {
+        self.catalog().pool()
+    }
+
+    fn root_off(&self) -> u64 {
+        self.root_off()
     }
 
     #[cold]
-    fn fill(&mut self) -> Result<(), Error> {
-        self.batch.clear();
-        let mut steps = Steps::of_attempts();
-        while self.batch.is_empty() && !self.is_over {
-            let list = self.list;
-            let guard = list.pin()?;
-            self.fill_once(list.context(&guard));
-            if let Err(error) = steps.take(&guard, list.root_off()) {
-                self.batch.clear();
-                self.is_over = true;
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies a batch, and takes what was visited off the range.
-    fn fill_once(&mut self, context: Context<'_, '_, D>) {
-        let list = self.list;
-        let head = list.head(context);
-        let mut node = match self.order {
-            Order::Ascending => list.first_from(context, &self.range.low),
-            Order::Descending => list.last_to(context, &self.range.high),
+    fn fill(
+        &self,
+        guard: &Guard<'_, D>,
+        scan: &mut Scan,
+        batch: &mut ThreadsBatch,
+    ) -> Result<(), Error> {
+        let context = self.context(guard);
+        let head = self.head(context);
+        let order = scan.order();
+        let mut node = match order {
+            Order::Ascending => self.first_from(context, scan.start()),
+            Order::Descending => self.last_to(context, scan.start()),
         };
         let mut last = None;
-        for _ in 0..self.most {
-            if node == head || self.is_beyond(context, node) {
-                self.is_over = true;
-                break;
+        for _ in 0..scan.most() {
+            if node == head || scan.is_past(|end| context.compare(node, Probe::new(end))) {
+                scan.finish();
+                return Ok(());
             }
-            self.copy(context, node);
+            copy(context, batch, node);
             last = Some(node);
-            if self.batch.bytes() > FULL_BYTES {
+            if batch.bytes() > FULL_BYTES {
                 break;
             }
-            match self.step(context, node) {
+            match Self::step(context, order, node) {
                 Some(next) => node = next,
                 None => break,
             }
         }
-        self.most = (self.most * 2).min(LAST_BATCH);
-        if let Some(last) = last.filter(|_| !self.is_over) {
-            let mut key = Vec::new();
-            context.key(last).copy_to(&mut key);
-            match self.order {
-                Order::Ascending => self.range.low = Bound::Excluded(key),
-                Order::Descending => self.range.high = Bound::Excluded(key),
-            }
-        }
+        let Some(last) = last else { return Ok(()) };
+        let mut key = Vec::new();
+        context.key(last).copy_to(&mut key);
+        scan.go_behind(last.0, &key)
     }
+}
 
+/// Copies the record, unless it is deleted.
+#[inline(always)]
+fn copy<D: Domain>(context: Context<'_, '_, D>, batch: &mut Batch, node: Node) {
+    let Some((_, value)) = context.value(node) else { return };
+    let (key, value) = (context.key(node), value.as_bytes());
+    batch.push_with(|bytes| key.copy_to(bytes), |bytes| bytes.extend_from_slice(value));
+}
+
+impl<D: Domain, S: Links> SkipList<D, S> {
     /// The next node in the order of the scan; `None` if it is to be searched for.
     #[inline(always)]
-    fn step(&self, context: Context<'_, '_, D>, node: Node) -> Option<Node> {
-        let next = match self.order {
+    fn step(context: Context<'_, '_, D>, order: Order, node: Node) -> Option<Node> {
+        let next = match order {
             Order::Ascending => {
                 // Nodes further on, so that the scan waits for several lines at once.
                 for level in 1..context.info(node).height.min(LOW_LEVELS) {
@@ -122,35 +115,8 @@ impl<'index, D: Domain, S: Links> ListCursor<'index, D, S> {
         next
     }
 
-    /// Whether the node lies beyond the end of the range.
-    #[inline(always)]
-    fn is_beyond(&self, context: Context<'_, '_, D>, node: Node) -> bool {
-        let (end, beyond) = match self.order {
-            Order::Ascending => (&self.range.high, Compare::Greater),
-            Order::Descending => (&self.range.low, Compare::Less),
-        };
-        match end {
-            Bound::Unbounded => false,
-            Bound::Included(end) => context.compare(node, Probe::new(end)) == beyond,
-            Bound::Excluded(end) => {
-                let found = context.compare(node, Probe::new(end));
-                found == beyond || found.is_eq()
-            }
-        }
-    }
-
-    /// Copies the record, unless it is deleted.
-    #[inline(always)]
-    fn copy(&mut self, context: Context<'_, '_, D>, node: Node) {
-        let Some((_, value)) = context.value(node) else { return };
-        let (key, value) = (context.key(node), value.as_bytes());
-        self.batch.push_with(|bytes| key.copy_to(bytes), |bytes| bytes.extend_from_slice(value));
-    }
-}
-
-impl<D: Domain, S: Links> SkipList<D, S> {
     /// The first node of a range, or the head.
-    fn first_from(&self, context: Context<'_, '_, D>, low: &Bound<Vec<u8>>) -> Node {
+    fn first_from(&self, context: Context<'_, '_, D>, low: Bound<&[u8]>) -> Node {
         let gap = |key, aim| self.find_gap(context, Probe::new(key), aim, Order::Ascending);
         match low {
             Bound::Included(low) => gap(low, Aim::Before).1,
@@ -161,7 +127,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// The last node of a range, or the head.
-    fn last_to(&self, context: Context<'_, '_, D>, high: &Bound<Vec<u8>>) -> Node {
+    fn last_to(&self, context: Context<'_, '_, D>, high: Bound<&[u8]>) -> Node {
         let gap = |key, aim| self.find_gap(context, Probe::new(key), aim, Order::Descending);
         match high {
             Bound::Included(high) => gap(high, Aim::Behind).0,
@@ -185,7 +151,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let head = self.head(context);
-        let mut node = self.first_from(context, low);
+        let mut node = self.first_from(context, low.as_ref().map(Vec::as_slice));
         let mut live = 0;
         for visited in 1.. {
             if node == head {
@@ -203,15 +169,5 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
         sound(&guard)?;
         Ok((live, None))
-    }
-}
-
-impl<D: Domain, S: Links> Cursor for ListCursor<'_, D, S> {
-    #[inline]
-    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.batch.is_used_up() {
-            self.fill()?;
-        }
-        Ok(self.batch.lend())
     }
 }

@@ -22,10 +22,11 @@
 
 use std::ops::Bound;
 
-use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::{Domain, mutant};
-use pando_tree::batch::ThreadsBatch;
-use pando_tree::checked::{Steps, sound};
+use pando_index::{Error, Order};
+use pando_pmem::{Domain, Guard, Pool, mutant};
+use pando_tree::batch::{Batch, ThreadsBatch};
+use pando_tree::checked::Steps;
+use pando_tree::cursor::{BatchCursor, Fill, Scan};
 
 use crate::layout::{Cell, FIXED_BYTES};
 use crate::node::{Changed, Context, Node, Probe, Seek};
@@ -37,98 +38,48 @@ use crate::write::with_value;
 const FIRST_BATCH: usize = 12;
 const LAST_BATCH: usize = 96;
 
-/// From where the next batch is to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// Nothing is left.
-    End,
-    /// From the last leaf on, backwards.
-    Last,
-    /// From the cursor's key on. The key itself only if it is included.
-    Key { included: bool },
-}
-
 /// A leaf that another led to, and the state in which it is to be read.
 type Sibling<'op, D> = Option<(Node<'op, D>, State)>;
 
 /// A scan of a tree.
-#[derive(Debug)]
-pub(crate) struct TreeCursor<'index, D: Domain> {
-    tree: &'index WbTree<D>,
-    /// The end that the scan goes to.
-    end: Bound<Vec<u8>>,
-    order: Order,
-    next: Next,
-    /// The key of [`Next::Key`].
-    key: Vec<u8>,
-    /// Records of the next batch.
-    most: usize,
-    batch: ThreadsBatch,
-}
+pub(crate) type TreeCursor<'index, D> = BatchCursor<'index, WbTree<D>>;
 
-impl<'index, D: Domain> TreeCursor<'index, D> {
-    pub fn new(tree: &'index WbTree<D>, range: KeyRange, order: Order) -> Self {
-        let (start, end) = match order {
-            Order::Ascending => (range.low, range.high),
-            Order::Descending => (range.high, range.low),
-        };
-        let (next, key) = match (start, order) {
-            (Bound::Unbounded, Order::Descending) => (Next::Last, Vec::new()),
-            (Bound::Unbounded, Order::Ascending) => (Next::Key { included: true }, Vec::new()),
-            (Bound::Included(key), _) => (Next::Key { included: true }, key),
-            (Bound::Excluded(key), _) => (Next::Key { included: false }, key),
-        };
-        let batch = ThreadsBatch::default();
-        Self { tree, end, order, next, key, most: FIRST_BATCH, batch }
+impl<D: Domain> Fill for WbTree<D> {
+    type Domain = D;
+    type Batch = ThreadsBatch;
+
+    const FIRST_BATCH: usize = FIRST_BATCH;
+    const LAST_BATCH: usize = LAST_BATCH;
+
+    fn pool(&self) -> &Pool<D> {
+        self.catalog().pool()
     }
 
-    /// Whether `key` lies between where the cursor is and its end; `Err` if it lies beyond the end.
-    fn wants(&self, key: &[u8]) -> Result<bool, ()> {
-        let ascending = self.order == Order::Ascending;
-        let is_within = match (&self.end, ascending) {
-            (Bound::Unbounded, _) => true,
-            (Bound::Included(end), true) => key <= end.as_slice(),
-            (Bound::Excluded(end), true) => key < end.as_slice(),
-            (Bound::Included(end), false) => key >= end.as_slice(),
-            (Bound::Excluded(end), false) => key > end.as_slice(),
-        };
-        if !is_within {
-            return Err(());
-        }
-        Ok(match (self.next, ascending) {
-            (Next::Key { included: true }, true) => key >= self.key.as_slice(),
-            (Next::Key { included: false }, true) => key > self.key.as_slice(),
-            (Next::Key { included: true }, false) => key <= self.key.as_slice(),
-            (Next::Key { included: false }, false) => key < self.key.as_slice(),
-            (Next::Last | Next::End, _) => true,
-        })
+    fn root_off(&self) -> u64 {
+        self.root_off()
     }
 
-    fn push(&mut self, context: Context<'_, '_, D>, record: &Cell, key: &[u8]) {
-        self.batch.push_with(
-            |bytes| bytes.extend_from_slice(key),
-            |bytes| with_value(context, record, |value| bytes.extend_from_slice(value)),
-        );
-    }
-
-    /// Copies the next batch; none is left if it is empty.
-    fn fill(&mut self) -> Result<(), Error> {
-        self.batch.clear();
-        let tree = self.tree;
-        let guard = tree.pin()?;
-        let context = tree.context(&guard);
+    /// Copies leaf after leaf, until the batch is full.
+    fn fill(
+        &self,
+        guard: &Guard<'_, D>,
+        scan: &mut Scan,
+        batch: &mut ThreadsBatch,
+    ) -> Result<(), Error> {
+        let context = self.context(guard);
+        let mut copier = Copier { context, scan, batch, key: Vec::new() };
         // The next leaf, where the last one led to it.
         let mut sibling: Sibling<'_, D> = None;
         let mut steps = Steps::of_attempts();
-        while !self.batch.is_full(self.most) && self.next != Next::End {
-            steps.take(&guard, tree.root_off())?;
+        while !copier.is_done() {
+            steps.take(guard, self.root_off())?;
             let (leaf, state, low) = match sibling.take() {
                 Some((leaf, _)) if mutant!("wbtree-left-in-another-state") => {
                     (leaf, leaf.state(context), None)
                 }
                 Some((leaf, state)) => (leaf, state, None),
                 None => {
-                    let Some(found) = self.seek(context)? else { continue };
+                    let Some(found) = self.seek_scan(context, copier.scan)? else { continue };
                     (found.node, found.state, Some(found.low))
                 }
             };
@@ -137,175 +88,163 @@ impl<'index, D: Domain> TreeCursor<'index, D> {
             }
             let Ok((order, cells)) = leaf.contents(context, state) else { continue };
             let (records, fence) = cells.split_at(order.len());
-            if !self.copy(context, records) {
+            if !copier.copy(leaf.off, records)? {
                 break;
             }
-            sibling = match self.order {
-                Order::Ascending => self.go_right(context, &fence[0]),
-                Order::Descending => self.go_left(context, &leaf, low, records.first()),
+            sibling = match copier.scan.order() {
+                Order::Ascending => copier.go_right(leaf.off, &fence[0])?,
+                Order::Descending => copier.go_left(&leaf, low, records.first())?,
             };
         }
-        self.most = (self.most * 2).min(LAST_BATCH);
-        sound(&guard)
+        Ok(())
     }
+}
 
-    /// Looks for the next leaf from the root.
-    fn seek<'op>(&self, context: Context<'op, '_, D>) -> Result<Option<Found<'op, D>>, Damaged> {
-        let probe = Probe::new(&self.key);
-        let seek = match (self.next, self.order) {
-            (Next::Key { included: false }, Order::Descending)
-                if !self.key.is_empty()
-                    && (self.tree.shape().is_variable || self.key.len() <= FIXED_BYTES) =>
-            {
-                Seek::Below(probe)
-            }
-            (Next::Last, _) => Seek::Last,
-            _ => Seek::Holding(probe),
+impl<D: Domain> WbTree<D> {
+    /// Looks for the leaf in which the scan goes on, from the root.
+    fn seek_scan<'op>(
+        &self,
+        context: Context<'op, '_, D>,
+        scan: &Scan,
+    ) -> Result<Option<Found<'op, D>>, Damaged> {
+        // Whether a scan downwards that starts there wants nothing that has the key's slice.
+        let is_below = |key: &[u8], included: bool| match key.len() {
+            0 => false,
+            bytes if context.shape.is_variable || bytes == FIXED_BYTES => !included,
+            bytes => bytes < FIXED_BYTES,
         };
-        self.tree.seek(context, seek, 0)
+        let seek = match (scan.start(), scan.order()) {
+            (Bound::Unbounded, Order::Descending) => Seek::Last,
+            (Bound::Unbounded, Order::Ascending) => Seek::Holding(Probe::new(&[])),
+            (Bound::Included(key), Order::Descending) if is_below(key, true) => {
+                Seek::Below(Probe::new(key))
+            }
+            (Bound::Excluded(key), Order::Descending) if is_below(key, false) => {
+                Seek::Below(Probe::new(key))
+            }
+            (Bound::Included(key) | Bound::Excluded(key), _) => Seek::Holding(Probe::new(key)),
+        };
+        self.seek(context, seek, 0)
+    }
+}
+
+/// The copying of leaves.
+struct Copier<'fill, 'op, 'pool, D: Domain> {
+    context: Context<'op, 'pool, D>,
+    scan: &'fill mut Scan,
+    batch: &'fill mut Batch,
+    /// The key at hand.
+    key: Vec<u8>,
+}
+
+impl<'op, D: Domain> Copier<'_, 'op, '_, D> {
+    /// Whether nothing is to be copied any more.
+    fn is_done(&self) -> bool {
+        self.scan.is_over() || self.batch.is_full(self.scan.most())
     }
 
-    /// Copies the wanted records of a leaf, up to the batch's size; false if the scan is to go on
-    /// in the leaf, or is at its end.
-    fn copy(&mut self, context: Context<'_, '_, D>, records: &[Cell]) -> bool {
-        let mut key = Vec::new();
+    /// Copies the wanted records of the leaf at `off`, up to the batch's size; false if the scan is
+    /// to go on in the leaf, or is at its end.
+    fn copy(&mut self, off: u64, records: &[Cell]) -> Result<bool, Error> {
         let count = records.len();
         for index in 0..count {
-            let record = match self.order {
+            let record = match self.scan.order() {
                 Order::Ascending => &records[index],
                 Order::Descending => &records[count - 1 - index],
             };
-            context.copy_key(record, &mut key);
-            match self.wants(&key) {
-                Err(()) => {
-                    self.next = Next::End;
-                    return false;
-                }
-                Ok(false) => {}
-                Ok(true) => {
-                    self.push(context, record, &key);
-                    if self.batch.is_full(self.most) && index + 1 < count {
-                        self.next = Next::Key { included: false };
-                        self.key = key;
-                        return false;
-                    }
-                }
+            let (context, key) = (self.context, &mut self.key);
+            context.copy_key(record, key);
+            if self.scan.is_past(|end| key.as_slice().cmp(end)) {
+                self.scan.finish();
+                return Ok(false);
+            }
+            if !self.scan.has_begun(|start| key.as_slice().cmp(start)) {
+                continue;
+            }
+            self.batch.push_with(
+                |bytes| bytes.extend_from_slice(key),
+                |bytes| with_value(context, record, |value| bytes.extend_from_slice(value)),
+            );
+            if self.batch.is_full(self.scan.most()) && index + 1 < count {
+                self.scan.go_behind(off, key)?;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
-    /// Goes on behind a leaf with this fence; the leaf there, if it is to be looked at now.
-    fn go_right<'op>(&mut self, context: Context<'op, '_, D>, fence: &Cell) -> Sibling<'op, D> {
+    /// Goes on behind the leaf at `off` with this fence; the leaf there, if it is to be looked at
+    /// now.
+    fn go_right(&mut self, off: u64, fence: &Cell) -> Result<Sibling<'op, D>, Error> {
         if fence.link == 0 {
-            self.next = Next::End;
-            return None;
+            self.scan.finish();
+            return Ok(None);
         }
-        context.copy_key(fence, &mut self.key);
-        self.next = Next::Key { included: true };
-        // Nothing there can be wanted: a short scan need not look.
-        if self.wants(&self.key) == Err(()) {
-            self.next = Next::End;
+        self.context.copy_key(fence, &mut self.key);
+        self.scan.leave(off, Some(&self.key))?;
+        if self.is_done() {
+            return Ok(None);
         }
-        if self.next == Next::End || self.batch.is_full(self.most) {
-            return None;
-        }
-        let right = context.node(fence.link);
-        Some((right, right.state(context)))
+        let right = self.context.node(fence.link);
+        Ok(Some((right, right.state(self.context))))
     }
 
     /// Goes on below a leaf whose lowest record this is; the leaf there, if it is to be looked at
     /// now. Where the leaf begins is `low`, known of one that was found from the root; else the
     /// leaf to the left says so.
-    fn go_left<'op>(
+    fn go_left(
         &mut self,
-        context: Context<'op, '_, D>,
         leaf: &Node<'op, D>,
         low: Option<Cell>,
         lowest: Option<&Cell>,
-    ) -> Sibling<'op, D> {
+    ) -> Result<Sibling<'op, D>, Error> {
         if let Some(low) = &low {
-            self.go_below(context, low);
-            if self.next == Next::End || self.batch.is_full(self.most) {
-                return None;
+            self.go_below(leaf.off, low)?;
+            if self.is_done() {
+                return Ok(None);
             }
         }
-        match leaf.left(context) {
+        match leaf.left(self.context) {
             Ok(None) => {
-                self.next = Next::End;
-                None
+                self.scan.finish();
+                Ok(None)
             }
             Ok(Some((left, state, fence))) => {
-                self.go_below(context, &fence);
-                (self.next != Next::End).then_some((left, state))
+                // Where a leaf begins never changes.
+                if low.is_none() {
+                    self.go_below(leaf.off, &fence)?;
+                }
+                Ok((!self.scan.is_over()).then_some((left, state)))
             }
             Err(Changed) => {
                 // Nothing else is known of where the leaf begins; one without records is looked for
                 // again.
                 if let (None, Some(lowest)) = (low, lowest) {
-                    self.go_below(context, lowest);
+                    self.go_below(leaf.off, lowest)?;
                 }
-                None
+                Ok(None)
             }
         }
     }
 
-    /// Goes on below the key of `bound`, with which a leaf begins; its words are zero for the
-    /// smallest.
-    fn go_below(&mut self, context: Context<'_, '_, D>, bound: &Cell) {
-        context.copy_key(bound, &mut self.key);
+    /// Goes on below the key of `bound`, with which the leaf at `off` begins; its words are zero
+    /// for the smallest.
+    fn go_below(&mut self, off: u64, bound: &Cell) -> Result<(), Error> {
+        self.context.copy_key(bound, &mut self.key);
         let is_smallest = bound.slice == 0 && bound.block == 0;
-        let is_behind = match &self.end {
-            Bound::Unbounded => false,
-            Bound::Included(end) | Bound::Excluded(end) => self.key <= *end,
-        };
-        self.next =
-            if is_smallest || is_behind { Next::End } else { Next::Key { included: false } };
-    }
-}
-
-impl<D: Domain> Cursor for TreeCursor<'_, D> {
-    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
-        if self.batch.is_used_up() {
-            if self.next == Next::End {
-                return Ok(None);
-            }
-            self.fill()?;
-        }
-        Ok(self.batch.lend())
+        self.scan.leave(off, (!is_smallest).then_some(self.key.as_slice()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pando_index::RangeIndex;
-    use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::batch::FULL_BYTES;
-    use pando_tree::maps::Catalog;
+    use pando_pmem::Volatile;
+    use pando_tree::testing::{Planted, check_batches};
 
-    use super::*;
     use crate::{Options, WbTrees};
 
     #[test]
     fn a_batch_is_bounded_in_bytes() {
-        let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
-        let pool = Pool::<Volatile>::anonymous(&create).expect("memory");
-        let catalog = std::sync::Arc::new(Catalog::open(pool).expect("opens"));
-        let tree =
-            catalog.find_or_create_index::<WbTrees>("tree", Options::default()).expect("a tree");
-        let value = vec![7; FULL_BYTES];
-        for number in 0..20_u8 {
-            tree.insert(&[number], &value).expect("an insert");
-        }
-        for order in [Order::Ascending, Order::Descending] {
-            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
-            let mut records = 0;
-            while let Some((_, found)) = cursor.next().expect("a record") {
-                assert!(found == value);
-                assert!(cursor.batch.bytes() <= 2 * FULL_BYTES, "{}", cursor.batch.bytes());
-                records += 1;
-            }
-            assert_eq!(records, 20, "{order:?}");
-        }
+        check_batches(&Planted::<Volatile, WbTrees>::anonymous(Options::default()).index);
     }
 }

@@ -1,0 +1,376 @@
+//! A scan that copies records in batches, the same for all indexes.
+//!
+//! [`BatchCursor`] copies a batch of records while it is pinned, and lends them when it is not. An
+//! index writes only [`Fill::fill`]: copy the records of the leaf in which the scan goes on, and
+//! say where it goes on behind them.
+//!
+//! [`Scan`] is the part of the range that is still to come. Of a tree it goes on at the edge of the
+//! leaf that was copied ([`Scan::leave`]) and not behind the last key that was returned: an empty
+//! leaf has a range too. If a batch did not exhaust the leaf, the scan goes on behind the batch's
+//! last key ([`Scan::go_behind`]), in the leaf that holds it by then.
+//!
+//! * Each move takes the scan further in its order; one that would not is damage. So a scan ends,
+//!   also on a damaged pool.
+//! * A fill that neither moved the scan nor copied a record is repeated, [`Steps`] times: the leaf
+//!   was replaced while it was looked for.
+//! * After damage each call fails. Records that were copied before it was met are not returned,
+//!   since the way to them may be damaged too.
+//! * Nothing is pinned between two calls of `next`.
+
+use std::cmp::Ordering as Compare;
+use std::ops::{Bound, DerefMut};
+
+use pando_index::{Cursor, Error, KeyRange, Order, Record};
+use pando_pmem::{Domain, Guard, Pool};
+
+use crate::batch::Batch;
+use crate::checked::{Steps, damaged, sound};
+
+/// An index whose records a [`BatchCursor`] copies.
+pub trait Fill {
+    /// Where the index's pool lies.
+    type Domain: Domain;
+
+    /// The batch, with more that an index keeps beside it.
+    type Batch: DerefMut<Target = Batch> + Default;
+
+    /// Records of the first batch: short scans copy little. Each further batch has twice as many as
+    /// the one before.
+    const FIRST_BATCH: usize;
+
+    /// Records of the largest batch.
+    const LAST_BATCH: usize = usize::MAX;
+
+    /// The index's pool.
+    fn pool(&self) -> &Pool<Self::Domain>;
+
+    /// The offset of the index's entry word, which errors name.
+    fn root_off(&self) -> u64;
+
+    /// Copies records from where the scan goes on into the empty `batch`, in the scan's order and
+    /// at most [`Scan::most`], and moves the scan behind them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] if the pool is damaged.
+    fn fill(
+        &self,
+        guard: &Guard<'_, Self::Domain>,
+        scan: &mut Scan,
+        batch: &mut Self::Batch,
+    ) -> Result<(), Error>;
+
+    /// Whether the records of the batch that were not lent yet are to be copied anew.
+    #[inline(always)]
+    fn is_outdated(&self, batch: &Self::Batch) -> bool {
+        let _ = batch;
+        false
+    }
+}
+
+/// From where the next batch is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// Nothing is left.
+    Over,
+    /// Damage was met at this offset.
+    Failed(u64),
+    /// From the first or last record on.
+    Edge,
+    /// From the scan's key on; the key itself only if it is included.
+    Key { included: bool },
+}
+
+/// What is left of a scan's range.
+#[derive(Debug)]
+pub struct Scan {
+    order: Order,
+    start: Start,
+    /// The key of [`Start::Key`].
+    key: Vec<u8>,
+    /// The end to which the scan goes.
+    end: Bound<Vec<u8>>,
+    /// Records of the next batch.
+    most: usize,
+    /// Whether the scan has moved since this was reset.
+    has_moved: bool,
+}
+
+impl Scan {
+    #[inline(always)]
+    fn new(range: KeyRange, order: Order, most: usize) -> Self {
+        let (start, end) = match order {
+            Order::Ascending => (range.low, range.high),
+            Order::Descending => (range.high, range.low),
+        };
+        let (start, key) = match start {
+            Bound::Unbounded => (Start::Edge, Vec::new()),
+            Bound::Included(key) => (Start::Key { included: true }, key),
+            Bound::Excluded(key) => (Start::Key { included: false }, key),
+        };
+        Self { order, start, key, end, most, has_moved: false }
+    }
+
+    /// The scan's order.
+    #[inline(always)]
+    #[must_use]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Whether nothing is left.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.start == Start::Over
+    }
+
+    /// Records of the batch that is copied now.
+    #[inline(always)]
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Where the scan goes on: the lower bound of what is left if it ascends, else the upper one.
+    #[inline(always)]
+    #[must_use]
+    pub fn start(&self) -> Bound<&[u8]> {
+        match self.start {
+            Start::Key { included: true } => Bound::Included(&self.key),
+            Start::Key { included: false } => Bound::Excluded(&self.key),
+            Start::Over | Start::Failed(_) | Start::Edge => Bound::Unbounded,
+        }
+    }
+
+    /// The bound to which the scan goes.
+    #[inline(always)]
+    #[must_use]
+    pub fn end(&self) -> Bound<&[u8]> {
+        self.end.as_ref().map(Vec::as_slice)
+    }
+
+    /// Whether a key that compares like this with that of [`start`](Self::start) is still to come.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_ahead(&self, found: Compare) -> bool {
+        match found {
+            Compare::Equal => self.start == (Start::Key { included: true }),
+            Compare::Greater => self.order == Order::Ascending,
+            Compare::Less => self.order == Order::Descending,
+        }
+    }
+
+    /// Whether the scan's start is not behind a key, given how that compares with another one.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_begun(&self, compare: impl FnOnce(&[u8]) -> Compare) -> bool {
+        !matches!(self.start, Start::Key { .. }) || self.is_ahead(compare(&self.key))
+    }
+
+    /// Whether a key lies beyond the end, given how it compares with another one.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_past(&self, compare: impl FnOnce(&[u8]) -> Compare) -> bool {
+        let beyond = match self.order {
+            Order::Ascending => Compare::Greater,
+            Order::Descending => Compare::Less,
+        };
+        match &self.end {
+            Bound::Unbounded => false,
+            Bound::Included(end) => compare(end) == beyond,
+            Bound::Excluded(end) => {
+                let found = compare(end);
+                found == beyond || found.is_eq()
+            }
+        }
+    }
+
+    /// Nothing more is wanted.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.start = Start::Over;
+    }
+
+    /// Goes on behind `key`, that of the last record that was looked at in the block at `off`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] if that is not ahead.
+    #[inline]
+    pub fn go_behind(&mut self, off: u64, key: &[u8]) -> Result<(), Error> {
+        if !self.has_begun(|start| key.cmp(start)) {
+            return Err(stuck(off));
+        }
+        self.go_to(key, false);
+        Ok(())
+    }
+
+    /// Leaves the leaf at `off`, whose range ends at `edge` in the scan's order. The upper edge is
+    /// the lowest key of the next leaf, the lower edge that of the leaf itself. The scan is over if
+    /// there is no edge, or if no key behind it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] if the edge is not ahead.
+    #[inline]
+    pub fn leave(&mut self, off: u64, edge: Option<&[u8]>) -> Result<(), Error> {
+        let Some(edge) = edge else {
+            self.finish();
+            return Ok(());
+        };
+        let ascends = self.order == Order::Ascending;
+        let is_ahead = match self.start {
+            // The leaf holds the start, so it ends above.
+            Start::Key { .. } if ascends => edge > self.key.as_slice(),
+            _ => self.has_begun(|start| edge.cmp(start)),
+        };
+        if !is_ahead {
+            return Err(stuck(off));
+        }
+        let is_past = match &self.end {
+            // Downwards the edge itself is not to come any more.
+            Bound::Included(end) if !ascends => edge <= end.as_slice(),
+            _ => self.is_past(|end| edge.cmp(end)),
+        };
+        if is_past {
+            self.finish();
+        } else {
+            self.go_to(edge, ascends);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn go_to(&mut self, key: &[u8], included: bool) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.start = Start::Key { included };
+        self.has_moved = true;
+    }
+}
+
+#[cold]
+fn stuck(off: u64) -> Error {
+    damaged(off, "a scan would not get past it")
+}
+
+/// A scan of an index.
+#[derive(Debug)]
+pub struct BatchCursor<'index, I: Fill> {
+    index: &'index I,
+    scan: Scan,
+    batch: I::Batch,
+}
+
+impl<'index, I: Fill> BatchCursor<'index, I> {
+    /// A scan of the records of `range`.
+    #[inline]
+    pub fn new(index: &'index I, range: KeyRange, order: Order) -> Self {
+        let scan = Scan::new(range, order, I::FIRST_BATCH);
+        Self { index, scan, batch: I::Batch::default() }
+    }
+
+    /// The batch, for tests.
+    #[cfg(feature = "testing")]
+    pub fn batch(&self) -> &I::Batch {
+        &self.batch
+    }
+
+    fn fill(&mut self) -> Result<(), Error> {
+        self.batch.clear();
+        if let Start::Failed(off) = self.scan.start {
+            return Err(damaged(off, "the scan has met damage before"));
+        }
+        let mut steps = Steps::of_attempts();
+        while self.batch.is_empty() && !self.scan.is_over() {
+            let index = self.index;
+            let guard = index.pool().pin().map_err(Error::storage)?;
+            self.scan.has_moved = false;
+            let mut done =
+                index.fill(&guard, &mut self.scan, &mut self.batch).and_then(|()| sound(&guard));
+            if done.is_ok() && !self.scan.has_moved {
+                done = steps.take(&guard, index.root_off());
+            }
+            if let Err(error) = done {
+                self.batch.clear();
+                if let Error::Damaged { off, .. } = error {
+                    self.scan.start = Start::Failed(off);
+                }
+                return Err(error);
+            }
+            self.scan.most = self.scan.most.saturating_mul(2).min(I::LAST_BATCH);
+        }
+        Ok(())
+    }
+
+    /// Copies the batch's records that were not lent anew.
+    #[cold]
+    fn refill(&mut self) -> Result<(), Error> {
+        if let Some(lent) = self.batch.lent_key() {
+            self.scan.go_to(lent, false);
+        } else if let Some(first) = self.batch.first_key() {
+            self.scan.go_to(first, true);
+        }
+        self.scan.most = I::FIRST_BATCH;
+        self.fill()
+    }
+}
+
+impl<I: Fill> Cursor for BatchCursor<'_, I> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        if self.batch.is_used_up() {
+            self.fill()?;
+        } else if self.index.is_outdated(&self.batch) {
+            self.refill()?;
+        }
+        Ok(self.batch.lend())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(low: Bound<&[u8]>, high: Bound<&[u8]>, order: Order) -> Scan {
+        let range = KeyRange { low: low.map(<[u8]>::to_vec), high: high.map(<[u8]>::to_vec) };
+        Scan::new(range, order, 1)
+    }
+
+    #[test]
+    fn a_scan_moves_ahead_or_reports_damage() {
+        let (low, high) = (Bound::Included(&b"c"[..]), Bound::Excluded(&b"m"[..]));
+        let mut up = scan(low, high, Order::Ascending);
+        assert!(up.leave(8, Some(b"c")).is_err() && up.go_behind(8, b"b").is_err());
+        up.go_behind(8, b"c").expect("it is the start");
+        assert!(up.go_behind(8, b"c").is_err());
+        up.leave(8, Some(b"e")).expect("ahead");
+        assert_eq!(up.start(), Bound::Included(&b"e"[..]));
+        up.leave(8, Some(b"m")).expect("ahead");
+        assert!(up.is_over());
+
+        let mut down = scan(low, high, Order::Descending);
+        assert!(down.leave(8, Some(b"m")).is_err());
+        down.leave(8, Some(b"k")).expect("ahead");
+        assert_eq!(down.start(), Bound::Excluded(&b"k"[..]));
+        assert!(down.go_behind(8, b"k").is_err());
+        down.leave(8, Some(b"c")).expect("ahead");
+        assert!(down.is_over());
+    }
+
+    #[test]
+    fn a_scan_knows_its_ends() {
+        let ends = (Bound::Excluded(&b"c"[..]), Bound::Included(&b"m"[..]));
+        for order in [Order::Ascending, Order::Descending] {
+            let scan = scan(ends.0, ends.1, order);
+            for (key, is_within) in [(b"b", false), (b"c", false), (b"d", true), (b"m", true)] {
+                let has_begun = scan.has_begun(|other| key[..].cmp(other));
+                let is_past = scan.is_past(|other| key[..].cmp(other));
+                assert_eq!(has_begun && !is_past, is_within, "{order:?} {key:?}");
+            }
+        }
+        let all = scan(Bound::Unbounded, Bound::Unbounded, Order::Descending);
+        assert!(all.has_begun(|_| Compare::Greater) && !all.is_past(|_| Compare::Less));
+    }
+}
