@@ -15,7 +15,7 @@
 //! PANDO_CORRUPTION=bztree:17 cargo test -p pando --test corruption -- one_case --nocapture
 //! ```
 //!
-//! What no check finds is in `docs/verification.md`: records carry no checksum.
+//! What no check finds is in `docs/verify.md`: records carry no checksum.
 
 mod damage;
 mod images;

@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_page_names_what_has_no_effect() {
-        let page = include_str!("../../../../docs/server.md");
+        let page = include_str!("../../../../docs/serve.md");
         for name in ["hash-max-listpack-entries", "activerehashing", "hz", "zset-max-ziplist-value"]
         {
             assert!(find(name).is_some() && page.contains(&format!("`{name}`")), "{name}");

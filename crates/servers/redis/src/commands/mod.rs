@@ -193,7 +193,7 @@ mod tests {
             "# Commands of the Redis protocol\n\n\
              Made from the server's table of commands (`PANDO_BLESS=1 cargo test -p pando-redis --lib the_page`\n\
              makes it anew). Replies and errors are those of Redis 7.0.15; what differs is in\n\
-             [server.md](server.md). A command that is not here answers as Redis does to one that it does not\n\
+             [serve.md](serve.md). A command that is not here answers as Redis does to one that it does not\n\
              know; the last section lists them.\n",
         );
         for group in groups {

@@ -100,7 +100,7 @@ fn the_page_on_verification_lists_the_long_checks() {
     let line = long.lines().find_map(|line| line.strip_prefix("checks=("));
     let checks: BTreeSet<&str> =
         line.expect("the checks").trim_end_matches(')').split_whitespace().collect();
-    let page = read(&root().join("docs/verification.md"));
+    let page = read(&root().join("docs/verify.md"));
     let section = page.split("\n## The long checks\n").nth(1).expect("the section");
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
@@ -192,4 +192,35 @@ fn links_between_pages_lead_to_files_and_headings() {
     }
     assert!(dead.is_empty(), "links that lead nowhere:\n{}", dead.join("\n"));
     assert!(seen > 20, "only {seen} links are seen");
+}
+
+/// Every page of `docs/` is in the book's summary, once, and the summary names no other.
+#[test]
+fn the_summary_of_the_book_lists_each_page() {
+    let docs = root().join("docs");
+    let summary = read(&docs.join("SUMMARY.md"));
+    let mut listed: Vec<PathBuf> = links(&summary).map(|link| docs.join(link)).collect();
+    listed.push(docs.join("SUMMARY.md"));
+    listed.sort();
+    let mut pages = Vec::new();
+    files(&docs, "md", &mut pages);
+    pages.sort();
+    assert_eq!(listed, pages);
+}
+
+/// A page of the book links to no file outside it: the link would lead nowhere in the built book.
+#[test]
+fn pages_of_the_book_link_to_pages_of_the_book() {
+    let docs = root().join("docs").canonicalize().expect("a folder");
+    let mut pages = Vec::new();
+    files(&docs, "md", &mut pages);
+    for page in pages {
+        let text = read(&page);
+        for link in links(&text).filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let file = link.split('#').next().unwrap_or_default();
+            let target = page.with_file_name(file).canonicalize();
+            let is_inside = target.is_ok_and(|target| target.starts_with(&docs));
+            assert!(is_inside, "{}: {link} leads out of docs/", page.display());
+        }
+    }
 }
