@@ -37,12 +37,25 @@ impl Candidate {
         leaf: &Leaf,
         other: Self,
     ) -> Compare {
-        self.slice.cmp(&other.slice).then_with(|| {
-            if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
-                return Compare::Equal;
-            }
-            leaf.key(context, self.meta).cmp(leaf.key(context, other.meta))
-        })
+        match self.slice.cmp(&other.slice) {
+            Compare::Equal => self.compare_keys(context, leaf, other),
+            apart => apart,
+        }
+    }
+
+    /// The comparison of two with one slice. It is a call, so that the rest of
+    /// [`compare`](Self::compare) is small enough to be a part of each sort.
+    #[inline(never)]
+    fn compare_keys<D: Domain>(
+        self,
+        context: Context<'_, '_, D>,
+        leaf: &Leaf,
+        other: Self,
+    ) -> Compare {
+        if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
+            return Compare::Equal;
+        }
+        leaf.key(context, self.meta).cmp(leaf.key(context, other.meta))
     }
 
     #[inline(always)]
