@@ -209,16 +209,16 @@ pub enum Error {
         /// How many maps a pool can hold.
         max_maps: usize,
     },
-    /// The map is of a kind that this version, or this build, does not know.
+    /// The map has an index that this version, or this build, does not know.
     #[error(
-        "the map {name:?} is of kind {kind}, which this version does not know; use a newer one, or \
-         one that was built with that kind"
+        "the map {name:?} has index number {number}, which this version does not know; use a newer one, or \
+         one that was built with that index"
     )]
-    UnknownKind {
+    UnknownIndex {
         /// The map's name.
         name: String,
-        /// The number of its kind.
-        kind: u64,
+        /// The number of its index.
+        number: u64,
     },
     /// Handles of the pool are still held, so it was not closed; it closes with the last of them.
     #[error(
@@ -261,9 +261,9 @@ pub enum Error {
         /// How many handles are held.
         handles: usize,
     },
-    /// The map is there and is of another kind than the one asked for.
-    #[error("the map {name:?} is a {found}, not a {asked}; open it without naming a kind")]
-    MapKindDiffers {
+    /// The map is there and has another index than the one asked for.
+    #[error("the map {name:?} is a {found}, not a {asked}; open it without naming an index")]
+    MapIndexDiffers {
         /// The map's name.
         name: String,
         /// What the map is.

@@ -64,8 +64,8 @@ pub use options::{DomainChoice, MapOptions, PoolOptions};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, Compacted, KindInfo, MapFigures, MapInfo, MapStat, ParticipantStat,
-    PoolStat, Problem, ProblemClass, Promise, RecoveryStat, SettingInfo, kinds,
+    AllocatorStat, CheckReport, Compacted, IndexInfo, MapFigures, MapInfo, MapStat, OptionInfo,
+    ParticipantStat, PoolStat, Problem, ProblemClass, Promise, RecoveryStat, indexes,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use typed::{TypedMap, TypedScan};

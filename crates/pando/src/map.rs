@@ -60,7 +60,7 @@ impl Map {
         &self.shared.name
     }
 
-    /// The longest key and value that the map takes: 32 KiB and 1 GiB, unless its settings say
+    /// The longest key and value that the map takes: 32 KiB and 1 GiB, unless its options say
     /// otherwise.
     ///
     /// ```

@@ -128,13 +128,13 @@ impl PoolOptions {
     }
 }
 
-/// How a map is created: which kind of index it is, and what is set of it ([`kinds`](crate::kinds)
+/// How a map is created: its index, and the options of that ([`indexes`](crate::indexes)
 /// lists both). A map keeps what it was created with: when a map that is there is opened, what is
 /// left out here is taken as found, and what is set has to agree.
 ///
-/// The settings of a `bztree`, in bytes but for the last:
+/// The options of a `bztree`, in bytes but for the last:
 ///
-/// | setting | default | allowed | |
+/// | option | default | allowed | |
 /// | --- | --- | --- | --- |
 /// | `leaf_bytes` | 2048 | 256 to 65536 | a leaf that would take more is split |
 /// | `inner_bytes` | 4096 | 256 to 65536 | an inner node that would take more is split |
@@ -149,14 +149,14 @@ impl PoolOptions {
 /// use pando::{MapOptions, Pool, PoolOptions};
 ///
 /// let pool = Pool::volatile(&PoolOptions::new())?;
-/// let options = MapOptions::new().kind("bztree").set("leaf_bytes", 4096).set("value_mode", "pointer");
+/// let options = MapOptions::new().index("bztree").set("leaf_bytes", 4096).set("value_mode", "pointer");
 /// let map = pool.map_with("wide", &options)?;
 /// # Ok::<(), pando::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapOptions {
-    pub(crate) kind: Option<String>,
-    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) index: Option<String>,
+    pub(crate) values: Vec<(String, String)>,
 }
 
 impl MapOptions {
@@ -165,22 +165,22 @@ impl MapOptions {
         Self::default()
     }
 
-    /// Which kind of index the map is.
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = Some(kind.into());
+    /// The index of the map.
+    pub fn index(mut self, index: impl Into<String>) -> Self {
+        self.index = Some(index.into());
         self
     }
 
-    /// Sets the setting `name` of that kind to `value`: a number, or one of its words. The last one
+    /// Sets the option `name` of that index to `value`: a number, or one of its words. The last one
     /// counts if a name is set twice.
     pub fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
-        self.settings.push((name.into(), value.to_string()));
+        self.values.push((name.into(), value.to_string()));
         self
     }
 
     /// `values` with what is set here.
     pub(crate) fn applied_to(&self, mut values: OptionValues) -> Result<OptionValues, Error> {
-        for (name, value) in &self.settings {
+        for (name, value) in &self.values {
             values.set(name, value)?;
         }
         Ok(values)
@@ -194,9 +194,9 @@ impl MapOptions {
         kind: &'static str,
         values: &OptionValues,
     ) -> Result<(), Error> {
-        if let Some(asked) = self.kind.as_ref().filter(|asked| *asked != kind) {
+        if let Some(asked) = self.index.as_ref().filter(|asked| *asked != kind) {
             let (name, asked) = (name.to_owned(), asked.clone());
-            return Err(Error::MapKindDiffers { name, found: kind, asked });
+            return Err(Error::MapIndexDiffers { name, found: kind, asked });
         }
         let asked = self.applied_to(values.clone())?;
         let pairs = values.iter().zip(asked.iter());

@@ -184,7 +184,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapName`], [`Error::UnknownKind`]; [`Error::Damaged`] if it is not there and a map
+    /// [`Error::MapName`], [`Error::UnknownIndex`]; [`Error::Damaged`] if it is not there and a map
     /// is damaged, which may be the one; if it is to be created [`Error::TooManyMaps`],
     /// [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`];
     /// [`Error::TooManyThreads`], as any call.
@@ -204,9 +204,9 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapKindDiffers`] or [`Error::MapOptionDiffers`] if it is there and was created
-    /// with something else than what `options` sets; [`Error::Option`] for a kind or a setting that
-    /// there is not, or a value that is not allowed; otherwise as [`map`](Self::map).
+    /// [`Error::MapIndexDiffers`] or [`Error::MapOptionDiffers`] if it is there and was created
+    /// with something else than what `options` sets; [`Error::Option`] for an index or an option
+    /// that there is not, or a value that is not allowed; otherwise as [`map`](Self::map).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -225,7 +225,7 @@ impl Pool {
         }
         let mut open_maps = self.shared.open_maps();
         match self.shared.engine.map_options(name)? {
-            Some((kind, settings)) => options.agrees_with(name, kind, &settings)?,
+            Some((kind, values)) => options.agrees_with(name, kind, &values)?,
             None => self.shared.engine.create_map(name, options)?,
         }
         self.open_known_map(&mut open_maps, name)
@@ -235,7 +235,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownKind`];
+    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownIndex`];
     /// [`Error::Damaged`] if it is not there and a map is damaged, which may be the one.
     ///
     /// ```
@@ -269,7 +269,7 @@ impl Pool {
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// pool.map("trees")?;
     /// let maps = pool.maps()?;
-    /// assert_eq!((maps[0].name.as_str(), maps[0].kind.as_str()), ("trees", "bztree"));
+    /// assert_eq!((maps[0].name.as_str(), maps[0].index.as_str()), ("trees", "bztree"));
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn maps(&self) -> Result<Vec<MapInfo>, Error> {
@@ -289,7 +289,7 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapNotFound`] if there is
-    /// no such map, [`Error::UnknownKind`].
+    /// no such map, [`Error::UnknownIndex`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -327,14 +327,14 @@ impl Pool {
 
     /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name:
     /// for a damaged map, whose name is not known ([`MapInfo::damage`]). If it is not known either
-    /// which kind of index the map was, `options` have to name it, and set what was set. A slot
+    /// which index the map had, `options` have to name it, and set what was set. A slot
     /// that leads to no map at all is emptied; what it led to stays allocated, and
     /// [`check`](Self::check) reports it.
     ///
     /// # Errors
     ///
-    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind;
-    /// [`Error::Option`] for a kind or a setting that there is not; otherwise as
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the index;
+    /// [`Error::Option`] for an index or an option that there is not; otherwise as
     /// [`drop_map`](Self::drop_map).
     ///
     /// ```
@@ -408,8 +408,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the kind, or if nothing
-    /// is found of the map; [`Error::Option`] for a kind or a setting that there is not.
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the index, or if nothing
+    /// is found of the map; [`Error::Option`] for an index or an option that there is not.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -442,7 +442,7 @@ impl Pool {
     }
 
     /// The pool's figures. The cost is linear in the number of leaves of its maps. A map that
-    /// cannot be read, since it is of a kind that this version does not know, is listed without
+    /// cannot be read, since it is of an index that this version does not know, is listed without
     /// figures.
     ///
     /// # Errors
@@ -454,7 +454,7 @@ impl Pool {
     /// pool.map("trees")?.insert(b"aspen", b"")?;
     /// let stat = pool.stat()?;
     /// assert!(stat.guarantee.starts_with("what has returned survives nothing"));
-    /// let figures = stat.maps[0].figures.as_ref().expect("of a kind that is known");
+    /// let figures = stat.maps[0].figures.as_ref().expect("of a known index");
     /// assert_eq!(figures.records, 1);
     /// # Ok::<(), pando::Error>(())
     /// ```

@@ -28,8 +28,8 @@ pub struct Compacted {
 pub struct MapInfo {
     /// Its name; empty if the map is damaged where its name stands.
     pub name: String,
-    /// Which kind of index it is; one that this version does not know by its number.
-    pub kind: String,
+    /// Its index; one that this version does not know by its number.
+    pub index: String,
     /// Its slot of the catalog, by which [`Pool::salvage_slot`](crate::Pool::salvage_slot) and
     /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it.
     pub slot: u64,
@@ -38,22 +38,22 @@ pub struct MapInfo {
     pub damage: Option<String>,
 }
 
-/// A kind of index that a map can be.
+/// An index that a map can have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct KindInfo {
-    /// Its name, as [`MapOptions::kind`](crate::MapOptions::kind) takes it.
+pub struct IndexInfo {
+    /// Its name, as [`MapOptions::index`](crate::MapOptions::index) takes it.
     pub name: &'static str,
     /// What it is, in a line.
     pub what: &'static str,
     /// What can be set of it.
-    pub settings: Vec<SettingInfo>,
+    pub options: Vec<OptionInfo>,
 }
 
 /// What can be set of a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct SettingInfo {
+pub struct OptionInfo {
     /// Its name, as [`MapOptions::set`](crate::MapOptions::set) takes it.
     pub name: &'static str,
     /// What it does, in a line.
@@ -64,24 +64,24 @@ pub struct SettingInfo {
     pub allowed: String,
 }
 
-/// The kinds of index that a map can be; the first is what a map is if nothing is said.
+/// The indexes that a map can have; the first is the default.
 ///
 /// ```
-/// let kinds = pando::kinds();
-/// assert_eq!(kinds[0].name, "bztree");
-/// assert!(kinds[0].settings.iter().any(|setting| setting.name == "leaf_bytes"));
+/// let indexes = pando::indexes();
+/// assert_eq!(indexes[0].name, "bztree");
+/// assert!(indexes[0].options.iter().any(|option| option.name == "leaf_bytes"));
 /// ```
-pub fn kinds() -> Vec<KindInfo> {
-    let setting = |setting: &OptionSpec| SettingInfo {
-        name: setting.name,
-        what: setting.what,
-        default: setting.text(setting.default),
-        allowed: setting.allowed.to_string(),
+pub fn indexes() -> Vec<IndexInfo> {
+    let option = |option: &OptionSpec| OptionInfo {
+        name: option.name,
+        what: option.what,
+        default: option.text(option.default),
+        allowed: option.allowed.to_string(),
     };
-    let info = |(name, what, settings): (_, _, &[OptionSpec])| KindInfo {
+    let info = |(name, what, options): (_, _, &[OptionSpec])| IndexInfo {
         name,
         what,
-        settings: settings.iter().map(setting).collect(),
+        options: options.iter().map(option).collect(),
     };
     engine::described_kinds().map(info).collect()
 }
@@ -179,10 +179,10 @@ pub struct MapStat {
     pub name: String,
     /// Its slot of the catalog.
     pub slot: u64,
-    /// Which kind of index it is; one that this version does not know by its number.
-    pub kind: String,
+    /// Its index; one that this version does not know by its number.
+    pub index: String,
     /// What is set of it, by name.
-    pub settings: BTreeMap<&'static str, String>,
+    pub options: BTreeMap<&'static str, String>,
     /// What was counted; none if the map cannot be read.
     #[serde(flatten)]
     pub figures: Option<MapFigures>,

@@ -26,7 +26,7 @@ impl Planted {
         let path = folder.path().join("pool");
         let pool = Pool::create(&path, &options().max_bytes(1 << 20)).unwrap();
         pool.map("before").unwrap().insert(b"key", b"before").unwrap();
-        let main = pool.map_with("main", &MapOptions::new().kind(kind)).unwrap();
+        let main = pool.map_with("main", &MapOptions::new().index(kind)).unwrap();
         main.insert(b"key", b"main").unwrap();
         drop(main);
         pool.map("behind").unwrap();
@@ -130,7 +130,7 @@ fn a_header_with_one_damaged_copy_serves_and_check_tells() {
 #[test]
 fn a_header_without_a_whole_copy_is_listed_and_copied_out_by_its_slot() {
     let planted = Planted::new("nbtree");
-    let as_created = MapOptions::new().kind("nbtree");
+    let as_created = MapOptions::new().index("nbtree");
     for bit in (0..64 * 8 + 5 * 8).step_by(13) {
         let other = (bit * 5) % (64 * 8 + 40);
         let bits = [planted.copy_bit(0, bit), planted.copy_bit(1, other)];
@@ -149,7 +149,7 @@ fn a_header_without_a_whole_copy_is_listed_and_copied_out_by_its_slot() {
                 Ok(found) => assert_eq!(found, [b"main"]),
                 Err(error) => {
                     assert!(!agree || bit == other, "bits {bit}, {other}: {error}");
-                    assert!(error.to_string().contains("kind"), "{error}");
+                    assert!(error.to_string().contains("index"), "{error}");
                 }
             }
         });
@@ -199,7 +199,7 @@ fn a_flipped_bit_of_an_empty_slot_is_listed_and_can_be_cleared() {
 #[test]
 fn a_damaged_map_is_dropped_by_its_slot() {
     let planted = Planted::new("wbtree");
-    let as_created = MapOptions::new().kind("wbtree");
+    let as_created = MapOptions::new().index("wbtree");
     // Both copies; the slot; both copies and the slot.
     let copies = [planted.copy_bit(0, 64), planted.copy_bit(1, 65)];
     let slot = (CATALOG_OFF + SLOT * 8) * 8;
@@ -228,7 +228,7 @@ fn a_damaged_map_is_dropped_by_its_slot() {
 const KINDS: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
 
 fn of_kind(kind: &str) -> MapOptions {
-    let options = MapOptions::new().kind(kind);
+    let options = MapOptions::new().index(kind);
     if kind == "wbtree" { options.set("records", "variable") } else { options }
 }
 

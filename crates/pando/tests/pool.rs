@@ -185,7 +185,7 @@ fn a_map_of_an_unknown_kind_leaves_the_others_alone() {
     with_an_unknown_kind(&path);
     let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
     for refused in [pool.map("unknown").unwrap_err(), pool.drop_map("unknown").unwrap_err()] {
-        assert!(matches!(refused, Error::UnknownKind { kind: 999, .. }), "{refused}");
+        assert!(matches!(refused, Error::UnknownIndex { number: 999, .. }), "{refused}");
     }
     let known = pool.open_map("known").unwrap();
     assert_eq!(known.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
@@ -193,7 +193,7 @@ fn a_map_of_an_unknown_kind_leaves_the_others_alone() {
     let stat = pool.stat().unwrap();
     let [known, unknown] = &stat.maps[..] else { panic!("{stat:?}") };
     assert_eq!(known.figures.as_ref().map(|figures| figures.records), Some(1));
-    assert_eq!((unknown.kind.as_str(), unknown.figures.is_none()), ("kind 999", true));
+    assert_eq!((unknown.index.as_str(), unknown.figures.is_none()), ("index 999", true));
     assert!(unknown.passed_over.as_ref().unwrap().contains("use a newer one"), "{stat:?}");
 
     let report = pool.check().unwrap();
@@ -207,7 +207,7 @@ fn maps_are_listed_dropped_and_missed() {
     let pool = volatile();
     let users = pool.map("users").unwrap();
     users.insert(b"a", b"1").unwrap();
-    pool.map_with("orders", &MapOptions::new().kind("bztree")).unwrap();
+    pool.map_with("orders", &MapOptions::new().index("bztree")).unwrap();
     let names: Vec<_> = pool.maps().unwrap().into_iter().map(|map| map.name).collect();
     assert_eq!(names, ["orders", "users"]);
 
@@ -252,7 +252,7 @@ fn names_and_options_are_checked() {
     pool.map("main").unwrap();
     let differs = pool.map_with("main", &MapOptions::new().set("leaf_bytes", 12_345)).unwrap_err();
     assert!(matches!(differs, Error::MapOptionDiffers { option: "leaf_bytes", .. }), "{differs}");
-    let agrees = MapOptions::new().kind("bztree").set("leaf_bytes", 2048);
+    let agrees = MapOptions::new().index("bztree").set("leaf_bytes", 2048);
     pool.map_with("main", &agrees).unwrap();
     for (name, value, allowed) in [
         ("leaf_bytes", "1", "256 to 65536"),
@@ -266,8 +266,8 @@ fn names_and_options_are_checked() {
         let told = refused.to_string();
         assert!(told.contains(allowed) && told.contains(value) | told.contains(name), "{told}");
     }
-    let other = pool.map_with("main", &MapOptions::new().kind("oak")).unwrap_err();
-    assert!(matches!(other, Error::MapKindDiffers { found: "bztree", .. }), "{other}");
+    let other = pool.map_with("main", &MapOptions::new().index("oak")).unwrap_err();
+    assert!(matches!(other, Error::MapIndexDiffers { found: "bztree", .. }), "{other}");
     assert_eq!(pool.maps().unwrap().len(), 1, "what was refused left nothing behind");
 }
 
@@ -428,7 +428,7 @@ fn what_an_idle_thread_has_replaced_serves_others_in_each_kind() {
         let options = PoolOptions::new().max_bytes(24 << 20).initial_bytes(0);
         let map = Pool::volatile(&options)
             .unwrap()
-            .map_with("main", &MapOptions::new().kind(kind))
+            .map_with("main", &MapOptions::new().index(kind))
             .unwrap();
         let (map, value) = (&map, &value);
         let (done, idle) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));

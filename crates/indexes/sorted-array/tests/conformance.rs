@@ -45,7 +45,7 @@ fn the_face_opens_checks_and_drops_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
-    let map = pool.map_with("small", &MapOptions::new().kind("sorted-array")).unwrap();
+    let map = pool.map_with("small", &MapOptions::new().index("sorted-array")).unwrap();
     map.insert(b"ash", b"1").unwrap();
     map.insert(b"oak", b"2").unwrap();
     drop(map);
@@ -57,7 +57,7 @@ fn the_face_opens_checks_and_drops_it() {
     assert!(report.is_sound(), "{report:?}");
     let stat = pool.stat().unwrap();
     let records = stat.maps[0].figures.as_ref().map(|figures| figures.records);
-    assert_eq!((stat.maps[0].kind.as_str(), records), ("sorted-array", Some(2)));
+    assert_eq!((stat.maps[0].index.as_str(), records), ("sorted-array", Some(2)));
     pool.drop_map("small").unwrap();
     let report = pool.check().unwrap();
     assert!(report.is_sound() && report.used_blocks == 0, "{report:?}");

@@ -10,7 +10,7 @@
 //! writes a free cell and then the state; a delete writes only the state. What orders the cells is
 //! a slot array: in the state itself (slot-only), beside a bitmap in the state (slot+bitmap), or
 //! not there (bitmap-only). The three trees of the paper's table 2 are the three values of the
-//! setting `leaf`; fixed and variable keys (4.6) those of `records`.
+//! option `leaf`; fixed and variable keys (4.6) those of `records`.
 //!
 //! The paper's trees have one writer. These have any number, and nobody waits:
 //!

@@ -61,7 +61,7 @@ pub(super) fn pool_stat<D: Domain>(
 }
 
 /// The kind of a map of which that is no longer known.
-pub(super) const UNKNOWN_KIND: &str = "unknown";
+pub(super) const UNKNOWN_INDEX: &str = "unknown";
 
 /// The figures of a map.
 pub(super) fn map_stat(
@@ -76,8 +76,8 @@ pub(super) fn map_stat(
     MapStat {
         name: name.to_owned(),
         slot: entry.slot,
-        kind: kind.to_owned(),
-        settings: options.iter().map(|(option, value)| (option.name, option.text(value))).collect(),
+        index: kind.to_owned(),
+        options: options.iter().map(|(option, value)| (option.name, option.text(value))).collect(),
         figures: Some(MapFigures {
             height: u32::try_from(stat.height).unwrap_or(u32::MAX),
             inner_nodes: stat.inner_nodes,
@@ -95,14 +95,14 @@ pub(super) fn map_stat(
 pub(super) fn map_passed_over(
     entry: &MapEntry,
     name: &str,
-    kind: String,
+    index: String,
     reason: &dyn std::error::Error,
 ) -> MapStat {
     MapStat {
         name: name.to_owned(),
         slot: entry.slot,
-        kind,
-        settings: BTreeMap::new(),
+        index,
+        options: BTreeMap::new(),
         figures: None,
         passed_over: Some(reason.to_string()),
     }
@@ -189,8 +189,8 @@ impl Check {
         if let Err(damage) = &entry.header {
             let slot = entry.slot;
             let message = format!(
-                "the map that was in the catalog's slot {slot} is dropped and cannot be freed: {damage}; name its kind by \
-                 `pando drop --slot {slot} --kind KIND`"
+                "the map that was in the catalog's slot {slot} is dropped and cannot be freed: {damage}; name its \
+                 index by `pando drop --slot {slot} --index NAME`"
             );
             self.problem(ProblemClass::Unreadable, None, message);
         }

@@ -84,7 +84,7 @@ pub(super) fn kind_called<D: Domain>(name: Option<&str>) -> Result<&'static dyn 
     let all = kinds::<D>();
     let named = |kind: &&&dyn Kind<D>| name.is_none_or(|name| kind.name() == name);
     all.iter().find(named).copied().ok_or_else(|| Error::Option {
-        option: "kind".to_owned(),
+        option: "index".to_owned(),
         found: name.unwrap_or_default().to_owned(),
         allowed: all.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or "),
     })
@@ -95,7 +95,7 @@ pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind
     let known = kinds::<D>().iter().find(|kind| kind.number() == header.kind);
     known
         .copied()
-        .ok_or_else(|| Error::UnknownKind { name: header.name.clone(), kind: header.kind })
+        .ok_or_else(|| Error::UnknownIndex { name: header.name.clone(), number: header.kind })
 }
 
 /// The answer of the index of `entry`.
@@ -174,6 +174,6 @@ mod tests {
         assert!(refused.to_string().contains("bztree"), "{refused}");
         let header = MapHeader { name: "new".into(), kind: 999, options: [0; 4] };
         let refused = kind_of::<Volatile>(&header).err();
-        assert!(matches!(refused, Some(Error::UnknownKind { kind: 999, .. })), "{refused:?}");
+        assert!(matches!(refused, Some(Error::UnknownIndex { number: 999, .. })), "{refused:?}");
     }
 }

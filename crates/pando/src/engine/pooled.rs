@@ -195,7 +195,7 @@ impl<D: Domain> Pooled<D> {
     fn entry_in_slot(&self, slot: u64, options: &MapOptions) -> Result<MapEntry, Error> {
         let guard = self.pin()?;
         let entry = self.catalog.map_in_slot(&guard, slot).map_err(Error::of_map)?;
-        let told = match &options.kind {
+        let told = match &options.index {
             Some(kind) => {
                 let kind = kind_called::<D>(Some(kind))?;
                 let values = options.applied_to(OptionValues::new(kind.options()))?;
@@ -236,7 +236,7 @@ fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
 /// The name of the kind of a map, or its number if it is not known.
 fn kind_name<D: Domain>(header: &MapHeader) -> String {
     kind_of::<D>(header)
-        .map_or_else(|_| format!("kind {}", header.kind), |kind| kind.name().to_owned())
+        .map_or_else(|_| format!("index {}", header.kind), |kind| kind.name().to_owned())
 }
 
 /// What a map was created with.
@@ -267,7 +267,7 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
-        let kind = kind_called::<D>(options.kind.as_deref())?;
+        let kind = kind_called::<D>(options.index.as_deref())?;
         let values = options.applied_to(OptionValues::new(kind.options()))?;
         let create = || kind.create(&self.catalog, name, &values);
         with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
@@ -281,13 +281,13 @@ impl<D: Domain> Engine for Pooled<D> {
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let info = |entry: MapEntry| match entry.header {
             Ok(header) => MapInfo {
-                kind: kind_name::<D>(&header),
+                index: kind_name::<D>(&header),
                 name: header.name,
                 slot: entry.slot,
                 damage: None,
             },
             Err(damage) => MapInfo {
-                kind: audit::UNKNOWN_KIND.to_owned(),
+                index: audit::UNKNOWN_INDEX.to_owned(),
                 name: String::new(),
                 slot: entry.slot,
                 damage: Some(damage.to_string()),
@@ -343,7 +343,7 @@ impl<D: Domain> Engine for Pooled<D> {
                     }
                 },
                 Err(damage) => {
-                    audit::map_passed_over(&entry, "", audit::UNKNOWN_KIND.to_owned(), damage)
+                    audit::map_passed_over(&entry, "", audit::UNKNOWN_INDEX.to_owned(), damage)
                 }
             });
         }

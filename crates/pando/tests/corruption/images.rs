@@ -67,7 +67,7 @@ fn options(kind: &str, shape: usize) -> MapOptions {
         _ => panic!("no kind is called {kind}"),
     };
     let set = |options: MapOptions, &(name, word): &(&str, &str)| options.set(name, word);
-    settings.iter().fold(MapOptions::new().kind(kind), set)
+    settings.iter().fold(MapOptions::new().index(kind), set)
 }
 
 fn image(kind: &str, shape: usize, fill: fn(&Map)) -> Image {

@@ -1,7 +1,7 @@
 //! Pools that are full, or seem so, with maps of every kind: each kind that is added later is
 //! tested too.
 
-use pando::{Error, Map, MapOptions, Pool, PoolOptions, kinds};
+use pando::{Error, Map, MapOptions, Pool, PoolOptions, indexes};
 
 #[test]
 fn a_full_pool_says_so_and_takes_removes() {
@@ -45,10 +45,10 @@ const REPLACEMENTS: [(&str, Replace); 5] = [
 #[test]
 fn a_value_of_almost_half_a_pool_is_replaced_again_and_again() {
     const VALUE_BYTES: usize = 10 << 20;
-    for kind in kinds() {
+    for kind in indexes() {
         let options = PoolOptions::new().max_bytes(24 << 20).initial_bytes(0);
         let pool = Pool::volatile(&options).unwrap();
-        let map = pool.map_with("main", &MapOptions::new().kind(kind.name)).unwrap();
+        let map = pool.map_with("main", &MapOptions::new().index(kind.name)).unwrap();
         let mut turn = 0;
         map.insert(KEY, &vec![turn; VALUE_BYTES]).unwrap();
         for (name, replace) in REPLACEMENTS {
@@ -74,8 +74,8 @@ fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
         let folder = tempfile::tempdir().unwrap();
         let options = PoolOptions::new().max_bytes(8 << 20).initial_bytes(0);
         let pool = Pool::create(folder.path().join("full.pool"), &options).unwrap();
-        let emptied = pool.map_with("emptied", &MapOptions::new().kind(kind)).unwrap();
-        let filled = pool.map_with("filled", &MapOptions::new().kind(other)).unwrap();
+        let emptied = pool.map_with("emptied", &MapOptions::new().index(kind)).unwrap();
+        let filled = pool.map_with("filled", &MapOptions::new().index(other)).unwrap();
         for number in 0..30_000u32 {
             emptied.insert(&number.to_be_bytes(), &[1; 40]).unwrap();
         }

@@ -95,7 +95,7 @@ pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<R
         options.pool = options.pool.max_bytes(old.max_bytes());
         let kind =
             old.maps().ok().and_then(|maps| maps.into_iter().find(|map| map.name == MAP_NAME));
-        options.index = options.index.or(kind.map(|map| map.kind));
+        options.index = options.index.or(kind.map(|map| map.index));
     }
     let (source, keys) = build(&building, snapshot, old.as_ref(), &options)?;
     step()?;

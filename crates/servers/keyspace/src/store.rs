@@ -81,7 +81,7 @@ impl Store {
         };
         let mut map_options = MapOptions::new();
         if let Some(kind) = &options.index {
-            map_options = map_options.kind(kind);
+            map_options = map_options.index(kind);
         }
         let map = pool.map_with(MAP_NAME, &map_options)?;
         if map.get(&own_keys::own(RESTORING))?.is_some() {

@@ -13,7 +13,7 @@ pub struct Options {
     pub pool: Option<PathBuf>,
     /// How the pool is opened or created.
     pub pool_options: PoolOptions,
-    /// The kind of index of a new store; `pando kinds` lists them.
+    /// The index of a new store; `pando indexes` lists them.
     pub index: Option<String>,
     /// Where clients of the Redis protocol connect.
     pub redis: Vec<SocketAddr>,

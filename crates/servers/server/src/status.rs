@@ -169,8 +169,8 @@ pub struct Shape {
 pub struct MapShape {
     /// Its name.
     pub name: String,
-    /// Which kind of index it is.
-    pub kind: String,
+    /// Its index.
+    pub index: String,
     /// Levels from the root to a leaf, both counted.
     pub height: u32,
     /// Inner nodes.

@@ -86,20 +86,20 @@ impl Subject {
         // The top bits pick the kind of index; BzTrees have most.
         let map_options = match kind >> 5 {
             7 => MapOptions::new()
-                .kind("nbtree")
+                .index("nbtree")
                 .set("leaf_slots", if is_odd { 5 } else { 12 })
                 .set("inner_children", 4),
             6 => MapOptions::new()
-                .kind("wbtree")
+                .index("wbtree")
                 .set("leaf", if is_odd { "slot+bitmap" } else { "bitmap-only" })
                 .set("node_lines", 4)
                 .set("node_versions", 24),
             5 => MapOptions::new()
-                .kind("skiplist")
+                .index("skiplist")
                 .set("inline_bytes", if is_odd { 64 } else { 0 })
                 .set("height_seed", 1),
             4 => MapOptions::new()
-                .kind("bwtree")
+                .index("bwtree")
                 .set("leaf_bytes", 256)
                 .set("inner_bytes", 256)
                 .set("merge_bytes", 96)

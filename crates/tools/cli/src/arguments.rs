@@ -59,8 +59,9 @@ pub enum Command {
     Dump(DumpArguments),
     /// Drop a map with all its records, without asking
     Drop(DropArguments),
-    /// Print the kinds of index that a map can be, and what can be set of each
-    Kinds(KindsArguments),
+    /// Print the indexes that a map can have, and the options of each
+    #[command(alias = "kinds")]
+    Indexes(IndexesArguments),
     /// Print what the pool lies on, what it guarantees, and its figures
     Stat(StatArguments),
     /// Walk all maps and compare them with what the allocator gave out
@@ -125,12 +126,12 @@ pub struct CreateArguments {
     /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
     #[arg(long, value_name = "BYTES", requires = "create", value_parser = size_bytes)]
     pub max_bytes: Option<u64>,
-    /// Which kind of index a map is that is created; `pando kinds` tells about them
-    #[arg(long, value_name = "NAME", value_parser = kind())]
-    pub kind: Option<String>,
+    /// The index of a map that is created; `pando indexes` lists them
+    #[arg(long, alias = "kind", value_name = "NAME", value_parser = index())]
+    pub index: Option<String>,
     /// What is set of a map that is created; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
-    pub settings: Vec<(String, String)>,
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = index_option)]
+    pub options: Vec<(String, String)>,
 }
 
 #[derive(Debug, Args)]
@@ -175,8 +176,8 @@ pub struct ServeArguments {
     /// [default: 1]
     #[arg(long, value_name = "N")]
     pub snapshots: Option<u8>,
-    /// Which kind of index a new store is in; `pando kinds` tells about them
-    #[arg(long, value_name = "NAME", value_parser = kind())]
+    /// The index of a new store; `pando indexes` lists them
+    #[arg(long, alias = "kind", value_name = "NAME", value_parser = index())]
     pub index: Option<String>,
     /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
@@ -191,9 +192,9 @@ pub struct ServeArguments {
     /// The file of the users and what each may do, in the format of Redis's aclfile
     #[arg(long, value_name = "FILE")]
     pub acl_file: Option<PathBuf>,
-    /// A setting, as CONFIG SET names it, such as maxclients=100; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = server_setting)]
-    pub settings: Vec<(String, String)>,
+    /// A config parameter of CONFIG SET, such as maxclients=100; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = config_parameter)]
+    pub config: Vec<(String, String)>,
     /// The port of the Redis protocol over TLS
     #[arg(long, value_name = "N", requires_all = ["tls_cert", "tls_key"])]
     pub tls_port: Option<u16>,
@@ -336,17 +337,17 @@ pub struct SlotArguments {
     /// list by its slot
     #[arg(long, value_name = "N", conflicts_with_all = ["name"])]
     pub slot: Option<u64>,
-    /// Which kind of index the map is, if that is damaged too
-    #[arg(long, value_name = "NAME", value_parser = kind(), requires = "slot")]
-    pub kind: Option<String>,
-    /// What was set of the map, if its kind has to be named; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting, requires = "kind")]
-    pub settings: Vec<(String, String)>,
+    /// The index of the map, if that is damaged too
+    #[arg(long, alias = "kind", value_name = "NAME", value_parser = index(), requires = "slot")]
+    pub index: Option<String>,
+    /// The options of the map, if its index has to be named; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = index_option, requires = "index")]
+    pub options: Vec<(String, String)>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
-pub struct KindsArguments {
+pub struct IndexesArguments {
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -481,16 +482,16 @@ fn domain() -> impl TypedValueParser<Value = DomainChoice> {
     PossibleValuesParser::new(DomainChoice::ALL.map(value)).try_map(|name| name.parse())
 }
 
-fn kind() -> PossibleValuesParser {
-    PossibleValuesParser::new(pando::kinds().iter().map(|kind| kind.name))
+fn index() -> PossibleValuesParser {
+    PossibleValuesParser::new(pando::indexes().iter().map(|index| index.name))
 }
 
-fn setting(text: &str) -> Result<(String, String), &'static str> {
+fn index_option(text: &str) -> Result<(String, String), &'static str> {
     let parts = text.split_once('=').ok_or("not NAME=VALUE; such as leaf_bytes=4096")?;
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 
-fn server_setting(text: &str) -> Result<(String, String), &'static str> {
+fn config_parameter(text: &str) -> Result<(String, String), &'static str> {
     let parts = text.split_once('=').ok_or("not NAME=VALUE; such as maxclients=100")?;
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }

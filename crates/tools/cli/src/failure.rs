@@ -118,7 +118,7 @@ impl Failure {
                 | pando::Error::ValueTooLong { .. }
                 | pando::Error::Option { .. }
                 | pando::Error::PoolSizeDiffers { .. }
-                | pando::Error::MapKindDiffers { .. }
+                | pando::Error::MapIndexDiffers { .. }
                 | pando::Error::MapOptionDiffers { .. },
             ) => 2,
             Self::Pool(_) | Self::At { .. } | Self::System { .. } | Self::Serve(_) => 3,

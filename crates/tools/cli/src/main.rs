@@ -49,9 +49,9 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Scan(scan) => commands::scan::scan(pool, scan),
         Command::Dump(dump) => commands::scan::dump(pool, dump),
         Command::Drop(drop) => commands::maps::drop(pool, drop),
-        Command::Kinds(kinds) => {
-            pool.refuse_for("kinds")?;
-            commands::maps::kinds(kinds)
+        Command::Indexes(indexes) => {
+            pool.refuse_for("indexes")?;
+            commands::maps::indexes(indexes)
         }
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),

@@ -63,8 +63,9 @@ impl PoolArguments {
 impl SlotArguments {
     /// What a damaged map is taken for.
     pub fn options(&self) -> MapOptions {
-        let named = self.kind.iter().fold(MapOptions::new(), |options, kind| options.kind(kind));
-        self.settings.iter().fold(named, |options, (name, value)| options.set(name, value))
+        let named =
+            self.index.iter().fold(MapOptions::new(), |options, index| options.index(index));
+        self.options.iter().fold(named, |options, (name, value)| options.set(name, value))
     }
 }
 
@@ -103,10 +104,10 @@ pub fn open_or_create_map(
         }
     };
     let mut options = MapOptions::new();
-    if let Some(kind) = &create.kind {
-        options = options.kind(kind);
+    if let Some(index) = &create.index {
+        options = options.index(index);
     }
-    for (name, value) in &create.settings {
+    for (name, value) in &create.options {
         options = options.set(name, value);
     }
     let opened = pool.map_with(name, &options)?;

@@ -130,7 +130,7 @@ fn what_is_missing_is_said_before_anything_is_made() {
     folder.fails(2, &["load", ".", "--create", "--format", "tsv"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--writers", "0"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--writers", "1025"]);
-    folder.fails(2, &["load", "one.tsv", "--create", "--kind", "oak"]);
+    folder.fails(2, &["load", "one.tsv", "--create", "--index", "oak"]);
     folder.fails(2, &["load", "one.tsv", "--create", "--set", "leaf_bytes"]);
     folder.fails(2, &["load", "one.tsv", "--max-bytes", "1G"]);
     // A byte more than the largest pool.
@@ -159,8 +159,8 @@ fn pools_and_maps_are_created_as_asked() {
     assert!(ran.errors.contains("created the map \"b\""), "{}", ran.errors);
     let stat: serde_json::Value = serde_json::from_str(&folder.ok(&["stat", "--json"])).unwrap();
     assert_eq!(stat["max_bytes"], 2 << 20);
-    assert_eq!(stat["maps"][1]["settings"]["leaf_bytes"], "512");
-    assert_eq!(stat["maps"][0]["settings"]["value_mode"], "pointer");
+    assert_eq!(stat["maps"][1]["options"]["leaf_bytes"], "512");
+    assert_eq!(stat["maps"][0]["options"]["value_mode"], "pointer");
     let differs = folder.fails(2, &["put", "a", "1", "--map", "b", "--set=value_mode=inline"]);
     assert!(differs.contains("value_mode pointer, not inline"), "{differs}");
 
@@ -179,14 +179,14 @@ fn pools_and_maps_are_created_as_asked() {
 }
 
 #[test]
-fn kinds_are_listed_with_what_can_be_set() {
+fn indexes_are_listed_with_their_options() {
     let folder = Folder::new();
-    let told = folder.ok(&["kinds"]);
+    let told = folder.ok(&["indexes"]);
     assert!(told.starts_with("bztree (the default): "), "{told}");
     assert!(told.contains("--set leaf_bytes=2048"), "{told}");
-    let refused = folder.fails(2, &["kinds", "--pool", "any.pool"]);
+    let refused = folder.fails(2, &["indexes", "--pool", "any.pool"]);
     assert!(refused.contains("leave out --pool"), "{refused}");
-    let json: serde_json::Value = serde_json::from_str(&folder.ok(&["kinds", "--json"])).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&folder.ok(&["indexes", "--json"])).unwrap();
     assert_eq!(json[0]["name"], "bztree");
 }
 

@@ -218,7 +218,7 @@ fn an_empty_map_has_no_mean_record() {
 fn a_map_with_a_damaged_slot_is_listed_and_copied_out_by_its_slot() {
     use std::os::unix::fs::FileExt;
     let folder = Folder::new();
-    folder.ok(&["put", "aspen", "Populus", "--create", "--kind", "skiplist"]);
+    folder.ok(&["put", "aspen", "Populus", "--create", "--index", "skiplist"]);
     folder.ok(&["put", "oak", "Quercus", "--map", "others"]);
     let refused = folder.fails(2, &["dump", "--slot", "0"]);
     assert!(refused.contains("--salvage"), "{refused}");

@@ -76,7 +76,7 @@ fn walk(server: &Server) -> Shape {
 
 fn map_shape(map: &MapStat) -> MapShape {
     let mut shape =
-        MapShape { name: map.name.clone(), kind: map.kind.clone(), ..MapShape::default() };
+        MapShape { name: map.name.clone(), index: map.index.clone(), ..MapShape::default() };
     if let Some(figures) = &map.figures {
         shape.height = figures.height;
         shape.inner_nodes = figures.inner_nodes;

@@ -225,8 +225,8 @@ mod tests {
     fn the_words_say_what_the_arguments_say() {
         let pool = PathBuf::from("/folder/pool");
         let write = Some(Profile::Growing);
-        let settings = vec![("node_lines".to_owned(), "4".to_owned())];
-        let created = Created { kind: Some("wbtree".to_owned()), settings };
+        let values = vec![("node_lines".to_owned(), "4".to_owned())];
+        let created = Created { index: Some("wbtree".to_owned()), values };
         let (seed, every, write_ms) = (u64::MAX, 5, 7);
         let args = Args { pool, look: true, write, writers: 3, seed, every, write_ms, created };
         let parsed = Line::parse_from(args.words()).args;

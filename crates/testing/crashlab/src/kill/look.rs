@@ -83,15 +83,15 @@ mod tests {
     use pando::MapOptions;
 
     use super::*;
-    use crate::kill::created::KINDS;
+    use crate::kill::created::INDEXES;
     use crate::kill::workload::{MAIN, Maps, Profile, Writer, map_name, part};
 
     #[test]
     fn the_library_answers_as_the_model_does() {
         let profiles = [Profile::Mixed, Profile::Growing, Profile::Catalog];
-        for (profile, kind) in profiles.iter().flat_map(|&one| KINDS.map(|kind| (one, kind))) {
+        for (profile, kind) in profiles.iter().flat_map(|&one| INDEXES.map(|kind| (one, kind))) {
             let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
-            let options = MapOptions::new().kind(kind);
+            let options = MapOptions::new().index(kind);
             let main = pool.map_with(&map_name(MAIN), &options).unwrap();
             let maps = Maps { pool: &pool, main: &main, options: &options };
             for mut writer in Writer::all(&State::new(), 3, profile, 1) {

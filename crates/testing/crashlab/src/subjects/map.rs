@@ -26,7 +26,7 @@ pub trait Indexed: 'static {
     /// Its kind.
     type Kind: IndexKind;
 
-    /// What it is explored as: the name of its kind, unless that is explored with several settings.
+    /// What it is explored as: its index, or its index and options if several sets are explored.
     const NAME: &'static str = Self::Kind::NAME;
 
     /// Whether its keys and values all have eight bytes.

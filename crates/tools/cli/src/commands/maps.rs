@@ -1,7 +1,7 @@
-//! `drop` and `kinds`: maps as wholes, and what they can be.
+//! `drop` and `indexes`: maps as wholes, and what they can be.
 
 use super::stat::json;
-use crate::arguments::{DropArguments, KindsArguments, PoolArguments};
+use crate::arguments::{DropArguments, IndexesArguments, PoolArguments};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -16,21 +16,21 @@ pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failu
     Ok(pool.close()?)
 }
 
-/// Prints the kinds.
-pub fn kinds(arguments: &KindsArguments) -> Result<(), Failure> {
-    let kinds = pando::kinds();
+/// Prints the indexes.
+pub fn indexes(arguments: &IndexesArguments) -> Result<(), Failure> {
+    let indexes = pando::indexes();
     let mut output = Output::new();
     if arguments.json {
-        output.line(json(&kinds)?)?;
+        output.line(json(&indexes)?)?;
         return output.flush();
     }
-    for (place, kind) in kinds.iter().enumerate() {
+    for (place, index) in indexes.iter().enumerate() {
         let default = if place == 0 { " (the default)" } else { "" };
-        output.line(format_args!("{}{default}: {}", kind.name, kind.what))?;
-        for setting in &kind.settings {
-            let (name, value) = (setting.name, &setting.default);
-            output.line(format_args!("  --set {name}={value}  {}", setting.what))?;
-            output.line(format_args!("      allowed is {}", setting.allowed))?;
+        output.line(format_args!("{}{default}: {}", index.name, index.what))?;
+        for option in &index.options {
+            let (name, value) = (option.name, &option.default);
+            output.line(format_args!("  --set {name}={value}  {}", option.what))?;
+            output.line(format_args!("      allowed is {}", option.allowed))?;
         }
     }
     output.flush()

@@ -23,7 +23,7 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
         pool_options = pool_options.max_bytes(max_bytes);
     }
     let at = |port: u16| arguments.bind.iter().map(move |&address| SocketAddr::new(address, port));
-    let mut config = arguments.settings.clone();
+    let mut config = arguments.config.clone();
     let number = |name: &str, value: u64| (name.to_owned(), value.to_string());
     config.extend(arguments.snapshot_every.map(|every| number("snapshot-every", every)));
     config.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));

@@ -72,16 +72,16 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
-    let MapStat { name, kind, .. } = map;
+    let MapStat { name, index, .. } = map;
     let Some(figures) = &map.figures else {
         let reason = map.passed_over.as_deref().unwrap_or_default();
         if name.is_empty() {
             return output.line(format_args!("  slot {}  damaged: {reason}", map.slot));
         }
-        return output.line(format_args!("  {name:?}  {kind}, passed over: {reason}"));
+        return output.line(format_args!("  {name:?}  {index}, passed over: {reason}"));
     };
     output.line(format_args!(
-        "  {name:?}  {kind}, {} in {} and {}, height {}, leaves {:.0} % full, {}{}",
+        "  {name:?}  {index}, {} in {} and {}, height {}, leaves {:.0} % full, {}{}",
         counted(figures.records, "record"),
         if figures.leaves == 1 {
             "1 leaf".to_owned()

@@ -183,7 +183,7 @@ fn shape_lines(status: &Status) -> Vec<Line<'static>> {
             format!(
                 "{}  {}  height {}  {} inner nodes  {} leaves, {} full  {} records of {:.1} bytes",
                 map.name,
-                map.kind,
+                map.index,
                 map.height,
                 HumanCount(map.inner_nodes),
                 HumanCount(map.leaves),

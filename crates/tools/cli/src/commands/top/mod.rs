@@ -195,7 +195,7 @@ mod tests {
         { "name": "config|get", "calls": 1, "failed": 0, "nanoseconds": 1000000 }
       ],
       "shape": { "is_walking": false, "age_seconds": 12, "took_ms": 340, "error": null, "maps": [
-        { "name": "server", "kind": "bztree", "height": 4, "inner_nodes": 812, "leaves": 51234,
+        { "name": "server", "index": "bztree", "height": 4, "inner_nodes": 812, "leaves": 51234,
           "records": 10000012, "leaf_fill": 0.714, "bytes_a_record": 98.25 } ] },
       "a field of a later version": true
     }"#;
