@@ -128,7 +128,7 @@ impl PoolOptions {
     }
 }
 
-/// How a map is created: its index, and the options of that ([`indexes`](crate::indexes)
+/// How a map is created: its index and the options of the index ([`indexes`](crate::indexes)
 /// lists both). A map keeps what it was created with: when a map that is there is opened, what is
 /// left out here is taken as found, and what is set has to agree.
 ///

@@ -206,7 +206,7 @@ impl Pool {
     ///
     /// [`Error::MapIndexDiffers`] or [`Error::MapOptionDiffers`] if it is there and was created
     /// with something else than what `options` sets; [`Error::Option`] for an index or an option
-    /// that there is not, or a value that is not allowed; otherwise as [`map`](Self::map).
+    /// that does not exist, or a value that is not allowed; otherwise as [`map`](Self::map).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -327,14 +327,14 @@ impl Pool {
 
     /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name:
     /// for a damaged map, whose name is not known ([`MapInfo::damage`]). If it is not known either
-    /// which index the map had, `options` have to name it, and set what was set. A slot
+    /// which index the map had, `options` have to name it, and set its options again. A slot
     /// that leads to no map at all is emptied; what it led to stays allocated, and
     /// [`check`](Self::check) reports it.
     ///
     /// # Errors
     ///
     /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the index;
-    /// [`Error::Option`] for an index or an option that there is not; otherwise as
+    /// [`Error::Option`] for an index or an option that does not exist; otherwise as
     /// [`drop_map`](Self::drop_map).
     ///
     /// ```
@@ -402,14 +402,14 @@ impl Pool {
     }
 
     /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`: for a map that is
-    /// damaged where its name stands ([`MapInfo::damage`]). If it is not known either which kind of
-    /// index the map is, `options` have to name it, and set what was set. The time grows with the
-    /// pool if the slot itself is damaged.
+    /// damaged where its name stands ([`MapInfo::damage`]). If it is not known either which
+    /// index the map had, `options` have to name it, and set its options again. The time grows with
+    /// the pool if the slot itself is damaged.
     ///
     /// # Errors
     ///
     /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the index, or if nothing
-    /// is found of the map; [`Error::Option`] for an index or an option that there is not.
+    /// is found of the map; [`Error::Option`] for an index or an option that does not exist.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

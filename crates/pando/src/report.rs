@@ -28,7 +28,7 @@ pub struct Compacted {
 pub struct MapInfo {
     /// Its name; empty if the map is damaged where its name stands.
     pub name: String,
-    /// Its index; one that this version does not know by its number.
+    /// The name of its index; `index N` if this version does not know index number N.
     pub index: String,
     /// Its slot of the catalog, by which [`Pool::salvage_slot`](crate::Pool::salvage_slot) and
     /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it.
@@ -179,7 +179,7 @@ pub struct MapStat {
     pub name: String,
     /// Its slot of the catalog.
     pub slot: u64,
-    /// Its index; one that this version does not know by its number.
+    /// The name of its index; `index N` if this version does not know index number N.
     pub index: String,
     /// What is set of it, by name.
     pub options: BTreeMap<&'static str, String>,

@@ -41,7 +41,7 @@ fn an_array_rewritten_under_scans() {
 }
 
 #[test]
-fn the_face_opens_checks_and_drops_it() {
+fn the_library_opens_checks_and_drops_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     let pool = Pool::create(&path, &PoolOptions::new()).unwrap();

@@ -153,7 +153,9 @@ fn a_load_can_have_as_many_writers_as_it_says() {
 #[test]
 fn pools_and_maps_are_created_as_asked() {
     let folder = Folder::new();
-    folder.ok(&["put", "a", "1", "--create", "--max-bytes", "2M", "--set", "leaf_bytes=512"]);
+    let sizes = ["--max-bytes", "2M", "--set", "leaf_bytes=512"];
+    // `--kind` is the former name of `--index`.
+    folder.ok(&[&["put", "a", "1", "--create", "--kind", "bztree"], &sizes[..]].concat());
     let ran = folder.run(&["put", "a", "1", "--map", "b", "--set=value_mode=pointer"]);
     assert_eq!(ran.code, Some(0), "{}", ran.errors);
     assert!(ran.errors.contains("created the map \"b\""), "{}", ran.errors);
@@ -184,6 +186,7 @@ fn indexes_are_listed_with_their_options() {
     let told = folder.ok(&["indexes"]);
     assert!(told.starts_with("bztree (the default): "), "{told}");
     assert!(told.contains("--set leaf_bytes=2048"), "{told}");
+    assert_eq!(told, folder.ok(&["kinds"]), "the former name");
     let refused = folder.fails(2, &["indexes", "--pool", "any.pool"]);
     assert!(refused.contains("leave out --pool"), "{refused}");
     let json: serde_json::Value = serde_json::from_str(&folder.ok(&["indexes", "--json"])).unwrap();

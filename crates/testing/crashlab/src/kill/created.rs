@@ -22,7 +22,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Created {
-    /// How those of the pool of that number are: the indexes in turn, if nothing is asked for.
+    /// How maps of pool `number` are created: the indexes take turns if nothing is asked for.
     pub fn in_pool(&self, number: u64) -> Self {
         if self.index.is_some() || !self.values.is_empty() {
             return self.clone();

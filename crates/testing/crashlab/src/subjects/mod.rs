@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod dropped;
 pub mod indexes;
 pub mod map;
+mod map_scenarios;
 pub mod roots;
 pub mod words;
 

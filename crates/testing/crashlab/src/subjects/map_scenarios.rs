@@ -1,0 +1,483 @@
+//! What is explored of an index (`map.rs`): every operation, and every structure modification by
+//! name.
+//!
+//! Nodes are made small, and a scenario begins on the brink: one more operation, and a node is
+//! split. Where the brink lies is found by trying (`brinks`), so nothing here knows how an index
+//! is built.
+
+use std::sync::Arc;
+
+use pando_index::Order;
+use pando_index::conformance::history::{self, Answer, Operation, State};
+use pando_index::random::Random;
+use pando_pmem::testing::Arena;
+use pando_pmem::testing::refusal::{Resource, refuse};
+use pando_pmem::{Domain, Pool, Volatile};
+use pando_tree::maps::{Audit, Catalog, IndexKind, IndexOptions};
+
+use super::map::{Change, Indexed, KEYS, Map, Op, Open, Refused, key};
+use super::{Opened, Scenario, Setup, Subject};
+
+impl<I: Indexed> Subject for Map<I> {
+    type Op = Op;
+    type Answer = Result<Answer, Refused>;
+    type State = State;
+    type Open<D: Domain> = Open<I, D>;
+
+    const NAME: &'static str = I::NAME;
+    const SURVIVES: bool = I::SURVIVES;
+    const POOL_BYTES: u64 = I::POOL_BYTES;
+
+    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
+        let options = <I::Kind as IndexKind>::Options::parse(I::SMALL);
+        let options = options.map_err(|error| error.to_string())?;
+        let catalog = Arc::new(Catalog::open(pool).map_err(|error| error.to_string())?);
+        let index = catalog
+            .find_or_create_index::<I::Kind>("index", options)
+            .map_err(|error| error.to_string())?;
+        Ok(Open { index, catalog })
+    }
+
+    fn scenarios() -> Vec<Scenario<Self>> {
+        scenarios::<I>()
+    }
+
+    fn changes(op: &Op) -> Option<usize> {
+        match op {
+            Op::Key(_, Operation::Read) | Op::Scan(..) => None,
+            Op::Key(key, _) => Some(*key),
+        }
+    }
+
+    fn blank() -> State {
+        None
+    }
+
+    fn after(state: &State, op: &Op, answer: Option<&Result<Answer, Refused>>) -> Option<State> {
+        let operation = match op {
+            Op::Key(_, operation) => *operation,
+            Op::Scan(..) => Operation::Read,
+        };
+        let (given, next) = history::apply(operation, *state);
+        match answer {
+            Some(Err(Refused)) => Some(*state),
+            Some(Ok(answer)) => (*answer == given).then_some(next),
+            None => Some(next),
+        }
+    }
+}
+
+/// The name of the scenario of a change, and the operations that bring it about.
+fn scenario_of(change: Change) -> (&'static str, fn() -> Vec<Op>) {
+    match change {
+        Change::Consolidation => ("consolidation", growth),
+        Change::Churn => ("churn", churning),
+        Change::LeafSplit => ("leaf-split", growth),
+        Change::InnerSplit => ("inner-split", growth),
+        Change::RootSplit => ("root-split", growth),
+        Change::LeafMerge => ("leaf-merge", shrinking),
+        Change::InnerMerge => ("inner-merge", shrinking),
+        Change::RootCollapse => ("root-collapse", emptying),
+    }
+}
+
+fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let (was, is) = (&before.stat, &after.stat);
+    let inner = is.inner_nodes.cmp(&was.inner_nodes);
+    match (is.height.cmp(&was.height), inner, is.leaves.cmp(&was.leaves)) {
+        (Greater, ..) if was.height > 1 => Some(Change::RootSplit),
+        (Less, ..) if is.height > 1 => Some(Change::RootCollapse),
+        (Greater | Less, ..) => None,
+        (_, Greater, _) => Some(Change::InnerSplit),
+        (_, Less, _) => Some(Change::InnerMerge),
+        (_, _, Greater) => Some(Change::LeafSplit),
+        (_, _, Less) => Some(Change::LeafMerge),
+        (Equal, Equal, Equal)
+            if before.blocks.iter().any(|block| !after.blocks.contains(block)) =>
+        {
+            Some(Change::Consolidation)
+        }
+        _ => None,
+    }
+}
+
+/// Which of `ops` bring the change about; those before each lead to its brink.
+fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
+    let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
+    let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
+    let open = <Map<I> as Subject>::open(pool).expect("an index");
+    let wanted = match change {
+        Change::Churn => Change::Consolidation,
+        change => change,
+    };
+    let mut shape = open.shape();
+    let mut found = Vec::new();
+    for (index, op) in ops.iter().enumerate() {
+        open.perform(op);
+        let next = open.shape();
+        if change_between(&shape, &next) == Some(wanted) {
+            found.push(index);
+        }
+        shape = next;
+    }
+    found
+}
+
+fn insert(number: usize) -> Op {
+    Op::Key(number, Operation::Insert(number as u64))
+}
+
+/// A random operation on a key near `center`.
+fn near(center: usize, stamp: u64, random: &mut Random) -> Op {
+    let low = center.saturating_sub(8);
+    let number = (low + random.below(17) as usize).min(KEYS - 1);
+    let operation = match random.below(12) {
+        0..3 => Operation::Insert(stamp),
+        3 => Operation::Update(stamp),
+        4..6 => Operation::Upsert(stamp),
+        6..9 => Operation::Remove,
+        9 => Operation::CompareExchange { expected: number as u64, new: stamp },
+        10 => Operation::Read,
+        _ => {
+            let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
+            return Op::Scan(low, (low + 17).min(KEYS), order);
+        }
+    };
+    Op::Key(number, operation)
+}
+
+/// A random operation on the key `number` alone.
+fn upon(number: usize, stamp: u64, random: &mut Random) -> Op {
+    let operation = match random.below(7) {
+        0 | 1 => Operation::Insert(stamp),
+        2 => Operation::Update(stamp),
+        3 => Operation::Upsert(stamp),
+        4 => Operation::Remove,
+        5 => Operation::CompareExchange { expected: number as u64, new: stamp },
+        _ => Operation::Read,
+    };
+    Op::Key(number, operation)
+}
+
+/// Two or three threads, each with one or two operations on the same key.
+fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
+    Setup {
+        prepare: growth()[..24].to_vec(),
+        cram: Vec::new(),
+        programs: Box::new(|random| {
+            let number = random.below(64) as usize;
+            let program = |task: u64, random: &mut Random| {
+                let count = 1 + random.below(2);
+                (0..count).map(|step| upon(number, 1_000 * task + step, random)).collect()
+            };
+            let threads = 2 + random.below(2);
+            (1..=threads).map(|task| program(task, random)).collect()
+        }),
+    }
+}
+
+/// One thread writes a key, once or twice, and one or two others do nothing but read it.
+fn reads<I: Indexed>() -> Setup<Map<I>> {
+    Setup {
+        prepare: growth()[..24].to_vec(),
+        cram: Vec::new(),
+        programs: Box::new(|random| {
+            let number = random.below(64) as usize;
+            let write = |stamp, random: &mut Random| match random.below(4) {
+                0 => Op::Key(number, Operation::Insert(stamp)),
+                1 => Op::Key(number, Operation::Update(stamp)),
+                2 => Op::Key(number, Operation::Upsert(stamp)),
+                _ => Op::Key(number, Operation::Remove),
+            };
+            let count = 1 + random.below(2);
+            let mut programs = vec![(0..count).map(|step| write(1_000 + step, random)).collect()];
+            for _ in 0..1 + random.below(2) {
+                programs.push(vec![Op::Key(number, Operation::Read); 1 + random.below(2) as usize]);
+            }
+            programs
+        }),
+    }
+}
+
+/// One thread does `first`, others random things near it.
+fn around<I: Indexed>(
+    prepare: Vec<Op>,
+    first: impl Fn(&mut Random) -> Op + 'static,
+    steps: u64,
+) -> Setup<Map<I>> {
+    Setup {
+        prepare,
+        cram: Vec::new(),
+        programs: Box::new(move |random| {
+            let first = first(random);
+            let center = match first {
+                Op::Key(number, _) | Op::Scan(number, ..) => number,
+            };
+            let others = 1 + random.below(2);
+            let program = |task: u64, random: &mut Random| {
+                let count = 1 + random.below(steps);
+                (0..count).map(|step| near(center, 1_000 * task + step, random)).collect()
+            };
+            let mut programs = vec![vec![first]];
+            programs.extend((1..=others).map(|task| program(task, random)));
+            programs
+        }),
+    }
+}
+
+/// The place around which nodes have no room, in a pool without any.
+const CENTER: usize = 104;
+
+/// Nodes without room around one place, in a pool without any; there two or three threads work,
+/// and `one` makes their operations, given the number of a key there that all threads share.
+fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map<I>> {
+    // All that it takes to the left and to the right, and in the middle all but one.
+    let cram = [(CENTER - 6, 0), (CENTER + 10, 0), (CENTER, 1)];
+    Setup {
+        prepare: growth(),
+        cram: crammed::<I>(&cram),
+        programs: Box::new(move |random| {
+            let shared = there(random);
+            let program = |task: u64, random: &mut Random| {
+                let count = 1 + random.below(4);
+                (0..count).map(|step| one(shared, 1_000 * task + step, random)).collect()
+            };
+            (1..=2 + random.below(2)).map(|task| program(task, random)).collect()
+        }),
+    }
+}
+
+/// So many upserts of one key need no room, or they would have found none: it is written in place.
+const MOST_UPSERTS: usize = 64;
+
+/// Upserts of each key in its turn, as many as a pool without any room takes, less so many.
+fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
+    let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
+    let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
+    let open = <Map<I> as Subject>::open(pool).expect("an index");
+    growth().iter().for_each(|op| drop(open.perform(op)));
+    let fill = |&(number, less): &(usize, usize)| {
+        let upsert = Operation::Upsert(0);
+        let is_taken = |_: &usize| open.on_key(&key::<I>(number), upsert).is_ok();
+        let times = (0..MOST_UPSERTS).take_while(is_taken).count();
+        vec![Op::Key(number, upsert); times.saturating_sub(less)]
+    };
+    refuse(Resource::Block, 0, u64::MAX, || wanted.iter().flat_map(fill).collect()).0
+}
+
+/// The number of a key that is there, in a node without room.
+fn there(random: &mut Random) -> usize {
+    CENTER - 6 + 2 * random.below(8) as usize
+}
+
+/// Mostly removes, of any keys.
+fn mostly_removes(_: usize, stamp: u64, random: &mut Random) -> Op {
+    match random.below(4) {
+        0 => near(CENTER, stamp, random),
+        _ => Op::Key(there(random), Operation::Remove),
+    }
+}
+
+/// Mostly operations on the one key, so that it is removed while another writes it.
+fn mostly_on_one(number: usize, stamp: u64, random: &mut Random) -> Op {
+    match random.below(6) {
+        0 => Op::Key(there(random), Operation::Remove),
+        1 | 2 => Op::Key(number, Operation::Remove),
+        _ => upon(number, stamp, random),
+    }
+}
+
+/// Inserts, scattered, so that nodes everywhere fill up; every second key stays free.
+fn growth() -> Vec<Op> {
+    (0..KEYS / 2).map(|index| insert(index * 89 % (KEYS / 2) * 2)).collect()
+}
+
+/// Some inserts, and then removes and inserts of each of these keys in turn.
+fn churning() -> Vec<Op> {
+    let few = growth()[..24].to_vec();
+    let turn = |&op: &Op| match op {
+        Op::Key(number, _) => [Op::Key(number, Operation::Remove), op],
+        scan => [scan, scan],
+    };
+    let turns: Vec<Op> = few.iter().flat_map(turn).collect();
+    few.into_iter().chain(turns.repeat(2)).collect()
+}
+
+/// The same, and then removes in order.
+fn shrinking() -> Vec<Op> {
+    let removes = (0..KEYS / 2).map(|index| Op::Key(index * 2, Operation::Remove));
+    growth().into_iter().chain(removes).collect()
+}
+
+/// The same, the highest key first: what is above the lowest goes last.
+fn emptying() -> Vec<Op> {
+    let removes = (0..KEYS / 2).rev().map(|index| Op::Key(index * 2, Operation::Remove));
+    growth().into_iter().chain(removes).collect()
+}
+
+/// An operation on one key of a few, and others around it.
+fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> Scenario<Map<I>> {
+    let first = move |random: &mut Random| {
+        let number = 2 * random.below(KEYS as u64 / 2);
+        Op::Key(number as usize, make(number, random.below(100)))
+    };
+    Scenario::new(name, 1, move || around(growth()[..24].to_vec(), first, 2))
+}
+
+/// From the brink of a change, over it, and others around it.
+fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
+    let (name, ops) = scenario_of(change);
+    Scenario::new(name, 1, move || {
+        let ops = ops();
+        // The latest is taken: then there are neighbours to be disturbed.
+        let brinks = brinks::<I>(change, &ops);
+        let index = *brinks.last().expect("operations that bring the change about");
+        let over = ops[index];
+        around(ops[..index].to_vec(), move |_| over, 3)
+    })
+}
+
+/// One thread scans a part of the keys that lies in many nodes, mostly backwards; one or two others
+/// insert and remove runs of them, so that nodes are split and merged before it and behind it.
+fn scans<I: Indexed>() -> Setup<Map<I>> {
+    const SCANNED: usize = 48;
+    Setup {
+        prepare: growth(),
+        cram: Vec::new(),
+        programs: Box::new(|random| {
+            let low = random.below((KEYS - SCANNED) as u64) as usize;
+            let order = if random.one_in(4) { Order::Ascending } else { Order::Descending };
+            let run = |task: u64, random: &mut Random| {
+                let first = low + random.below(SCANNED as u64) as usize;
+                let (count, is_remove) = (2 + random.below(10) as usize, random.one_in(2));
+                let write = |step: usize| match is_remove {
+                    // What is there are even numbers.
+                    true => Op::Key(first / 2 * 2 + 2 * step, Operation::Remove),
+                    false => Op::Key(first + step, Operation::Upsert(1_000 * task + step as u64)),
+                };
+                let is_key = |op: &Op| matches!(op, Op::Key(number, _) if *number < KEYS);
+                (0..count).map(write).filter(is_key).collect::<Vec<_>>()
+            };
+            let mut programs = vec![vec![Op::Scan(low, low + SCANNED, order)]];
+            programs.extend((1..=1 + random.below(2)).map(|task| run(task, random)));
+            programs
+        }),
+    }
+}
+
+/// One thread scans what lies around a leaf without room, one or two others rewrite all of it,
+/// record by record: values change, records go and come back.
+fn rewrites<I: Indexed>() -> Setup<Map<I>> {
+    let ops = growth();
+    // An index without leaves to be split has them full at any time.
+    let full = I::CHANGES.iter().find(|change| **change == Change::LeafSplit);
+    let brink = full.and_then(|&split| brinks::<I>(split, &ops).last().copied());
+    let index = brink.unwrap_or(ops.len() - 1);
+    let center = match ops[index] {
+        Op::Key(number, _) | Op::Scan(number, ..) => number,
+    };
+    // What is there are even numbers.
+    let (low, high) = (center.saturating_sub(10) / 2 * 2, (center + 12).min(KEYS));
+    Setup {
+        prepare: ops[..index].to_vec(),
+        cram: Vec::new(),
+        programs: Box::new(move |random| {
+            let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
+            let rewrite = |task: u64, random: &mut Random| {
+                let backwards = random.one_in(2);
+                let one = |step: u64, number: usize, random: &mut Random| match random.below(4) {
+                    0 => vec![
+                        Op::Key(number, Operation::Remove),
+                        Op::Key(number, Operation::Insert(1_000 * task + step)),
+                    ],
+                    _ => vec![Op::Key(number, Operation::Upsert(1_000 * task + step))],
+                };
+                let mut numbers: Vec<usize> = (low..high).step_by(2).collect();
+                if backwards {
+                    numbers.reverse();
+                }
+                let steps = numbers.into_iter().enumerate();
+                steps.flat_map(|(step, number)| one(step as u64, number, random)).collect()
+            };
+            let mut programs = vec![vec![Op::Scan(low, high, order); 1 + random.below(2) as usize]];
+            programs.extend((1..=1 + random.below(2)).map(|task| rewrite(task, random)));
+            programs
+        }),
+    }
+}
+
+/// One thread splits the root, and another removes all that was there: the tree goes up and down at
+/// once, as far as it can.
+fn emptied<I: Indexed>() -> Setup<Map<I>> {
+    let ops = growth();
+    let brinks = brinks::<I>(Change::RootSplit, &ops);
+    let index = *brinks.first().expect("operations that split the root");
+    let (before, over) = (ops[..index].to_vec(), ops[index]);
+    let remove = |op: &Op| match *op {
+        Op::Key(number, _) => Op::Key(number, Operation::Remove),
+        scan => scan,
+    };
+    let removes: Vec<Op> = before.iter().map(remove).collect();
+    Setup {
+        prepare: before,
+        cram: Vec::new(),
+        programs: Box::new(move |_| vec![vec![over], removes.clone()]),
+    }
+}
+
+/// Two threads remove all records, while there is no room for the merges.
+fn emptied_without_room<I: Indexed>() -> Setup<Map<I>> {
+    let records = growth()[..32].to_vec();
+    let remove = |op: &Op| match *op {
+        Op::Key(number, _) => Op::Key(number, Operation::Remove),
+        scan => scan,
+    };
+    let removes: Vec<Op> = records.iter().map(remove).collect();
+    Setup {
+        prepare: records,
+        cram: Vec::new(),
+        programs: Box::new(move |random| {
+            // Neighbours at the same time, or one thread behind the other.
+            let (first, second) = if random.one_in(2) {
+                removes.split_at(removes.len() / 2)
+            } else {
+                removes.split_at(1 + random.below(removes.len() as u64 - 1) as usize)
+            };
+            vec![first.to_vec(), second.to_vec()]
+        }),
+    }
+}
+
+fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
+    let few = || growth()[..24].to_vec();
+    let mut scenarios = vec![
+        Scenario::new("insert", 1, move || {
+            around(few(), |random| insert(random.below(64) as usize), 2)
+        }),
+        on_keys("update", |_, new| Operation::Update(new)),
+        on_keys("upsert", |_, new| Operation::Upsert(new)),
+        on_keys("delete", |_, _| Operation::Remove),
+        on_keys("compare-exchange", |expected, new| Operation::CompareExchange { expected, new }),
+        Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
+        Scenario::new("same-key", 1, on_same_key),
+        Scenario::new("reads", 1, reads),
+        Scenario::new("scans", 1, scans),
+        Scenario::new("rewrites", 1, rewrites),
+        Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
+        Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
+    ];
+    // Where removes need blocks, each is refused after all its tries, and nothing is emptied.
+    if !I::REMOVES_NEED_ROOM {
+        let scenario = Scenario::new("emptied-full-pool", 1, emptied_without_room);
+        scenarios.push(scenario.short_of_blocks(12));
+    }
+    if !I::SURVIVES {
+        scenarios.retain(|scenario| scenario.granted.is_none());
+    }
+    scenarios.extend(I::CHANGES.iter().map(|&change| over(change)));
+    if I::CHANGES.contains(&Change::InnerSplit) {
+        scenarios.push(Scenario::new("emptied", 1, emptied));
+    }
+    scenarios
+}
