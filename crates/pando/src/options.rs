@@ -129,8 +129,9 @@ impl PoolOptions {
 }
 
 /// How a map is created: its index and the options of the index ([`indexes`](crate::indexes)
-/// lists both). A map keeps what it was created with: when a map that is there is opened, what is
-/// left out here is taken as found, and what is set has to agree.
+/// lists both; options that only experiments set are refused). A map keeps what it was created
+/// with: when a map that is there is opened, what is left out here is taken as found, and what is
+/// set has to agree.
 ///
 /// The options of a `bztree`, in bytes but for the last:
 ///

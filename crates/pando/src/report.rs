@@ -81,7 +81,7 @@ pub fn indexes() -> Vec<IndexInfo> {
     let info = |(name, what, options): (_, _, &[OptionSpec])| IndexInfo {
         name,
         what,
-        options: options.iter().map(option).collect(),
+        options: options.iter().filter(|spec| !spec.is_experimental).map(option).collect(),
     };
     engine::described_kinds().map(info).collect()
 }

@@ -266,6 +266,19 @@ fn names_and_options_are_checked() {
         let told = refused.to_string();
         assert!(told.contains(allowed) && told.contains(value) | told.contains(name), "{told}");
     }
+    for (index, name) in [
+        ("skiplist", "even_gaps"),
+        ("skiplist", "levels_at_once"),
+        ("bwtree", "shortcuts"),
+        ("bwtree", "runs"),
+    ] {
+        let value = if name == "levels_at_once" { "1" } else { "off" };
+        let options = MapOptions::new().index(index).set(name, value);
+        let refused = pool.map_with("new", &options).unwrap_err().to_string();
+        assert!(refused.contains("other values are for experiments"), "{refused}");
+        let known = pando::indexes().into_iter().find(|known| known.name == index).unwrap();
+        assert!(known.options.iter().all(|option| option.name != name), "{known:?}");
+    }
     let other = pool.map_with("main", &MapOptions::new().index("oak")).unwrap_err();
     assert!(matches!(other, Error::MapIndexDiffers { found: "bztree", .. }), "{other}");
     assert_eq!(pool.maps().unwrap().len(), 1, "what was refused left nothing behind");

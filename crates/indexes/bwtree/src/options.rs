@@ -21,9 +21,9 @@ pando_tree::options! {
         delta_bytes: u32 [0..=16_384] = 512,
             "room for deltas beside a base page; 0: each is a block, as in the paper";
         shortcuts: bool ["off", "on"] = 1,
-            "deltas say where in the base their keys stand, and searches use it";
+            "deltas say where in the base their keys stand, and searches use it", experimental;
         runs: bool ["off", "on"] = 1,
-            "consolidation takes the records between two deltas over at once";
+            "consolidation takes the records between two deltas over at once", experimental;
     }
 }
 

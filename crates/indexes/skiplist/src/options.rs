@@ -14,11 +14,11 @@ pando_tree::options! {
         inline_bytes: u32 [0..=MAX_INLINE_BYTES] = 1024,
             "a longer value has a block of its own from the beginning";
         levels_at_once: u32 [1..=MAX_LEVELS_AT_ONCE] = MAX_LEVELS_AT_ONCE,
-            "on so many levels an insert links a node in one step; with 1 each level is a step, as in the paper";
+            "on so many levels an insert links a node in one step; with 1 each level is a step, as in the paper", experimental;
         height_seed: u32 [0..=u32::MAX] = 0,
             "what heights of nodes follow from, so that a run can be repeated; 0: it is drawn";
         even_gaps: bool ["off", "on"] = 1,
-            "an insert's node is likelier to be high where it splits a long gap, so that searches pass few nodes on each level; off: by chance alone, as in the paper";
+            "an insert's node is likelier to be high where it splits a long gap, so that searches pass few nodes on each level; off: by chance alone, as in the paper", experimental;
     }
 }
 

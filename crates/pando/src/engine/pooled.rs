@@ -269,6 +269,7 @@ impl<D: Domain> Engine for Pooled<D> {
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
         let kind = kind_called::<D>(options.index.as_deref())?;
         let values = options.applied_to(OptionValues::new(kind.options()))?;
+        values.check_product()?;
         let create = || kind.create(&self.catalog, name, &values);
         with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
     }

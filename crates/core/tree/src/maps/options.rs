@@ -29,9 +29,12 @@ pub struct OptionSpec {
     pub default: u32,
     /// What it may be.
     pub allowed: Allowed,
+    /// Whether only experiments set it: the library and the command refuse other values than the
+    /// default, and do not list it.
+    pub is_experimental: bool,
 }
 
-/// What a option may be.
+/// What an option may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// A number in a range, both ends included.
@@ -49,7 +52,7 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// A option that there is not, or a value that is not allowed.
+/// An option that there is not, or a value that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option} is {found}; allowed is {allowed}")]
 pub struct BadOption {
@@ -180,6 +183,19 @@ impl OptionValues {
         self.values[place.expect("an index asks for values of its own table only")]
     }
 
+    /// Refuses an option that only experiments set, unless it has its default.
+    pub fn check_product(&self) -> Result<(), BadOption> {
+        let is_set = |(option, value): &(&OptionSpec, u32)| *value != option.default;
+        match self.iter().filter(|(option, _)| option.is_experimental).find(is_set) {
+            Some((option, value)) => Err(BadOption::new(
+                option.name,
+                option.text(value),
+                format!("{}: other values are for experiments", option.text(option.default)),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Each option with its value, in order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static OptionSpec, u32)> + '_ {
         self.table.iter().zip(self.values)
@@ -263,7 +279,8 @@ impl OptionType for bool {
 ///
 /// Each line has a name, a type ([`OptionType`](crate::maps::OptionType)), what is allowed (a range
 /// of numbers, or words), the default (a number, or the place of a word) and a line of help, which
-/// becomes the documentation of the field. Options that must go together are checked by a function.
+/// becomes the documentation of the field. `experimental` behind that marks an option that only
+/// experiments set. Options that must go together are checked by a function.
 ///
 /// ```
 /// use pando_tree::maps::{BadOption, IndexOptions};
@@ -288,7 +305,8 @@ macro_rules! options {
     (
         $(#[$attribute:meta])*
         pub struct $options:ident $(checked by $check:ident)? {
-            $($name:ident: $type:ty [$($allowed:tt)+] = $default:expr, $what:literal;)+
+            $($name:ident: $type:ty [$($allowed:tt)+] = $default:expr, $what:literal
+                $(, $experimental:ident)?;)+
         }
     ) => {
         $(#[$attribute])*
@@ -310,6 +328,7 @@ macro_rules! options {
                     what: $what,
                     default: $default,
                     allowed: $crate::options!(@allowed $($allowed)+),
+                    is_experimental: $crate::options!(@is_experimental $($experimental)?),
                 }),+
             ];
 
@@ -330,6 +349,8 @@ macro_rules! options {
         }
     };
     (@allowed $($word:literal),+) => { $crate::maps::Allowed::OneOf(&[$($word),+]) };
+    (@is_experimental experimental) => { true };
+    (@is_experimental) => { false };
     (@allowed $range:expr) => { $crate::maps::Allowed::Number($range) };
 }
 
@@ -343,14 +364,22 @@ mod tests {
             what: "",
             default: 2048,
             allowed: Allowed::Number(256..=65_536),
+            is_experimental: false,
         },
         OptionSpec {
             name: "mode",
             what: "",
             default: 0,
             allowed: Allowed::OneOf(&["plain", "odd"]),
+            is_experimental: true,
         },
-        OptionSpec { name: "spare_bytes", what: "", default: 7, allowed: Allowed::Number(0..=9) },
+        OptionSpec {
+            name: "spare_bytes",
+            what: "",
+            default: 7,
+            allowed: Allowed::Number(0..=9),
+            is_experimental: false,
+        },
     ];
 
     #[test]
@@ -375,10 +404,20 @@ mod tests {
     }
 
     #[test]
+    fn a_product_keeps_the_defaults_of_what_experiments_set() {
+        let mut values = OptionValues::new(&TABLE);
+        values.set("spare_bytes", "1").unwrap();
+        assert_eq!(values.check_product(), Ok(()));
+        values.set("mode", "odd").unwrap();
+        let refused = values.check_product().unwrap_err().to_string();
+        assert_eq!(refused, "mode is odd; allowed is plain: other values are for experiments");
+    }
+
+    #[test]
     fn damaged_words_are_refused() {
-        let sound = OptionValues::new(&TABLE).encode();
+        let intact = OptionValues::new(&TABLE).encode();
         for (word, bits) in [(0, 1), (0, 2 << 32), (1, 1 << 10), (1, 1 << 32), (3, 1)] {
-            let mut words = sound;
+            let mut words = intact;
             words[word] ^= bits;
             let changed = OptionValues::decode(&TABLE, words);
             assert!(changed.is_err() || (word, bits) == (0, 1), "{word}, {bits}");
