@@ -86,6 +86,26 @@ pub struct Limits {
     pub max_value_bytes: usize,
 }
 
+impl Limits {
+    /// Refuses a key that is longer than an index with these limits takes.
+    #[inline(always)]
+    pub fn check_key(self, key: &[u8]) -> Result<(), Error> {
+        if key.len() <= self.max_key_bytes {
+            return Ok(());
+        }
+        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: self.max_key_bytes })
+    }
+
+    /// Refuses a value that is longer than an index with these limits takes.
+    #[inline(always)]
+    pub fn check_value(self, value: &[u8]) -> Result<(), Error> {
+        if value.len() <= self.max_value_bytes {
+            return Ok(());
+        }
+        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: self.max_value_bytes })
+    }
+}
+
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
 /// Whatever returns `Ok` is durable, in the guarantee of the pool's persistence domain, when it

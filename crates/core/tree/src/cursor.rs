@@ -255,6 +255,31 @@ fn stuck(off: u64) -> Error {
     damaged(off, "a scan would not get past it")
 }
 
+/// The methods of `RangeIndex` that follow from `Tree::read_with` and [`Fill`], the same in each
+/// index: `read` and `scan`.
+#[macro_export]
+macro_rules! read_and_scan {
+    () => {
+        fn read(
+            &self,
+            key: &[u8],
+            visit: &mut dyn FnMut(&[u8]),
+        ) -> Result<bool, ::pando_index::Error> {
+            Ok($crate::maps::Tree::read_with(self, key, visit)?.is_some())
+        }
+
+        // Inlined, so that a caller that knows the type of the index knows that of the cursor.
+        #[inline]
+        fn scan<'index>(
+            &'index self,
+            range: ::pando_index::KeyRange,
+            order: ::pando_index::Order,
+        ) -> Result<Box<dyn ::pando_index::Cursor + 'index>, ::pando_index::Error> {
+            Ok(Box::new($crate::cursor::BatchCursor::new(self, range, order)))
+        }
+    };
+}
+
 /// A scan of an index.
 #[derive(Debug)]
 pub struct BatchCursor<'index, I: Fill> {

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool};
 use pando_tree::batch::{Batch, ThreadsBatch};
-use pando_tree::cursor::{BatchCursor, Fill, Scan};
+use pando_tree::cursor::{Fill, Scan};
 
 use crate::context::{Context, Probe, Target, Value, compare_keys};
 use crate::gather::{Gathered, Item};
@@ -34,9 +34,6 @@ use crate::tree::{BwTree, Damaged};
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 10;
-
-/// A scan of a tree.
-pub(crate) type TreeCursor<'index, D, S> = BatchCursor<'index, BwTree<D, S>>;
 
 /// A batch of a leaf's records.
 #[derive(Debug, Default)]
@@ -274,6 +271,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 mod tests {
     use pando_index::{Cursor as _, KeyRange, RangeIndex};
     use pando_pmem::Volatile;
+    use pando_tree::cursor::BatchCursor;
     use pando_tree::testing::{Planted, check_batches};
 
     use super::*;
@@ -292,7 +290,7 @@ mod tests {
             tree.upsert(&[number % 20], b"the same").expect("an upsert");
         }
         for order in [Order::Ascending, Order::Descending] {
-            let mut cursor = TreeCursor::new(&tree, KeyRange::all(), order);
+            let mut cursor = BatchCursor::new(&tree, KeyRange::all(), order);
             cursor.next().expect("a record");
             let (source, _) = cursor.batch().source.expect("a leaf");
             let word = || tree.catalog().pool().word(source.pid).load(Ordering::Relaxed);

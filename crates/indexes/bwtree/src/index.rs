@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pando_index::{Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::read_and_scan;
 
 use crate::context::{Probe, Target};
-use crate::cursor::TreeCursor;
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::layout::LIMITS;
 use crate::multi_word::MultiWord;
 use crate::options::Options;
 use crate::search::Found;
@@ -35,22 +35,18 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// The highest log sequence number that the page of `key` carries.
     pub fn page_lsn(&self, key: &[u8]) -> Result<u64, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         self.lsn_of(key)
     }
 }
 
 impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
     fn limits(&self) -> Limits {
-        Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+        LIMITS
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
         self.put(key, value, intent, 0)
-    }
-
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.read_with(key, visit)?.is_some())
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
@@ -61,15 +57,7 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
         self.read_modify_write(key, change)
     }
 
-    // Inlined, so that who knows the type of the tree knows that of the cursor.
-    #[inline]
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(TreeCursor::new(self, range, order)))
-    }
+    read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
         let mut records = 0;
@@ -104,7 +92,7 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     /// Allocates nothing, and writes nothing that is shared.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let guard = self.pin()?;
         let context = self.context(&guard);
         let probe = Probe::new(key);

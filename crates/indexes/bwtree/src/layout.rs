@@ -94,12 +94,16 @@
 //!
 //! A value's block has the value's length in its first word, and behind it the value.
 
+use pando_index::Limits;
 use pando_pmwcas::HINT_SHIFT;
 
 /// Longest key that a tree takes, in bytes.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
 /// Longest value that a tree takes, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// What keys and values are checked against.
+pub(crate) const LIMITS: Limits =
+    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// Longest value that stands in a page, in bytes.
 pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
 

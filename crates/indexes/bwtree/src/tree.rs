@@ -10,7 +10,7 @@ use pando_tree::checked;
 use pando_tree::maps::Catalog;
 
 use crate::context::{Context, Pid};
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, ROOT_AT};
+use crate::layout::ROOT_AT;
 use crate::multi_word::MultiWord;
 use crate::options::Options;
 use crate::prepend::Chaining;
@@ -124,21 +124,5 @@ impl<D: Domain, S> BwTree<D, S> {
     /// Above how many bytes a page on `level` is split.
     pub(crate) fn max_bytes(&self, level: u8) -> u64 {
         u64::from(if level == 0 { self.options.leaf_bytes } else { self.options.inner_bytes })
-    }
-
-    #[inline(always)]
-    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
-        if key.len() <= MAX_KEY_BYTES {
-            return Ok(());
-        }
-        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
-    }
-
-    #[inline(always)]
-    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
-        if value.len() <= MAX_VALUE_BYTES {
-            return Ok(());
-        }
-        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
     }
 }

@@ -34,7 +34,7 @@ use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 use crate::build::{NewPage, base_bytes};
 use crate::context::{Context, Pid, Probe, Target, Value};
 use crate::gather::Gathered;
-use crate::layout::{HEADER_BYTES, Kind, Link};
+use crate::layout::{HEADER_BYTES, Kind, LIMITS, Link};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::{At, Found, damaged};
@@ -104,7 +104,6 @@ impl Write for Remove {
 struct Modify<'call, 'change> {
     change: &'call mut Change<'change>,
     new: Vec<u8>,
-    max_bytes: usize,
 }
 
 impl Write for Modify<'_, '_> {
@@ -113,10 +112,7 @@ impl Write for Modify<'_, '_> {
         if !(self.change)(found, &mut self.new) {
             return Ok(Decision::Keep);
         }
-        let found_bytes = self.new.len();
-        if found_bytes > self.max_bytes {
-            return Err(Error::ValueTooLong { found_bytes, max_bytes: self.max_bytes });
-        }
+        LIMITS.check_value(&self.new)?;
         Ok(Decision::Put)
     }
 
@@ -153,8 +149,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         intent: Intent<'_>,
         lsn: u64,
     ) -> Result<Upserted, Error> {
-        Self::check_key(key)?;
-        Self::check_value(value)?;
+        LIMITS.check_key(key)?;
+        LIMITS.check_value(value)?;
         let done = self.write(key, &mut Put { intent, value }, lsn)?;
         Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
     }
@@ -162,7 +158,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// Removes the record; whether it was there.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8], lsn: u64) -> Result<bool, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         Ok(self.write(key, &mut Remove, lsn)?.was_there)
     }
 
@@ -172,9 +168,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         key: &[u8],
         change: &mut Change<'_>,
     ) -> Result<Option<Upserted>, Error> {
-        Self::check_key(key)?;
-        let max_bytes = crate::layout::MAX_VALUE_BYTES;
-        let done = self.write(key, &mut Modify { change, new: Vec::new(), max_bytes }, 0)?;
+        LIMITS.check_key(key)?;
+        let done = self.write(key, &mut Modify { change, new: Vec::new() }, 0)?;
         Ok(done.is_changed.then_some(match done.was_there {
             true => Upserted::Updated,
             false => Upserted::Inserted,

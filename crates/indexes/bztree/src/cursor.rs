@@ -14,7 +14,7 @@ use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool, mutant};
 use pando_tree::batch::Batch;
 use pando_tree::checked::sound;
-use pando_tree::cursor::{BatchCursor, Fill, Scan};
+use pando_tree::cursor::{Fill, Scan};
 
 use crate::candidate::Candidate;
 use crate::leaf::Leaf;
@@ -94,9 +94,6 @@ enum Stop {
     /// The batch is full, or what was read is out of date: go on behind what was copied.
     GoOn,
 }
-
-/// A scan of a tree.
-pub(crate) type TreeCursor<'index, D> = BatchCursor<'index, BzTree<D>>;
 
 impl<D: Domain> Fill for BzTree<D> {
     type Domain = D;

@@ -33,6 +33,7 @@ use pando_tree::room::Tries;
 
 use crate::build::{USUAL_BYTES, Wanted};
 use crate::claim::abort;
+use crate::layout::LIMITS;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Context, Probe};
@@ -58,7 +59,7 @@ impl Demand {
 impl<D: Domain> BzTree<D> {
     /// Deletes `key` (paper 4.2.2). Whether it was there.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
         let mut steps = Steps::of_attempts();

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use pando_index::{Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{Steps, damaged, sound};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::read_and_scan;
 
 use crate::build::{self, Room, Wanted};
-use crate::cursor::TreeCursor;
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::layout::LIMITS;
 use crate::leaf::Superseded;
 use crate::node::{Context, Probe, Side};
 use crate::options::Options;
@@ -41,15 +41,11 @@ impl<D: Domain> BzTree<D> {
 
 impl<D: Domain> RangeIndex for BzTree<D> {
     fn limits(&self) -> Limits {
-        Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+        LIMITS
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
         self.put_record(key, value, intent)
-    }
-
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.read_with(key, visit)?.is_some())
     }
 
     fn read_many(
@@ -68,15 +64,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.read_modify_write(key, change)
     }
 
-    // Inlined, so that who knows the type of the tree knows that of the cursor.
-    #[inline]
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(TreeCursor::new(self, range, order)))
-    }
+    read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
         let mut records = 0;
@@ -107,7 +95,7 @@ impl<D: Domain> Tree for BzTree<D> {
     /// Writes nothing that is shared, and allocates nothing.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let guard = self.pin()?;
         let context = self.context(&guard);

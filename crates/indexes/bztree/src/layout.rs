@@ -41,6 +41,7 @@
 //! Links are what children and the entry word hold. The hint tells a descent which lines of a leaf
 //! to ask for before it has seen the leaf's header; it is never more than a hint.
 
+use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
 
 /// Bytes before the metadata or slots of a leaf and the children of an inner node.
@@ -53,6 +54,9 @@ pub(crate) const SHAPE_AT: u64 = 16;
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// What keys and values are checked against.
+pub(crate) const LIMITS: Limits =
+    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// Dead bits in a word.
 pub(crate) const DEAD_BITS: u64 = 60;
 

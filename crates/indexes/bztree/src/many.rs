@@ -10,7 +10,7 @@ use pando_pmem::Domain;
 use pando_tree::checked::sound;
 use pando_tree::maps::Tree;
 
-use crate::layout::Link;
+use crate::layout::{LIMITS, Link};
 use crate::leaf::{Leaf, Superseded};
 use crate::node::{Context, Inner, Node, Probe, Side};
 use crate::tree::{BzTree, MAX_HEIGHT};
@@ -27,7 +27,7 @@ impl<D: Domain> BzTree<D> {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<(), Error> {
         for key in keys {
-            Self::check_key(key)?;
+            LIMITS.check_key(key)?;
         }
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             // A guard for each group: reclamation does not wait for all of them.

@@ -9,6 +9,7 @@ use pando_pmem::Domain;
 use pando_tree::checked::{Steps, sound};
 use pando_tree::room::Tries;
 
+use crate::layout::LIMITS;
 use crate::node::Probe;
 use crate::tree::BzTree;
 use crate::write::Attempt;
@@ -21,7 +22,7 @@ impl<D: Domain> BzTree<D> {
         key: &[u8],
         change: &mut Change<'_>,
     ) -> Result<Option<Upserted>, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let mut new = Vec::new();
         let mut rooms = 1;
@@ -41,7 +42,7 @@ impl<D: Domain> BzTree<D> {
                 if !change(found, &mut new) {
                     return Ok(None);
                 }
-                Self::check_value(&new)?;
+                LIMITS.check_value(&new)?;
                 let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
                 let pointer = self.wants_block(key, &new);
                 // As in `write`: what writes leave of a full pool lets deletes make room again.

@@ -18,7 +18,6 @@ use pando_pmem::{Domain, Guard};
 use pando_tree::maps::Catalog;
 use pando_tree::room::{self, Tries};
 
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::leaf::Leaf;
 use crate::node::{Context, Inner, Node, Probe, Side};
 use crate::options::Options;
@@ -122,20 +121,6 @@ impl<D: Domain> BzTree<D> {
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
         Context { pmwcas: &self.catalog, guard, pool: guard.pool() }
-    }
-
-    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
-        if key.len() <= MAX_KEY_BYTES {
-            return Ok(());
-        }
-        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
-    }
-
-    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
-        if value.len() <= MAX_VALUE_BYTES {
-            return Ok(());
-        }
-        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
     }
 
     /// The leaf for `probe`, without the way to it.

@@ -64,6 +64,7 @@ use pando_tree::room::Tries;
 
 use crate::build::{self, Wanted};
 use crate::claim::abort;
+use crate::layout::LIMITS;
 use crate::leaf::{Leaf, Look, Settled};
 use crate::meta::{Meta, padded};
 use crate::node::{Context, Probe, value_of_block};
@@ -166,8 +167,8 @@ impl<D: Domain> BzTree<D> {
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Upserted, Error> {
-        Self::check_key(key)?;
-        Self::check_value(value)?;
+        LIMITS.check_key(key)?;
+        LIMITS.check_value(value)?;
         let probe = Probe::new(key);
         let pointer = self.wants_block(key, value);
         let mut rooms = 1;

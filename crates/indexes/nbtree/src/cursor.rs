@@ -32,7 +32,7 @@ use arrayvec::ArrayVec;
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool, mutant};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
-use pando_tree::cursor::{BatchCursor, Fill, Scan};
+use pando_tree::cursor::{Fill, Scan};
 
 use crate::layout::{Content, MAX_SLOTS, content, is_closed, key_at};
 use crate::record;
@@ -51,9 +51,6 @@ struct Taken {
 
 /// The slots of a leaf.
 type AllTaken = ArrayVec<Taken, MAX_SLOTS>;
-
-/// A scan of a tree.
-pub(crate) type TreeCursor<'index, D> = BatchCursor<'index, NbTree<D>>;
 
 impl<D: Domain> Fill for NbTree<D> {
     type Domain = D;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::sound;
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::read_and_scan;
 
 use crate::audit;
-use crate::cursor::TreeCursor;
-use crate::layout::{Image, MAX_KEY_BYTES, MAX_VALUE_BYTES, block_bytes};
+use crate::layout::{Image, LIMITS, block_bytes};
 use crate::options::Options;
 use crate::separator::Probe;
 use crate::teardown::next_unit;
@@ -46,7 +46,7 @@ impl<D: Domain> NbTree<D> {
 
 impl<D: Domain> RangeIndex for NbTree<D> {
     fn limits(&self) -> Limits {
-        Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+        LIMITS
     }
 
     #[inline]
@@ -54,24 +54,12 @@ impl<D: Domain> RangeIndex for NbTree<D> {
         self.put_record(key, value, intent)
     }
 
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.read_with(key, visit)?.is_some())
-    }
-
     #[inline]
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
     }
 
-    // Inlined, so that who knows the type of the tree knows that of the cursor.
-    #[inline]
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(TreeCursor::new(self, range, order)))
-    }
+    read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
         let guard = self.pin()?;
@@ -108,7 +96,7 @@ impl<D: Domain> Tree for NbTree<D> {
     /// a replacement.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let fingerprint = probe.fingerprint();
         let guard = self.pin()?;

@@ -42,6 +42,7 @@
 //!
 //! After a crash a slot is live if its value word holds a value or a block and is not pending.
 
+use pando_index::Limits;
 use pando_pmem::Exclusive;
 
 /// Bytes of a line of the pool.
@@ -70,6 +71,9 @@ pub(crate) const SLICE_BYTES: usize = 8;
 pub const MAX_KEY_BYTES: usize = 32 << 10;
 /// Longest value in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// What keys and values are checked against.
+pub(crate) const LIMITS: Limits =
+    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// Bytes before the key in a record's block.
 pub(crate) const RECORD_HEADER_BYTES: u64 = 8;
 

@@ -40,8 +40,8 @@ use pando_tree::checked::damaged;
 use pando_tree::maps::Catalog;
 
 use crate::layout::{
-    Content, MAX_KEY_BYTES, MAX_VALUE_BYTES, class_of, classes_at, content, home_slot, is_pending,
-    join_value, key_at, plain, value_at,
+    Content, class_of, classes_at, content, home_slot, is_pending, join_value, key_at, plain,
+    value_at,
 };
 use crate::options::Options;
 use crate::record;
@@ -124,22 +124,6 @@ impl<D: Domain> NbTree<D> {
             return Err(damaged(damage.off, damage.what));
         }
         self.catalog.pool().pin().map_err(Error::storage)
-    }
-
-    #[inline(always)]
-    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
-        if key.len() <= MAX_KEY_BYTES {
-            return Ok(());
-        }
-        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
-    }
-
-    #[inline(always)]
-    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
-        if value.len() <= MAX_VALUE_BYTES {
-            return Ok(());
-        }
-        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
     }
 
     /// The leaf of `probe`: open, or closed and not replaced yet.

@@ -45,7 +45,7 @@ use pando_tree::checked::Steps;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::layout::{
-    Content, DELETED, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
+    Content, DELETED, LIMITS, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
     is_closed, key_at, pending, split_value, value_at,
 };
 use crate::record;
@@ -95,8 +95,8 @@ impl<D: Domain> NbTree<D> {
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Upserted, Error> {
-        Self::check_key(key)?;
-        Self::check_value(value)?;
+        LIMITS.check_key(key)?;
+        LIMITS.check_value(value)?;
         let record = Record::new(key, value);
         with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
@@ -315,7 +315,7 @@ impl<D: Domain> NbTree<D> {
     /// Removes the key; whether it was there.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         with_room(&self.catalog, Tries::Many, nothing_to_give, || {
             self.delete_pinned(&self.pin()?, &probe)

@@ -16,7 +16,7 @@ use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
 use pando_tree::checked::sound;
-use pando_tree::cursor::{BatchCursor, Fill, Scan};
+use pando_tree::cursor::{Fill, Scan};
 
 use crate::layout::LOW_LEVELS;
 use crate::list::SkipList;
@@ -30,9 +30,6 @@ const FIRST_BATCH: usize = 10;
 const LAST_BATCH: usize = 768;
 /// Nodes that are counted under one guard, so that reclamation does not wait for all.
 const COUNTED: usize = 4096;
-
-/// A scan of a list.
-pub(crate) type ListCursor<'index, D, S> = BatchCursor<'index, SkipList<D, S>>;
 
 impl<D: Domain, S: Links> Fill for SkipList<D, S> {
     type Domain = D;

@@ -3,14 +3,14 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{damaged, sound};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::read_and_scan;
 
-use crate::cursor::ListCursor;
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::layout::LIMITS;
 use crate::list::SkipList;
 use crate::multi_word::MultiWord;
 use crate::node::{Context, Probe};
@@ -21,15 +21,11 @@ use crate::teardown::next_unit;
 
 impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
     fn limits(&self) -> Limits {
-        Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+        LIMITS
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
         self.put_record(key, value, intent)
-    }
-
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.read_with(key, visit)?.is_some())
     }
 
     fn read_many(
@@ -44,15 +40,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
         self.delete(key)
     }
 
-    // Inlined, so that who knows the type of the list knows that of the cursor.
-    #[inline]
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(ListCursor::new(self, range, order)))
-    }
+    read_and_scan!();
 
     /// Linear in the number of records: each is visited.
     fn len(&self) -> Result<u64, Error> {
@@ -91,7 +79,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     /// Allocates nothing, and in the style of several words writes nothing that is shared.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let guard = self.pin()?;
         let context = self.context(&guard);
         let node = self.find_node(context, Probe::new(key));

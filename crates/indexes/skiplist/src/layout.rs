@@ -30,6 +30,7 @@
 //! 0      bytes    the value
 //! ```
 
+use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
 
 /// Levels of the head, and of the highest node. About half of the nodes of a level are on the next
@@ -40,6 +41,9 @@ pub const MAX_HEIGHT: usize = 24;
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
+/// What keys and values are checked against.
+pub(crate) const LIMITS: Limits =
+    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// Longest value that can be inline, in bytes.
 pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
 

@@ -9,9 +9,7 @@ use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::MAX_VALUE;
 use pando_tree::maps::Catalog;
 
-use crate::layout::{
-    INFO_AT, Info, MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES, PREV_AT, SMALL_AT, next_at, tail_at,
-};
+use crate::layout::{INFO_AT, Info, MAX_HEIGHT, PREV_AT, SMALL_AT, next_at, tail_at};
 use crate::multi_word::MultiWord;
 use crate::node::{Context, Node};
 use crate::options::Options;
@@ -103,22 +101,6 @@ impl<D: Domain, S> SkipList<D, S> {
     #[inline(always)]
     pub(crate) fn head(&self, context: Context<'_, '_, D>) -> Node {
         Node(context.read(self.root_off))
-    }
-
-    #[inline(always)]
-    pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
-        if key.len() <= MAX_KEY_BYTES {
-            return Ok(());
-        }
-        Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: MAX_KEY_BYTES })
-    }
-
-    #[inline(always)]
-    pub(crate) fn check_value(value: &[u8]) -> Result<(), Error> {
-        if value.len() <= MAX_VALUE_BYTES {
-            return Ok(());
-        }
-        Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: MAX_VALUE_BYTES })
     }
 }
 

@@ -11,7 +11,7 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, sound};
 
-use crate::layout::MAX_HEIGHT;
+use crate::layout::{LIMITS, MAX_HEIGHT};
 use crate::list::SkipList;
 use crate::node::{Context, Node, Probe};
 use crate::search::NODE_BYTES;
@@ -93,7 +93,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<(), Error> {
         for key in keys {
-            Self::check_key(key)?;
+            LIMITS.check_key(key)?;
         }
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             // A guard for each group: reclamation does not wait for all of them.

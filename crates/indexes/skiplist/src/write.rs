@@ -9,6 +9,7 @@ use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
 use crate::height;
+use crate::layout::LIMITS;
 use crate::list::SkipList;
 use crate::node::{Context, Node, Probe};
 use crate::style::{Links, Place, Raise, Removal};
@@ -21,8 +22,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         value: &[u8],
         intent: Intent<'_>,
     ) -> Result<Upserted, Error> {
-        Self::check_key(key)?;
-        Self::check_value(value)?;
+        LIMITS.check_key(key)?;
+        LIMITS.check_value(value)?;
         let probe = Probe::new(key);
         self.until_done(|context| match intent {
             Intent::Insert | Intent::Upsert => {
@@ -41,7 +42,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
 
     /// Removes the record; whether it was there.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        Self::check_key(key)?;
+        LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         self.until_done(|context| {
             // The neighbours' words will be changed, and their lines were not looked at so far.

@@ -7,11 +7,9 @@ use std::ops::Bound;
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool};
 use pando_tree::batch::ThreadsBatch;
-use pando_tree::cursor::{BatchCursor, Fill, Scan};
+use pando_tree::cursor::{Fill, Scan};
 
 use crate::index::SortedArray;
-
-pub(crate) type ArrayCursor<'index, D> = BatchCursor<'index, SortedArray<D>>;
 
 impl<D: Domain> Fill for SortedArray<D> {
     type Domain = D;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Block, Domain, Guard, Reservation, mutant};
 use pando_pmwcas::{Pmwcas, Policy};
 use pando_tree::maps::{Audit, Catalog, IndexKind, ProblemClass, Stat, Tree, Unit};
+use pando_tree::read_and_scan;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::array::{self, Array, HEADER_BYTES, MAX_ARRAY_BYTES};
-use crate::cursor::ArrayCursor;
 
 const LIMITS: Limits = Limits { max_key_bytes: 255, max_value_bytes: 32 << 20 };
 
@@ -51,7 +51,7 @@ impl<D: Domain> SortedArray<D> {
         key: &[u8],
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
     ) -> Result<bool, Error> {
-        check_key(key)?;
+        LIMITS.check_key(key)?;
         with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
@@ -99,27 +99,13 @@ impl<D: Domain> SortedArray<D> {
     }
 }
 
-fn check_key(key: &[u8]) -> Result<(), Error> {
-    if key.len() <= LIMITS.max_key_bytes {
-        return Ok(());
-    }
-    Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: LIMITS.max_key_bytes })
-}
-
-fn check_value(value: &[u8]) -> Result<(), Error> {
-    if value.len() <= LIMITS.max_value_bytes {
-        return Ok(());
-    }
-    Err(Error::ValueTooLong { found_bytes: value.len(), max_bytes: LIMITS.max_value_bytes })
-}
-
 impl<D: Domain> RangeIndex for SortedArray<D> {
     fn limits(&self) -> Limits {
         LIMITS
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
-        check_value(value)?;
+        LIMITS.check_value(value)?;
         let was_there = self.replace_record(key, |found| {
             intent.check(found)?;
             Ok(Some(value))
@@ -127,21 +113,11 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
         Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.read_with(key, visit)?.is_some())
-    }
-
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.replace_record(key, |_| Ok(None))
     }
 
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(ArrayCursor::new(self, range, order)))
-    }
+    read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
         let guard = self.pin()?;
@@ -170,7 +146,7 @@ impl<D: Domain> Tree for SortedArray<D> {
     }
 
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
-        check_key(key)?;
+        LIMITS.check_key(key)?;
         let guard = self.pin()?;
         let (_, array) = self.array(&guard);
         Ok(array.find(key).ok().map(|place| visit(&array.value(place))))

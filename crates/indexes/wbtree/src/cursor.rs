@@ -26,7 +26,7 @@ use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool, mutant};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::checked::Steps;
-use pando_tree::cursor::{BatchCursor, Fill, Scan};
+use pando_tree::cursor::{Fill, Scan};
 
 use crate::layout::{Cell, FIXED_BYTES};
 use crate::node::{Changed, Context, Node, Probe, Seek};
@@ -40,9 +40,6 @@ const LAST_BATCH: usize = 96;
 
 /// A leaf that another led to, and the state in which it is to be read.
 type Sibling<'op, D> = Option<(Node<'op, D>, State)>;
-
-/// A scan of a tree.
-pub(crate) type TreeCursor<'index, D> = BatchCursor<'index, WbTree<D>>;
 
 impl<D: Domain> Fill for WbTree<D> {
     type Domain = D;

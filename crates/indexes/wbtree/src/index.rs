@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
 use pando_tree::checked::{Steps, damaged, sound};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::read_and_scan;
 
 use crate::build;
-use crate::cursor::TreeCursor;
 use crate::layout::{
     Cell, FIXED_BYTES, HEADER_AT, Header, LINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES,
 };
@@ -33,22 +33,11 @@ impl<D: Domain> RangeIndex for WbTree<D> {
         self.put_record(key, value, intent)
     }
 
-    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        Ok(self.read_with(key, visit)?.is_some())
-    }
-
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.delete(key)
     }
 
-    #[inline]
-    fn scan<'index>(
-        &'index self,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Box<dyn Cursor + 'index>, Error> {
-        Ok(Box::new(TreeCursor::new(self, range, order)))
-    }
+    read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
         let mut records = 0;

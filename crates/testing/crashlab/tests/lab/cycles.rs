@@ -25,7 +25,6 @@ const NOT_YET_CLEAN: &[&str] = &[
     "indexes/bztree",
     "indexes/nbtree",
     "indexes/skiplist",
-    "indexes/sorted-array",
     "indexes/wbtree",
     "pando",
     "servers/redis",
