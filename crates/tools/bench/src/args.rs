@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use crate::arg_values::{
     DelayArgs, FilesArgs, count, key_bytes, rate, rounds, seconds, threads, value_bytes,
 };
+use crate::documents::command::FiguresArgs;
 use crate::key_sampler::KeyChoice;
 use crate::operation_mix::OperationMix;
 use crate::systems::SystemName;
@@ -43,8 +44,10 @@ pub enum Command {
     ProfileChild(crate::profile::command::ProfileChildArgs),
     /// Put the ratios of two runs of the same comparison beside each other: do they agree?
     Agree(AgreeArgs),
-    /// List the systems and the mixes
-    Sides(SystemsArgs),
+    /// List the systems and the operation mixes
+    Systems(SystemsArgs),
+    /// The figures of the documents: measure them, write their tables, check them
+    Figures(FiguresArgs),
     /// The process that the recovery test kills
     #[command(hide = true)]
     RecoveryChild(ChildArgs),
@@ -53,14 +56,14 @@ pub enum Command {
 /// Arguments of a comparison.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Sides to compare; all are loaded at once [default: BzTree and its peers, in memory and
+    /// Systems to compare; all are loaded at once [default: BzTree and its peers, in memory and
     /// then durable]
     #[arg(long, value_delimiter = ',')]
     pub systems: Option<Vec<SystemName>>,
     /// System that the others are divided by [default: the first]
     #[arg(long)]
     pub base: Option<SystemName>,
-    /// Mixes; `systems` lists them
+    /// Operation mixes; `systems` lists them
     #[arg(long, value_delimiter = ',', default_value = "read,50/50,scan10,insert,delete")]
     pub mix: Vec<OperationMix>,
     /// Records loaded first, as in 500k or 10M [default: 10M; without --systems 1M in memory and
@@ -148,9 +151,9 @@ pub struct SystemsArgs {
 /// Arguments of `costs`.
 #[derive(Args, Debug)]
 pub struct CostsArgs {
-    /// The index that is counted, one of ours
-    #[arg(long = "index", value_name = "NAME", value_parser = ours_called, default_value = "bztree")]
-    pub ours: &'static Ours,
+    /// The indexes that are counted, of ours
+    #[arg(long = "index", value_name = "NAME", value_delimiter = ',', value_parser = ours_called, default_value = "bztree")]
+    pub ours: Vec<&'static Ours>,
     /// Records loaded first
     #[arg(long, value_parser = count, default_value = "100k")]
     pub records: u64,
@@ -165,9 +168,9 @@ pub struct CostsArgs {
 /// Arguments of `recovery`.
 #[derive(Args, Debug)]
 pub struct RecoveryArgs {
-    /// The index that is opened, one of ours
-    #[arg(long = "index", value_name = "NAME", value_parser = ours_called, default_value = "bztree")]
-    pub ours: &'static Ours,
+    /// The indexes that are opened, of ours
+    #[arg(long = "index", value_name = "NAME", value_delimiter = ',', value_parser = ours_called, default_value = "bztree")]
+    pub ours: Vec<&'static Ours>,
     /// Records in the pool; several sizes are measured one after the other
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
     pub records: Vec<u64>,
@@ -188,7 +191,7 @@ pub struct RecoveryArgs {
 /// Arguments of `space`.
 #[derive(Args, Debug)]
 pub struct SpaceArgs {
-    /// Sides to fill, one after the other
+    /// Systems to fill, one after the other
     #[arg(
         long,
         value_delimiter = ',',
@@ -236,6 +239,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::documents::catalog::FIGURES;
 
     #[derive(Parser)]
     struct Whole {
@@ -258,6 +262,16 @@ mod tests {
         let run = parsed("--time-limit 1.5 --sample-every 1 --huge-pages").unwrap().run;
         assert_eq!((run.time_limit, run.sample_every, run.huge_pages), (Some(1.5), 1, true));
         assert!(parsed("").unwrap().run.systems.is_none());
+    }
+
+    #[test]
+    fn the_commands_of_the_documents_figures_are_understood() {
+        for figure in FIGURES {
+            for command in figure.commands {
+                let refused = parsed(command).err();
+                assert!(refused.is_none(), "{}: {}", figure.name, refused.unwrap());
+            }
+        }
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct Figure {
 /// What an operation was found to take; one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
+    /// The index.
+    pub index: String,
     /// The operation, and what is published of it.
     #[serde(flatten)]
     pub published: Published,
@@ -121,7 +123,7 @@ pub fn count(
                     done.map(|()| counts)
                 })
                 .collect::<Result<Vec<_>, Fault>>()?;
-            Ok(summary(published, records, &counts))
+            Ok(summary(name, published, records, &counts))
         })
         .collect()
 }
@@ -147,7 +149,7 @@ fn apply(
     }
 }
 
-fn summary(published: Published, records: u64, counts: &[Counts]) -> Cost {
+fn summary(index: &str, published: Published, records: u64, counts: &[Counts]) -> Cost {
     let figure = |field: fn(&Counts) -> u64| {
         let figures: Vec<f64> = counts.iter().map(|counts| field(counts) as f64).collect();
         Figure {
@@ -156,6 +158,7 @@ fn summary(published: Published, records: u64, counts: &[Counts]) -> Cost {
         }
     };
     Cost {
+        index: index.to_owned(),
         published,
         records,
         samples: counts.len() as u64,
@@ -171,9 +174,10 @@ fn summary(published: Published, records: u64, counts: &[Counts]) -> Cost {
 pub fn figures(costs: &[Cost]) -> Figures {
     let show = |figure: Figure| format!("{} ({:.2})", figure.median, figure.mean);
     let known = |figure: Option<u64>| figure.map_or("-".to_owned(), |count| count.to_string());
+    let name = |cost: &Cost| format!("{} {}", cost.index, cost.published.operation);
     let line = |cost: &Cost| {
         vec![
-            cost.published.operation.to_owned(),
+            name(cost),
             show(cost.flushes),
             known(cost.published.flushes),
             show(cost.fences),
@@ -194,7 +198,7 @@ pub fn figures(costs: &[Cost]) -> Figures {
         "lines read",
     ];
     let plot = |title: &str, unit, of: fn(&Cost) -> Figure| {
-        let bar = |cost: &Cost| (cost.published.operation.to_owned(), Spread::of(&[of(cost).mean]));
+        let bar = |cost: &Cost| (name(cost), Spread::of(&[of(cost).mean]));
         Bars { title: title.to_owned(), unit, bars: costs.iter().map(bar).collect() }
     };
     Figures {

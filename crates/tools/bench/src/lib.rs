@@ -36,6 +36,7 @@
 //! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
 //! | [`profile`], [`servers`] | where the time goes; servers side by side |
 //! | `agree` | the ratios of two runs beside each other |
+//! | [`documents`] | the figures of the documents: data, tables and plots |
 //! | [`arg_values`], [`args`], [`commands`], [`progress`] | the command line, and what it sets off |
 
 mod agree;
@@ -46,6 +47,7 @@ pub mod commands;
 pub mod compare;
 pub mod conditions;
 pub mod costs;
+pub mod documents;
 pub mod error;
 mod figures;
 pub mod key_sampler;

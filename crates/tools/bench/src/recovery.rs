@@ -69,6 +69,8 @@ pub struct Reopened {
 /// All openings of one pool; one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
+    /// The index.
+    pub index: &'static str,
     /// Records in the pool.
     pub records: u64,
     /// Times that it was killed and opened.
@@ -90,6 +92,7 @@ impl Summary {
             Spread::of(&all.iter().map(|reopened| ns(reopened) as f64).collect::<Vec<_>>())
         };
         Self {
+            index: plan.ours.name,
             records: plan.records,
             cycles: all.len() as u64,
             open_ns: spread(|reopened| reopened.open_ns),
@@ -107,16 +110,19 @@ pub fn figures(rows: &[Summary]) -> Figures {
     };
     let line = |row: &Summary| {
         let (records, cycles) = (count(row.records), row.cycles.to_string());
+        let index = row.index.to_owned();
         let (open, first) = (spread(row.open_ns), spread(row.first_get_ns));
-        vec![records, cycles, open, first, row.kills_in_flight.to_string()]
+        vec![index, records, cycles, open, first, row.kills_in_flight.to_string()]
     };
     let in_us = |Spread { median, min, max }: Spread| Spread {
         median: median / 1e3,
         min: min / 1e3,
         max: max / 1e3,
     };
-    let bar = |row: &Summary| (format!("{} records", count(row.records)), in_us(row.first_get_ns));
-    let columns = ["records", "kills", "open", "to the first get", "cut short"];
+    let bar = |row: &Summary| {
+        (format!("{}, {} records", row.index, count(row.records)), in_us(row.first_get_ns))
+    };
+    let columns = ["index", "records", "kills", "open", "to the first get", "cut short"];
     Figures {
         title: "Recovery".to_owned(),
         about: "from opening a pool after kill -9, median / min / max; cut short: kills that found operations under way".to_owned(),

@@ -40,7 +40,7 @@ fn figures_without_rounds_are_written_too() {
     assert_eq!(rows.len(), 4);
     assert_fields(&rows, "operation records samples flushes lines_read published_flushes");
     assert_eq!(rows[2]["flushes"]["median"], 2.0, "{}", rows[2]);
-    assert!(page.contains("<svg") && page.contains("<td>insert</td>"), "{page}");
+    assert!(page.contains("<svg") && page.contains("<td>bztree insert</td>"), "{page}");
 
     let (page, rows) = page_and_rows("recovery --records 1k,2k --cycles 2");
     assert_eq!(rows.len(), 2);
@@ -140,16 +140,72 @@ fn the_profile_adds_up_to_the_whole() {
     for part in ["inner search", "leaf search", "PMwCAS", "copying", "allocation", "epochs"] {
         assert!(out.contains(part), "{out}");
     }
-    let row: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
-    let shares = row["profile"]["shares"].as_array().unwrap();
+    let rows = std::fs::read_to_string(&json).unwrap();
+    let shares: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sum = |field: &str| shares.iter().map(|share| share[field].as_f64().unwrap()).sum::<f64>();
-    assert!((sum("percent") - 100.0).abs() < 0.01, "{row}");
-    assert_eq!(Some(sum("samples")), row["profile"]["samples"].as_f64(), "{row}");
+    assert!((sum("percent") - 100.0).abs() < 0.01, "{rows}");
+    assert_eq!(Some(sum("samples")), shares[0]["samples_in_the_tree"].as_f64(), "{rows}");
     let of = |name: &str| {
         let share = shares.iter().find(|share| share["component"] == name);
-        share.unwrap_or_else(|| panic!("no {name}: {row}"))["samples"].as_u64().unwrap()
+        share.unwrap_or_else(|| panic!("no {name}: {rows}"))["samples"].as_u64().unwrap()
     };
     // A tree that is read and written is searched.
-    assert!(of("inner_search") + of("leaf_search") > 0, "{row}");
+    assert!(of("inner search") + of("leaf search") > 0, "{rows}");
+}
+
+const COSTS: &str = r#"{"version":1,"figure":"costs","cpu_model":"a processor","cores":2,"kernel":"6.1","commit":"123456789abc","date":"2026-01-31","commands":["costs"],"sources":{}}
+{"index":"bztree","operation":"get","flushes":{"median":0.0,"mean":0.0},"fences":{"median":0.0,"mean":0.0},"lines_written":{"median":0.0,"mean":0.0},"lines_read":{"median":9.0,"mean":9.25}}
+"#;
+
+#[test]
+fn tables_and_plots_are_made_from_data_and_nothing_is_written_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    let checkout = folder.path().to_str().unwrap();
+    let figures = |word: &str| bench(&["figures", word, "--checkout", checkout]);
+    let refused = |says: &str| {
+        let (succeeded, _, error) = figures("check");
+        assert!(!succeeded && error.contains(says), "{says}: {error}");
+    };
+    let (succeeded, _, error) = figures("check");
+    assert!(!succeeded && error.contains("inside a checkout"), "{error}");
+
+    std::fs::create_dir_all(path("docs/figures")).unwrap();
+    let page = "# Costs\n\n<!-- figure costs -->\n<!-- end of figure -->\n\nNo more.\n";
+    write("README.md", "nothing\n");
+    write("docs/measure.md", page);
+    refused("the figure costs: cannot read or write");
+    write("docs/figures/costs.jsonl", COSTS);
+    refused("docs/measure.md is not what the data says");
+    let (succeeded, out, error) = figures("write");
+    assert!(succeeded && out.contains("costs.svg"), "{out}{error}");
+    let whole = read("docs/measure.md");
+    assert!(whole.contains("| bztree | get | 0 (0.0) | 0 (0.0) | 0 (0.0) | 9 (9.2) |"), "{whole}");
+    assert!(whole.contains("a processor, 2 cores, Linux 6.1; 2026-01-31"), "{whole}");
+    assert!(whole.starts_with("# Costs\n") && whole.ends_with("\n\nNo more.\n"), "{whole}");
+    assert!(read("docs/figures/costs.svg").contains("bztree, get"));
+    let (succeeded, out, error) = figures("check");
+    assert!(succeeded && out.contains("1 figures are"), "{out}{error}");
+
+    write("docs/measure.md", &whole.replace("9 (9.2)", "8 (8.2)"));
+    refused("docs/measure.md is not what the data says");
+    write("docs/measure.md", &whole.replace("No more.", "| a | 1.25 |"));
+    refused("docs/measure.md, line 19: a table has measured numbers and no data");
+    write("docs/measure.md", &whole);
+    write("docs/figures/old.jsonl", COSTS);
+    refused("docs/figures/old.jsonl is of no figure that a page shows");
+    std::fs::remove_file(path("docs/figures/old.jsonl")).unwrap();
+    write("README.md", "<!-- figure nothing -->\n<!-- end of figure -->\n");
+    refused("README.md: the figure nothing: there is no figure \"nothing\"; expected one of");
+    write("README.md", "<!-- figure costs -->\n");
+    refused("README.md, line 1: the figure costs has no line");
+}
+
+#[test]
+fn the_documents_of_this_checkout_show_what_their_data_says() {
+    let (succeeded, _, error) =
+        bench(&["figures", "check", "--checkout", env!("CARGO_MANIFEST_DIR")]);
+    assert!(succeeded, "{error}");
 }

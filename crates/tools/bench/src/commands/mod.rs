@@ -17,7 +17,7 @@ use crate::error::{Error, Failure};
 use crate::operation_mix::OperationMix;
 use crate::progress::progress;
 use crate::systems;
-use crate::{agree, profile, recovery, servers};
+use crate::{agree, documents, profile, recovery, servers};
 
 /// Runs what `args` ask for. `prefix` is what stands before the arguments of this command when
 /// the program runs itself again: `["bench"]` for `pando bench`.
@@ -32,10 +32,11 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Profile(args)) => profile::command::profile(args, prefix),
         Some(Command::ProfileChild(args)) => profile::command::be_child(args),
         Some(Command::Agree(args)) => agree_on(args),
-        Some(Command::Sides(args)) => {
+        Some(Command::Systems(args)) => {
             list(args);
             Ok(())
         }
+        Some(Command::Figures(args)) => documents::command::run(args, prefix),
     }
 }
 
@@ -60,7 +61,7 @@ fn list(args: &SystemsArgs) {
             }
         }
     }
-    println!("mixes:");
+    println!("operation mixes:");
     for mix in OperationMix::ALL {
         println!("  {:<22} {}", mix.name, mix.what);
     }

@@ -39,8 +39,11 @@ pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
     let all = args.records.saturating_add(args.samples);
     let options = BuildOptions::default().for_records(all, Shape::EIGHT);
     let conditions = Conditions::here(&options.pool_dir);
-    let index = (args.ours.counting)(&options)?;
-    let costs = costs::count(args.ours.name, &*index, args.records, args.samples)?;
+    let mut costs = Vec::new();
+    for ours in &args.ours {
+        let index = (ours.counting)(&options)?;
+        costs.extend(costs::count(ours.name, &*index, args.records, args.samples)?);
+    }
     show(costs::figures(&costs), &conditions.json_lines(&costs), &args.files, &conditions)
 }
 
@@ -52,9 +55,11 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
         show(recovery::figures(rows), &conditions.json_lines(rows), &args.files, &conditions)
     };
     let mut rows = Vec::new();
-    for &records in &args.records {
+    let pools =
+        args.ours.iter().flat_map(|&ours| args.records.iter().map(move |&size| (ours, size)));
+    for (ours, records) in pools {
         let plan = RecoveryPlan {
-            ours: args.ours,
+            ours,
             records,
             cycles: args.cycles,
             executable: std::env::current_exe()?,
@@ -75,7 +80,7 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
                 return Err(error.into());
             }
         }
-        if rows.len() < args.records.len() {
+        if rows.len() < args.ours.len() * args.records.len() {
             eprint!("{}", recovery::figures(&rows[rows.len() - 1..]).text());
         }
     }

@@ -2,7 +2,7 @@
 //! are in it, and nothing is fetched from anywhere.
 
 mod palette;
-mod plots;
+pub(crate) mod plots;
 
 use std::fmt::Write;
 use std::path::Path;

@@ -124,12 +124,37 @@ pub fn figures(plot: &Bars) -> Result<String, Error> {
     bars(&plot.title, plot.unit, None, &all)
 }
 
+/// Plots of bars in columns of a sheet that stands alone.
+pub fn sheet(plots: &[Bars]) -> Result<String, Error> {
+    const COLUMNS: usize = 2;
+    let mut out = String::new();
+    let mut height_px = 0;
+    for row in plots.chunks(COLUMNS) {
+        for (column, plot) in row.iter().enumerate() {
+            let place = format!("x=\"{}\" y=\"{height_px}\"", column as u32 * WIDTH_PX);
+            let size = format!("width=\"{WIDTH_PX}\" height=\"{}\"", bars_height_px(&plot.bars));
+            out += &figures(plot)?.replacen("<svg ", &format!("<svg {place} {size} "), 1);
+            out.push('\n');
+        }
+        height_px += row.iter().map(|plot| bars_height_px(&plot.bars)).max().unwrap_or(0);
+    }
+    let width_px = COLUMNS.min(plots.len()) as u32 * WIDTH_PX;
+    Ok(format!(
+        "<svg width=\"{width_px}\" height=\"{height_px}\" viewBox=\"0 0 {width_px} {height_px}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">\n{out}</svg>\n"
+    ))
+}
+
+fn bars_height_px<B>(all: &[B]) -> u32 {
+    BAR_FRAME_PX + BAR_PX * all.len() as u32
+}
+
 /// Bars from above down, with a line from top to bottom at `mark`.
 fn bars(title: &str, unit: &str, mark: Option<f64>, all: &[Bar<'_>]) -> Result<String, Error> {
     let longest = all.iter().map(|bar| bar.spread.max).fold(mark.unwrap_or(1e-9), f64::max);
     let widest_name = all.iter().map(|bar| bar.name.len()).max().unwrap_or(0) as u32;
     let count = all.len() as f64;
-    drawn(BAR_FRAME_PX + BAR_PX * all.len() as u32, |area| {
+    drawn(bars_height_px(all), |area| {
         // A third of the width is left for the figures beside the bars.
         let mut chart = ChartBuilder::on(area)
             .caption(title, heading())

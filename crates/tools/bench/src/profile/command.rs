@@ -98,8 +98,19 @@ pub fn profile(args: &ProfileArgs, prefix: &[&str]) -> Result<(), BuildError> {
     if let Some(path) = &args.json {
         let mut lines = String::new();
         for (mix, profile) in &profiles {
-            let row = serde_json::json!({ "operation_mix": mix, "domain": args.profile_domain, "records": args.records, "threads": args.threads, "profile": profile });
-            lines += &format!("{row}\n");
+            for share in &profile.shares {
+                let row = serde_json::json!({
+                    "operation_mix": mix,
+                    "domain": args.profile_domain,
+                    "records": args.records,
+                    "threads": args.threads,
+                    "component": share.component.name(),
+                    "samples": share.samples,
+                    "percent": share.percent,
+                    "samples_in_the_tree": profile.samples,
+                });
+                lines += &format!("{row}\n");
+            }
         }
         crate::report::write(path, &lines)?;
     }
