@@ -124,6 +124,8 @@ pub(crate) struct Spec {
     pub summary: &'static str,
     /// Whether it has subcommands; then it is none by itself.
     pub has_subcommands: bool,
+    /// The lines of its HELP, if it has one.
+    pub help: &'static [&'static str],
 }
 
 impl Spec {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pando_keyspace::failure::{Result, said, told};
 
 use super::connection::note_denied;
-use super::help;
+use super::container;
 use crate::acl::rules::Denied;
 use crate::acl::{self, DEFAULT};
 use crate::commands::command::{Command, Context};
@@ -23,15 +23,42 @@ const ADMIN: flags::Flags = OWN.and(flags::ADMIN);
 const MAX_PASSWORD_BITS: i64 = 4096;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::brief(
+pub(super) static COMMANDS: &[Command] = &[container::container(
     "acl",
-    -2,
-    flags::NONE,
     GROUP,
     "A container for Access List Control commands.",
-    help_reply,
-)
-.subcommands(SUBCOMMANDS)];
+    HELP,
+    SUBCOMMANDS,
+)];
+
+const HELP: &[&str] = &[
+    "CAT [<category>]",
+    "    List all commands that belong to <category>, or all command categories",
+    "    when no category is specified.",
+    "DELUSER <username> [<username> ...]",
+    "    Delete a list of users.",
+    "DRYRUN <username> <command> [<arg> ...]",
+    "    Returns whether the user can execute the given command without executing the command.",
+    "GETUSER <username>",
+    "    Get the user's details.",
+    "GENPASS [<bits>]",
+    "    Generate a secure 256-bit user password. The optional `bits` argument can",
+    "    be used to specify a different size.",
+    "LIST",
+    "    Show users details in config file format.",
+    "LOAD",
+    "    Reload users from the ACL file.",
+    "LOG [<count> | RESET]",
+    "    Show the ACL log entries.",
+    "SAVE",
+    "    Save the current config to the ACL file.",
+    "SETUSER <username> <attribute> [<attribute> ...]",
+    "    Create or modify a user with the specified attributes.",
+    "USERS",
+    "    List all the registered usernames.",
+    "WHOAMI",
+    "    Return the current connection username.",
+];
 
 static SUBCOMMANDS: &[Command] = &[
     Command::brief(
@@ -67,14 +94,7 @@ static SUBCOMMANDS: &[Command] = &[
         generate_password,
     ),
     Command::brief("getuser", 3, ADMIN, GROUP, "Lists the ACL rules of a user.", get_user),
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        GROUP,
-        "Returns helpful text about the different subcommands.",
-        help_reply,
-    ),
+    container::help(GROUP),
     Command::brief("list", 2, ADMIN, GROUP, "Dumps the effective rules in ACL file format.", list),
     Command::brief(
         "load",
@@ -176,39 +196,6 @@ fn denied(
     let user = session.user.name.clone();
     note_denied(server, session, reason, object, user, is_of_transaction);
     Some(denied)
-}
-
-fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "CAT [<category>]",
-        "    List all commands that belong to <category>, or all command categories",
-        "    when no category is specified.",
-        "DELUSER <username> [<username> ...]",
-        "    Delete a list of users.",
-        "DRYRUN <username> <command> [<arg> ...]",
-        "    Returns whether the user can execute the given command without executing the command.",
-        "GETUSER <username>",
-        "    Get the user's details.",
-        "GENPASS [<bits>]",
-        "    Generate a secure 256-bit user password. The optional `bits` argument can",
-        "    be used to specify a different size.",
-        "LIST",
-        "    Show users details in config file format.",
-        "LOAD",
-        "    Reload users from the ACL file.",
-        "LOG [<count> | RESET]",
-        "    Show the ACL log entries.",
-        "SAVE",
-        "    Save the current config to the ACL file.",
-        "SETUSER <username> <attribute> [<attribute> ...]",
-        "    Create or modify a user with the specified attributes.",
-        "USERS",
-        "    List all the registered usernames.",
-        "WHOAMI",
-        "    Return the current connection username.",
-    ];
-    help::reply(context, "ACL", &lines);
-    Ok(())
 }
 
 fn shown(word: &[u8]) -> String {

@@ -3,7 +3,7 @@
 use pando_keyspace::failure::{Result, said, told};
 
 use super::connection::checked_name;
-use super::help;
+use super::container;
 use crate::clients::{Client, Pause};
 use crate::commands::command::{Command, Context};
 use crate::decimal;
@@ -16,15 +16,63 @@ const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
 const OTHERS: flags::Flags = OWN.and(flags::ADMIN);
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::brief(
+pub(super) static COMMANDS: &[Command] = &[container::container(
     "client",
-    -2,
-    flags::NONE,
     ("connection", "2.4.0"),
     "A container for client connection commands.",
-    help_reply,
-)
-.subcommands(&[
+    HELP,
+    SUBCOMMANDS,
+)];
+
+const HELP: &[&str] = &[
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+    "GETREDIR",
+    "    Return the client ID we are redirecting to when tracking is enabled.",
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL <ip:port>",
+    "    Kill connection made from <ip:port>.",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Kill connections. Options are:",
+    "    * ADDR (<ip:port>|<unixsocket>:0)",
+    "      Kill connections made from the specified address",
+    "    * LADDR (<ip:port>|<unixsocket>:0)",
+    "      Kill connections made to specified local address",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "      Kill connections by type.",
+    "    * USER <username>",
+    "      Kill connections authenticated by <username>.",
+    "    * SKIPME (YES|NO)",
+    "      Skip killing current connection (default: yes).",
+    "LIST [options ...]",
+    "    Return information about client connections. Options:",
+    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+    "      Return clients of specified type.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, clients for <timeout> milliseconds.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Unblock the specified blocked client.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
+    "NO-EVICT (ON|OFF)",
+    "    Protect current client connection from eviction.",
+];
+
+static SUBCOMMANDS: &[Command] = &[
     Command::brief(
         "caching",
         3,
@@ -42,14 +90,7 @@ pub(super) static COMMANDS: &[Command] = &[Command::brief(
         "Returns the client ID to which tracking notifications are redirected.",
         get_redirect,
     ),
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        GROUP,
-        "Returns helpful text about the different subcommands.",
-        help_reply,
-    ),
+    container::help(GROUP),
     Command::brief("id", 2, OWN, GROUP, "Returns the unique client ID of the connection.", id),
     Command::brief("info", 2, OWN, GROUP, "Returns information about the connection.", info),
     Command::brief("kill", -3, OTHERS, GROUP, "Terminates open connections.", kill),
@@ -104,59 +145,7 @@ pub(super) static COMMANDS: &[Command] = &[Command::brief(
         "Resumes processing commands from paused clients.",
         unpause,
     ),
-])];
-
-fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "CACHING (YES|NO)",
-        "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
-        "GETREDIR",
-        "    Return the client ID we are redirecting to when tracking is enabled.",
-        "GETNAME",
-        "    Return the name of the current connection.",
-        "ID",
-        "    Return the ID of the current connection.",
-        "INFO",
-        "    Return information about the current client connection.",
-        "KILL <ip:port>",
-        "    Kill connection made from <ip:port>.",
-        "KILL <option> <value> [<option> <value> [...]]",
-        "    Kill connections. Options are:",
-        "    * ADDR (<ip:port>|<unixsocket>:0)",
-        "      Kill connections made from the specified address",
-        "    * LADDR (<ip:port>|<unixsocket>:0)",
-        "      Kill connections made to specified local address",
-        "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
-        "      Kill connections by type.",
-        "    * USER <username>",
-        "      Kill connections authenticated by <username>.",
-        "    * SKIPME (YES|NO)",
-        "      Skip killing current connection (default: yes).",
-        "LIST [options ...]",
-        "    Return information about client connections. Options:",
-        "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
-        "      Return clients of specified type.",
-        "UNPAUSE",
-        "    Stop the current client pause, resuming traffic.",
-        "PAUSE <timeout> [WRITE|ALL]",
-        "    Suspend all, or just write, clients for <timeout> milliseconds.",
-        "REPLY (ON|OFF|SKIP)",
-        "    Control the replies sent to the current connection.",
-        "SETNAME <name>",
-        "    Assign the name <name> to the current connection.",
-        "UNBLOCK <clientid> [TIMEOUT|ERROR]",
-        "    Unblock the specified blocked client.",
-        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
-        "         [OPTIN] [OPTOUT] [NOLOOP]",
-        "    Control server assisted client side caching.",
-        "TRACKINGINFO",
-        "    Report tracking status for the current connection.",
-        "NO-EVICT (ON|OFF)",
-        "    Protect current client connection from eviction.",
-    ];
-    help::reply(context, "CLIENT", &lines);
-    Ok(())
-}
+];
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())

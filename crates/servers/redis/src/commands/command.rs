@@ -69,6 +69,7 @@ impl Command {
             since: "",
             summary: "",
             has_subcommands: false,
+            help: &[],
         };
         Self { spec, subcommands: &[], run }
     }
@@ -93,6 +94,12 @@ impl Command {
         summary: &'static str,
     ) -> Self {
         (self.spec.group, self.spec.since, self.spec.summary) = (group, since, summary);
+        self
+    }
+
+    /// The lines of its HELP.
+    pub(crate) const fn help(mut self, lines: &'static [&'static str]) -> Self {
+        self.spec.help = lines;
         self
     }
 

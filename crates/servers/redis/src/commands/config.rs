@@ -2,7 +2,7 @@
 
 use pando_keyspace::failure::{Failure, Result, said, told};
 
-use super::help;
+use super::container;
 use crate::commands::command::{Command, Context};
 use crate::config::{self, Kind, Parsed, Place};
 use crate::errors::SYNTAX;
@@ -13,15 +13,24 @@ const GROUP: (&str, &str) = ("server", "2.0.0");
 const ADMIN: flags::Flags = flags::ADMIN.and(flags::NO_SCRIPT).and(flags::ANYTIME);
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::brief(
+pub(super) static COMMANDS: &[Command] = &[container::container(
     "config",
-    -2,
-    flags::NONE,
     GROUP,
     "A container for server configuration commands.",
-    help_reply,
-)
-.subcommands(SUBCOMMANDS)];
+    HELP,
+    SUBCOMMANDS,
+)];
+
+const HELP: &[&str] = &[
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Set the configuration <directive> to <value>.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "REWRITE",
+    "    Rewrite the configuration file.",
+];
 
 static SUBCOMMANDS: &[Command] = &[
     Command::brief(
@@ -32,14 +41,7 @@ static SUBCOMMANDS: &[Command] = &[
         "Returns the effective values of configuration parameters.",
         get,
     ),
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        ("server", "5.0.0"),
-        "Returns helpful text about the different subcommands.",
-        help_reply,
-    ),
+    container::help(("server", "5.0.0")),
     Command::brief("resetstat", 2, ADMIN, GROUP, "Resets the server's statistics.", reset_stat),
     Command::brief(
         "rewrite",
@@ -51,21 +53,6 @@ static SUBCOMMANDS: &[Command] = &[
     ),
     Command::brief("set", -4, ADMIN, GROUP, "Sets configuration parameters in-flight.", set),
 ];
-
-fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "GET <pattern>",
-        "    Return parameters matching the glob-like <pattern> and their values.",
-        "SET <directive> <value>",
-        "    Set the configuration <directive> to <value>.",
-        "RESETSTAT",
-        "    Reset statistics reported by the INFO command.",
-        "REWRITE",
-        "    Rewrite the configuration file.",
-    ];
-    help::reply(context, "CONFIG", &lines);
-    Ok(())
-}
 
 fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let patterns = &arguments[2..];

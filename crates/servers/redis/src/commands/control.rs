@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pando_keyspace::failure::{Result, said, told};
 
-use super::help;
+use super::container;
 use crate::commands::command::{Command, Context};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::{Arguments, flags};
@@ -50,25 +50,34 @@ pub(super) static COMMANDS: &[Command] = &[
         ("server", "1.0.0"),
         "A container for debugging commands.",
         debug,
-    ),
-    Command::brief(
+    )
+    .help(&["SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."]),
+    container::container(
         "slowlog",
-        -2,
-        flags::NONE,
         ("server", "2.2.12"),
         "A container for slow log commands.",
-        slow_log_help,
-    )
-    .subcommands(SLOW_LOG),
-    Command::brief(
+        SLOW_LOG_HELP,
+        SLOW_LOG,
+    ),
+    container::container(
         "latency",
-        -2,
-        flags::NONE,
         ("server", "2.8.13"),
         "A container for latency diagnostics commands.",
-        latency_help,
-    )
-    .subcommands(LATENCY),
+        LATENCY_HELP,
+        LATENCY,
+    ),
+];
+
+const SLOW_LOG_HELP: &[&str] = &[
+    "GET [<count>]",
+    "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+    "    Entries are made of:",
+    "    id, timestamp, time in microseconds, arguments array, client IP and port,",
+    "    client name",
+    "LEN",
+    "    Return the length of the slowlog.",
+    "RESET",
+    "    Reset the slowlog.",
 ];
 
 static SLOW_LOG: &[Command] = &[
@@ -86,7 +95,7 @@ static SLOW_LOG: &[Command] = &[
         flags::ANYTIME,
         ("server", "6.2.0"),
         "Show helpful text about the different subcommands",
-        slow_log_help,
+        container::reply_help,
     ),
     Command::brief(
         "len",
@@ -106,6 +115,23 @@ static SLOW_LOG: &[Command] = &[
     ),
 ];
 
+const LATENCY_HELP: &[&str] = &[
+    "DOCTOR",
+    "    Return a human readable latency analysis report.",
+    "GRAPH <event>",
+    "    Return an ASCII latency graph for the <event> class.",
+    "HISTORY <event>",
+    "    Return time-latency samples for the <event> class.",
+    "LATEST",
+    "    Return the latest latency samples for all events.",
+    "RESET [<event> ...]",
+    "    Reset latency data of one or more <event> classes.",
+    "    (default: reset all data for all event classes)",
+    "HISTOGRAM [COMMAND ...]",
+    "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
+    "    If no commands are specified then all histograms are replied.",
+];
+
 static LATENCY: &[Command] = &[
     Command::brief(
         "doctor",
@@ -123,14 +149,7 @@ static LATENCY: &[Command] = &[
         "Returns a latency graph for an event.",
         latency_graph,
     ),
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        ("server", "2.8.13"),
-        "Returns helpful text about the different subcommands.",
-        latency_help,
-    ),
+    container::help(("server", "2.8.13")),
     Command::brief(
         "histogram",
         -2,
@@ -232,9 +251,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
             Ok(())
         }
         [_, name] if name.eq_ignore_ascii_case(b"help") => {
-            let lines = ["SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."];
-            help::reply(context, "DEBUG", &lines);
-            Ok(())
+            container::reply_help(context, arguments)
         }
         _ => Err(unknown_or_wrong(arguments[1], "DEBUG")),
     }
@@ -245,22 +262,6 @@ fn unknown_or_wrong(name: &[u8], command: &str) -> pando_keyspace::failure::Fail
     told(format!(
         "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
     ))
-}
-
-fn slow_log_help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "GET [<count>]",
-        "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
-        "    Entries are made of:",
-        "    id, timestamp, time in microseconds, arguments array, client IP and port,",
-        "    client name",
-        "LEN",
-        "    Return the length of the slowlog.",
-        "RESET",
-        "    Reset the slowlog.",
-    ];
-    help::reply(context, "SLOWLOG", &lines);
-    Ok(())
 }
 
 fn slow_log_get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
@@ -295,27 +296,6 @@ fn slow_log_len(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> 
 fn slow_log_reset(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     context.server.slow_log.clear();
     context.reply.ok();
-    Ok(())
-}
-
-fn latency_help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "DOCTOR",
-        "    Return a human readable latency analysis report.",
-        "GRAPH <event>",
-        "    Return an ASCII latency graph for the <event> class.",
-        "HISTORY <event>",
-        "    Return time-latency samples for the <event> class.",
-        "LATEST",
-        "    Return the latest latency samples for all events.",
-        "RESET [<event> ...]",
-        "    Reset latency data of one or more <event> classes.",
-        "    (default: reset all data for all event classes)",
-        "HISTOGRAM [COMMAND ...]",
-        "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
-        "    If no commands are specified then all histograms are replied.",
-    ];
-    help::reply(context, "LATENCY", &lines);
     Ok(())
 }
 

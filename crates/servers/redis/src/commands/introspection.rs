@@ -2,7 +2,7 @@
 
 use pando_keyspace::failure::{Result, said};
 
-use super::help;
+use super::container;
 use crate::catalog::{Catalog, Listed};
 use crate::commands::command::{Command, Context};
 use crate::errors::SYNTAX;
@@ -21,7 +21,29 @@ pub(super) static COMMANDS: &[Command] = &[Command::brief(
     "Returns detailed information about all commands.",
     all,
 )
+.help(HELP)
 .subcommands(SUBCOMMANDS)];
+
+const HELP: &[&str] = &[
+    "(no subcommand)",
+    "    Return details about all Redis commands.",
+    "COUNT",
+    "    Return the total number of commands in this Redis server.",
+    "LIST",
+    "    Return a list of all commands in this Redis server.",
+    "INFO [<command-name> ...]",
+    "    Return details about multiple Redis commands.",
+    "    If no command names are given, documentation details for all",
+    "    commands are returned.",
+    "DOCS [<command-name> ...]",
+    "    Return documentation details about multiple Redis commands.",
+    "    If no command names are given, documentation details for all",
+    "    commands are returned.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full Redis command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys and the access flags from a full Redis command.",
+];
 
 static SUBCOMMANDS: &[Command] = &[
     Command::brief("count", 2, flags::ANYTIME, GROUP, "Returns a count of commands.", count),
@@ -49,14 +71,7 @@ static SUBCOMMANDS: &[Command] = &[
         "Extracts the key names and access flags for an arbitrary command.",
         get_keys_and_flags,
     ),
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        ("server", "5.0.0"),
-        "Returns helpful text about the different subcommands.",
-        help_reply,
-    ),
+    container::help(("server", "5.0.0")),
     Command::brief(
         "info",
         -2,
@@ -74,31 +89,6 @@ static SUBCOMMANDS: &[Command] = &[
         list,
     ),
 ];
-
-fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "(no subcommand)",
-        "    Return details about all Redis commands.",
-        "COUNT",
-        "    Return the total number of commands in this Redis server.",
-        "LIST",
-        "    Return a list of all commands in this Redis server.",
-        "INFO [<command-name> ...]",
-        "    Return details about multiple Redis commands.",
-        "    If no command names are given, documentation details for all",
-        "    commands are returned.",
-        "DOCS [<command-name> ...]",
-        "    Return documentation details about multiple Redis commands.",
-        "    If no command names are given, documentation details for all",
-        "    commands are returned.",
-        "GETKEYS <full-command>",
-        "    Return the keys from a full Redis command.",
-        "GETKEYSANDFLAGS <full-command>",
-        "    Return the keys and the access flags from a full Redis command.",
-    ];
-    help::reply(context, "COMMAND", &lines);
-    Ok(())
-}
 
 fn all(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let catalog = context.server.catalog;

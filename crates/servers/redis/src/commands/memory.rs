@@ -8,7 +8,7 @@ use pando_keyspace::layout::{
     CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
 };
 
-use super::help;
+use super::container;
 use crate::commands::command::{Command, Context};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
@@ -22,41 +22,28 @@ const RECORD_BYTES: u64 = 24;
 const SAMPLES: u64 = 5;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::brief(
+pub(super) static COMMANDS: &[Command] = &[container::container(
     "memory",
-    -2,
-    flags::NONE,
     GROUP,
     "A container for memory diagnostics commands.",
-    help_reply,
-)
-.subcommands(SUBCOMMANDS)];
+    HELP,
+    SUBCOMMANDS,
+)];
+
+const HELP: &[&str] = &[
+    "PURGE",
+    "    Attempt to purge dirty pages for reclamation by the allocator.",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Return memory in bytes used by <key> and its value. Nested values are",
+    "    sampled up to <count> times (default: 5, 0 means sample all).",
+];
 
 static SUBCOMMANDS: &[Command] = &[
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        GROUP,
-        "Returns helpful text about the different subcommands.",
-        help_reply,
-    ),
+    container::help(GROUP),
     Command::brief("purge", 2, flags::NONE, GROUP, "Asks the allocator to release memory.", purge),
     Command::brief("usage", -3, flags::READ, GROUP, "Estimates the memory usage of a key.", usage)
         .keys(Keys::Range(2, 2, 1)),
 ];
-
-fn help_reply(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let lines = [
-        "PURGE",
-        "    Attempt to purge dirty pages for reclamation by the allocator.",
-        "USAGE <key> [SAMPLES <count>]",
-        "    Return memory in bytes used by <key> and its value. Nested values are",
-        "    sampled up to <count> times (default: 5, 0 means sample all).",
-    ];
-    help::reply(context, "MEMORY", &lines);
-    Ok(())
-}
 
 fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     // In a thread of its own: to return some GiB takes longer than other clients should wait.

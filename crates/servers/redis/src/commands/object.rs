@@ -7,15 +7,19 @@ use pando::Order;
 use pando_keyspace::failure::{Result, said};
 use pando_keyspace::layout::{CollectionId, Content, Count, Element, Kind, Section};
 
-use super::help;
+use super::container;
 use crate::commands::command::{Command, Context};
 use crate::decimal;
 use crate::spec::{Arguments, Keys, flags};
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::new("object", -2, help)
-    .about("generic", "2.2.3", "A container for object introspection commands")
-    .subcommands(SUBCOMMANDS)];
+pub(super) static COMMANDS: &[Command] = &[container::container(
+    "object",
+    ("generic", "2.2.3"),
+    "A container for object introspection commands",
+    HELP,
+    SUBCOMMANDS,
+)];
 
 static SUBCOMMANDS: &[Command] = &[
     Command::new("encoding", 3, encoding).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
@@ -28,7 +32,7 @@ static SUBCOMMANDS: &[Command] = &[
         "4.0.0",
         "Get the logarithmic access frequency counter of a Redis object",
     ),
-    Command::new("help", 2, help).flags(flags::ANYTIME).about(
+    Command::new("help", 2, container::reply_help).flags(flags::ANYTIME).about(
         "generic",
         "6.2.0",
         "Show helpful text about the different subcommands",
@@ -71,11 +75,6 @@ const PACKED_ENTRIES: u64 = 128;
 const PACKED_BYTES: usize = 64;
 /// Most members of a set of integers in one piece of memory.
 const PACKED_INTEGERS: u64 = 512;
-
-fn help(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    help::reply(context, "OBJECT", HELP);
-    Ok(())
-}
 
 /// What is to be known of a value.
 enum Kept {
