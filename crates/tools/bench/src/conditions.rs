@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pando_pmem::emulated::Delays;
+use procfs::{CpuInfo, Current};
 use serde::Serialize;
 
 use crate::machine;
@@ -90,24 +91,16 @@ impl Conditions {
 }
 
 fn cpu_model() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
+    CpuInfo::current().ok()?.model_name(0).map(str::to_owned)
 }
 
 /// The type of the file system of `folder`: that of the longest mount point above it.
 fn file_system(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let parts = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        Some((words.next()?, words.next()?))
-    });
     // Of equal mount points, the last one hides those before it.
-    let (_, kind) = parts
-        .filter(|(point, _)| folder.starts_with(point))
-        .max_by_key(|(point, _)| point.len())?;
-    Some(kind.to_owned())
+    let mounts = procfs::mounts().ok()?.into_iter();
+    let above = mounts.filter(|mount| folder.starts_with(&mount.fs_file));
+    above.max_by_key(|mount| mount.fs_file.len()).map(|mount| mount.fs_vfstype)
 }
 
 #[cfg(test)]

@@ -66,11 +66,7 @@ fn address(command: &Spec) -> usize {
 
 /// A password's hash, in hexadecimal.
 pub(crate) fn hash(password: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(password) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex::encode(Sha256::digest(password))
 }
 
 /// Whether two texts are equal, in a time that does not tell where they differ.

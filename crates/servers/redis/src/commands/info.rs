@@ -8,6 +8,8 @@ use pando_keyspace::failure::Result;
 use pando_keyspace::key_counts::Expiries;
 use pando_keyspace::layout::DATABASES;
 use pando_net::stats::Count;
+use procfs::process::Process;
+use procfs::{Current, Meminfo};
 
 use super::connection::REDIS_VERSION;
 use crate::commands::command::{Command, Context};
@@ -156,16 +158,12 @@ fn memory(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
 
 /// Bytes of the process in memory, the pool's mapped pages among them.
 fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+    let memory = Process::myself().and_then(|process| process.statm());
+    memory.map_or(0, |memory| memory.resident * procfs::page_size())
 }
 
 fn system_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
+    Meminfo::current().map_or(0, |memory| memory.mem_total)
 }
 
 fn persistence(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
@@ -229,14 +227,9 @@ fn cpu(_: &Context<'_, '_>, text: &mut String) -> Result<()> {
 
 /// What the process has used of the processors, in the system's name and in its own.
 fn processor_seconds() -> (f64, f64) {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name, in parentheses, may have spaces.
-    let fields: Vec<&str> =
-        text.rsplit(')').next().unwrap_or("").split_ascii_whitespace().collect();
-    let ticks_a_second = rustix::param::clock_ticks_per_second() as f64;
-    let at = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<f64>().ok());
-    let seconds = |field| at(field).unwrap_or(0.0) / ticks_a_second;
-    (seconds(12), seconds(11))
+    let used = Process::myself().and_then(|process| process.stat());
+    let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+    used.map_or((0.0, 0.0), |used| (seconds(used.stime), seconds(used.utime)))
 }
 
 fn command_stats(context: &Context<'_, '_>, text: &mut String) -> Result<()> {

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use procfs::process::{MMapPath, MemoryMap, Process};
+
 use super::child;
 use super::component::Frame;
 use super::shares::{Error, Plan, Profile, add_up};
@@ -103,15 +105,11 @@ fn perf(command: &mut Command) -> Result<String, Error> {
 
 /// Where the first byte of `executable` lies in the process.
 fn base_of(pid: u32, executable: &Path) -> Option<u64> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let name = executable.canonicalize().ok()?;
-    maps.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let range = words.next()?;
-        let (offset, path) = (words.nth(1)?, words.nth(2)?);
-        let is_first = u64::from_str_radix(offset, 16) == Ok(0) && Path::new(path) == name;
-        u64::from_str_radix(range.split('-').next()?, 16).ok().filter(|_| is_first)
-    })
+    let maps = Process::new(pid.cast_signed()).and_then(|process| process.maps()).ok()?;
+    let is_first =
+        |map: &&MemoryMap| map.offset == 0 && map.pathname == MMapPath::Path(name.clone());
+    maps.iter().find(is_first).map(|map| map.address.0)
 }
 
 /// A line of `perf script`: `ADDRESS SYMBOL (FILE)`.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
+use procfs::process::Process;
 
 use super::load::{self, Load, Measured};
 use super::memcached;
@@ -223,13 +224,9 @@ impl Running {
 
     /// Processor time that it has used, in seconds.
     pub fn processor_seconds(&self) -> f64 {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(path).unwrap_or_default();
-        // The name, in parentheses, may have spaces; the 12th and 13th words behind it are times in
-        // hundredths of a second, on every Linux.
-        let words = stat.rsplit_once(')').map_or("", |(_, words)| words);
-        let ticks = words.split_whitespace().skip(11).take(2);
-        ticks.filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / 100.0
+        let used = Process::new(self.child.id().cast_signed()).and_then(|process| process.stat());
+        let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+        used.map_or(0.0, |used| seconds(used.utime + used.stime))
     }
 
     /// Ends it as a crash would; memcached, which would lose all, in order.

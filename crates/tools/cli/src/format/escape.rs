@@ -67,7 +67,7 @@ pub fn unescaped(escaped: &[u8]) -> Result<Vec<u8>, EscapeError> {
             b'\\' => bytes.push(b'\\'),
             b'x' => {
                 let digits = behind.get(..2).ok_or(EscapeError::Hexadecimal)?;
-                bytes.push(hexadecimal_byte(digits).ok_or(EscapeError::Hexadecimal)?);
+                bytes.extend(hex::decode(digits).map_err(|_| EscapeError::Hexadecimal)?);
                 rest = &behind[2..];
                 continue;
             }
@@ -84,19 +84,10 @@ pub fn unescaped(escaped: &[u8]) -> Result<Vec<u8>, EscapeError> {
     Ok(bytes)
 }
 
-/// The byte that two hexadecimal digits stand for.
-pub fn hexadecimal_byte(digits: &[u8]) -> Option<u8> {
-    let [high, low] = digits else { return None };
-    let high = char::from(*high).to_digit(16)?;
-    let low = char::from(*low).to_digit(16)?;
-    u8::try_from(high * 16 + low).ok()
-}
-
 fn append_hexadecimal(bytes: &[u8], escaped: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for &byte in bytes {
-        let (high, low) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
-        escaped.extend_from_slice(&[b'\\', b'x', high, low]);
+    for byte in bytes {
+        escaped.extend_from_slice(b"\\x");
+        escaped.extend_from_slice(hex::encode([*byte]).as_bytes());
     }
 }
 

@@ -7,7 +7,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::escape;
 use super::record::{LineError, Record};
 
 #[derive(Deserialize)]
@@ -77,16 +76,12 @@ pub fn append(key: &[u8], value: &[u8], line: &mut Vec<u8>) {
 fn text_or_hexadecimal(bytes: &[u8]) -> (Option<&str>, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text), None),
-        Err(_) => (None, Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
+        Err(_) => (None, Some(hex::encode(bytes))),
     }
 }
 
 fn hexadecimal(name: &'static str, digits: &str) -> Result<Vec<u8>, LineError> {
-    digits
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| escape::hexadecimal_byte(pair).ok_or(LineError::Hexadecimal { name }))
-        .collect()
+    hex::decode(digits).map_err(|_| LineError::Hexadecimal { name })
 }
 
 #[cfg(test)]
