@@ -49,23 +49,26 @@
 
 mod engine;
 mod error;
+mod indexes;
 mod key;
 mod map;
 mod options;
 mod pool;
 mod report;
 mod scan;
+mod shared;
 mod typed;
 
 pub use error::Error;
+pub use indexes::{IndexInfo, OptionInfo, indexes};
 pub use key::{AsKey, Key, KeyError};
 pub use map::Map;
 pub use options::{DomainChoice, MapOptions, PoolOptions};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, Compacted, IndexInfo, MapFigures, MapInfo, MapStat, OptionInfo,
-    ParticipantStat, PoolStat, Problem, ProblemClass, Promise, RecoveryStat, indexes,
+    AllocatorStat, CheckReport, Compacted, MapFigures, MapInfo, MapStat, ParticipantStat, PoolStat,
+    Problem, ProblemClass, Promise, RecoveryStat,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use typed::{TypedMap, TypedScan};

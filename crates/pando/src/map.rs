@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use pando_index::{KeyRange, Limits, Order, RangeIndex, Upserted};
 
-use crate::key::Key;
-use crate::pool::PoolShared;
+use crate::Error;
 use crate::scan::Scan;
-use crate::{Error, TypedMap};
+use crate::shared::MapShared;
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
@@ -19,20 +18,6 @@ use crate::{Error, TypedMap};
 #[derive(Clone)]
 pub struct Map {
     shared: Arc<MapShared>,
-}
-
-/// What the handles of one map share.
-pub(crate) struct MapShared {
-    name: String,
-    // Before the pool: the index has to let go of the pool before the pool closes.
-    index: Arc<dyn RangeIndex>,
-    _pool: Arc<PoolShared>,
-}
-
-impl MapShared {
-    pub(crate) fn new(name: &str, index: Arc<dyn RangeIndex>, pool: Arc<PoolShared>) -> Self {
-        Self { name: name.to_owned(), index, _pool: pool }
-    }
 }
 
 impl Map {
@@ -374,20 +359,6 @@ impl Map {
     /// ```
     pub fn is_empty(&self) -> Result<bool, Error> {
         self.told(self.index().is_empty())
-    }
-
-    /// The same map with keys of type `K`. What type of key a map has is the program's to know:
-    /// the pool keeps bytes, and a key that is not one of `K` is an error where it is met.
-    ///
-    /// ```
-    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
-    /// let squares = pool.map("squares")?.typed::<i64>();
-    /// squares.insert(-3, b"9")?;
-    /// assert_eq!(squares.get(-3)?, Some(b"9".to_vec()));
-    /// # Ok::<(), pando::Error>(())
-    /// ```
-    pub fn typed<K: Key>(self) -> TypedMap<K> {
-        TypedMap::new(self)
     }
 }
 

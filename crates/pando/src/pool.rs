@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::{self, Engine};
-use crate::map::MapShared;
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
+use crate::shared::{MapShared, PoolShared};
 use crate::{Error, Map, MapOptions, PoolOptions};
 
 /// A file, or anonymous memory, that holds named maps.
@@ -49,22 +49,6 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolShared>,
-}
-
-/// What the handles of one pool share.
-pub(crate) struct PoolShared {
-    engine: Box<dyn Engine>,
-    /// Whether it was opened to be copied out and no more.
-    is_salvaged: bool,
-    /// The maps of which a handle is held, so that all handles of a map share one index.
-    open_maps: Mutex<HashMap<String, Weak<MapShared>>>,
-}
-
-impl PoolShared {
-    fn open_maps(&self) -> MutexGuard<'_, HashMap<String, Weak<MapShared>>> {
-        // The table is a cache of weak handles: whoever panicked left it usable.
-        self.open_maps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Pool {

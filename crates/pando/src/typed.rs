@@ -33,11 +33,23 @@ pub struct TypedMap<K> {
     key: PhantomData<fn() -> K>,
 }
 
-impl<K: Key> TypedMap<K> {
-    pub(crate) fn new(map: Map) -> Self {
-        Self { map, key: PhantomData }
+impl Map {
+    /// The same map with keys of type `K`. What type of key a map has is the program's to know:
+    /// the pool keeps bytes, and a key that is not one of `K` is an error where it is met.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let squares = pool.map("squares")?.typed::<i64>();
+    /// squares.insert(-3, b"9")?;
+    /// assert_eq!(squares.get(-3)?, Some(b"9".to_vec()));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn typed<K: Key>(self) -> TypedMap<K> {
+        TypedMap { map: self, key: PhantomData }
     }
+}
 
+impl<K: Key> TypedMap<K> {
     /// The map of bytes beneath.
     pub fn as_bytes(&self) -> &Map {
         &self.map

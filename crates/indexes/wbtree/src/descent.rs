@@ -22,8 +22,8 @@ use pando_pmwcas::CONTROL_BITS;
 
 use crate::durable::settled;
 use crate::layout::{HEADER_AT, Header, Shape};
-use crate::node::Probe;
-use crate::search::{cell_at, compare_all, fetch, ones};
+use crate::node::{Probe, fetch};
+use crate::search::{cell_at, compare_all, ones};
 use crate::tree::WbTree;
 
 impl<D: Domain> WbTree<D> {

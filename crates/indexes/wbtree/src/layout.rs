@@ -64,10 +64,11 @@ const MAGIC: u64 = 0x79;
 /// Of nodes without a durable version, of which some had no pointer to the left either.
 const EARLIER_MAGIC: u64 = 0x78;
 const DURABLE_SHIFT: u32 = 16;
-const DURABLE: u64 = 0xFFFF << DURABLE_SHIFT;
+/// The largest version of a state.
+pub(crate) const MAX_VERSION: u64 = 0xFFFF;
+const DURABLE: u64 = MAX_VERSION << DURABLE_SHIFT;
 
 const _: () = {
-    assert!(DURABLE >> DURABLE_SHIFT == crate::state::MAX_VERSION);
     assert!(MAX_NODE_LINES * LINE_BYTES < 1 << DURABLE_SHIFT);
     // A node that damage leads to has all its words.
     assert!(MAX_NODE_LINES * LINE_BYTES <= pando_pmem::NOTHING_BYTES);

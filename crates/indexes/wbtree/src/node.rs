@@ -17,7 +17,6 @@ use crate::layout::{
     block_lengths, slice_of,
 };
 use crate::order::{Order, WORDS};
-use crate::search::fetch;
 use crate::slots;
 use crate::state::State;
 
@@ -407,5 +406,15 @@ impl<'op, D: Domain> Node<'op, D> {
         };
         self.still(context, state)?;
         Ok(is_beyond.then_some(fence))
+    }
+}
+
+/// Asks for the lines of the node at `off` (paper 2.2, prefetching B+-trees).
+#[inline(always)]
+pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
+    let mut line = 0;
+    while line < node_bytes {
+        pool.prefetch(off.wrapping_add(line));
+        line += LINE_BYTES;
     }
 }

@@ -17,9 +17,9 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Pool, Words, mutant};
+use pando_pmem::{Domain, Words, mutant};
 
-use crate::layout::{Cell, LINE_BYTES, NodeKind, SLOTS_AT};
+use crate::layout::{Cell, NodeKind, SLOTS_AT};
 use crate::node::{Changed, Context, Node, Probe, Seek};
 use crate::order::{CELLS_A_WORD, Order, cell_of};
 use crate::slots;
@@ -87,16 +87,6 @@ pub(crate) fn ones(word: u64) -> usize {
         return count;
     }
     word.count_ones() as usize
-}
-
-/// Asks for the lines of the node at `off` (paper 2.2, prefetching B+-trees).
-#[inline(always)]
-pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
-    let mut line = 0;
-    while line < node_bytes {
-        pool.prefetch(off.wrapping_add(line));
-        line += LINE_BYTES;
-    }
 }
 
 impl<D: Domain> Node<'_, D> {

@@ -36,7 +36,7 @@ const VERSION_SHIFT: usize = 48;
 
 const _: () = {
     assert!(CELLS_A_WORD * CELL_BITS == VERSION_SHIFT);
-    assert!(crate::state::MAX_VERSION == u64::MAX >> VERSION_SHIFT);
+    assert!(crate::layout::MAX_VERSION == u64::MAX >> VERSION_SHIFT);
 };
 
 /// How many words `count` slots take.

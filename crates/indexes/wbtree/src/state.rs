@@ -19,13 +19,11 @@
 use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
 
-use crate::layout::{MAX_CELLS, NodeKind};
+use crate::layout::{MAX_CELLS, MAX_VERSION, NodeKind};
 use crate::order::Order;
 
 const FENCE_SHIFT: u32 = 38;
 const VERSION_SHIFT: u32 = 44;
-/// The largest version.
-pub(crate) const MAX_VERSION: u64 = 0xFFFF;
 const DEAD: u64 = 1 << 60;
 const BODY: u64 = (1 << FENCE_SHIFT) - 1;
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Subject;
 use super::random::{Random, base_seed, scale};
+use super::trial::Subject;
 use crate::{KeyRange, Order, RangeIndex};
 
 /// Runs the last argument, and in another thread the second before its access of that number; false

@@ -1,10 +1,10 @@
 //! The same work again and again: what leaks, piles up or wears out shows here.
 
-use super::Trial;
 use super::compare::{BOTH_ORDERS, agree, collect, same_content};
 use super::random::Random;
 use super::reference::Reference;
 use super::stamped::{stamp_of, stamped};
+use super::trial::Trial;
 use crate::{Error, KeyRange, RangeIndex};
 
 /// A public implementation trips an assertion of its own here.

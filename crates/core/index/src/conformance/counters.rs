@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Trial;
 use super::compare::BOTH_ORDERS;
 use super::race::{Together, Worker, race};
 use super::random::Random;
 use super::stamped::{LENGTHS, stamp_of, stamped};
+use super::trial::Trial;
 use crate::{Error, KeyRange, RangeIndex};
 
 const COUNTERS: usize = 3;

@@ -1,7 +1,7 @@
 //! Cursors that stay open: the index changes under them, and they hold nothing of it.
 
-use super::Trial;
 use super::compare::BOTH_ORDERS;
+use super::trial::Trial;
 use crate::{KeyRange, Order, RangeIndex};
 
 /// Between two calls of `next`, the same thread splits, merges and empties the leaves around the

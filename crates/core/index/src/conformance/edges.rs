@@ -1,10 +1,10 @@
 //! The keys and values at the ends: empty, longest, one too long, giant, alike for 30 KiB.
 
-use super::Trial;
 use super::bytes::Bytes;
 use super::compare::{BOTH_ORDERS, agree, collect, same_content, same_scan};
 use super::generate::Value;
 use super::reference::Reference;
+use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex, Upserted};
 
 /// Longer keys and values than this are not allocated, whatever the index's limits allow.

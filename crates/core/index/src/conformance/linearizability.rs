@@ -4,11 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Trial;
 use super::history::{Answer, Event, MAX_EVENTS, Operation, is_linearizable};
 use super::race::race;
 use super::random::Random;
 use super::stamped::{stamp_of, stamped};
+use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex, Upserted};
 
 /// Operations a thread in one history; with the first insert, a key has at most that many events

@@ -8,10 +8,10 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-use super::Trial;
 use super::compare::{keys, same, same_content, same_scan, same_value};
 use super::generate::{self, Key, Value};
 use super::reference::Reference;
+use super::trial::Trial;
 use crate::{KeyRange, Limits, Order, RangeIndex};
 
 /// Sequences of operations that each key family is tried with.

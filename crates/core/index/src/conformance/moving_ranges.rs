@@ -6,12 +6,12 @@
 
 use std::ops::Bound;
 
-use super::Trial;
 use super::compare::{BOTH_ORDERS, agree, same_content};
 use super::race::{Together, Worker, race};
 use super::random::Random;
 use super::reference::Reference;
 use super::stamped::{stamp_of, stamped};
+use super::trial::Trial;
 use crate::{KeyRange, Order, RangeIndex};
 
 const GROUP: u64 = 8;

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::Trial;
 use super::compare::{agree, keys, same, same_content};
 use super::race::race;
 use super::random::Random;
 use super::reference::Reference;
 use super::stamped::{LENGTHS, stamp_of, stamped};
+use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex};
 
 /// What different threads insert is all there, whatever the pattern in which their keys mingle.

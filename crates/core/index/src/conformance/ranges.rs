@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use super::Trial;
 use super::bytes::{Bytes, record};
 use super::compare::{BOTH_ORDERS, collect, keys};
 use super::random::Random;
+use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex};
 
 /// All pairs of bound kinds, over ends that are keys, lie between keys and lie outside, with low

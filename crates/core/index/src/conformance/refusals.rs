@@ -1,9 +1,9 @@
 //! An operation that answers with an error has changed nothing.
 
-use super::Trial;
 use super::compare::{agree, same_content};
 use super::generate::Value;
 use super::reference::Reference;
+use super::trial::Trial;
 use crate::{Error, RangeIndex};
 
 /// Every refusal, on every key, with new values of every size; the content stays as it was, and

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Subject;
 use super::between::{Act, Model, inserts, on_index, on_model, scan};
 use super::compare::BOTH_ORDERS;
+use super::trial::Subject;
 use crate::{KeyRange, Order, RangeIndex};
 
 /// Runs the last argument, and in another thread the third before its access of the first number,
