@@ -5,14 +5,11 @@ use pando_pmem::{Domain, Exclusive, Reservation, block_bytes};
 
 use crate::candidate::LiveRecord;
 use crate::layout::{
-    HEADER_BYTES, Header, Hint, Kind, Link, SHAPE_AT, STATUS_AT, Shape, dead_bytes,
+    HEADER_BYTES, Header, Hint, Kind, Link, SHAPE_AT, SLICED_BYTES, STATUS_AT, Shape, dead_bytes,
 };
 use crate::meta::MAX_LEAF_BYTES;
 use crate::node::{Context, Inner};
 use crate::slices::{prefix_bytes_of, slice_of};
-
-/// Bytes of the slice and the metadata of a sorted record, or of the slice and the place of a key.
-pub(crate) const SLICED_BYTES: u64 = 16;
 
 /// What records take in a leaf of their own.
 #[derive(Clone, Copy, Debug)]

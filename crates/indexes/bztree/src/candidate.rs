@@ -6,8 +6,8 @@ use pando_pmem::Domain;
 
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Probe, search_numbers, search_range};
-use crate::slices::slice_of;
+use crate::node::{Context, Probe};
+use crate::slices::{search_numbers, search_range, slice_of};
 
 /// A settled record of a leaf, with what decides most comparisons of its key.
 #[derive(Clone, Copy, Debug)]

@@ -44,6 +44,17 @@
 use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
 
+/// Bytes that all keys of a node have in common count up to so many.
+pub(crate) const MAX_PREFIX_BYTES: usize = 255;
+/// Bytes of the slice and the metadata of a sorted record, or of the slice and the place of a key.
+pub(crate) const SLICED_BYTES: u64 = 16;
+
+/// Bytes that a record takes: records start at words.
+#[inline(always)]
+pub(crate) fn padded(record_bytes: u64) -> u64 {
+    record_bytes.next_multiple_of(8)
+}
+
 /// Bytes before the metadata or slots of a leaf and the children of an inner node.
 pub(crate) const HEADER_BYTES: u64 = 24;
 /// The status of an inner node, the gate of a leaf.
@@ -135,7 +146,7 @@ impl Shape {
     /// Distance of one sorted record or key from the next, if they are alike.
     #[inline(always)]
     pub fn stride(self) -> u64 {
-        crate::meta::padded(self.record_bytes)
+        padded(self.record_bytes)
     }
 }
 
@@ -228,7 +239,7 @@ pub(crate) fn dead_bytes(sorted: u64, slots: u64) -> u64 {
     (sorted + slots).div_ceil(DEAD_BITS) * 8
 }
 
-const _: () = assert!(crate::slices::MAX_PREFIX_BYTES == 0xFF);
+const _: () = assert!(MAX_PREFIX_BYTES == 0xFF);
 const _: () = assert!(FROZEN & pando_pmwcas::CONTROL_BITS == 0);
 
 #[cfg(test)]

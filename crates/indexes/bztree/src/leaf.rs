@@ -28,12 +28,11 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{CONTROL_BITS, DIRTY};
 
-use crate::build::SLICED_BYTES;
-use crate::claim::Closing;
-use crate::layout::{DEAD_BITS, HEADER_BYTES, dead_bytes};
+use crate::closing::Closing;
+use crate::layout::{DEAD_BITS, HEADER_BYTES, SLICED_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
-use crate::node::{Context, Node, Probe, goes_right, search_numbers, search_range, value_of_block};
-use crate::slices::Sliced;
+use crate::node::{Context, Node, Probe, value_of_block};
+use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
 /// A leaf.
 #[derive(Clone, Copy, Debug)]

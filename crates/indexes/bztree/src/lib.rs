@@ -8,9 +8,10 @@
 //! * [`layout`](mod@layout): nodes drawn byte by byte; `meta.rs`: the words of a leaf that change.
 //! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
 //! * `tree.rs`: the descent. `cursor.rs`: scans. `many.rs`: gets of many keys.
-//! * `claim.rs`: claims of a leaf's slots, and its closing. `write.rs`: inserts and updates;
+//! * `claim.rs`: claims of a leaf's slots, and its closing (`closing.rs`). `write.rs`: inserts and
+//!   updates;
 //!   `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation, split,
-//!   merge, and what is given back when the pool is full; `install.rs`: how that is put in place.
+//!   merge, and what is given back when the pool is full (`rounds.rs`: how far); `install.rs`: how that is put in place.
 //!   `sound.rs`: nodes that are taken as a whole are looked at first. `audit.rs`: what `check` and
 //!   `stat` see; `teardown.rs`: the end of a tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: what can be set of it.
@@ -23,6 +24,7 @@ mod audit;
 mod build;
 mod candidate;
 mod claim;
+mod closing;
 mod cursor;
 mod delete;
 mod index;
@@ -34,6 +36,7 @@ mod meta;
 mod modify;
 mod node;
 mod options;
+mod rounds;
 mod slices;
 mod smo;
 mod sound;

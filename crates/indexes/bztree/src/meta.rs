@@ -22,6 +22,8 @@
 use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
 
+use crate::layout::padded;
+
 /// A slot's metadata: where a record is and what state it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub u64);
@@ -232,12 +234,6 @@ impl Gate {
         let raised = self.0 + if mutant!("same-gate-again") { 0 } else { 1 };
         Self(raised & (GATE_CLOSED - 1))
     }
-}
-
-/// Bytes that a record takes: records start at words.
-#[inline(always)]
-pub(crate) fn padded(record_bytes: u64) -> u64 {
-    record_bytes.next_multiple_of(8)
 }
 
 /// Sixteen bits that tell most keys apart.

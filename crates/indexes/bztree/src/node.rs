@@ -5,7 +5,6 @@
 //! slices. Leaves have a file of their own, `leaf.rs`.
 
 use std::cmp::Ordering as Compare;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool, Words};
@@ -13,7 +12,7 @@ use pando_pmwcas::Pmwcas;
 
 use crate::layout::{HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, STATUS_AT, Shape};
 use crate::meta::key_hash;
-use crate::slices::Sliced;
+use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
 /// What an operation reads and writes with.
 #[derive(Debug)]
@@ -186,79 +185,6 @@ pub(crate) fn compare_keys(left: &[u8], right: &[u8]) -> Compare {
     match (<[u8; 8]>::try_from(left), <[u8; 8]>::try_from(right)) {
         (Ok(left), Ok(right)) => u64::from_be_bytes(left).cmp(&u64::from_be_bytes(right)),
         _ => left.cmp(right),
-    }
-}
-
-/// The first of `count` keys of 8 bytes that is not below `number` (`above`: that is above it).
-/// The keys stand `stride` words apart in `words`, from word `first`.
-#[inline(always)]
-pub(crate) fn search_numbers<D: Domain>(
-    words: Words<'_, D>,
-    first: u64,
-    stride: u64,
-    count: u64,
-    number: u64,
-    above: bool,
-    narrowed: impl FnOnce(u64),
-) -> u64 {
-    // Once for all keys: a look at each would make the loop longer.
-    if count > 0 && !words.reach(first + (count - 1) * stride + 1) {
-        return 0;
-    }
-    // Relaxed: keys never change; whoever led here saw the node published.
-    let goes_right = |index: u64| {
-        let key = words.at(first + index * stride, Ordering::Relaxed).swap_bytes();
-        u64::from(if above { key <= number } else { key < number })
-    };
-    let (mut low, mut size) = (0, count);
-    while size > 16 {
-        (low, size) = quartered(low, size, goes_right);
-    }
-    narrowed(low);
-    while size >= 4 {
-        (low, size) = quartered(low, size, goes_right);
-    }
-    (0..size).fold(low, |position, index| position + goes_right(low + index))
-}
-
-/// One step of a search among `size` keys from `low`: the quarter in which it goes on.
-///
-/// Without a branch on the outcome: keys asked for at random have no pattern that a processor could
-/// predict, and the three loads of a step wait for their lines together.
-#[inline(always)]
-fn quartered(low: u64, size: u64, goes_right: impl Fn(u64) -> u64) -> (u64, u64) {
-    let quarter = size / 4;
-    let pivot = low + quarter - 1;
-    let steps = goes_right(pivot) + goes_right(pivot + quarter) + goes_right(pivot + 2 * quarter);
-    // The last part has what the division left over. Others take keys of the next part with them,
-    // which are above: no harm.
-    (low + steps * quarter, size - 3 * quarter)
-}
-
-/// The first index in `range` that does not go right, or its end; none that does comes behind one
-/// that does not.
-#[inline(always)]
-pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) -> u64 {
-    let Range { start: mut low, end: mut high } = range;
-    while low < high {
-        let middle = low.midpoint(high);
-        if goes_right(middle) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
-/// Whether a search for `key` goes right of `found`: to the first that is not below it (`above`:
-/// that is above it).
-#[inline(always)]
-pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
-    match found.cmp(key) {
-        Compare::Less => true,
-        Compare::Equal => above,
-        Compare::Greater => false,
     }
 }
 

@@ -5,8 +5,7 @@
 
 use pando_pmem::Domain;
 
-use crate::build::SLICED_BYTES;
-use crate::layout::{HEADER_BYTES, MAX_KEY_BYTES};
+use crate::layout::{HEADER_BYTES, MAX_KEY_BYTES, SLICED_BYTES};
 use crate::leaf::Leaf;
 use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
 use crate::node::{Context, Inner, Node};

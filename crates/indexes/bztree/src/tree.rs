@@ -21,7 +21,7 @@ use pando_tree::room::{self, Tries};
 use crate::leaf::Leaf;
 use crate::node::{Context, Inner, Node, Probe, Side};
 use crate::options::Options;
-use crate::smo::Sweep;
+use crate::rounds::Sweep;
 
 /// Levels of inner nodes that a path holds: with two children a node, more than any pool can.
 pub(crate) const MAX_HEIGHT: usize = 48;

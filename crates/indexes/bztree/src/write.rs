@@ -64,9 +64,9 @@ use pando_tree::room::Tries;
 
 use crate::build::{self, Wanted};
 use crate::claim::abort;
-use crate::layout::LIMITS;
+use crate::layout::{LIMITS, padded};
 use crate::leaf::{Leaf, Look, Settled};
-use crate::meta::{Meta, padded};
+use crate::meta::Meta;
 use crate::node::{Context, Probe, value_of_block};
 use crate::options::ValueMode;
 use crate::tree::BzTree;

@@ -10,9 +10,9 @@ use crate::layout::{
     content, is_pending, join_value, key_at, mark, record_sizes, slice_of, value_at,
 };
 use crate::tree::NbTree;
-use crate::volatile::inner::Inner;
 use crate::volatile::leaf::slots;
 use crate::volatile::node::Kind;
+use crate::volatile::nodes::Inner;
 
 /// A block's bytes, copied.
 struct Bytes(Vec<u8>);

@@ -32,8 +32,9 @@ use pando_pmem::{Domain, Guard, mutant};
 
 use crate::separator::{Probe, Separator};
 use crate::tree::NbTree;
-use crate::volatile::inner::{Inner, Parts, Side};
+use crate::volatile::inner::{Parts, Side};
 use crate::volatile::node::{InnerRef, Kind, LeafRef, Node};
+use crate::volatile::nodes::Inner;
 
 /// What stands in place of a child.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! What a user may set of a tree.
 
 use crate::layout::MAX_SLOTS;
-use crate::volatile::inner::MAX_CHILDREN;
+use crate::volatile::nodes::MAX_CHILDREN;
 
 pando_tree::options! {
     /// The shape of a tree. Kept with the tree, so that it opens as it was created.

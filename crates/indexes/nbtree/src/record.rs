@@ -6,7 +6,27 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation};
 
-use crate::layout::{RECORD_HEADER_BYTES, record_header, record_sizes};
+use crate::layout::{RECORD_HEADER_BYTES, record_header, record_sizes, split_value};
+use crate::separator::Probe;
+
+/// A key with its fingerprint, and the value it is to have.
+pub(crate) struct Record<'record> {
+    pub probe: Probe<'record>,
+    pub fingerprint: u8,
+    pub value: &'record [u8],
+    /// Class and value word, if key and value are of eight bytes.
+    pub inline: Option<(u64, u64)>,
+}
+
+impl<'record> Record<'record> {
+    #[inline(always)]
+    pub fn new(key: &'record [u8], value: &'record [u8]) -> Self {
+        let probe = Probe::new(key);
+        let number = <&[u8; 8]>::try_from(value).ok().filter(|_| probe.is_eight());
+        let inline = number.map(|number| split_value(u64::from_le_bytes(*number)));
+        Self { probe, fingerprint: probe.fingerprint(), value, inline }
+    }
+}
 
 /// A reserved block with the record in it, flushed.
 pub(crate) fn reserve<'guard, 'pool, D: Domain>(

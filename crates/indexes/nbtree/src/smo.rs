@@ -59,13 +59,14 @@ use crate::layout::{
     closed, content, is_closed, key_at, plain, slot_to_take, value_at,
 };
 use crate::record;
+use crate::record::Record;
 use crate::recovery;
 use crate::separator::{Probe, Separator, shortest_between};
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
-use crate::volatile::leaf::{Control, FREE, Leaf, slots};
-use crate::volatile::node::{LeafRef, Replacement};
-use crate::write::Record;
+use crate::volatile::leaf::{Control, FREE, slots};
+use crate::volatile::node::LeafRef;
+use crate::volatile::nodes::{Leaf, Replacement};
 
 /// A change that a leaf cannot take any more, for what replaces it.
 #[derive(Clone, Copy)]

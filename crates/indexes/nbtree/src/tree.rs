@@ -39,6 +39,7 @@ use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::damaged;
 use pando_tree::maps::Catalog;
 
+use crate::layers::Layers;
 use crate::layout::{
     Content, class_of, classes_at, content, home_slot, is_pending, join_value, key_at, plain,
     value_at,
@@ -49,16 +50,7 @@ use crate::recovery;
 use crate::separator::Probe;
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::slots;
-use crate::volatile::node::{Kind, LeafRef, Root};
-
-/// The layers in process memory, which all handles of one tree share.
-#[derive(Debug)]
-pub(crate) struct Layers {
-    /// The root, and what waits to be given back.
-    pub root: Root,
-    /// Why the tree could not be built of its blocks.
-    pub damage: Option<Damaged>,
-}
+use crate::volatile::node::{Kind, LeafRef};
 
 /// An NBTree in a pool. Any number of handles may be open in the process that has opened the pool.
 #[derive(Debug)]
@@ -78,13 +70,6 @@ impl<D: Domain> Clone for NbTree<D> {
             layers: Arc::clone(&self.layers),
         }
     }
-}
-
-/// Where the tree is damaged, and how.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Damaged {
-    pub off: u64,
-    pub what: &'static str,
 }
 
 /// A slot that holds the key that was looked for, and its value word.

@@ -46,34 +46,15 @@ use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::layout::{
     Content, DELETED, LIMITS, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
-    is_closed, key_at, pending, split_value, value_at,
+    is_closed, key_at, pending, value_at,
 };
-use crate::record;
+use crate::record::{self, Record};
 use crate::separator::Probe;
 use crate::smo::Change;
 use crate::tree::{Found, NbTree};
 use crate::volatile::inner::Side;
 use crate::volatile::leaf::Control;
 use crate::volatile::node::LeafRef;
-
-/// A key with its fingerprint, and the value it is to have.
-pub(crate) struct Record<'record> {
-    pub probe: Probe<'record>,
-    pub fingerprint: u8,
-    pub value: &'record [u8],
-    /// Class and value word, if key and value are of eight bytes.
-    pub inline: Option<(u64, u64)>,
-}
-
-impl<'record> Record<'record> {
-    #[inline(always)]
-    fn new(key: &'record [u8], value: &'record [u8]) -> Self {
-        let probe = Probe::new(key);
-        let number = <&[u8; 8]>::try_from(value).ok().filter(|_| probe.is_eight());
-        let inline = number.map(|number| split_value(u64::from_le_bytes(*number)));
-        Self { probe, fingerprint: probe.fingerprint(), value, inline }
-    }
-}
 
 /// The leaf has changed: search again.
 struct Again;

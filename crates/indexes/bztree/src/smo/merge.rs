@@ -15,7 +15,7 @@ use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
 use crate::candidate::LiveRecord;
-use crate::claim::Closing;
+use crate::closing::Closing;
 use crate::install::{Anchor, Outcome, Parent, Progress, Unprepared};
 use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::{Estimate, Leaf};

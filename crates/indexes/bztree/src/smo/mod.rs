@@ -46,10 +46,9 @@ use pando_tree::checked::sound;
 
 pub(crate) use self::merge::Tidied;
 use self::merge::{Fit, Partner};
-pub(crate) use self::sweep::Sweep;
 use crate::build::{self, Extent, Room, Wanted};
 use crate::candidate::LiveRecord;
-use crate::claim::Closing;
+use crate::closing::Closing;
 use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;

@@ -6,7 +6,7 @@ use pando_pmwcas::{Descriptor, Policy};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Wanted};
 use crate::candidate::LiveRecord;
-use crate::claim::Closing;
+use crate::closing::Closing;
 use crate::install::{Anchor, Gone, Outcome, Parent, Progress, Unprepared};
 use crate::layout::Link;
 use crate::node::Context;

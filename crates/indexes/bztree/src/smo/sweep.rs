@@ -56,7 +56,7 @@
 //! Sweeps of several threads go over each other's leaves at worst. All of that is in process
 //! memory; losing it costs a round.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Reservation, block_bytes, mutant};
@@ -81,53 +81,6 @@ const LEAST_PART: u64 = 8;
 const BLOCKS_OF_A_MERGE: usize = 2;
 /// Leaves for whose copies there is no room, after which a sweep ends.
 const MOST_REFUSED: usize = 16;
-
-/// Where the sweeps of a handle have come to.
-#[derive(Debug)]
-pub(crate) struct Sweep {
-    /// The number at which the next one begins.
-    at: AtomicU64,
-    /// Whether some leaf may wait for its merge.
-    owes: AtomicBool,
-    /// Whether a write of the handle was ever refused, and not only once.
-    was_full: AtomicBool,
-    /// Numbers that sweeps have passed since a leaf was changed; the most if that was a round.
-    passed: AtomicU64,
-}
-
-impl Sweep {
-    pub(crate) fn new() -> Self {
-        Self {
-            at: AtomicU64::new(0),
-            owes: AtomicBool::new(true),
-            was_full: AtomicBool::new(false),
-            passed: AtomicU64::new(0),
-        }
-    }
-
-    /// Whether the handle has found the pool full.
-    pub(crate) fn was_full(&self) -> bool {
-        // Relaxed: see `owe`.
-        self.was_full.load(Ordering::Relaxed)
-    }
-
-    /// Notes that a record was deleted.
-    #[inline]
-    pub(crate) fn stir(&self) {
-        // Relaxed: see `owe`. Written seldom, since all threads read it.
-        if self.passed.load(Ordering::Relaxed) == u64::MAX {
-            self.passed.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that a leaf waits for its merge.
-    pub(crate) fn owe(&self) {
-        // Relaxed, as all here: it orders nothing; who misses it refuses a write that might have
-        // been carried out.
-        self.owes.store(true, Ordering::Relaxed);
-        self.passed.store(0, Ordering::Relaxed);
-    }
-}
 
 /// A leaf that a sweep has come to.
 struct Visited<'op> {

@@ -26,13 +26,13 @@ mod survey;
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::{Pmwcas, Policy};
 
+use crate::layers::{Damaged, Layers};
 use crate::layout::{NEXT_AT, REPLACED};
 use crate::options::Options;
 use crate::separator::{Separator, shortest_between};
-use crate::tree::{Damaged, Layers};
-use crate::volatile::inner::Inner;
-use crate::volatile::leaf::{Control, Leaf};
+use crate::volatile::leaf::Control;
 use crate::volatile::node::{Node, Root};
+use crate::volatile::nodes::{Inner, Leaf};
 use runs::{Surveyed, survey_all};
 use survey::settle;
 pub(crate) use survey::survey;

@@ -12,10 +12,10 @@ use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Pmwcas;
 
 use super::survey::survey;
+use crate::layers::Damaged;
 use crate::layout::{LINE_BYTES, MARK_AT, NEXT_AT, REPLACED, block_bytes, mark};
 use crate::separator::Separator;
-use crate::tree::Damaged;
-use crate::volatile::leaf::Leaf;
+use crate::volatile::nodes::Leaf;
 
 /// Leaves of a run.
 const RUN: usize = 1024;

@@ -11,7 +11,8 @@ use crate::layout::{
 };
 use crate::record;
 use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
-use crate::volatile::leaf::{Control, FREE, LOST, Leaf, slots as slots_of};
+use crate::volatile::leaf::{Control, FREE, LOST, slots as slots_of};
+use crate::volatile::nodes::Leaf;
 
 /// What the slots of a block hold.
 #[derive(Debug)]

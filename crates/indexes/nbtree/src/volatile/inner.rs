@@ -18,26 +18,13 @@
 //! fetched beside the leaf's metadata (`node.rs`).
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use pando_pmem::{Domain, Guard, rtm};
 
-use super::node::{Node, Slot};
+use super::node::Node;
+use super::nodes::{Inner, MAX_CHILDREN, Odd, SAMPLES, STRIDE, Slot};
 use crate::separator::{Probe, Separator, compare_tie};
 use arrayvec::ArrayVec;
-
-/// Most children of a node.
-pub(crate) const MAX_CHILDREN: usize = 64;
-/// Slices between two samples.
-const STRIDE: usize = 8;
-/// The last slice of each stride, but for the last one.
-const SAMPLES: usize = MAX_CHILDREN / STRIDE - 1;
-
-const _: () = {
-    assert!(SAMPLES == 7 && std::mem::size_of::<Inner>() == 1664);
-    assert!(std::mem::offset_of!(Inner, slices) == 64);
-    assert!(std::mem::offset_of!(Inner, children) == 576);
-};
 
 /// On which side of an equal separator a search goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,22 +33,6 @@ pub(crate) enum Side {
     Holding,
     /// To the leaf that the keys right below it lie in.
     Below,
-}
-
-/// All bytes of a separator that is not of eight.
-type Odd = Arc<[u8]>;
-
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Inner {
-    samples: [u64; SAMPLES],
-    len: u32,
-    /// Its height over the leaves, from 1.
-    pub level: u32,
-    slices: [u64; MAX_CHILDREN],
-    children: [Slot; MAX_CHILDREN],
-    /// The separators that are not of eight bytes; empty if there are none.
-    odd: Box<[Option<Odd>]>,
 }
 
 /// Room for one child more than a node has.
@@ -246,7 +217,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Access};
 
     use super::*;
-    use crate::volatile::leaf::{Control, Leaf};
+    use crate::volatile::leaf::Control;
+    use crate::volatile::nodes::Leaf;
     use pando_pmem::{Adr, CreateOptions, Pool, Volatile};
 
     /// Small, so that Miri can have it.

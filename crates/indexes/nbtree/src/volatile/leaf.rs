@@ -26,15 +26,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use pando_pmem::Domain;
 
+use super::nodes::Leaf;
 use crate::layout::{MAX_SLOTS, slot_to_take};
 use crate::separator::Separator;
-use crate::volatile::node::Replacement;
 
 const CLOSED: u64 = 1 << 63;
 const BITMAP_MASK: u64 = (1 << MAX_SLOTS) - 1;
-/// Words of fingerprints.
-const FINGERPRINT_WORDS: usize = MAX_SLOTS.div_ceil(8);
-
 /// The fingerprint of a slot that nobody has claimed, and of no key.
 pub(crate) const FREE: u8 = 0;
 /// That of a slot that is lost: claimed by an insert that a crash has cut short. Keys may have it.
@@ -68,29 +65,6 @@ impl Control {
         Self(self.0 | 1 << slot)
     }
 }
-
-/// A leaf as it stands in process memory.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Leaf {
-    control: AtomicU64,
-    /// Offset of its block.
-    pub block_off: u64,
-    fingerprints: [AtomicU64; FINGERPRINT_WORDS],
-    /// What it is replaced by, if that is decided (paper 3.1: `copy_ptr` and `flag`).
-    pub replacement: AtomicPtr<Replacement>,
-    /// The lowest key that may lie in it.
-    pub low: Separator,
-    /// Slots whose records were deleted.
-    deleted: AtomicU32,
-    /// Empty where nothing is written back.
-    dirty: Box<[AtomicU8]>,
-}
-
-const _: () = {
-    assert!(std::mem::offset_of!(Leaf, replacement) == 64);
-    assert!(std::mem::size_of::<Leaf>() == 128);
-};
 
 /// Which bytes of eight are `byte`: the lowest bit of the result for the lowest byte.
 #[cfg_attr(target_arch = "x86_64", allow(dead_code))]
@@ -277,6 +251,8 @@ pub(crate) fn slots(mut bitmap: u64) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use pando_pmem::Volatile;
+
+    use crate::volatile::nodes::FINGERPRINT_WORDS;
 
     use super::*;
 

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use pando_pmem::{Domain, Guard};
 
-use super::inner::Inner;
-use super::leaf::Leaf;
+use super::nodes::{Inner, Leaf, Replacement, Slot};
 use super::spare::Spares;
 
 /// In the address of a slot: its inner node is being replaced, and the slot never changes again.
@@ -185,14 +184,6 @@ impl<'guard> Node<'guard> {
     }
 }
 
-/// What a leaf is replaced by (paper 3.1: `copy_ptr`): two leaves, one, or none if it was empty and
-/// is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Replacement {
-    left: Option<NonNull<Leaf>>,
-    right: Option<NonNull<Leaf>>,
-}
-
 impl Replacement {
     pub fn new(left: Option<Box<Leaf>>, right: Option<Box<Leaf>>) -> Self {
         let raw = |leaf: Box<Leaf>| NonNull::from(Box::leak(leaf));
@@ -245,15 +236,6 @@ impl Drop for Leaf {
             drop(unsafe { Box::from_raw(replacement) });
         }
     }
-}
-
-/// A word that holds a node, and beside it a hint: the offset of its block, if it is a leaf. The
-/// hint is stored behind the word, and may be another leaf's; nobody relies on it.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub(crate) struct Slot {
-    node: AtomicPtr<()>,
-    block_hint: AtomicU64,
 }
 
 impl Slot {

@@ -1,0 +1,54 @@
+//! The word by which a leaf is closed, and opened again (`claim.rs`).
+
+use pando_pmem::Domain;
+use pando_pmwcas::Descriptor;
+
+use crate::meta::{Gate, Kind, Meta};
+use crate::node::Context;
+
+/// The word that closed a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Closing {
+    /// A slot that was empty.
+    Slot { off: u64, meta: Meta },
+    /// The gate, of a leaf all of whose slots are claimed.
+    Gate { off: u64, gate: Gate },
+}
+
+impl Closing {
+    /// Its offset, what it holds while the leaf is closed, and from when the leaf is replaced.
+    pub fn words(self) -> (u64, u64, u64) {
+        match self {
+            Self::Slot { off, meta } => (off, meta.0, Meta::REPLACED.0),
+            Self::Gate { off, gate } => (off, gate.0, gate.replaced().0),
+        }
+    }
+
+    /// Makes the operation replace the closed leaf, and no other state of it.
+    pub fn seal<D: Domain>(
+        self,
+        operation: &mut Descriptor<'_, '_, D>,
+    ) -> pando_pmwcas::Result<()> {
+        let (off, closed, replaced) = self.words();
+        operation.add_word(off, closed, replaced)
+    }
+
+    /// Opens the leaf, unless it was replaced or opened since.
+    pub fn reopen<D: Domain>(self, context: Context<'_, '_, D>) {
+        let (off, closed, _) = self.words();
+        let opened = match self {
+            Self::Slot { meta, .. } if meta.kind() == Kind::Closed => meta.aborted().0,
+            Self::Gate { gate, .. } if !gate.is_replaced() => gate.opened().0,
+            _ => return,
+        };
+        // A failure says that another thread has settled the matter.
+        swap(context, off, closed, opened);
+    }
+}
+
+/// A change of a slot or a gate that nothing durable depends on, unless it is made durable first;
+/// whether it took place.
+#[inline]
+pub(crate) fn swap<D: Domain>(context: Context<'_, '_, D>, off: u64, from: u64, to: u64) -> bool {
+    context.pmwcas.compare_exchange_undurable(context.guard, off, from, to).is_ok()
+}
