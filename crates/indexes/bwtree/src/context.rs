@@ -1,16 +1,42 @@
-//! What an operation reads with, and the keys and values that it meets.
+//! What an operation reads with, the keys and values that it meets, and the damage.
 
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_index::Error;
 use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::Pmwcas;
+use pando_tree::checked;
 
 use crate::layout::{Link, VALUE_HEADER_BYTES, head_of};
-use crate::tree::Damaged;
 
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
+
+/// Something that is in no sound tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    pub off: u64,
+}
+
+impl From<Damaged> for Error {
+    #[cold]
+    fn from(damaged: Damaged) -> Self {
+        checked::damaged(damaged.off, "it is no page or delta that could be there")
+    }
+}
+
+/// A page, and what the mapping table had of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    pub pid: Pid,
+    pub link: Link,
+}
+
+#[cold]
+pub(crate) fn damaged(at: At) -> Error {
+    Damaged { off: at.pid }.into()
+}
 
 /// What an operation reads and writes with.
 #[derive(Debug)]

@@ -25,12 +25,11 @@ use pando_pmem::{Domain, Guard, Pool};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::cursor::{Fill, Scan};
 
-use crate::context::{Context, Probe, Target, Value, compare_keys};
+use crate::context::{At, Context, Damaged, Probe, Target, Value, compare_keys, damaged};
 use crate::gather::{Gathered, Item};
 use crate::page::{Located, Page};
-use crate::search::{At, damaged};
 use crate::style::Style;
-use crate::tree::{BwTree, Damaged};
+use crate::tree::BwTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
 const FIRST_BATCH: usize = 10;

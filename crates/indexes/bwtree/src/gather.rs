@@ -8,10 +8,9 @@ use std::ops::Range;
 
 use pando_pmem::{Domain, mutant};
 
-use crate::context::{Context, Pid, Probe, Value, compare_keys};
+use crate::context::{Context, Damaged, Pid, Probe, Value, compare_keys};
 use crate::layout::{Kind, Link, NO_POSITION};
 use crate::page::{Chain, Located, Page};
-use crate::tree::Damaged;
 
 /// What the newest delta of a key makes of its record.
 #[derive(Clone, Copy, Debug)]

@@ -10,14 +10,13 @@ use pando_tree::read_and_scan;
 
 use crate::context::{Probe, Target};
 use crate::layout::LIMITS;
-use crate::multi_word::MultiWord;
 use crate::options::Options;
 use crate::search::Found;
-use crate::single_word::SingleWord;
+use crate::single_swap::SingleWord;
 use crate::style::Style;
 use crate::table::first_anchor;
 use crate::teardown::next_unit;
-use crate::tree::BwTree;
+use crate::tree::{BwTree, BwTrees, CasBwTrees, MultiWord};
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta,
@@ -120,10 +119,6 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     }
 }
 
-/// Bw-trees whose structure changes by PMwCAS.
-#[derive(Clone, Copy, Debug)]
-pub enum BwTrees {}
-
 impl IndexKind for BwTrees {
     const NUMBER: u64 = 2;
     const NAME: &'static str = "bwtree";
@@ -133,10 +128,6 @@ impl IndexKind for BwTrees {
     type Options = Options;
     type Index<D: Domain> = BwTree<D, MultiWord>;
 }
-
-/// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
-#[derive(Clone, Copy, Debug)]
-pub enum CasBwTrees {}
 
 impl IndexKind for CasBwTrees {
     // From 0xFFFF_0000 on are examples and experiments.

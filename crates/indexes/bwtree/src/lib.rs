@@ -13,7 +13,7 @@
 //! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when
 //!   pages are split; `merge.rs`: when they are merged, with the protocol.
 //! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
-//!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS.
+//!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS; `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
 //! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end
 //!   of a tree. `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
@@ -37,6 +37,7 @@ mod prepend;
 mod races;
 mod search;
 mod single_merge;
+mod single_swap;
 mod single_word;
 mod smo;
 mod style;
@@ -45,10 +46,8 @@ mod teardown;
 mod tree;
 mod write;
 
-pub use index::{BwTrees, CasBwTrees};
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use multi_word::MultiWord;
 pub use options::Options;
 pub use races::{Race, Races};
-pub use single_word::SingleWord;
-pub use tree::BwTree;
+pub use single_swap::SingleWord;
+pub use tree::{BwTree, BwTrees, CasBwTrees, MultiWord};

@@ -48,13 +48,12 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::build::{base_bytes, each_record};
-use crate::context::{Context, Pid, Probe, Target, Value};
+use crate::context::{At, Context, Pid, Probe, Target, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind};
 use crate::page::word_of;
 use crate::prepend::NewDelta;
 use crate::races::Race;
-use crate::search::{At, damaged};
 use crate::smo::{ATTEMPTS, LEAST_SPLIT};
 use crate::style::{Merge, Style};
 use crate::tree::BwTree;

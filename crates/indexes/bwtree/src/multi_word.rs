@@ -57,18 +57,13 @@ use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 
 use crate::build::Block;
-use crate::context::{Context, Pid};
+use crate::context::{At, Context, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::prepend::{NewDelta, Prepared};
-use crate::search::{At, damaged};
 use crate::style::{Above, Merge, Split, Style, Values};
 use crate::table::{begun_off, stamp};
-use crate::tree::BwTree;
-
-/// Pages change by PMwCAS, all words of a change at once.
-#[derive(Clone, Copy, Debug)]
-pub enum MultiWord {}
+use crate::tree::{BwTree, MultiWord};
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {

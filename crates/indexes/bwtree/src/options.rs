@@ -52,6 +52,20 @@ impl Options {
             ..Self::default()
         }
     }
+
+    /// How long a chain may get, and where deltas go.
+    pub(crate) fn chaining(&self) -> Chaining {
+        Chaining { max_deltas: self.chain_deltas, is_beside: self.delta_bytes > 0 }
+    }
+}
+
+/// How long a chain may get, and where deltas go.
+#[derive(Clone, Copy, Debug)]
+pub struct Chaining {
+    /// Deltas of a leaf's chain at most; of an inner page's, a quarter of that.
+    pub max_deltas: u32,
+    /// Deltas stand beside the base, not in blocks.
+    pub is_beside: bool,
 }
 
 #[cfg(test)]

@@ -11,13 +11,12 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words};
 
-use crate::context::{Context, Pid, Probe, Value};
+use crate::context::{Context, Damaged, Pid, Probe, Value};
 use crate::layout::{
     DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
     LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES,
     SLICES_AT, deltas_at, head_of,
 };
-use crate::tree::Damaged;
 
 /// Deltas that a sound chain has at most: no more fit what counts them, twice under a node merge.
 pub(crate) const MAX_CHAIN: usize = 1024;

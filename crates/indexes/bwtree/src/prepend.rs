@@ -9,11 +9,10 @@ use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 
 use crate::build::Block;
-use crate::context::Context;
+use crate::context::{Context, Damaged};
 use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
-use crate::options::MAX_BLOCK_DELTAS;
+use crate::options::{Chaining, MAX_BLOCK_DELTAS};
 use crate::page::{Chain, Page};
-use crate::tree::Damaged;
 
 /// A delta to be made.
 #[derive(Clone, Copy, Debug)]
@@ -76,15 +75,6 @@ impl<D: Domain> Prepared<'_, '_, D> {
             Self::Beside(link) | Self::Block(link, _) => *link,
         }
     }
-}
-
-/// How long a chain may get, and where deltas go.
-#[derive(Clone, Copy, Debug)]
-pub struct Chaining {
-    /// Deltas of a leaf's chain at most; of an inner page's, a quarter of that.
-    pub max_deltas: u32,
-    /// Deltas stand beside the base, not in blocks.
-    pub is_beside: bool,
 }
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {

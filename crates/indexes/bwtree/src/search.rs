@@ -25,12 +25,12 @@ use std::ops::Range;
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 
-use crate::context::{Context, Pid, Probe, Target, Value};
+use crate::context::{At, Context, Damaged, Pid, Probe, Target, Value, damaged};
 use crate::layout::{Kind, Link, NO_POSITION};
 use crate::page::{Chain, Located};
 use crate::style::Style;
 use crate::table::begun_off;
-use crate::tree::{BwTree, Damaged};
+use crate::tree::BwTree;
 
 /// Where a target lies from a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +56,6 @@ pub enum Found<'op> {
     Right(Pid),
     /// The leaf is about to be removed.
     Leaving,
-}
-
-/// A page, and what the mapping table had of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
-    pub pid: Pid,
-    pub link: Link,
 }
 
 impl<'op, D: Domain> Context<'op, '_, D> {
@@ -391,9 +384,4 @@ fn is_new<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> bool {
     // The root may have come since it was looked for; its word is written before or with the other
     // one.
     context.read(begun_off(pid)) == 0 || context.link(pid) != Link::EMPTY
-}
-
-#[cold]
-pub(crate) fn damaged(at: At) -> Error {
-    Damaged { off: at.pid }.into()
 }

@@ -68,13 +68,13 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 
-use crate::context::{Context, Probe, Target};
+use crate::context::{At, Context, Probe, Target, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
 use crate::prepend::NewDelta;
-use crate::search::{At, Route, damaged};
-use crate::single_word::{SingleWord, exchange, free, given, swap};
+use crate::search::Route;
+use crate::single_swap::{SingleWord, exchange, free, given, swap};
 use crate::style::Merge;
 use crate::table::stamp;
 use crate::tree::BwTree;

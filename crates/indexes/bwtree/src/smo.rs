@@ -11,12 +11,11 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::build::{Cut, NewPage, base_bytes, cut};
-use crate::context::{Context, Pid, Probe, Target, Value};
+use crate::context::{At, Context, Pid, Probe, Target, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{Kind, Link};
 use crate::prepend::NewDelta;
 use crate::races::Race;
-use crate::search::At;
 use crate::style::{Above, Split, Style};
 use crate::tree::BwTree;
 

@@ -19,10 +19,9 @@ use pando_index::Error;
 use pando_pmem::Domain;
 
 use crate::build::Block;
-use crate::context::Context;
+use crate::context::{At, Context};
 use crate::gather::Gathered;
 use crate::prepend::Prepared;
-use crate::search::At;
 use crate::table::FreePid;
 use crate::tree::BwTree;
 

@@ -34,12 +34,12 @@ use pando_index::Error;
 use pando_pmem::{Domain, Guard, Reservation, mutant};
 use pando_pmwcas::Policy;
 
-use crate::context::{Context, Pid};
+use crate::context::{Context, Damaged, Pid};
 use crate::layout::{
     ANCHOR_BYTES, BEGUN_AT, FRESH_AT, Link, NEXT_SEGMENT_AT, OFF_MASK, OWNER_AT, ROOT_AT,
     SEGMENT_BYTES, SEGMENTS_AT, SWEEP_AT, WORDS_AT,
 };
-use crate::tree::{BwTree, Damaged};
+use crate::tree::BwTree;
 
 /// Words that one search for a free PID looks at, beyond the newest segment.
 const SWEPT: usize = 64;

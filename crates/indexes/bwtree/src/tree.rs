@@ -6,28 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard};
-use pando_tree::checked;
 use pando_tree::maps::Catalog;
 
 use crate::context::{Context, Pid};
 use crate::layout::ROOT_AT;
-use crate::multi_word::MultiWord;
-use crate::options::Options;
-use crate::prepend::Chaining;
+use crate::options::{Chaining, Options};
 use crate::races::{Race, Races};
 
-/// Something that is in no sound tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    pub off: u64,
-}
+/// Bw-trees whose structure changes by PMwCAS.
+#[derive(Clone, Copy, Debug)]
+pub enum BwTrees {}
 
-impl From<Damaged> for Error {
-    #[cold]
-    fn from(damaged: Damaged) -> Self {
-        checked::damaged(damaged.off, "it is no page or delta that could be there")
-    }
-}
+/// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasBwTrees {}
+
+/// Pages change by PMwCAS, all words of a change at once.
+#[derive(Clone, Copy, Debug)]
+pub enum MultiWord {}
 
 /// A Bw-tree in a pool, whose pages change in the style `S`. All of its state is in the pool; any
 /// number of handles may be open.
@@ -118,7 +114,7 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 
     pub(crate) fn chaining(&self) -> Chaining {
-        Chaining { max_deltas: self.options.chain_deltas, is_beside: self.options.delta_bytes > 0 }
+        self.options.chaining()
     }
 
     /// Above how many bytes a page on `level` is split.

@@ -32,12 +32,12 @@ use pando_pmem::{Domain, mutant};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use crate::build::{NewPage, base_bytes};
-use crate::context::{Context, Pid, Probe, Target, Value};
+use crate::context::{At, Context, Pid, Probe, Target, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, LIMITS, Link};
 use crate::prepend::NewDelta;
 use crate::races::Race;
-use crate::search::{At, Found, damaged};
+use crate::search::Found;
 use crate::style::{Style, Values};
 use crate::tree::BwTree;
 

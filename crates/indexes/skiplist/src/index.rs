@@ -11,8 +11,7 @@ use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
-use crate::list::SkipList;
-use crate::multi_word::MultiWord;
+use crate::list::{CasSkipLists, MultiWord, SkipList, SkipLists};
 use crate::node::{Context, Probe};
 use crate::options::Options;
 use crate::single_word::SingleWord;
@@ -98,10 +97,6 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     }
 }
 
-/// Skip lists whose links change by PMwCAS.
-#[derive(Clone, Copy, Debug)]
-pub enum SkipLists {}
-
 impl IndexKind for SkipLists {
     const NUMBER: u64 = 5;
     const NAME: &'static str = "skiplist";
@@ -110,11 +105,6 @@ impl IndexKind for SkipLists {
     type Options = Options;
     type Index<D: Domain> = SkipList<D, MultiWord>;
 }
-
-/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
-/// survive.
-#[derive(Clone, Copy, Debug)]
-pub enum CasSkipLists {}
 
 impl IndexKind for CasSkipLists {
     // From 0xFFFF_0000 on are examples and experiments.

@@ -33,6 +33,10 @@
 use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
 
+/// Most levels on which one operation links a node: beside these, the successor's `prev` and the
+/// value's block.
+pub(crate) const MAX_LEVELS_AT_ONCE: u32 = pando_pmwcas::MAX_WORDS as u32 - 2;
+
 /// Levels of the head, and of the highest node. About half of the nodes of a level are on the next
 /// one (`height.rs`), so these serve sixteen million records as well as fewer, and more nearly as
 /// well.

@@ -44,9 +44,7 @@ mod style;
 mod teardown;
 mod write;
 
-pub use index::{CasSkipLists, SkipLists};
 pub use layout::{MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use list::SkipList;
-pub use multi_word::MultiWord;
+pub use list::{CasSkipLists, MultiWord, SkipList, SkipLists};
 pub use options::Options;
 pub use single_word::SingleWord;

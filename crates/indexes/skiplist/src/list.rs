@@ -10,9 +10,21 @@ use pando_pmwcas::MAX_VALUE;
 use pando_tree::maps::Catalog;
 
 use crate::layout::{INFO_AT, Info, MAX_HEIGHT, PREV_AT, SMALL_AT, next_at, tail_at};
-use crate::multi_word::MultiWord;
 use crate::node::{Context, Node};
 use crate::options::Options;
+
+/// Skip lists whose links change by PMwCAS.
+#[derive(Clone, Copy, Debug)]
+pub enum SkipLists {}
+
+/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
+/// survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasSkipLists {}
+
+/// Links change by PMwCAS, all words of a step at once.
+#[derive(Clone, Copy, Debug)]
+pub enum MultiWord {}
 
 /// A skip list in a pool, whose links change in the style `S`. All of its state is in the pool; any
 /// number of handles may be open.

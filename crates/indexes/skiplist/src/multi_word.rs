@@ -50,18 +50,11 @@ use pando_pmwcas::{Descriptor, MAX_VALUE, MAX_WORDS, Policy};
 use pando_tree::checked::damaged;
 
 use crate::build;
-use crate::list::SkipList;
+use crate::list::{MultiWord, SkipList};
 use crate::node::{Context, Next, Node};
 use crate::state::{Kind, Small, State};
 use crate::style::{Block, Links, Place, Raise, Removal};
 
-/// Links change by PMwCAS, all words of a step at once.
-#[derive(Clone, Copy, Debug)]
-pub enum MultiWord {}
-
-/// Most levels on which one operation links a node: beside these, the successor's `prev` and the
-/// value's block.
-pub(crate) const MAX_LEVELS_AT_ONCE: u32 = MAX_WORDS as u32 - 2;
 /// Levels that one operation removes a node from, and frees it: two words each, and beside them
 /// `prev`, `state`, and two blocks.
 const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;

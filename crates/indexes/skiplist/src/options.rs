@@ -1,7 +1,6 @@
 //! What a user may set of a skip list.
 
-use crate::layout::MAX_INLINE_BYTES;
-use crate::multi_word::MAX_LEVELS_AT_ONCE;
+use crate::layout::{MAX_INLINE_BYTES, MAX_LEVELS_AT_ONCE};
 
 pando_tree::options! {
     /// The shape of a skip list. Kept with the list, so that it opens as it was created.

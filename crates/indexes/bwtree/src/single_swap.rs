@@ -1,0 +1,74 @@
+//! The steps of which changes by single-word CAS consist: one CAS of a mapping word, with the blocks
+//! that it gives away and takes out (`single_word.rs`).
+
+use pando_pmem::Domain;
+
+use crate::build::Block;
+use crate::context::{At, Context, Pid};
+use crate::layout::Link;
+use crate::prepend::Prepared;
+
+/// Pages change by single-word CAS, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub enum SingleWord {}
+
+/// Gives the block to a word that is about to name it.
+pub(crate) fn activate<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> u64 {
+    let off = block.into_logged();
+    context.pool().activate_logged(off);
+    off
+}
+
+/// Takes blocks back that nobody has seen.
+pub(crate) fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) {
+    for &off in blocks.iter().filter(|&&off| off != 0) {
+        if context.pool().deactivate(off).is_ok() {
+            D::fence();
+            context.pool().reuse(context.guard, off);
+        }
+    }
+}
+
+/// Frees blocks that are unreachable now.
+pub(crate) fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator<Item = u64>) {
+    for off in blocks.filter(|&off| off != 0) {
+        if context.pool().deactivate(off).is_ok() {
+            D::fence();
+            context.guard.retire(off);
+        }
+    }
+}
+
+/// The link of a delta, and its block, active; zero if it has none.
+pub(crate) fn given<D: Domain>(
+    context: Context<'_, '_, D>,
+    delta: Prepared<'_, '_, D>,
+) -> (Link, u64) {
+    match delta {
+        Prepared::Beside(link) => (link, 0),
+        Prepared::Block(link, block) => (link, activate(context, block)),
+    }
+}
+
+pub(crate) fn swap<D: Domain>(context: Context<'_, '_, D>, pid: Pid, from: u64, to: Link) -> bool {
+    // What the link leads to is durable before it is.
+    D::fence();
+    context.pmwcas.compare_exchange(context.guard, pid, from, to.0).is_ok()
+}
+
+/// Changes the word of `at`, to which `blocks` go, in place of `freed`.
+pub(crate) fn exchange<D: Domain>(
+    context: Context<'_, '_, D>,
+    at: At,
+    to: Link,
+    blocks: &[u64],
+    freed: impl Iterator<Item = u64>,
+) -> bool {
+    let done = swap(context, at.pid, at.link.0, to);
+    if done {
+        free(context, freed)
+    } else {
+        take_back(context, blocks)
+    }
+    done
+}
