@@ -1,5 +1,5 @@
-//! The steps of which changes by single-word CAS consist: one CAS of a mapping word, with the blocks
-//! that it gives away and takes out (`single_word.rs`).
+//! The steps of changes by single-word CAS (`single_word.rs`): one CAS of a mapping word, with the
+//! blocks that it gives away and takes out.
 
 use pando_pmem::Domain;
 

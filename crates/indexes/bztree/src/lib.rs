@@ -9,10 +9,10 @@
 //! * `node.rs`, `leaf.rs`: nodes as they are read; `build.rs`: nodes as they are made.
 //! * `tree.rs`: the descent. `cursor.rs`: scans. `many.rs`: gets of many keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing (`closing.rs`). `write.rs`: inserts and
-//!   updates;
-//!   `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation, split,
-//!   merge, and what is given back when the pool is full (`rounds.rs`: how far); `install.rs`: how that is put in place.
-//!   `sound.rs`: nodes that are taken as a whole are looked at first. `audit.rs`: what `check` and
+//!   updates; `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation,
+//!   split, merge, and what is given back when the pool is full (`rounds.rs`: how far);
+//!   `install.rs`: how that is put in place.
+//! * `sound.rs`: nodes that are taken as a whole are looked at first. `audit.rs`: what `check` and
 //!   `stat` see; `teardown.rs`: the end of a tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: what can be set of it.
 //!

@@ -8,7 +8,8 @@
 //!
 //! * [`layout`](mod@layout): the block of a leaf, drawn byte by byte. `record.rs`: records with
 //!   blocks of their own.
-//! * `volatile/`: what is in process memory, `layers.rs`: how handles share it. `separator.rs`: keys as these see them.
+//! * `volatile/`: what is in process memory; `layers.rs`: how handles share it.
+//!   `separator.rs`: keys as these see them.
 //! * `tree.rs`: the descent and the search. `write.rs`: inserts, updates, deletes. `cursor.rs`:
 //!   scans.
 //! * `smo.rs`: splits, consolidations, drops. `install.rs`: changes of inner nodes.
