@@ -177,6 +177,9 @@ fn tables_and_plots_are_made_from_data_and_nothing_is_written_by_hand() {
     write("README.md", "nothing\n");
     write("docs/measure.md", page);
     refused("the figure costs: cannot read or write");
+    let (succeeded, _, error) = figures("write");
+    assert!(!succeeded && error.contains("the figure costs: cannot read or write"), "{error}");
+    assert_eq!(read("docs/measure.md"), page, "a table without data is left as it was");
     write("docs/figures/costs.jsonl", COSTS);
     refused("docs/measure.md is not what the data says");
     let (succeeded, out, error) = figures("write");

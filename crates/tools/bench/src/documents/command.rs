@@ -115,9 +115,14 @@ fn sources_of(
     Ok((commit, folders.zip(built).collect()))
 }
 
-/// Writes the tables into the pages, and the plots.
+/// Writes the tables into the pages, and the plots; nothing if a page names a figure that cannot be
+/// shown, since its table would be lost.
 fn write(checkout: &Checkout) -> Result<(), Failure> {
-    for (path, due) in generated(checkout)?.files {
+    let Generated { files, faults, .. } = generated(checkout)?;
+    if !faults.is_empty() {
+        return Err(Error::Usage(faults.join("\n")).into());
+    }
+    for (path, due) in files {
         let path = checkout.path(&path);
         if std::fs::read_to_string(&path).ok().as_ref() != Some(&due) {
             report::write(&path, &due)?;
