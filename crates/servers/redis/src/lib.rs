@@ -27,6 +27,8 @@ mod server;
 mod session;
 mod slow_log;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub use self::connection::converse;
 #[cfg(any(test, feature = "testing"))]

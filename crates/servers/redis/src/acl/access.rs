@@ -6,16 +6,16 @@ use crate::spec::{Arguments, Spec, flags};
 
 /// What is done with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Access {
+pub(crate) struct Access {
     /// What is in it gets out.
     pub reads: bool,
     /// It changes.
     pub writes: bool,
 }
 
-const READS: Access = Access { reads: true, writes: false };
-const WRITES: Access = Access { reads: false, writes: true };
-const BOTH: Access = Access { reads: true, writes: true };
+pub(crate) const READS: Access = Access { reads: true, writes: false };
+pub(crate) const WRITES: Access = Access { reads: false, writes: true };
+pub(crate) const BOTH: Access = Access { reads: true, writes: true };
 const NEITHER: Access = Access { reads: false, writes: false };
 
 /// Commands that tell about a key and not what is in it.
@@ -97,7 +97,7 @@ const FROM_FIRST: &[&str] =
     &["blmove", "brpoplpush", "lmove", "rename", "renamenx", "rpoplpush", "smove"];
 
 /// What `command` does with the key at `place`.
-pub(super) fn of(command: &Spec, arguments: &Arguments<'_>, place: usize) -> Access {
+pub(crate) fn of(command: &Spec, arguments: &Arguments<'_>, place: usize) -> Access {
     let name = command.name;
     let is_first = command.keys.places(arguments).min() == Some(place);
     match name {
@@ -158,18 +158,4 @@ pub(crate) fn words(command: &Spec, arguments: &Arguments<'_>, place: usize) -> 
         words.push(if first == "RM" { "delete" } else { "update" });
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_set_does_depends_on_its_options() {
-        let set = crate::commands::find(b"set").unwrap();
-        assert_eq!(of(set, &[b"set", b"k", b"get"], 1), WRITES);
-        assert_eq!(of(set, &[b"set", b"k", b"v", b"GET"], 1), BOTH);
-        let get = crate::commands::find(b"get").unwrap();
-        assert_eq!(of(get, &[b"get", b"k"], 1), READS);
-    }
 }

@@ -100,7 +100,7 @@ impl Rules {
     }
 
     /// Those of the default user of a new server: everything, without a password.
-    pub(super) fn of_everyone(catalog: &'static Catalog) -> Self {
+    pub(crate) fn of_everyone(catalog: &'static Catalog) -> Self {
         let mut rules = Self { is_on: true, needs_no_password: true, ..Self::new(catalog) };
         rules.allows_all_keys = true;
         rules.allows_all_channels = true;
@@ -119,7 +119,7 @@ impl Rules {
     }
 
     /// Whether a password of this hash is right.
-    pub(super) fn admits(&self, hash: &str) -> bool {
+    pub(crate) fn admits(&self, hash: &str) -> bool {
         // All are compared, whichever is right.
         let found = self.passwords.iter().fold(false, |found, known| found | is_same(known, hash));
         self.is_on && (self.needs_no_password || found)
@@ -498,82 +498,4 @@ fn checked_hash(hash: &[u8]) -> Result<String, String> {
 fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let place = bytes.iter().position(|&byte| byte == at)?;
     Some((&bytes[..place], &bytes[place + 1..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn described(words: &[&str]) -> String {
-        let mut rules = Rules::new(&crate::commands::CATALOG);
-        for word in words {
-            rules.apply(word.as_bytes()).unwrap();
-        }
-        rules.describe()
-    }
-
-    #[test]
-    fn rules_are_described_as_they_are_said() {
-        assert_eq!(
-            Rules::of_everyone(&crate::commands::CATALOG).describe(),
-            "on nopass ~* &* +@all"
-        );
-        for (words, text) in [
-            (&[][..], "off resetchannels -@all"),
-            (&["on", "nopass", "allcommands"], "on nopass resetchannels +@all"),
-            (&["%RW~a", "%W~b", "%R~c", "&x"], "off ~a %W~b %R~c resetchannels &x -@all"),
-            (
-                &["+select|0", "+SELECT|A", "+select|0"],
-                "off resetchannels -@all +select|0 +select|A",
-            ),
-            (&["+select|0", "+select"], "off resetchannels -@all +select"),
-            (&["+select", "+select|0"], "off resetchannels -@all +select"),
-            (&["+@connection", "+select|0"], "off resetchannels -@all +@connection"),
-            (&["+get", "-get", "+get"], "off resetchannels -@all +get"),
-            (&["+@all", "-set", "+@all"], "off resetchannels +@all"),
-            (&["+get", "reset"], "off sanitize-payload resetchannels -@all"),
-        ] {
-            assert_eq!(described(words), text, "{words:?}");
-        }
-    }
-
-    #[test]
-    fn wrong_rules_are_refused() {
-        for word in [
-            "foo",
-            "+nosuch",
-            "+@nosuch",
-            "-select|0",
-            "+select|",
-            "+select|0|1",
-            "+config|get|x",
-            "+config|nosuch",
-            "%~a",
-            "%X~a",
-            "~a b",
-            "#abc",
-            "<no",
-            "(",
-        ] {
-            assert!(
-                Rules::new(&crate::commands::CATALOG).apply(word.as_bytes()).is_err(),
-                "{word}"
-            );
-        }
-        let mut rules = Rules::of_everyone(&crate::commands::CATALOG);
-        assert!(rules.apply(b"~x").is_err() && rules.apply(b"&x").is_err());
-    }
-
-    #[test]
-    fn passwords_are_hashed() {
-        let mut rules = Rules::new(&crate::commands::CATALOG);
-        for word in ["on", ">p1"] {
-            rules.apply(word.as_bytes()).unwrap();
-        }
-        let known = "f64551fcd6f07823cb87971cfb91446425da18286b3ab1ef935e0cbd7a69f68a";
-        assert_eq!(rules.passwords(), [known]);
-        assert!(rules.admits(&hash(b"p1")) && !rules.admits(&hash(b"p2")));
-        rules.apply(b"<p1").unwrap();
-        assert!(!rules.admits(&hash(b"p1")));
-    }
 }
