@@ -1,7 +1,5 @@
 //! The description of a command: what is known of it before it runs.
 
-use std::ops::BitOr;
-
 use crate::decimal;
 
 /// Properties of a command.
@@ -15,17 +13,14 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
-    /// Either's.
-    pub(crate) const fn and(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.and(other)
+    /// All of `list`.
+    pub(crate) const fn all_of(list: &[Flags]) -> Flags {
+        let (mut all, mut at) = (0, 0);
+        while at < list.len() {
+            all |= list[at].0;
+            at += 1;
+        }
+        Flags(all)
     }
 }
 
@@ -101,6 +96,30 @@ impl Keys {
         let extra = (extra > 0 && extra < count).then_some(extra);
         extra.into_iter().chain((first..end.max(first)).step_by(step))
     }
+}
+
+/// The ways in which commands have keys.
+pub(crate) mod keys {
+    use super::Keys;
+
+    /// None.
+    pub(crate) const NONE: Keys = Keys::None;
+    /// The first argument.
+    pub(crate) const ONE: Keys = Keys::Range(1, 1, 1);
+    /// The first two arguments.
+    pub(crate) const TWO: Keys = Keys::Range(1, 2, 1);
+    /// All arguments.
+    pub(crate) const ALL: Keys = Keys::Range(1, -1, 1);
+    /// Every other argument, from the first on.
+    pub(crate) const PAIRS: Keys = Keys::Range(1, -1, 2);
+    /// The second argument: a subcommand's first.
+    pub(crate) const SECOND: Keys = Keys::Range(2, 2, 1);
+    /// All arguments behind the first.
+    pub(crate) const FROM_SECOND: Keys = Keys::Range(2, -1, 1);
+    /// As many as the first argument says.
+    pub(crate) const NUMBERED: Keys = Keys::Numbered(1, 0);
+    /// The first argument, and as many as the second says.
+    pub(crate) const STORED_NUMBERED: Keys = Keys::Numbered(2, 1);
 }
 
 /// A command's words: its name first, a subcommand's name second.

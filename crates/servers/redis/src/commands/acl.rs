@@ -6,30 +6,24 @@ use std::time::Instant;
 use pando_keyspace::failure::{Result, said, told};
 
 use super::connection::note_denied;
-use super::container;
 use crate::acl::rules::Denied;
 use crate::acl::{self, DEFAULT};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::NOT_AN_INTEGER;
 use crate::server::Server;
 use crate::session::Session;
-use crate::spec::{Arguments, Spec, flags};
+use crate::spec::{Arguments, Spec};
 use crate::{categories, config, decimal};
 
-const GROUP: (&str, &str) = ("server", "6.0.0");
-const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
-const ADMIN: flags::Flags = OWN.and(flags::ADMIN);
 /// Most bits of a password that is made up.
 const MAX_PASSWORD_BITS: i64 = 4096;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[container::container(
-    "acl",
-    GROUP,
-    "A container for Access List Control commands.",
-    HELP,
-    SUBCOMMANDS,
-)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "acl", -2, NONE, NONE, "6.0.0", reply_help,
+        "A container for Access List Control commands.", HELP, SUBCOMMANDS;
+};
 
 const HELP: &[&str] = &[
     "CAT [<category>]",
@@ -60,84 +54,34 @@ const HELP: &[&str] = &[
     "    Return the current connection username.",
 ];
 
-static SUBCOMMANDS: &[Command] = &[
-    Command::brief(
-        "cat",
-        -2,
-        OWN,
-        GROUP,
-        "Lists the ACL categories, or the commands inside a category.",
-        cat,
-    ),
-    Command::brief(
-        "deluser",
-        -3,
-        ADMIN,
-        GROUP,
-        "Deletes ACL users, and terminates their connections.",
-        delete_user,
-    ),
-    Command::brief(
-        "dryrun",
-        -4,
-        ADMIN,
-        ("server", "7.0.0"),
-        "Simulates the execution of a command by a user, without executing the command.",
-        dry_run,
-    ),
-    Command::brief(
-        "genpass",
-        -2,
-        OWN,
-        GROUP,
-        "Generates a pseudorandom, secure password that can be used to identify ACL users.",
-        generate_password,
-    ),
-    Command::brief("getuser", 3, ADMIN, GROUP, "Lists the ACL rules of a user.", get_user),
-    container::help(GROUP),
-    Command::brief("list", 2, ADMIN, GROUP, "Dumps the effective rules in ACL file format.", list),
-    Command::brief(
-        "load",
-        2,
-        ADMIN,
-        GROUP,
-        "Reloads the rules from the configured ACL file.",
-        load,
-    ),
-    Command::brief(
-        "log",
-        -2,
-        ADMIN,
-        GROUP,
-        "Lists recent security events generated due to ACL rules.",
-        log,
-    ),
-    Command::brief(
-        "save",
-        2,
-        ADMIN,
-        GROUP,
-        "Saves the effective ACL rules in the configured ACL file.",
-        save,
-    ),
-    Command::brief(
-        "setuser",
-        -3,
-        ADMIN,
-        GROUP,
-        "Creates and modifies an ACL user and its rules.",
-        set_user,
-    ),
-    Command::brief("users", 2, ADMIN, GROUP, "Lists all ACL users.", users),
-    Command::brief(
-        "whoami",
-        2,
-        OWN,
-        GROUP,
-        "Returns the authenticated username of the current connection.",
-        who_am_i,
-    ),
-];
+static SUBCOMMANDS: &[Command] = commands! {
+    ["server"]
+    "cat", -2, NO_SCRIPT | ANYTIME, NONE, "6.0.0", cat,
+        "Lists the ACL categories, or the commands inside a category.";
+    "deluser", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", delete_user,
+        "Deletes ACL users, and terminates their connections.";
+    "dryrun", -4, NO_SCRIPT | ANYTIME | ADMIN, NONE, "7.0.0", dry_run,
+        "Simulates the execution of a command by a user, without executing the command.";
+    "genpass", -2, NO_SCRIPT | ANYTIME, NONE, "6.0.0", generate_password,
+        "Generates a pseudorandom, secure password that can be used to identify ACL users.";
+    "getuser", 3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", get_user,
+        "Lists the ACL rules of a user.";
+    "help", 2, ANYTIME, NONE, "6.0.0", reply_help,
+        "Returns helpful text about the different subcommands.";
+    "list", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", list,
+        "Dumps the effective rules in ACL file format.";
+    "load", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", load,
+        "Reloads the rules from the configured ACL file.";
+    "log", -2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", log,
+        "Lists recent security events generated due to ACL rules.";
+    "save", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", save,
+        "Saves the effective ACL rules in the configured ACL file.";
+    "setuser", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", set_user,
+        "Creates and modifies an ACL user and its rules.";
+    "users", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", users, "Lists all ACL users.";
+    "whoami", 2, NO_SCRIPT | ANYTIME, NONE, "6.0.0", who_am_i,
+        "Returns the authenticated username of the current connection.";
+};
 
 /// Refuses a command that the client may not run with these arguments, and notes that.
 pub(crate) fn admit(

@@ -8,44 +8,23 @@ use pando_keyspace::layout::Head;
 
 use super::string_ranges::{MAX_STRING_BYTES, clamp, edit};
 use super::strings::Changing;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("setbit", 4, setbit)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 1, 1))
-        .about(
-            "bitmap",
-            "2.2.0",
-            "Sets or clears the bit at offset in the string value stored at key",
-        ),
-    Command::new("getbit", 3, getbit)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about(
-            "bitmap",
-            "2.2.0",
-            "Returns the bit value at offset in the string value stored at key",
-        ),
-    Command::new("bitcount", -2, bitcount).flags(flags::READ).keys(Keys::Range(1, 1, 1)).about(
-        "bitmap",
-        "2.6.0",
-        "Count set bits in a string",
-    ),
-    Command::new("bitpos", -3, bitpos).flags(flags::READ).keys(Keys::Range(1, 1, 1)).about(
-        "bitmap",
-        "2.8.7",
-        "Find first bit set or clear in a string",
-    ),
-    Command::new("bitop", -4, bitop)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(2, -1, 1))
-        .about("bitmap", "2.6.0", "Perform bitwise operations between strings"),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["bitmap"]
+    "setbit", 4, WRITE | DENYOOM, ONE, "2.2.0", setbit,
+        "Sets or clears the bit at offset in the string value stored at key";
+    "getbit", 3, READ | FAST, ONE, "2.2.0", getbit,
+        "Returns the bit value at offset in the string value stored at key";
+    "bitcount", -2, READ, ONE, "2.6.0", bitcount, "Count set bits in a string";
+    "bitpos", -3, READ, ONE, "2.8.7", bitpos, "Find first bit set or clear in a string";
+    "bitop", -4, WRITE | DENYOOM, FROM_SECOND, "2.6.0", bitop,
+        "Perform bitwise operations between strings";
+};
 
 /// A bit's byte, and its mask there.
 fn read_offset(text: &[u8]) -> Result<(usize, u8)> {

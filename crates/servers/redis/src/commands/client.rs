@@ -3,26 +3,19 @@
 use pando_keyspace::failure::{Result, said, told};
 
 use super::connection::checked_name;
-use super::container;
 use crate::clients::{Client, Pause};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::session::Replies;
-use crate::spec::{Arguments, flags};
-
-const GROUP: (&str, &str) = ("connection", "5.0.0");
-const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
-const OTHERS: flags::Flags = OWN.and(flags::ADMIN);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[container::container(
-    "client",
-    ("connection", "2.4.0"),
-    "A container for client connection commands.",
-    HELP,
-    SUBCOMMANDS,
-)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["connection"]
+    "client", -2, NONE, NONE, "2.4.0", reply_help,
+        "A container for client connection commands.", HELP, SUBCOMMANDS;
+};
 
 const HELP: &[&str] = &[
     "CACHING (YES|NO)",
@@ -72,80 +65,37 @@ const HELP: &[&str] = &[
     "    Protect current client connection from eviction.",
 ];
 
-static SUBCOMMANDS: &[Command] = &[
-    Command::brief(
-        "caching",
-        3,
-        OWN,
-        GROUP,
-        "Instructs the server whether to track the keys in the next request.",
-        caching,
-    ),
-    Command::brief("getname", 2, OWN, GROUP, "Returns the name of the connection.", get_name),
-    Command::brief(
-        "getredir",
-        2,
-        OWN,
-        GROUP,
-        "Returns the client ID to which tracking notifications are redirected.",
-        get_redirect,
-    ),
-    container::help(GROUP),
-    Command::brief("id", 2, OWN, GROUP, "Returns the unique client ID of the connection.", id),
-    Command::brief("info", 2, OWN, GROUP, "Returns information about the connection.", info),
-    Command::brief("kill", -3, OTHERS, GROUP, "Terminates open connections.", kill),
-    Command::brief("list", -2, OTHERS, GROUP, "Lists open connections.", list),
-    Command::brief(
-        "no-evict",
-        3,
-        OTHERS,
-        GROUP,
-        "Sets the client eviction mode of the connection.",
-        no_evict,
-    ),
-    Command::brief("pause", -3, OTHERS, GROUP, "Suspends commands processing.", pause),
-    Command::brief(
-        "reply",
-        3,
-        OWN,
-        GROUP,
-        "Instructs the server whether to reply to commands.",
-        reply,
-    ),
-    Command::brief("setname", 3, OWN, GROUP, "Sets the connection name.", set_name),
-    Command::brief(
-        "tracking",
-        -3,
-        OWN,
-        GROUP,
-        "Controls server-assisted client-side caching for the connection.",
-        tracking,
-    ),
-    Command::brief(
-        "trackinginfo",
-        2,
-        OWN,
-        GROUP,
-        "Returns information about server-assisted client-side caching for the connection.",
-        tracking_info,
-    ),
-    Command::brief(
-        "unblock",
-        -3,
-        OTHERS,
-        GROUP,
-        "Unblocks a client blocked by a blocking command from a different connection.",
-        unblock,
-    ),
-    Command::brief(
-        "unpause",
-        2,
-        OTHERS,
-        GROUP,
-        "Resumes processing commands from paused clients.",
-        unpause,
-    ),
-];
+static SUBCOMMANDS: &[Command] = commands! {
+    ["connection"]
+    "caching", 3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", caching,
+        "Instructs the server whether to track the keys in the next request.";
+    "getname", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", get_name,
+        "Returns the name of the connection.";
+    "getredir", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", get_redirect,
+        "Returns the client ID to which tracking notifications are redirected.";
+    "help", 2, ANYTIME, NONE, "5.0.0", reply_help,
+        "Returns helpful text about the different subcommands.";
+    "id", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", id,
+        "Returns the unique client ID of the connection.";
+    "info", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", info,
+        "Returns information about the connection.";
+    "kill", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", kill, "Terminates open connections.";
+    "list", -2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", list, "Lists open connections.";
+    "no-evict", 3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", no_evict,
+        "Sets the client eviction mode of the connection.";
+    "pause", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", pause, "Suspends commands processing.";
+    "reply", 3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", reply,
+        "Instructs the server whether to reply to commands.";
+    "setname", 3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", set_name, "Sets the connection name.";
+    "tracking", -3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", tracking,
+        "Controls server-assisted client-side caching for the connection.";
+    "trackinginfo", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", tracking_info,
+        "Returns information about server-assisted client-side caching for the connection.";
+    "unblock", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", unblock,
+        "Unblocks a client blocked by a blocking command from a different connection.";
+    "unpause", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", unpause,
+        "Resumes processing commands from paused clients.";
+};
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())

@@ -8,7 +8,7 @@ use pando_keyspace::failure::Result;
 use crate::resp::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
-use crate::spec::{Arguments, Flags, Keys, Spec, flags};
+use crate::spec::{Arguments, Flags, Keys, Spec};
 
 /// What a command works with.
 pub(crate) struct Context<'run, 'store> {
@@ -46,67 +46,70 @@ impl Deref for Command {
 }
 
 impl Command {
-    /// A command without keys and subcommands.
-    pub(crate) const fn brief(
+    /// A command of that name and [arity](Spec::arity), of a group of `COMMAND DOCS` and since a
+    /// version.
+    pub(crate) const fn new(
         name: &'static str,
         arity: i32,
         flags: Flags,
+        keys: Keys,
         (group, since): (&'static str, &'static str),
         summary: &'static str,
         run: Run,
     ) -> Self {
-        Self::new(name, arity, run).flags(flags).about(group, since, summary)
-    }
-
-    /// A command of that name and [arity](Spec::arity); what follows adds the rest.
-    pub(crate) const fn new(name: &'static str, arity: i32, run: Run) -> Self {
-        let spec = Spec {
-            name,
-            arity,
-            flags: flags::NONE,
-            keys: Keys::None,
-            group: "",
-            since: "",
-            summary: "",
-            has_subcommands: false,
-            help: &[],
-        };
+        let has_subcommands = false;
+        let spec =
+            Spec { name, arity, flags, keys, group, since, summary, has_subcommands, help: &[] };
         Self { spec, subcommands: &[], run }
     }
 
-    /// Its properties.
-    pub(crate) const fn flags(mut self, flags: Flags) -> Self {
-        self.spec.flags = flags;
-        self
-    }
-
-    /// Which arguments are keys.
-    pub(crate) const fn keys(mut self, keys: Keys) -> Self {
-        self.spec.keys = keys;
-        self
-    }
-
-    /// Its group, since when it is there, and what it does.
-    pub(crate) const fn about(
-        mut self,
-        group: &'static str,
-        since: &'static str,
-        summary: &'static str,
-    ) -> Self {
-        (self.spec.group, self.spec.since, self.spec.summary) = (group, since, summary);
-        self
-    }
-
-    /// The lines of its HELP.
+    /// Adds the lines of its HELP.
     pub(crate) const fn help(mut self, lines: &'static [&'static str]) -> Self {
         self.spec.help = lines;
         self
     }
 
-    /// Its subcommands.
+    /// Adds its subcommands.
     pub(crate) const fn subcommands(mut self, subcommands: &'static [Command]) -> Self {
         self.subcommands = subcommands;
         self.spec.has_subcommands = true;
         self
     }
+}
+
+/// A table of commands, a row each: name, arity, [`flags`](crate::spec::flags),
+/// [`keys`](crate::spec::keys), version, function, summary; then the lines of its HELP and its
+/// subcommands, if it has them. The group of the rows below stands in brackets.
+macro_rules! commands {
+    ($([$group:expr] $(
+        $name:literal, $arity:literal, $($flag:ident)|+, $keys:ident, $since:expr, $run:expr,
+        $summary:literal $(, $help:expr $(, $subcommands:expr)?)?;
+    )+)+) => {
+        &[$($($crate::commands::command::Command::new(
+            $name,
+            $arity,
+            $crate::spec::Flags::all_of(&[$($crate::spec::flags::$flag),+]),
+            $crate::spec::keys::$keys,
+            ($group, $since),
+            $summary,
+            $run,
+        )$(.help($help)$(.subcommands($subcommands))?)?,)+)+]
+    };
+}
+pub(crate) use commands;
+
+/// Replies the help of the command that the first argument names, in Redis's form.
+pub(crate) fn reply_help(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let command = context.server.catalog.find(arguments[0]);
+    let lines = command.map_or(&[][..], |command| command.help);
+    context.reply.array(lines.len() + 3);
+    let name = String::from_utf8_lossy(arguments[0]).to_uppercase();
+    let first = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    context.reply.simple(&first);
+    for line in lines {
+        context.reply.simple(line);
+    }
+    context.reply.simple("HELP");
+    context.reply.simple("    Prints this help.");
+    Ok(())
 }

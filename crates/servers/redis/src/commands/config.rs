@@ -2,24 +2,18 @@
 
 use pando_keyspace::failure::{Failure, Result, said, told};
 
-use super::container;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::config::{self, Kind, Parsed, Place};
 use crate::errors::SYNTAX;
 use crate::glob;
-use crate::spec::{Arguments, flags};
-
-const GROUP: (&str, &str) = ("server", "2.0.0");
-const ADMIN: flags::Flags = flags::ADMIN.and(flags::NO_SCRIPT).and(flags::ANYTIME);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[container::container(
-    "config",
-    GROUP,
-    "A container for server configuration commands.",
-    HELP,
-    SUBCOMMANDS,
-)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "config", -2, NONE, NONE, "2.0.0", reply_help,
+        "A container for server configuration commands.", HELP, SUBCOMMANDS;
+};
 
 const HELP: &[&str] = &[
     "GET <pattern>",
@@ -32,27 +26,19 @@ const HELP: &[&str] = &[
     "    Rewrite the configuration file.",
 ];
 
-static SUBCOMMANDS: &[Command] = &[
-    Command::brief(
-        "get",
-        -3,
-        ADMIN,
-        GROUP,
-        "Returns the effective values of configuration parameters.",
-        get,
-    ),
-    container::help(("server", "5.0.0")),
-    Command::brief("resetstat", 2, ADMIN, GROUP, "Resets the server's statistics.", reset_stat),
-    Command::brief(
-        "rewrite",
-        2,
-        ADMIN,
-        ("server", "2.8.0"),
-        "Persists the effective configuration to file.",
-        rewrite,
-    ),
-    Command::brief("set", -4, ADMIN, GROUP, "Sets configuration parameters in-flight.", set),
-];
+static SUBCOMMANDS: &[Command] = commands! {
+    ["server"]
+    "get", -3, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.0.0", get,
+        "Returns the effective values of configuration parameters.";
+    "help", 2, ANYTIME, NONE, "5.0.0", reply_help,
+        "Returns helpful text about the different subcommands.";
+    "resetstat", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.0.0", reset_stat,
+        "Resets the server's statistics.";
+    "rewrite", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.0", rewrite,
+        "Persists the effective configuration to file.";
+    "set", -4, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.0.0", set,
+        "Sets configuration parameters in-flight.";
+};
 
 fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let patterns = &arguments[2..];

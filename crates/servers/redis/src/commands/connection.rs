@@ -8,73 +8,32 @@ use pando_keyspace::failure::{Failure, Result, said, told};
 
 use super::databases::read_database;
 use crate::acl::{DEFAULT, Entry, User};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Version;
 use crate::server::Server;
 use crate::session::{Replies, Session};
-use crate::spec::{Arguments, flags};
+use crate::spec::Arguments;
 use crate::{config, decimal};
 
 /// The version of Redis whose commands and replies these are; stock clients look at it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-const FIRST: flags::Flags = flags::FAST
-    .and(flags::ANYTIME)
-    .and(flags::NO_SCRIPT)
-    .and(flags::ALLOW_BUSY)
-    .and(flags::NO_AUTH);
-
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("ping", -1, ping).flags(flags::FAST).about(
-        "connection",
-        "1.0.0",
-        "Returns the server's liveliness response.",
-    ),
-    Command::new("echo", 2, echo).flags(flags::FAST.and(flags::ANYTIME)).about(
-        "connection",
-        "1.0.0",
-        "Returns the given string.",
-    ),
-    Command::new("select", 2, select).flags(flags::FAST.and(flags::ANYTIME)).about(
-        "connection",
-        "1.0.0",
-        "Changes the selected database.",
-    ),
-    Command::brief(
-        "quit",
-        -1,
-        FIRST.and(flags::NOT_QUEUED),
-        ("connection", "1.0.0"),
-        "Closes the connection.",
-        quit,
-    ),
-    Command::brief(
-        "reset",
-        1,
-        FIRST.and(flags::NOT_QUEUED),
-        ("connection", "6.2.0"),
-        "Resets the connection.",
-        reset,
-    ),
-    Command::brief(
-        "hello",
-        -1,
-        FIRST,
-        ("connection", "6.0.0"),
-        "Handshakes with the server.",
-        hello,
-    ),
-    Command::brief(
-        "auth",
-        -2,
-        FIRST,
-        ("connection", "1.0.0"),
-        "Authenticates the connection.",
-        auth,
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["connection"]
+    "ping", -1, FAST, NONE, "1.0.0", ping, "Returns the server's liveliness response.";
+    "echo", 2, FAST | ANYTIME, NONE, "1.0.0", echo, "Returns the given string.";
+    "select", 2, FAST | ANYTIME, NONE, "1.0.0", select, "Changes the selected database.";
+    "quit", -1, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH | NOT_QUEUED, NONE, "1.0.0", quit,
+        "Closes the connection.";
+    "reset", 1, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH | NOT_QUEUED, NONE, "6.2.0", reset,
+        "Resets the connection.";
+    "hello", -1, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH, NONE, "6.0.0", hello,
+        "Handshakes with the server.";
+    "auth", -2, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH, NONE, "1.0.0", auth,
+        "Authenticates the connection.";
+};
 
 fn ping(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     match arguments {

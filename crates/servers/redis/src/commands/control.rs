@@ -5,68 +5,32 @@ use std::time::Duration;
 
 use pando_keyspace::failure::{Result, said, told};
 
-use super::container;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::spec::{Arguments, flags};
+use crate::spec::Arguments;
 use crate::{config, decimal};
 
-const ADMIN: flags::Flags = flags::ADMIN.and(flags::NO_SCRIPT).and(flags::ANYTIME);
-const READ_LOG: flags::Flags = flags::ADMIN.and(flags::ANYTIME);
 /// Longest time that DEBUG SLEEP stops its event loop.
 const MAX_SLEEP_S: f64 = 60.0;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::brief(
-        "shutdown",
-        -1,
-        ADMIN.and(flags::NO_MULTI).and(flags::ALLOW_BUSY),
-        ("server", "1.0.0"),
-        "Synchronously saves the database(s) to disk and shuts down the Redis server.",
-        shutdown,
-    ),
-    Command::brief(
-        "role",
-        1,
-        flags::NO_SCRIPT.and(flags::ANYTIME).and(flags::FAST),
-        ("server", "2.8.12"),
-        "Returns the replication role.",
-        role,
-    ),
-    Command::brief(
-        "wait",
-        3,
-        flags::NO_SCRIPT,
-        ("generic", "3.0.0"),
-        "Blocks until the asynchronous replication of all preceding write commands sent by the \
-         connection is completed.",
-        wait,
-    ),
-    Command::brief(
-        "debug",
-        -2,
-        ADMIN,
-        ("server", "1.0.0"),
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "shutdown", -1, ADMIN | NO_SCRIPT | ANYTIME | NO_MULTI | ALLOW_BUSY, NONE, "1.0.0", shutdown,
+        "Synchronously saves the database(s) to disk and shuts down the Redis server.";
+    "role", 1, NO_SCRIPT | ANYTIME | FAST, NONE, "2.8.12", role, "Returns the replication role.";
+    "debug", -2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "1.0.0", debug,
         "A container for debugging commands.",
-        debug,
-    )
-    .help(&["SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."]),
-    container::container(
-        "slowlog",
-        ("server", "2.2.12"),
-        "A container for slow log commands.",
-        SLOW_LOG_HELP,
-        SLOW_LOG,
-    ),
-    container::container(
-        "latency",
-        ("server", "2.8.13"),
-        "A container for latency diagnostics commands.",
-        LATENCY_HELP,
-        LATENCY,
-    ),
-];
+        &["SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."];
+    "slowlog", -2, NONE, NONE, "2.2.12", reply_help,
+        "A container for slow log commands.", SLOW_LOG_HELP, SLOW_LOG;
+    "latency", -2, NONE, NONE, "2.8.13", reply_help,
+        "A container for latency diagnostics commands.", LATENCY_HELP, LATENCY;
+    ["generic"]
+    "wait", 3, NO_SCRIPT, NONE, "3.0.0", wait,
+        "Blocks until the asynchronous replication of all preceding write commands sent by the \
+         connection is completed.";
+};
 
 const SLOW_LOG_HELP: &[&str] = &[
     "GET [<count>]",
@@ -80,40 +44,16 @@ const SLOW_LOG_HELP: &[&str] = &[
     "    Reset the slowlog.",
 ];
 
-static SLOW_LOG: &[Command] = &[
-    Command::brief(
-        "get",
-        -2,
-        READ_LOG,
-        ("server", "2.2.12"),
-        "Returns the slow log's entries.",
-        slow_log_get,
-    ),
-    Command::brief(
-        "help",
-        2,
-        flags::ANYTIME,
-        ("server", "6.2.0"),
-        "Show helpful text about the different subcommands",
-        container::reply_help,
-    ),
-    Command::brief(
-        "len",
-        2,
-        READ_LOG,
-        ("server", "2.2.12"),
-        "Returns the number of entries in the slow log.",
-        slow_log_len,
-    ),
-    Command::brief(
-        "reset",
-        2,
-        READ_LOG,
-        ("server", "2.2.12"),
-        "Clears all entries from the slow log.",
-        slow_log_reset,
-    ),
-];
+static SLOW_LOG: &[Command] = commands! {
+    ["server"]
+    "get", -2, ADMIN | ANYTIME, NONE, "2.2.12", slow_log_get, "Returns the slow log's entries.";
+    "help", 2, ANYTIME, NONE, "6.2.0", reply_help,
+        "Show helpful text about the different subcommands";
+    "len", 2, ADMIN | ANYTIME, NONE, "2.2.12", slow_log_len,
+        "Returns the number of entries in the slow log.";
+    "reset", 2, ADMIN | ANYTIME, NONE, "2.2.12", slow_log_reset,
+        "Clears all entries from the slow log.";
+};
 
 const LATENCY_HELP: &[&str] = &[
     "DOCTOR",
@@ -132,57 +72,23 @@ const LATENCY_HELP: &[&str] = &[
     "    If no commands are specified then all histograms are replied.",
 ];
 
-static LATENCY: &[Command] = &[
-    Command::brief(
-        "doctor",
-        2,
-        ADMIN,
-        ("server", "2.8.13"),
-        "Returns a human-readable latency analysis report.",
-        latency_doctor,
-    ),
-    Command::brief(
-        "graph",
-        3,
-        ADMIN,
-        ("server", "2.8.13"),
-        "Returns a latency graph for an event.",
-        latency_graph,
-    ),
-    container::help(("server", "2.8.13")),
-    Command::brief(
-        "histogram",
-        -2,
-        ADMIN,
-        ("server", "7.0.0"),
-        "Returns the cumulative distribution of latencies of a subset or all commands.",
-        latency_histogram,
-    ),
-    Command::brief(
-        "history",
-        3,
-        ADMIN,
-        ("server", "2.8.13"),
-        "Returns timestamp-latency samples for an event.",
-        nothing,
-    ),
-    Command::brief(
-        "latest",
-        2,
-        ADMIN,
-        ("server", "2.8.13"),
-        "Returns the latest latency samples for all events.",
-        nothing,
-    ),
-    Command::brief(
-        "reset",
-        -2,
-        ADMIN,
-        ("server", "2.8.13"),
-        "Resets the latency data for one or more events.",
-        latency_reset,
-    ),
-];
+static LATENCY: &[Command] = commands! {
+    ["server"]
+    "doctor", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", latency_doctor,
+        "Returns a human-readable latency analysis report.";
+    "graph", 3, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", latency_graph,
+        "Returns a latency graph for an event.";
+    "help", 2, ANYTIME, NONE, "2.8.13", reply_help,
+        "Returns helpful text about the different subcommands.";
+    "histogram", -2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "7.0.0", latency_histogram,
+        "Returns the cumulative distribution of latencies of a subset or all commands.";
+    "history", 3, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", nothing,
+        "Returns timestamp-latency samples for an event.";
+    "latest", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", nothing,
+        "Returns the latest latency samples for all events.";
+    "reset", -2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", latency_reset,
+        "Resets the latency data for one or more events.";
+};
 
 fn shutdown(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
@@ -250,9 +156,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
             context.reply.ok();
             Ok(())
         }
-        [_, name] if name.eq_ignore_ascii_case(b"help") => {
-            container::reply_help(context, arguments)
-        }
+        [_, name] if name.eq_ignore_ascii_case(b"help") => reply_help(context, arguments),
         _ => Err(unknown_or_wrong(arguments[1], "DEBUG")),
     }
 }

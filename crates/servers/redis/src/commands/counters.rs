@@ -4,43 +4,28 @@ use pando_keyspace::failure::{Result, WRONG_TYPE, said};
 use pando_keyspace::layout::{Content, Head};
 
 use super::strings::{Changing, renewed};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::{NOT_A_FLOAT, NOT_AN_INTEGER, OUT_OF_RANGE};
 use crate::long_double::LongDouble;
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("incr", 2, incr)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Increment the integer value of a key by one"),
-    Command::new("decr", 2, decr)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Decrement the integer value of a key by one"),
-    Command::new("incrby", 3, incrby)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Increment the integer value of a key by the given amount"),
-    Command::new("decrby", 3, decrby)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Decrement the integer value of a key by the given number"),
-    Command::new("incrbyfloat", 3, incrbyfloat)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "2.6.0", "Increment the float value of a key by the given amount"),
-];
-
-fn incr(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    add(context, arguments[1], 1)
-}
-
-fn decr(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    add(context, arguments[1], -1)
-}
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["string"]
+    "incr", 2, WRITE | DENYOOM | FAST, ONE, "1.0.0",
+        |context, arguments| add(context, arguments[1], 1),
+        "Increment the integer value of a key by one";
+    "decr", 2, WRITE | DENYOOM | FAST, ONE, "1.0.0",
+        |context, arguments| add(context, arguments[1], -1),
+        "Decrement the integer value of a key by one";
+    "incrby", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", incrby,
+        "Increment the integer value of a key by the given amount";
+    "decrby", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", decrby,
+        "Decrement the integer value of a key by the given number";
+    "incrbyfloat", 3, WRITE | DENYOOM | FAST, ONE, "2.6.0", incrbyfloat,
+        "Increment the float value of a key by the given amount";
+};
 
 fn incrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let increment = decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;

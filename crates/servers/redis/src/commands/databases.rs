@@ -3,28 +3,23 @@
 use pando_keyspace::failure::{Result, said};
 use pando_keyspace::layout::DATABASES;
 
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::spec::{Arguments, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("flushdb", -1, flushdb)
-        .flags(flags::WRITE.and(flags::WHOLE).and(flags::DANGEROUS))
-        .about("server", "1.0.0", "Remove all keys from the current database"),
-    Command::new("flushall", -1, flushall)
-        .flags(flags::WRITE.and(flags::WHOLE).and(flags::DANGEROUS))
-        .about("server", "1.0.0", "Remove all keys from all databases"),
-    Command::new("swapdb", 3, swapdb)
-        .flags(flags::WRITE.and(flags::FAST).and(flags::WHOLE).and(flags::DANGEROUS))
-        .about("server", "4.0.0", "Swaps two Redis databases"),
-    Command::new("dbsize", 1, dbsize).flags(flags::READ.and(flags::FAST)).about(
-        "server",
-        "1.0.0",
-        "Return the number of keys in the selected database",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "flushdb", -1, WRITE | WHOLE | DANGEROUS, NONE, "1.0.0", flushdb,
+        "Remove all keys from the current database";
+    "flushall", -1, WRITE | WHOLE | DANGEROUS, NONE, "1.0.0", flushall,
+        "Remove all keys from all databases";
+    "swapdb", 3, WRITE | FAST | WHOLE | DANGEROUS, NONE, "4.0.0", swapdb,
+        "Swaps two Redis databases";
+    "dbsize", 1, READ | FAST, NONE, "1.0.0", dbsize,
+        "Return the number of keys in the selected database";
+};
 
 fn flushdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let database = context.session.database;

@@ -4,67 +4,36 @@
 
 use pando_keyspace::failure::{Result, said, told};
 
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::NOT_AN_INTEGER;
-use crate::spec::{Arguments, Flags, Keys, flags};
-
-const WRITES: Flags = flags::WRITE.and(flags::FAST);
-const READS: Flags = flags::READ.and(flags::FAST);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("expire", -3, expire).flags(WRITES).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "1.0.0",
-        "Set a key's time to live in seconds",
-    ),
-    Command::new("pexpire", -3, pexpire).flags(WRITES).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "2.6.0",
-        "Set a key's time to live in milliseconds",
-    ),
-    Command::new("expireat", -3, expireat).flags(WRITES).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "1.2.0",
-        "Set the expiration for a key as a UNIX timestamp",
-    ),
-    Command::new("pexpireat", -3, pexpireat).flags(WRITES).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "2.6.0",
-        "Set the expiration for a key as a UNIX timestamp specified in milliseconds",
-    ),
-    Command::new("ttl", 2, ttl).flags(READS).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "1.0.0",
-        "Get the time to live for a key in seconds",
-    ),
-    Command::new("pttl", 2, pttl).flags(READS).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "2.6.0",
-        "Get the time to live for a key in milliseconds",
-    ),
-    Command::new("expiretime", 2, expiretime).flags(READS).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "7.0.0",
-        "Get the expiration Unix timestamp for a key",
-    ),
-    Command::new("pexpiretime", 2, pexpiretime).flags(READS).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "7.0.0",
-        "Get the expiration Unix timestamp for a key in milliseconds",
-    ),
-    Command::new("persist", 2, persist).flags(WRITES).keys(Keys::Range(1, 1, 1)).about(
-        "generic",
-        "2.2.0",
-        "Remove the expiration from a key",
-    ),
-    Command::new("time", 1, time).flags(flags::FAST.and(flags::ANYTIME)).about(
-        "server",
-        "2.6.0",
-        "Return the current server time",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["generic"]
+    "expire", -3, WRITE | FAST, ONE, "1.0.0",
+        |context, arguments| expire_at(context, arguments, "expire", 1000, true),
+        "Set a key's time to live in seconds";
+    "pexpire", -3, WRITE | FAST, ONE, "2.6.0",
+        |context, arguments| expire_at(context, arguments, "pexpire", 1, true),
+        "Set a key's time to live in milliseconds";
+    "expireat", -3, WRITE | FAST, ONE, "1.2.0",
+        |context, arguments| expire_at(context, arguments, "expireat", 1000, false),
+        "Set the expiration for a key as a UNIX timestamp";
+    "pexpireat", -3, WRITE | FAST, ONE, "2.6.0",
+        |context, arguments| expire_at(context, arguments, "pexpireat", 1, false),
+        "Set the expiration for a key as a UNIX timestamp specified in milliseconds";
+    "ttl", 2, READ | FAST, ONE, "1.0.0", ttl, "Get the time to live for a key in seconds";
+    "pttl", 2, READ | FAST, ONE, "2.6.0", pttl, "Get the time to live for a key in milliseconds";
+    "expiretime", 2, READ | FAST, ONE, "7.0.0", expiretime,
+        "Get the expiration Unix timestamp for a key";
+    "pexpiretime", 2, READ | FAST, ONE, "7.0.0", pexpiretime,
+        "Get the expiration Unix timestamp for a key in milliseconds";
+    "persist", 2, WRITE | FAST, ONE, "2.2.0", persist, "Remove the expiration from a key";
+    ["server"]
+    "time", 1, FAST | ANYTIME, NONE, "2.6.0", time, "Return the current server time";
+};
 
 /// When EXPIRE and its kind do what they say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,22 +79,6 @@ impl Conditions {
             || self.is_gt && former.is_none_or(|former| at_ms <= former)
             || self.is_lt && former.is_some_and(|former| at_ms >= former))
     }
-}
-
-fn expire(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    expire_at(context, arguments, "expire", 1000, true)
-}
-
-fn pexpire(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    expire_at(context, arguments, "pexpire", 1, true)
-}
-
-fn expireat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    expire_at(context, arguments, "expireat", 1000, false)
-}
-
-fn pexpireat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    expire_at(context, arguments, "pexpireat", 1, false)
 }
 
 fn expire_at(

@@ -4,16 +4,17 @@ use pando_keyspace::collection::{Collection, check_name};
 use pando_keyspace::failure::{Result, said};
 use pando_keyspace::layout::{Element, Kind};
 
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::NOT_A_FLOAT;
 use crate::long_double::LongDouble;
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// The command.
-pub(super) static COMMANDS: &[Command] = &[Command::new("hincrbyfloat", 4, hincrbyfloat)
-    .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-    .keys(Keys::Range(1, 1, 1))
-    .about("hash", "2.6.0", "Increment the float value of a hash field by the given amount")];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["hash"]
+    "hincrbyfloat", 4, WRITE | DENYOOM | FAST, ONE, "2.6.0", hincrbyfloat,
+        "Increment the float value of a hash field by the given amount";
+};
 
 fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let increment = LongDouble::parse(arguments[3]).ok_or(NOT_A_FLOAT)?;

@@ -7,96 +7,40 @@ use pando_keyspace::failure::{Result, said, told};
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::{element_scan, integers, random_elements};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::OUT_OF_RANGE;
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Flags, Keys, flags};
-
-const ONE: Keys = Keys::Range(1, 1, 1);
-const READ: Flags = flags::READ;
-const FAST_READ: Flags = flags::READ.and(flags::FAST);
-const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
-const REMOVE: Flags = flags::WRITE.and(flags::FAST);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("hset", -4, hset).flags(PUT).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Set the string value of a hash field",
-    ),
-    Command::new("hmset", -4, hmset).flags(PUT).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Set multiple hash fields to multiple values",
-    ),
-    Command::new("hsetnx", 4, hsetnx).flags(PUT).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Set the value of a hash field, only if the field does not exist",
-    ),
-    Command::new("hget", 3, hget).flags(FAST_READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Get the value of a hash field",
-    ),
-    Command::new("hmget", -3, hmget).flags(FAST_READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Get the values of all the given hash fields",
-    ),
-    Command::new("hdel", -3, hdel).flags(REMOVE).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Delete one or more hash fields",
-    ),
-    Command::new("hlen", 2, hlen).flags(FAST_READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Get the number of fields in a hash",
-    ),
-    Command::new("hexists", 3, hexists).flags(FAST_READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Determine if a hash field exists",
-    ),
-    Command::new("hkeys", 2, hkeys).flags(READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Get all the fields in a hash",
-    ),
-    Command::new("hvals", 2, hvals).flags(READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Get all the values in a hash",
-    ),
-    Command::new("hgetall", 2, hgetall).flags(READ).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Get all the fields and values in a hash",
-    ),
-    Command::new("hstrlen", 3, hstrlen).flags(FAST_READ).keys(ONE).about(
-        "hash",
-        "3.2.0",
-        "Get the length of the value of a hash field",
-    ),
-    Command::new("hincrby", 4, hincrby).flags(PUT).keys(ONE).about(
-        "hash",
-        "2.0.0",
-        "Increment the integer value of a hash field by the given number",
-    ),
-    Command::new("hrandfield", -2, hrandfield).flags(READ).keys(ONE).about(
-        "hash",
-        "6.2.0",
-        "Get one or multiple random fields from a hash",
-    ),
-    Command::new("hscan", -3, hscan).flags(READ).keys(ONE).about(
-        "hash",
-        "2.8.0",
-        "Incrementally iterate hash fields and associated values",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["hash"]
+    "hset", -4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hset, "Set the string value of a hash field";
+    "hmset", -4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hmset,
+        "Set multiple hash fields to multiple values";
+    "hsetnx", 4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hsetnx,
+        "Set the value of a hash field, only if the field does not exist";
+    "hget", 3, READ | FAST, ONE, "2.0.0", hget, "Get the value of a hash field";
+    "hmget", -3, READ | FAST, ONE, "2.0.0", hmget, "Get the values of all the given hash fields";
+    "hdel", -3, WRITE | FAST, ONE, "2.0.0", hdel, "Delete one or more hash fields";
+    "hlen", 2, READ | FAST, ONE, "2.0.0", hlen, "Get the number of fields in a hash";
+    "hexists", 3, READ | FAST, ONE, "2.0.0", hexists, "Determine if a hash field exists";
+    "hkeys", 2, READ, ONE, "2.0.0",
+        |context, arguments| write_all(context, arguments, Reply::array, |reply, field, _| reply.bulk(field)),
+        "Get all the fields in a hash";
+    "hvals", 2, READ, ONE, "2.0.0",
+        |context, arguments| write_all(context, arguments, Reply::array, |reply, _, value| reply.bulk(value)),
+        "Get all the values in a hash";
+    "hgetall", 2, READ, ONE, "2.0.0", hgetall, "Get all the fields and values in a hash";
+    "hstrlen", 3, READ | FAST, ONE, "3.2.0", hstrlen, "Get the length of the value of a hash field";
+    "hincrby", 4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hincrby,
+        "Increment the integer value of a hash field by the given number";
+    "hrandfield", -2, READ, ONE, "6.2.0", hrandfield,
+        "Get one or multiple random fields from a hash";
+    "hscan", -3, READ, ONE, "2.8.0", hscan,
+        "Incrementally iterate hash fields and associated values";
+};
 
 fn find<'key>(
     context: &Context<'_, '_>,
@@ -243,14 +187,6 @@ fn write_all(
         }
         Ok(fields)
     })
-}
-
-fn hkeys(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    write_all(context, arguments, Reply::array, |reply, field, _| reply.bulk(field))
-}
-
-fn hvals(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    write_all(context, arguments, Reply::array, |reply, _, value| reply.bulk(value))
 }
 
 fn hgetall(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

@@ -12,20 +12,17 @@ use procfs::process::Process;
 use procfs::{Current, Meminfo};
 
 use super::connection::REDIS_VERSION;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::config;
 use crate::server::Server;
-use crate::spec::{Arguments, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::brief(
-    "info",
-    -1,
-    flags::ANYTIME.and(flags::DANGEROUS),
-    ("server", "1.0.0"),
-    "Returns information and statistics about the server.",
-    info,
-)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "info", -1, ANYTIME | DANGEROUS, NONE, "1.0.0", info,
+        "Returns information and statistics about the server.";
+};
 
 /// The keys of a pool in which less is used are counted as soon as somebody asks.
 const COUNTED_AT_ONCE_BYTES: u64 = 64 << 20;

@@ -2,27 +2,19 @@
 
 use pando_keyspace::failure::{Result, said};
 
-use super::container;
 use crate::catalog::{Catalog, Listed};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
 use crate::spec::{Arguments, Keys, Spec, flags};
 use crate::{acl, categories, glob};
 
-const GROUP: (&str, &str) = ("server", "2.8.13");
-
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::brief(
-    "command",
-    -1,
-    flags::ANYTIME,
-    GROUP,
-    "Returns detailed information about all commands.",
-    all,
-)
-.help(HELP)
-.subcommands(SUBCOMMANDS)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "command", -1, ANYTIME, NONE, "2.8.13", all, "Returns detailed information about all commands.",
+        HELP, SUBCOMMANDS;
+};
 
 const HELP: &[&str] = &[
     "(no subcommand)",
@@ -45,50 +37,21 @@ const HELP: &[&str] = &[
     "    Return the keys and the access flags from a full Redis command.",
 ];
 
-static SUBCOMMANDS: &[Command] = &[
-    Command::brief("count", 2, flags::ANYTIME, GROUP, "Returns a count of commands.", count),
-    Command::brief(
-        "docs",
-        -2,
-        flags::ANYTIME,
-        ("server", "7.0.0"),
-        "Returns documentary information about one, multiple or all commands.",
-        docs,
-    ),
-    Command::brief(
-        "getkeys",
-        -4,
-        flags::ANYTIME,
-        GROUP,
-        "Extracts the key names from an arbitrary command.",
-        get_keys,
-    ),
-    Command::brief(
-        "getkeysandflags",
-        -4,
-        flags::ANYTIME,
-        ("server", "7.0.0"),
-        "Extracts the key names and access flags for an arbitrary command.",
-        get_keys_and_flags,
-    ),
-    container::help(("server", "5.0.0")),
-    Command::brief(
-        "info",
-        -2,
-        flags::ANYTIME,
-        GROUP,
-        "Returns information about one, multiple or all commands.",
-        info,
-    ),
-    Command::brief(
-        "list",
-        -2,
-        flags::ANYTIME,
-        ("server", "7.0.0"),
-        "Returns a list of command names.",
-        list,
-    ),
-];
+static SUBCOMMANDS: &[Command] = commands! {
+    ["server"]
+    "count", 2, ANYTIME, NONE, "2.8.13", count, "Returns a count of commands.";
+    "docs", -2, ANYTIME, NONE, "7.0.0", docs,
+        "Returns documentary information about one, multiple or all commands.";
+    "getkeys", -4, ANYTIME, NONE, "2.8.13", get_keys,
+        "Extracts the key names from an arbitrary command.";
+    "getkeysandflags", -4, ANYTIME, NONE, "7.0.0", get_keys_and_flags,
+        "Extracts the key names and access flags for an arbitrary command.";
+    "help", 2, ANYTIME, NONE, "5.0.0", reply_help,
+        "Returns helpful text about the different subcommands.";
+    "info", -2, ANYTIME, NONE, "2.8.13", info,
+        "Returns information about one, multiple or all commands.";
+    "list", -2, ANYTIME, NONE, "7.0.0", list, "Returns a list of command names.";
+};
 
 fn all(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let catalog = context.server.catalog;

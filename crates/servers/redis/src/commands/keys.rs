@@ -3,44 +3,21 @@
 use pando_keyspace::failure::Result;
 
 use super::strings::exists;
-use crate::commands::command::{Command, Context};
-use crate::spec::{Arguments, Keys, flags};
+use crate::commands::command::{Command, Context, commands};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("del", -2, remove).flags(flags::WRITE).keys(Keys::Range(1, -1, 1)).about(
-        "generic",
-        "1.0.0",
-        "Delete a key",
-    ),
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["generic"]
+    "del", -2, WRITE, ALL, "1.0.0", remove, "Delete a key";
     // What a key held is removed in the background in either case.
-    Command::new("unlink", -2, remove)
-        .flags(flags::WRITE.and(flags::FAST))
-        .keys(Keys::Range(1, -1, 1))
-        .about(
-            "generic",
-            "4.0.0",
-            "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non \
-             blocking.",
-        ),
-    Command::new("exists", -2, count_present)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, -1, 1))
-        .about("generic", "1.0.0", "Determine if a key exists"),
-    Command::new("touch", -2, count_present)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, -1, 1))
-        .about(
-            "generic",
-            "3.2.1",
-            "Alters the last access time of a key(s). Returns the number of existing keys \
-             specified.",
-        ),
-    Command::new("type", 2, kind)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("generic", "1.0.0", "Determine the type stored at key"),
-];
+    "unlink", -2, WRITE | FAST, ALL, "4.0.0", remove,
+        "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.";
+    "exists", -2, READ | FAST, ALL, "1.0.0", count_present, "Determine if a key exists";
+    "touch", -2, READ | FAST, ALL, "3.2.1", count_present,
+        "Alters the last access time of a key(s). Returns the number of existing keys specified.";
+    "type", 2, READ | FAST, ONE, "1.0.0", kind, "Determine the type stored at key";
+};
 
 fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let mut count = 0;

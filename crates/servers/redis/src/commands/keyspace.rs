@@ -9,29 +9,18 @@ use pando_keyspace::failure::Result;
 use pando_keyspace::layout::HASH_BITS;
 
 use super::integers;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::spec::{Arguments, flags};
+use crate::spec::Arguments;
 use crate::{decimal, glob};
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("keys", 2, keys).flags(flags::READ.and(flags::DANGEROUS)).about(
-        "generic",
-        "1.0.0",
-        "Find all keys matching the given pattern",
-    ),
-    Command::new("scan", -2, scan).flags(flags::READ).about(
-        "generic",
-        "2.8.0",
-        "Incrementally iterate the keys space",
-    ),
-    Command::new("randomkey", 1, randomkey).flags(flags::READ).about(
-        "generic",
-        "1.0.0",
-        "Return a random key from the keyspace",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["generic"]
+    "keys", 2, READ | DANGEROUS, NONE, "1.0.0", keys, "Find all keys matching the given pattern";
+    "scan", -2, READ, NONE, "2.8.0", scan, "Incrementally iterate the keys space";
+    "randomkey", 1, READ, NONE, "1.0.0", randomkey, "Return a random key from the keyspace";
+};
 
 /// Heads that SCAN looks at if it is not told how many.
 const DEFAULT_COUNT: i64 = 10;

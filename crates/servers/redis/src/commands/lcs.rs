@@ -3,16 +3,16 @@
 use pando_keyspace::failure::{Failure, Result, said};
 
 use super::strings::Changing;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[Command::new("lcs", -3, lcs)
-    .flags(flags::READ)
-    .keys(Keys::Range(1, 2, 1))
-    .about("string", "7.0.0", "Find longest common substring")];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["string"]
+    "lcs", -3, READ, TWO, "7.0.0", lcs, "Find longest common substring";
+};
 
 /// Most memory that one LCS may take, in bytes: as much as the longest string.
 const MAX_TABLE_BYTES: usize = 512 << 20;

@@ -8,27 +8,23 @@ use pando_keyspace::layout::{
     CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
 };
 
-use super::container;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::server::Server;
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
-const GROUP: (&str, &str) = ("server", "4.0.0");
 /// What a record takes besides its key and value: its place in a leaf, and its share of the leaf.
 const RECORD_BYTES: u64 = 24;
 /// Elements that are looked at unless it is said how many.
 const SAMPLES: u64 = 5;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[container::container(
-    "memory",
-    GROUP,
-    "A container for memory diagnostics commands.",
-    HELP,
-    SUBCOMMANDS,
-)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "memory", -2, NONE, NONE, "4.0.0", reply_help,
+        "A container for memory diagnostics commands.", HELP, SUBCOMMANDS;
+};
 
 const HELP: &[&str] = &[
     "PURGE",
@@ -38,12 +34,13 @@ const HELP: &[&str] = &[
     "    sampled up to <count> times (default: 5, 0 means sample all).",
 ];
 
-static SUBCOMMANDS: &[Command] = &[
-    container::help(GROUP),
-    Command::brief("purge", 2, flags::NONE, GROUP, "Asks the allocator to release memory.", purge),
-    Command::brief("usage", -3, flags::READ, GROUP, "Estimates the memory usage of a key.", usage)
-        .keys(Keys::Range(2, 2, 1)),
-];
+static SUBCOMMANDS: &[Command] = commands! {
+    ["server"]
+    "help", 2, ANYTIME, NONE, "4.0.0", reply_help,
+        "Returns helpful text about the different subcommands.";
+    "purge", 2, NONE, NONE, "4.0.0", purge, "Asks the allocator to release memory.";
+    "usage", -3, READ, SECOND, "4.0.0", usage, "Estimates the memory usage of a key.";
+};
 
 fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     // In a thread of its own: to return some GiB takes longer than other clients should wait.

@@ -10,7 +10,6 @@ mod client;
 mod command;
 mod config;
 mod connection;
-mod container;
 mod control;
 mod counters;
 mod databases;

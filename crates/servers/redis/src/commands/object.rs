@@ -7,47 +7,30 @@ use pando::Order;
 use pando_keyspace::failure::{Result, said};
 use pando_keyspace::layout::{CollectionId, Content, Count, Element, Kind, Section};
 
-use super::container;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::decimal;
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[container::container(
-    "object",
-    ("generic", "2.2.3"),
-    "A container for object introspection commands",
-    HELP,
-    SUBCOMMANDS,
-)];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["generic"]
+    "object", -2, NONE, NONE, "2.2.3", reply_help,
+        "A container for object introspection commands", HELP, SUBCOMMANDS;
+};
 
-static SUBCOMMANDS: &[Command] = &[
-    Command::new("encoding", 3, encoding).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
-        "generic",
-        "2.2.3",
-        "Inspect the internal encoding of a Redis object",
-    ),
-    Command::new("freq", 3, frequency).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
-        "generic",
-        "4.0.0",
-        "Get the logarithmic access frequency counter of a Redis object",
-    ),
-    Command::new("help", 2, container::reply_help).flags(flags::ANYTIME).about(
-        "generic",
-        "6.2.0",
-        "Show helpful text about the different subcommands",
-    ),
-    Command::new("idletime", 3, idle_time).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
-        "generic",
-        "2.2.3",
-        "Get the time since a Redis object was last accessed",
-    ),
-    Command::new("refcount", 3, references).flags(flags::READ).keys(Keys::Range(2, 2, 1)).about(
-        "generic",
-        "2.2.3",
-        "Get the number of references to the value of the key",
-    ),
-];
+static SUBCOMMANDS: &[Command] = commands! {
+    ["generic"]
+    "encoding", 3, READ, SECOND, "2.2.3", encoding,
+        "Inspect the internal encoding of a Redis object";
+    "freq", 3, READ, SECOND, "4.0.0", frequency,
+        "Get the logarithmic access frequency counter of a Redis object";
+    "help", 2, ANYTIME, NONE, "6.2.0", reply_help,
+        "Show helpful text about the different subcommands";
+    "idletime", 3, READ, SECOND, "2.2.3", idle_time,
+        "Get the time since a Redis object was last accessed";
+    "refcount", 3, READ, SECOND, "2.2.3", references,
+        "Get the number of references to the value of the key";
+};
 
 const HELP: &[&str] = &[
     "ENCODING <key>",

@@ -40,91 +40,36 @@ use pando_keyspace::failure::{Failure, Result, said, told};
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::integers;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Flags, Keys, flags};
-
-const GROUP: &str = "range-index";
-const SINCE: &str = "0.1.0";
-const ONE: Keys = Keys::Range(1, 1, 1);
-const READ: Flags = flags::READ;
-const FAST: Flags = flags::READ.and(flags::FAST);
-const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("ri.create", -2, create).flags(PUT).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Creates an empty range index",
-    ),
-    Command::new("ri.set", 4, set).flags(PUT).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Puts a field of a range index",
-    ),
-    Command::new("ri.get", 3, get).flags(FAST).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns the value of a field of a range index",
-    ),
-    Command::new("ri.del", 3, del).flags(flags::WRITE.and(flags::FAST)).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Removes a field of a range index",
-    ),
-    Command::new("ri.cas", -4, cas).flags(PUT).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Puts a field of a range index if its value is the one expected",
-    ),
-    Command::new("ri.scan", -5, scan).flags(READ).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns so many fields of a range index, in order, from one on",
-    ),
-    Command::new("ri.range", -4, range).flags(READ).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns the fields of a range index from one to another, in order",
-    ),
-    Command::new("ri.revrange", -4, revrange).flags(READ).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns the fields of a range index from one down to another, in the order reversed",
-    ),
-    Command::new("ri.prefix", -3, prefix).flags(READ).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns the fields of a range index that begin with a prefix, in order",
-    ),
-    Command::new("ri.delrange", 4, delrange).flags(flags::WRITE).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Removes the fields of a range index from one to another",
-    ),
-    Command::new("ri.count", 4, count).flags(READ).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Counts the fields of a range index from one to another",
-    ),
-    Command::new("ri.len", 2, len).flags(FAST).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns how many fields a range index has",
-    ),
-    Command::new("ri.exists", 2, exists).flags(FAST).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Says whether a key is a range index",
-    ),
-    Command::new("ri.metrics", 2, metrics).flags(FAST).keys(ONE).about(
-        GROUP,
-        SINCE,
-        "Returns figures of a range index",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["range-index"]
+    "ri.create", -2, WRITE | DENYOOM | FAST, ONE, "0.1.0", create, "Creates an empty range index";
+    "ri.set", 4, WRITE | DENYOOM | FAST, ONE, "0.1.0", set, "Puts a field of a range index";
+    "ri.get", 3, READ | FAST, ONE, "0.1.0", get, "Returns the value of a field of a range index";
+    "ri.del", 3, WRITE | FAST, ONE, "0.1.0", del, "Removes a field of a range index";
+    "ri.cas", -4, WRITE | DENYOOM | FAST, ONE, "0.1.0", cas,
+        "Puts a field of a range index if its value is the one expected";
+    "ri.scan", -5, READ, ONE, "0.1.0", scan,
+        "Returns so many fields of a range index, in order, from one on";
+    "ri.range", -4, READ, ONE, "0.1.0", range,
+        "Returns the fields of a range index from one to another, in order";
+    "ri.revrange", -4, READ, ONE, "0.1.0", revrange,
+        "Returns the fields of a range index from one down to another, in the order reversed";
+    "ri.prefix", -3, READ, ONE, "0.1.0", prefix,
+        "Returns the fields of a range index that begin with a prefix, in order";
+    "ri.delrange", 4, WRITE, ONE, "0.1.0", delrange,
+        "Removes the fields of a range index from one to another";
+    "ri.count", 4, READ, ONE, "0.1.0", count,
+        "Counts the fields of a range index from one to another";
+    "ri.len", 2, READ | FAST, ONE, "0.1.0", len, "Returns how many fields a range index has";
+    "ri.exists", 2, READ | FAST, ONE, "0.1.0", exists, "Says whether a key is a range index";
+    "ri.metrics", 2, READ | FAST, ONE, "0.1.0", metrics, "Returns figures of a range index";
+};
 
 const NOT_FOUND: Failure = said("ERR range index not found");
 

@@ -4,33 +4,22 @@ use pando_keyspace::failure::{Failure, Result, said};
 
 use super::databases::read_database;
 use super::strings::exists;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::{NO_SUCH_KEY, SYNTAX};
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 const SAME_PLACE: Failure = said("ERR source and destination objects are the same");
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("rename", 3, rename).flags(flags::WRITE).keys(Keys::Range(1, 2, 1)).about(
-        "generic",
-        "1.0.0",
-        "Rename a key",
-    ),
-    Command::new("renamenx", 3, renamenx)
-        .flags(flags::WRITE.and(flags::FAST))
-        .keys(Keys::Range(1, 2, 1))
-        .about("generic", "1.0.0", "Rename a key, only if the new key does not exist"),
-    Command::new("copy", -3, copy)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 2, 1))
-        .about("generic", "6.2.0", "Copy a key"),
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["generic"]
+    "rename", 3, WRITE, TWO, "1.0.0", rename, "Rename a key";
+    "renamenx", 3, WRITE | FAST, TWO, "1.0.0", renamenx,
+        "Rename a key, only if the new key does not exist";
+    "copy", -3, WRITE | DENYOOM, TWO, "6.2.0", copy, "Copy a key";
     // In the other database the key has the same hash, so it is locked, too.
-    Command::new("move", 3, move_key)
-        .flags(flags::WRITE.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("generic", "1.0.0", "Move a key to another database"),
-];
+    "move", 3, WRITE | FAST, ONE, "1.0.0", move_key, "Move a key to another database";
+};
 
 fn rename(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (from, to) = (arguments[1], arguments[2]);

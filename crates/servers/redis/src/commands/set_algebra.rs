@@ -12,48 +12,35 @@ use pando_keyspace::failure::{Result, said};
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::integers;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Keys, flags};
-
-const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("sinter", -2, sinter).flags(flags::READ).keys(ALL_KEYS).about(
-        "set",
-        "1.0.0",
-        "Intersect multiple sets",
-    ),
-    Command::new("sunion", -2, sunion).flags(flags::READ).keys(ALL_KEYS).about(
-        "set",
-        "1.0.0",
-        "Add multiple sets",
-    ),
-    Command::new("sdiff", -2, sdiff).flags(flags::READ).keys(ALL_KEYS).about(
-        "set",
-        "1.0.0",
-        "Subtract multiple sets",
-    ),
-    Command::new("sinterstore", -3, sinterstore)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(ALL_KEYS)
-        .about("set", "1.0.0", "Intersect multiple sets and store the resulting set in a key"),
-    Command::new("sunionstore", -3, sunionstore)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(ALL_KEYS)
-        .about("set", "1.0.0", "Add multiple sets and store the resulting set in a key"),
-    Command::new("sdiffstore", -3, sdiffstore)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(ALL_KEYS)
-        .about("set", "1.0.0", "Subtract multiple sets and store the resulting set in a key"),
-    Command::new("sintercard", -3, sintercard).flags(flags::READ).keys(Keys::Numbered(1, 0)).about(
-        "set",
-        "7.0.0",
-        "Intersect multiple sets and return the cardinality of the result",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["set"]
+    "sinter", -2, READ, ALL, "1.0.0",
+        |context, arguments| reply_with(context, arguments, Operation::Intersection),
+        "Intersect multiple sets";
+    "sunion", -2, READ, ALL, "1.0.0",
+        |context, arguments| reply_with(context, arguments, Operation::Union),
+        "Add multiple sets";
+    "sdiff", -2, READ, ALL, "1.0.0",
+        |context, arguments| reply_with(context, arguments, Operation::Difference),
+        "Subtract multiple sets";
+    "sinterstore", -3, WRITE | DENYOOM, ALL, "1.0.0",
+        |context, arguments| store(context, arguments, Operation::Intersection),
+        "Intersect multiple sets and store the resulting set in a key";
+    "sunionstore", -3, WRITE | DENYOOM, ALL, "1.0.0",
+        |context, arguments| store(context, arguments, Operation::Union),
+        "Add multiple sets and store the resulting set in a key";
+    "sdiffstore", -3, WRITE | DENYOOM, ALL, "1.0.0",
+        |context, arguments| store(context, arguments, Operation::Difference),
+        "Subtract multiple sets and store the resulting set in a key";
+    "sintercard", -3, READ, NUMBERED, "7.0.0", sintercard,
+        "Intersect multiple sets and return the cardinality of the result";
+};
 
 /// What is made of sets.
 #[derive(Clone, Copy, Debug)]
@@ -163,30 +150,6 @@ fn store(
     to.finish(transaction)?;
     reply.count(members.len() as u64);
     Ok(())
-}
-
-fn sinter(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Operation::Intersection)
-}
-
-fn sunion(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Operation::Union)
-}
-
-fn sdiff(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Operation::Difference)
-}
-
-fn sinterstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    store(context, arguments, Operation::Intersection)
-}
-
-fn sunionstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    store(context, arguments, Operation::Union)
-}
-
-fn sdiffstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    store(context, arguments, Operation::Difference)
 }
 
 fn sintercard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

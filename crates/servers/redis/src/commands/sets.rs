@@ -6,68 +6,31 @@ use pando_keyspace::failure::Result;
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::{element_scan, integers, random_elements};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Flags, Keys, flags};
-
-const ONE: Keys = Keys::Range(1, 1, 1);
-const READ: Flags = flags::READ;
-const FAST_READ: Flags = flags::READ.and(flags::FAST);
-const REMOVE: Flags = flags::WRITE.and(flags::FAST);
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("sadd", -3, sadd)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(ONE)
-        .about("set", "1.0.0", "Add one or more members to a set"),
-    Command::new("srem", -3, srem).flags(REMOVE).keys(ONE).about(
-        "set",
-        "1.0.0",
-        "Remove one or more members from a set",
-    ),
-    Command::new("scard", 2, scard).flags(FAST_READ).keys(ONE).about(
-        "set",
-        "1.0.0",
-        "Get the number of members in a set",
-    ),
-    Command::new("sismember", 3, sismember).flags(FAST_READ).keys(ONE).about(
-        "set",
-        "1.0.0",
-        "Determine if a given value is a member of a set",
-    ),
-    Command::new("smismember", -3, smismember).flags(FAST_READ).keys(ONE).about(
-        "set",
-        "6.2.0",
-        "Returns the membership associated with the given elements for a set",
-    ),
-    Command::new("smembers", 2, smembers).flags(READ).keys(ONE).about(
-        "set",
-        "1.0.0",
-        "Get all the members in a set",
-    ),
-    Command::new("spop", -2, spop).flags(REMOVE).keys(ONE).about(
-        "set",
-        "1.0.0",
-        "Remove and return one or multiple random members from a set",
-    ),
-    Command::new("srandmember", -2, srandmember).flags(READ).keys(ONE).about(
-        "set",
-        "1.0.0",
-        "Get one or multiple random members from a set",
-    ),
-    Command::new("smove", 4, smove).flags(REMOVE).keys(Keys::Range(1, 2, 1)).about(
-        "set",
-        "1.0.0",
-        "Move a member from one set to another",
-    ),
-    Command::new("sscan", -3, sscan).flags(READ).keys(ONE).about(
-        "set",
-        "2.8.0",
-        "Incrementally iterate Set elements",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["set"]
+    "sadd", -3, WRITE | DENYOOM | FAST, ONE, "1.0.0", sadd, "Add one or more members to a set";
+    "srem", -3, WRITE | FAST, ONE, "1.0.0", srem, "Remove one or more members from a set";
+    "scard", 2, READ | FAST, ONE, "1.0.0", scard, "Get the number of members in a set";
+    "sismember", 3, READ | FAST, ONE, "1.0.0", sismember,
+        "Determine if a given value is a member of a set";
+    "smismember", -3, READ | FAST, ONE, "6.2.0", smismember,
+        "Returns the membership associated with the given elements for a set";
+    "smembers", 2, READ, ONE, "1.0.0", smembers, "Get all the members in a set";
+    "spop", -2, WRITE | FAST, ONE, "1.0.0", spop,
+        "Remove and return one or multiple random members from a set";
+    "srandmember", -2, READ, ONE, "1.0.0", srandmember,
+        "Get one or multiple random members from a set";
+    "smove", 4, WRITE | FAST, TWO, "1.0.0", smove, "Move a member from one set to another";
+    "sscan", -3, READ, ONE, "2.8.0",
+        |context, arguments| element_scan::scan(context, arguments, Kind::Set, |_, _| 0),
+        "Incrementally iterate Set elements";
+};
 
 fn find<'key>(
     context: &Context<'_, '_>,
@@ -224,8 +187,4 @@ fn smove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         to.put(transaction, member, &[])?;
     }
     to.finish(transaction)
-}
-
-fn sscan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    element_scan::scan(context, arguments, Kind::Set, |_, _| 0)
 }

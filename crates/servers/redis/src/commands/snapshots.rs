@@ -2,24 +2,20 @@
 
 use pando_keyspace::failure::{Result, said, told};
 
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
-use crate::spec::{Arguments, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("save", 1, save)
-        .flags(flags::ADMIN.and(flags::NO_MULTI).and(flags::NO_SCRIPT).and(flags::NO_ASYNC_LOADING))
-        .about("server", "1.0.0", "Synchronously saves the database(s) to disk."),
-    Command::new("bgsave", -1, save_in_background)
-        .flags(flags::ADMIN.and(flags::NO_SCRIPT).and(flags::NO_ASYNC_LOADING))
-        .about("server", "1.0.0", "Asynchronously saves the database(s) to disk."),
-    Command::new("lastsave", 1, last_save).flags(flags::FAST.and(flags::ANYTIME)).about(
-        "server",
-        "1.0.0",
-        "Returns the Unix timestamp of the last successful save to disk.",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["server"]
+    "save", 1, ADMIN | NO_MULTI | NO_SCRIPT | NO_ASYNC_LOADING, NONE, "1.0.0", save,
+        "Synchronously saves the database(s) to disk.";
+    "bgsave", -1, ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, NONE, "1.0.0", save_in_background,
+        "Asynchronously saves the database(s) to disk.";
+    "lastsave", 1, FAST | ANYTIME, NONE, "1.0.0", last_save,
+        "Returns the Unix timestamp of the last successful save to disk.";
+};
 
 fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     context.server.save()?;

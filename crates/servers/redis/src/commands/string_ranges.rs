@@ -5,44 +5,25 @@ use std::ops::ControlFlow;
 use pando_keyspace::failure::{Result, said};
 
 use super::strings::renewed;
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::NOT_AN_INTEGER;
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// Longest string, in bytes.
 pub(super) const MAX_STRING_BYTES: u64 = 512 << 20;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("append", 3, append)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "2.0.0", "Append a value to a key"),
-    Command::new("strlen", 2, strlen)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "2.2.0", "Get the length of the value stored in a key"),
-    Command::new("getrange", 4, getrange).flags(flags::READ).keys(Keys::Range(1, 1, 1)).about(
-        "string",
-        "2.4.0",
-        "Get a substring of the string stored at a key",
-    ),
-    Command::new("substr", 4, getrange).flags(flags::READ).keys(Keys::Range(1, 1, 1)).about(
-        "string",
-        "1.0.0",
-        "Get a substring of the string stored at a key",
-    ),
-    Command::new("setrange", 4, setrange)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 1, 1))
-        .about(
-            "string",
-            "2.2.0",
-            "Overwrite part of a string at key starting at the specified offset",
-        ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["string"]
+    "append", 3, WRITE | DENYOOM | FAST, ONE, "2.0.0", append, "Append a value to a key";
+    "strlen", 2, READ | FAST, ONE, "2.2.0", strlen, "Get the length of the value stored in a key";
+    "getrange", 4, READ, ONE, "2.4.0", getrange, "Get a substring of the string stored at a key";
+    "substr", 4, READ, ONE, "1.0.0", getrange, "Get a substring of the string stored at a key";
+    "setrange", 4, WRITE | DENYOOM, ONE, "2.2.0", setrange,
+        "Overwrite part of a string at key starting at the specified offset";
+};
 
 /// An error if a string of `bytes` bytes with `more` behind them is too long.
 fn check_length(bytes: u64, more: usize) -> Result<()> {

@@ -7,61 +7,30 @@ use pando_keyspace::layout::{Content, Head, LongString, Memcached};
 use pando_keyspace::{Store, Transaction};
 
 use super::set_options::{Moment, Options, expiry};
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Keys, flags};
+use crate::spec::Arguments;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("get", 2, get)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Get the value of a key"),
-    Command::new("getdel", 2, getdel)
-        .flags(flags::WRITE.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "6.2.0", "Get the value of a key and delete the key"),
-    Command::new("getex", -2, getex)
-        .flags(flags::WRITE.and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "6.2.0", "Get the value of a key and optionally set its expiration"),
-    Command::new("getset", 3, getset)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Set the string value of a key and return its old value"),
-    Command::new("mget", -2, mget)
-        .flags(flags::READ.and(flags::FAST))
-        .keys(Keys::Range(1, -1, 1))
-        .about("string", "1.0.0", "Get the values of all the given keys"),
-    Command::new("mset", -3, mset)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, -1, 2))
-        .about("string", "1.0.1", "Set multiple keys to multiple values"),
-    Command::new("msetnx", -3, msetnx)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, -1, 2))
-        .about(
-            "string",
-            "1.0.1",
-            "Set multiple keys to multiple values, only if none of the keys exist",
-        ),
-    Command::new("psetex", 4, psetex)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "2.6.0", "Set the value and expiration in milliseconds of a key"),
-    Command::new("set", -3, set)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Set the string value of a key"),
-    Command::new("setex", 4, setex)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "2.0.0", "Set the value and expiration of a key"),
-    Command::new("setnx", 3, setnx)
-        .flags(flags::WRITE.and(flags::DENYOOM).and(flags::FAST))
-        .keys(Keys::Range(1, 1, 1))
-        .about("string", "1.0.0", "Set the value of a key, only if the key does not exist"),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["string"]
+    "get", 2, READ | FAST, ONE, "1.0.0", get, "Get the value of a key";
+    "getdel", 2, WRITE | FAST, ONE, "6.2.0", getdel, "Get the value of a key and delete the key";
+    "getex", -2, WRITE | FAST, ONE, "6.2.0", getex,
+        "Get the value of a key and optionally set its expiration";
+    "getset", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", getset,
+        "Set the string value of a key and return its old value";
+    "mget", -2, READ | FAST, ALL, "1.0.0", mget, "Get the values of all the given keys";
+    "mset", -3, WRITE | DENYOOM, PAIRS, "1.0.1", mset, "Set multiple keys to multiple values";
+    "msetnx", -3, WRITE | DENYOOM, PAIRS, "1.0.1", msetnx,
+        "Set multiple keys to multiple values, only if none of the keys exist";
+    "psetex", 4, WRITE | DENYOOM, ONE, "2.6.0", psetex,
+        "Set the value and expiration in milliseconds of a key";
+    "set", -3, WRITE | DENYOOM, ONE, "1.0.0", set, "Set the string value of a key";
+    "setex", 4, WRITE | DENYOOM, ONE, "2.0.0", setex, "Set the value and expiration of a key";
+    "setnx", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", setnx,
+        "Set the value of a key, only if the key does not exist";
+};
 
 /// A string that is to be changed, and what stays with it.
 #[derive(Debug, Default)]

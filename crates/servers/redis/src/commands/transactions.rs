@@ -7,40 +7,27 @@ use std::sync::atomic::AtomicBool;
 use pando_keyspace::Store;
 use pando_keyspace::failure::{Result, said};
 
-use crate::commands::command::{Command, Context};
+use crate::commands::command::{Command, Context, commands};
 use crate::session::Multi;
-use crate::spec::{Arguments, Keys, flags};
-
-const OWN: flags::Flags = flags::NO_SCRIPT.and(flags::ANYTIME);
+use crate::spec::Arguments;
 
 /// What a key that is watched takes besides its bytes, twice, about.
 const WATCHED_BYTES: usize = 100;
 
 /// The commands of this group.
-pub(super) static COMMANDS: &[Command] = &[
-    Command::new("multi", 1, multi)
-        .flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::NOT_QUEUED))
-        .about("transactions", "1.2.0", "Starts a transaction."),
-    Command::new("exec", 1, exec_without_multi)
-        .flags(OWN.and(flags::SKIP_SLOWLOG).and(flags::NOT_QUEUED))
-        .about("transactions", "1.2.0", "Executes all commands in a transaction."),
-    Command::new("discard", 1, discard)
-        .flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::NOT_QUEUED))
-        .about("transactions", "2.0.0", "Discards a transaction."),
-    Command::new("watch", -2, watch)
-        .flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY).and(flags::WRITE).and(flags::NOT_QUEUED))
-        .keys(Keys::Range(1, -1, 1))
-        .about(
-            "transactions",
-            "2.2.0",
-            "Monitors changes to keys to determine the execution of a transaction.",
-        ),
-    Command::new("unwatch", 1, unwatch).flags(OWN.and(flags::FAST).and(flags::ALLOW_BUSY)).about(
-        "transactions",
-        "2.2.0",
-        "Forgets about watched keys of a transaction.",
-    ),
-];
+pub(super) static COMMANDS: &[Command] = commands! {
+    ["transactions"]
+    "multi", 1, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | NOT_QUEUED, NONE, "1.2.0", multi,
+        "Starts a transaction.";
+    "exec", 1, NO_SCRIPT | ANYTIME | SKIP_SLOWLOG | NOT_QUEUED, NONE, "1.2.0", exec_without_multi,
+        "Executes all commands in a transaction.";
+    "discard", 1, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | NOT_QUEUED, NONE, "2.0.0", discard,
+        "Discards a transaction.";
+    "watch", -2, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | WRITE | NOT_QUEUED, ALL, "2.2.0", watch,
+        "Monitors changes to keys to determine the execution of a transaction.";
+    "unwatch", 1, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY, NONE, "2.2.0", unwatch,
+        "Forgets about watched keys of a transaction.";
+};
 
 fn multi(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     if context.session.multi.is_some() {

@@ -13,54 +13,35 @@ use pando_keyspace::failure::{Result, told};
 use pando_keyspace::layout::{Element, Kind, Section, ordered_bits};
 
 use super::super::integers;
-use super::{GROUP, member, score, write_members};
-use crate::commands::command::{Command, Context};
+use super::{member, score, write_members};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
-use crate::spec::{Arguments, Flags, Keys, flags};
-
-const READ: Flags = flags::READ;
-const STORE: Flags = flags::WRITE.and(flags::DENYOOM);
-const KEYS: Keys = Keys::Numbered(1, 0);
-const STORE_KEYS: Keys = Keys::Numbered(2, 1);
+use crate::spec::Arguments;
 
 /// These commands.
-pub(in super::super) static COMMANDS: &[Command] = &[
-    Command::new("zunion", -3, zunion).flags(READ).keys(KEYS).about(
-        GROUP,
-        "6.2.0",
-        "Add multiple sorted sets",
-    ),
-    Command::new("zinter", -3, zinter).flags(READ).keys(KEYS).about(
-        GROUP,
-        "6.2.0",
-        "Intersect multiple sorted sets",
-    ),
-    Command::new("zdiff", -3, zdiff).flags(READ).keys(KEYS).about(
-        GROUP,
-        "6.2.0",
-        "Subtract multiple sorted sets",
-    ),
-    Command::new("zunionstore", -4, zunionstore).flags(STORE).keys(STORE_KEYS).about(
-        GROUP,
-        "2.0.0",
-        "Add multiple sorted sets and store the resulting sorted set in a new key",
-    ),
-    Command::new("zinterstore", -4, zinterstore).flags(STORE).keys(STORE_KEYS).about(
-        GROUP,
-        "2.0.0",
-        "Intersect multiple sorted sets and store the resulting sorted set in a new key",
-    ),
-    Command::new("zdiffstore", -4, zdiffstore).flags(STORE).keys(STORE_KEYS).about(
-        GROUP,
-        "6.2.0",
-        "Subtract multiple sorted sets and store the resulting sorted set in a new key",
-    ),
-    Command::new("zintercard", -3, zintercard).flags(READ).keys(KEYS).about(
-        GROUP,
-        "7.0.0",
-        "Intersect multiple sorted sets and return the cardinality of the result",
-    ),
-];
+pub(in super::super) static COMMANDS: &[Command] = commands! {
+    ["sorted-set"]
+    "zunion", -3, READ, NUMBERED, "6.2.0",
+        |context, arguments| reply_with(context, arguments, Operation::Union, "zunion"),
+        "Add multiple sorted sets";
+    "zinter", -3, READ, NUMBERED, "6.2.0",
+        |context, arguments| reply_with(context, arguments, Operation::Intersection, "zinter"),
+        "Intersect multiple sorted sets";
+    "zdiff", -3, READ, NUMBERED, "6.2.0",
+        |context, arguments| reply_with(context, arguments, Operation::Difference, "zdiff"),
+        "Subtract multiple sorted sets";
+    "zunionstore", -4, WRITE | DENYOOM, STORED_NUMBERED, "2.0.0",
+        |context, arguments| store(context, arguments, Operation::Union, "zunionstore"),
+        "Add multiple sorted sets and store the resulting sorted set in a new key";
+    "zinterstore", -4, WRITE | DENYOOM, STORED_NUMBERED, "2.0.0",
+        |context, arguments| store(context, arguments, Operation::Intersection, "zinterstore"),
+        "Intersect multiple sorted sets and store the resulting sorted set in a new key";
+    "zdiffstore", -4, WRITE | DENYOOM, STORED_NUMBERED, "6.2.0",
+        |context, arguments| store(context, arguments, Operation::Difference, "zdiffstore"),
+        "Subtract multiple sorted sets and store the resulting sorted set in a new key";
+    "zintercard", -3, READ, NUMBERED, "7.0.0", zintercard,
+        "Intersect multiple sorted sets and return the cardinality of the result";
+};
 
 /// What is made of sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,30 +255,6 @@ fn store(
     to.finish(transaction)?;
     reply.count(members.len() as u64);
     Ok(())
-}
-
-fn zunion(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Operation::Union, "zunion")
-}
-
-fn zinter(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Operation::Intersection, "zinter")
-}
-
-fn zdiff(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Operation::Difference, "zdiff")
-}
-
-fn zunionstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    store(context, arguments, Operation::Union, "zunionstore")
-}
-
-fn zinterstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    store(context, arguments, Operation::Intersection, "zinterstore")
-}
-
-fn zdiffstore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    store(context, arguments, Operation::Difference, "zdiffstore")
 }
 
 fn zintercard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

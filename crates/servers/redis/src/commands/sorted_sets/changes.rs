@@ -6,43 +6,27 @@ use pando_keyspace::layout::Kind;
 
 use super::super::integers;
 use super::range::{Limit, Range};
-use super::{GROUP, ONE, find, member, score, write_members};
-use crate::commands::command::{Command, Context};
+use super::{find, member, score, write_members};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
-use crate::spec::{Arguments, Flags, flags};
-
-const PUT: Flags = flags::WRITE.and(flags::DENYOOM).and(flags::FAST);
-const REMOVE: Flags = flags::WRITE.and(flags::FAST);
+use crate::spec::Arguments;
 
 /// These commands.
-pub(in super::super) static COMMANDS: &[Command] = &[
-    Command::new("zadd", -4, zadd).flags(PUT).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Add one or more members to a sorted set, or update its score if it already exists",
-    ),
-    Command::new("zincrby", 4, zincrby).flags(PUT).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Increment the score of a member in a sorted set",
-    ),
-    Command::new("zrem", -3, zrem).flags(REMOVE).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Remove one or more members from a sorted set",
-    ),
-    Command::new("zpopmin", -2, zpopmin).flags(REMOVE).keys(ONE).about(
-        GROUP,
-        "5.0.0",
-        "Remove and return members with the lowest scores in a sorted set",
-    ),
-    Command::new("zpopmax", -2, zpopmax).flags(REMOVE).keys(ONE).about(
-        GROUP,
-        "5.0.0",
-        "Remove and return members with the highest scores in a sorted set",
-    ),
-];
+pub(in super::super) static COMMANDS: &[Command] = commands! {
+    ["sorted-set"]
+    "zadd", -4, WRITE | DENYOOM | FAST, ONE, "1.2.0", zadd,
+        "Add one or more members to a sorted set, or update its score if it already exists";
+    "zincrby", 4, WRITE | DENYOOM | FAST, ONE, "1.2.0", zincrby,
+        "Increment the score of a member in a sorted set";
+    "zrem", -3, WRITE | FAST, ONE, "1.2.0", zrem, "Remove one or more members from a sorted set";
+    "zpopmin", -2, WRITE | FAST, ONE, "5.0.0",
+        |context, arguments| pop(context, arguments, false),
+        "Remove and return members with the lowest scores in a sorted set";
+    "zpopmax", -2, WRITE | FAST, ONE, "5.0.0",
+        |context, arguments| pop(context, arguments, true),
+        "Remove and return members with the highest scores in a sorted set";
+};
 
 /// ZADD's options.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,14 +158,6 @@ fn zrem(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     }
     context.reply.integer(removed);
     Ok(())
-}
-
-fn zpopmin(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    pop(context, arguments, false)
-}
-
-fn zpopmax(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    pop(context, arguments, true)
 }
 
 fn pop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, is_reverse: bool) -> Result<()> {

@@ -9,63 +9,34 @@ use pando_keyspace::layout::{Kind, ordered_bits};
 
 use super::super::{element_scan, random_elements};
 use super::range::{By, Range};
-use super::{GROUP, ONE, find, member};
-use crate::commands::command::{Command, Context};
+use super::{find, member};
+use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::resp::reply::Reply;
-use crate::spec::{Arguments, Flags, flags};
-
-const READ: Flags = flags::READ;
-const FAST: Flags = flags::READ.and(flags::FAST);
+use crate::spec::Arguments;
 
 /// These commands.
-pub(in super::super) static COMMANDS: &[Command] = &[
-    Command::new("zcard", 2, zcard).flags(FAST).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Get the number of members in a sorted set",
-    ),
-    Command::new("zscore", 3, zscore).flags(FAST).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Get the score associated with the given member in a sorted set",
-    ),
-    Command::new("zmscore", -3, zmscore).flags(FAST).keys(ONE).about(
-        GROUP,
-        "6.2.0",
-        "Get the score associated with the given members in a sorted set",
-    ),
-    Command::new("zrank", 3, zrank).flags(FAST).keys(ONE).about(
-        GROUP,
-        "2.0.0",
-        "Determine the index of a member in a sorted set",
-    ),
-    Command::new("zrevrank", 3, zrevrank).flags(FAST).keys(ONE).about(
-        GROUP,
-        "2.0.0",
-        "Determine the index of a member in a sorted set, with scores ordered from high to low",
-    ),
-    Command::new("zcount", 4, zcount).flags(FAST).keys(ONE).about(
-        GROUP,
-        "2.0.0",
-        "Count the members in a sorted set with scores within the given values",
-    ),
-    Command::new("zlexcount", 4, zlexcount).flags(FAST).keys(ONE).about(
-        GROUP,
-        "2.8.9",
-        "Count the number of members in a sorted set between a given lexicographical range",
-    ),
-    Command::new("zrandmember", -2, zrandmember).flags(READ).keys(ONE).about(
-        GROUP,
-        "6.2.0",
-        "Get one or multiple random elements from a sorted set",
-    ),
-    Command::new("zscan", -3, zscan).flags(READ).keys(ONE).about(
-        GROUP,
-        "2.8.0",
-        "Incrementally iterate sorted sets elements and associated scores",
-    ),
-];
+pub(in super::super) static COMMANDS: &[Command] = commands! {
+    ["sorted-set"]
+    "zcard", 2, READ | FAST, ONE, "1.2.0", zcard, "Get the number of members in a sorted set";
+    "zscore", 3, READ | FAST, ONE, "1.2.0", zscore,
+        "Get the score associated with the given member in a sorted set";
+    "zmscore", -3, READ | FAST, ONE, "6.2.0", zmscore,
+        "Get the score associated with the given members in a sorted set";
+    "zrank", 3, READ | FAST, ONE, "2.0.0", zrank, "Determine the index of a member in a sorted set";
+    "zrevrank", 3, READ | FAST, ONE, "2.0.0", zrevrank,
+        "Determine the index of a member in a sorted set, with scores ordered from high to low";
+    "zcount", 4, READ | FAST, ONE, "2.0.0",
+        |context, arguments| count(context, arguments, By::Score),
+        "Count the members in a sorted set with scores within the given values";
+    "zlexcount", 4, READ | FAST, ONE, "2.8.9",
+        |context, arguments| count(context, arguments, By::Lex),
+        "Count the number of members in a sorted set between a given lexicographical range";
+    "zrandmember", -2, READ, ONE, "6.2.0", zrandmember,
+        "Get one or multiple random elements from a sorted set";
+    "zscan", -3, READ, ONE, "2.8.0", zscan,
+        "Incrementally iterate sorted sets elements and associated scores";
+};
 
 fn zcard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let count = find(context, arguments)?.map_or(0, |set| set.count());
@@ -131,14 +102,6 @@ fn zrevrank(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
         None => context.reply.null(),
     }
     Ok(())
-}
-
-fn zcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    count(context, arguments, By::Score)
-}
-
-fn zlexcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    count(context, arguments, By::Lex)
 }
 
 fn count(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, by: By) -> Result<()> {

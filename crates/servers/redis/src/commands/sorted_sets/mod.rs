@@ -28,15 +28,12 @@ use pando_keyspace::layout::Kind;
 
 use crate::commands::command::Context;
 use crate::resp::reply::{Reply, Version};
-use crate::spec::{Arguments, Keys};
+use crate::spec::Arguments;
 
 pub(super) use self::algebra::COMMANDS as ALGEBRA;
 pub(super) use self::changes::COMMANDS as CHANGES;
 pub(super) use self::lookups::COMMANDS as LOOKUPS;
 pub(super) use self::ranges::COMMANDS as RANGES;
-
-const GROUP: &str = "sorted-set";
-const ONE: Keys = Keys::Range(1, 1, 1);
 
 fn find<'key>(
     context: &Context<'_, '_>,

@@ -6,67 +6,45 @@ use pando_keyspace::layout::Kind;
 
 use super::super::integers;
 use super::range::{By, Limit, Range};
-use super::{GROUP, ONE, find, member, write_member};
-use crate::commands::command::{Command, Context};
+use super::{find, member, write_member};
+use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
-use crate::spec::{Arguments, Flags, Keys, flags};
-
-const READ: Flags = flags::READ;
-const REMOVE: Flags = flags::WRITE;
+use crate::spec::Arguments;
 
 /// These commands.
-pub(in super::super) static COMMANDS: &[Command] = &[
-    Command::new("zrange", -4, zrange).flags(READ).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Return a range of members in a sorted set",
-    ),
-    Command::new("zrangestore", -5, zrangestore)
-        .flags(flags::WRITE.and(flags::DENYOOM))
-        .keys(Keys::Range(1, 2, 1))
-        .about(GROUP, "6.2.0", "Store a range of members from sorted set into another key"),
-    Command::new("zrangebyscore", -4, zrangebyscore).flags(READ).keys(ONE).about(
-        GROUP,
-        "1.0.5",
-        "Return a range of members in a sorted set, by score",
-    ),
-    Command::new("zrevrangebyscore", -4, zrevrangebyscore).flags(READ).keys(ONE).about(
-        GROUP,
-        "2.2.0",
-        "Return a range of members in a sorted set, by score, with scores ordered from high to low",
-    ),
-    Command::new("zrangebylex", -4, zrangebylex).flags(READ).keys(ONE).about(
-        GROUP,
-        "2.8.9",
-        "Return a range of members in a sorted set, by lexicographical range",
-    ),
-    Command::new("zrevrangebylex", -4, zrevrangebylex).flags(READ).keys(ONE).about(
-        GROUP,
-        "2.8.9",
-        "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.",
-    ),
-    Command::new("zrevrange", -4, zrevrange).flags(READ).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Return a range of members in a sorted set, by index, with scores ordered from high to low",
-    ),
-    Command::new("zremrangebyrank", 4, zremrangebyrank).flags(REMOVE).keys(ONE).about(
-        GROUP,
-        "2.0.0",
-        "Remove all members in a sorted set within the given indexes",
-    ),
-    Command::new("zremrangebyscore", 4, zremrangebyscore).flags(REMOVE).keys(ONE).about(
-        GROUP,
-        "1.2.0",
-        "Remove all members in a sorted set within the given scores",
-    ),
-    Command::new("zremrangebylex", 4, zremrangebylex).flags(REMOVE).keys(ONE).about(
-        GROUP,
-        "2.8.9",
-        "Remove all members in a sorted set between the given lexicographical range",
-    ),
-];
+pub(in super::super) static COMMANDS: &[Command] = commands! {
+    ["sorted-set"]
+    "zrange", -4, READ, ONE, "1.2.0",
+        |context, arguments| reply_with(context, arguments, None, None),
+        "Return a range of members in a sorted set";
+    "zrangestore", -5, WRITE | DENYOOM, TWO, "6.2.0", zrangestore,
+        "Store a range of members from sorted set into another key";
+    "zrangebyscore", -4, READ, ONE, "1.0.5",
+        |context, arguments| reply_with(context, arguments, Some(By::Score), Some(false)),
+        "Return a range of members in a sorted set, by score";
+    "zrevrangebyscore", -4, READ, ONE, "2.2.0",
+        |context, arguments| reply_with(context, arguments, Some(By::Score), Some(true)),
+        "Return a range of members in a sorted set, by score, with scores ordered from high to low";
+    "zrangebylex", -4, READ, ONE, "2.8.9",
+        |context, arguments| reply_with(context, arguments, Some(By::Lex), Some(false)),
+        "Return a range of members in a sorted set, by lexicographical range";
+    "zrevrangebylex", -4, READ, ONE, "2.8.9",
+        |context, arguments| reply_with(context, arguments, Some(By::Lex), Some(true)),
+        "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.";
+    "zrevrange", -4, READ, ONE, "1.2.0",
+        |context, arguments| reply_with(context, arguments, Some(By::Rank), Some(true)),
+        "Return a range of members in a sorted set, by index, with scores ordered from high to low";
+    "zremrangebyrank", 4, WRITE, ONE, "2.0.0",
+        |context, arguments| remove(context, arguments, By::Rank),
+        "Remove all members in a sorted set within the given indexes";
+    "zremrangebyscore", 4, WRITE, ONE, "1.2.0",
+        |context, arguments| remove(context, arguments, By::Score),
+        "Remove all members in a sorted set within the given scores";
+    "zremrangebylex", 4, WRITE, ONE, "2.8.9",
+        |context, arguments| remove(context, arguments, By::Lex),
+        "Remove all members in a sorted set between the given lexicographical range";
+};
 
 /// What a command's words ask for.
 #[derive(Clone, Copy, Debug)]
@@ -159,30 +137,6 @@ fn reply_with(
     })
 }
 
-fn zrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, None, None)
-}
-
-fn zrevrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Some(By::Rank), Some(true))
-}
-
-fn zrangebyscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Some(By::Score), Some(false))
-}
-
-fn zrevrangebyscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Some(By::Score), Some(true))
-}
-
-fn zrangebylex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Some(By::Lex), Some(false))
-}
-
-fn zrevrangebylex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    reply_with(context, arguments, Some(By::Lex), Some(true))
-}
-
 fn zrangestore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let fixed = Fixed { by: None, is_reverse: None, may_have_scores: false };
     let request = Request::parse(&arguments[3..], fixed)?;
@@ -199,18 +153,6 @@ fn zrangestore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resu
     to.finish(transaction)?;
     reply.count(members.len() as u64);
     Ok(())
-}
-
-fn zremrangebyrank(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    remove(context, arguments, By::Rank)
-}
-
-fn zremrangebyscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    remove(context, arguments, By::Score)
-}
-
-fn zremrangebylex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    remove(context, arguments, By::Lex)
 }
 
 fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, by: By) -> Result<()> {
