@@ -144,7 +144,7 @@ pub(crate) struct Spec {
     /// Whether it has subcommands; then it is none by itself.
     pub has_subcommands: bool,
     /// The lines of its HELP, if it has one.
-    pub help: &'static [&'static str],
+    pub help: &'static str,
 }
 
 impl Spec {

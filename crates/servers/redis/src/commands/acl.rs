@@ -20,67 +20,58 @@ const MAX_PASSWORD_BITS: i64 = 4096;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "acl", -2, NONE, NONE, "6.0.0", reply_help,
+    ["server": (NONE), NONE]
+    "acl", -2, "6.0.0", reply_help,
         "A container for Access List Control commands.", HELP, SUBCOMMANDS;
 };
 
-const HELP: &[&str] = &[
-    "CAT [<category>]",
-    "    List all commands that belong to <category>, or all command categories",
-    "    when no category is specified.",
-    "DELUSER <username> [<username> ...]",
-    "    Delete a list of users.",
-    "DRYRUN <username> <command> [<arg> ...]",
-    "    Returns whether the user can execute the given command without executing the command.",
-    "GETUSER <username>",
-    "    Get the user's details.",
-    "GENPASS [<bits>]",
-    "    Generate a secure 256-bit user password. The optional `bits` argument can",
-    "    be used to specify a different size.",
-    "LIST",
-    "    Show users details in config file format.",
-    "LOAD",
-    "    Reload users from the ACL file.",
-    "LOG [<count> | RESET]",
-    "    Show the ACL log entries.",
-    "SAVE",
-    "    Save the current config to the ACL file.",
-    "SETUSER <username> <attribute> [<attribute> ...]",
-    "    Create or modify a user with the specified attributes.",
-    "USERS",
-    "    List all the registered usernames.",
-    "WHOAMI",
-    "    Return the current connection username.",
-];
+const HELP: &str = "\
+CAT [<category>]
+    List all commands that belong to <category>, or all command categories
+    when no category is specified.
+DELUSER <username> [<username> ...]
+    Delete a list of users.
+DRYRUN <username> <command> [<arg> ...]
+    Returns whether the user can execute the given command without executing the command.
+GETUSER <username>
+    Get the user's details.
+GENPASS [<bits>]
+    Generate a secure 256-bit user password. The optional `bits` argument can
+    be used to specify a different size.
+LIST
+    Show users details in config file format.
+LOAD
+    Reload users from the ACL file.
+LOG [<count> | RESET]
+    Show the ACL log entries.
+SAVE
+    Save the current config to the ACL file.
+SETUSER <username> <attribute> [<attribute> ...]
+    Create or modify a user with the specified attributes.
+USERS
+    List all the registered usernames.
+WHOAMI
+    Return the current connection username.";
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["server"]
-    "cat", -2, NO_SCRIPT | ANYTIME, NONE, "6.0.0", cat,
-        "Lists the ACL categories, or the commands inside a category.";
-    "deluser", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", delete_user,
-        "Deletes ACL users, and terminates their connections.";
-    "dryrun", -4, NO_SCRIPT | ANYTIME | ADMIN, NONE, "7.0.0", dry_run,
-        "Simulates the execution of a command by a user, without executing the command.";
-    "genpass", -2, NO_SCRIPT | ANYTIME, NONE, "6.0.0", generate_password,
+    ["server": (NO_SCRIPT | ANYTIME), NONE]
+    "cat", -2, "6.0.0", cat, "Lists the ACL categories, or the commands inside a category.";
+    "genpass", -2, "6.0.0", generate_password,
         "Generates a pseudorandom, secure password that can be used to identify ACL users.";
-    "getuser", 3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", get_user,
-        "Lists the ACL rules of a user.";
-    "help", 2, ANYTIME, NONE, "6.0.0", reply_help,
-        "Returns helpful text about the different subcommands.";
-    "list", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", list,
-        "Dumps the effective rules in ACL file format.";
-    "load", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", load,
-        "Reloads the rules from the configured ACL file.";
-    "log", -2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", log,
-        "Lists recent security events generated due to ACL rules.";
-    "save", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", save,
-        "Saves the effective ACL rules in the configured ACL file.";
-    "setuser", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", set_user,
-        "Creates and modifies an ACL user and its rules.";
-    "users", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "6.0.0", users, "Lists all ACL users.";
-    "whoami", 2, NO_SCRIPT | ANYTIME, NONE, "6.0.0", who_am_i,
-        "Returns the authenticated username of the current connection.";
+    "whoami", 2, "6.0.0", who_am_i, "Returns the authenticated username of the current connection.";
+    ["server": (NO_SCRIPT | ANYTIME | ADMIN), NONE]
+    "deluser", -3, "6.0.0", delete_user, "Deletes ACL users, and terminates their connections.";
+    "dryrun", -4, "7.0.0", dry_run,
+        "Simulates the execution of a command by a user, without executing the command.";
+    "getuser", 3, "6.0.0", get_user, "Lists the ACL rules of a user.";
+    "list", 2, "6.0.0", list, "Dumps the effective rules in ACL file format.";
+    "load", 2, "6.0.0", load, "Reloads the rules from the configured ACL file.";
+    "log", -2, "6.0.0", log, "Lists recent security events generated due to ACL rules.";
+    "save", 2, "6.0.0", save, "Saves the effective ACL rules in the configured ACL file.";
+    "setuser", -3, "6.0.0", set_user, "Creates and modifies an ACL user and its rules.";
+    "users", 2, "6.0.0", users, "Lists all ACL users.";
+    ["server": (ANYTIME), NONE]
+    "help", 2, "6.0.0", reply_help, "Returns helpful text about the different subcommands.";
 };
 
 /// Refuses a command that the client may not run with these arguments, and notes that.

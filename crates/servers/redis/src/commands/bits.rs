@@ -15,15 +15,17 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["bitmap"]
-    "setbit", 4, WRITE | DENYOOM, ONE, "2.2.0", setbit,
+    ["bitmap": (WRITE | DENYOOM), ONE]
+    "setbit", 4, "2.2.0", setbit,
         "Sets or clears the bit at offset in the string value stored at key";
-    "getbit", 3, READ | FAST, ONE, "2.2.0", getbit,
+    ["bitmap": (READ | FAST), ONE]
+    "getbit", 3, "2.2.0", getbit,
         "Returns the bit value at offset in the string value stored at key";
-    "bitcount", -2, READ, ONE, "2.6.0", bitcount, "Count set bits in a string";
-    "bitpos", -3, READ, ONE, "2.8.7", bitpos, "Find first bit set or clear in a string";
-    "bitop", -4, WRITE | DENYOOM, FROM_SECOND, "2.6.0", bitop,
-        "Perform bitwise operations between strings";
+    ["bitmap": (READ), ONE]
+    "bitcount", -2, "2.6.0", bitcount, "Count set bits in a string";
+    "bitpos", -3, "2.8.7", bitpos, "Find first bit set or clear in a string";
+    ["bitmap": (WRITE | DENYOOM), FROM_SECOND]
+    "bitop", -4, "2.6.0", bitop, "Perform bitwise operations between strings";
 };
 
 /// A bit's byte, and its mask there.

@@ -12,89 +12,83 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["connection"]
-    "client", -2, NONE, NONE, "2.4.0", reply_help,
+    ["connection": (NONE), NONE]
+    "client", -2, "2.4.0", reply_help,
         "A container for client connection commands.", HELP, SUBCOMMANDS;
 };
 
-const HELP: &[&str] = &[
-    "CACHING (YES|NO)",
-    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
-    "GETREDIR",
-    "    Return the client ID we are redirecting to when tracking is enabled.",
-    "GETNAME",
-    "    Return the name of the current connection.",
-    "ID",
-    "    Return the ID of the current connection.",
-    "INFO",
-    "    Return information about the current client connection.",
-    "KILL <ip:port>",
-    "    Kill connection made from <ip:port>.",
-    "KILL <option> <value> [<option> <value> [...]]",
-    "    Kill connections. Options are:",
-    "    * ADDR (<ip:port>|<unixsocket>:0)",
-    "      Kill connections made from the specified address",
-    "    * LADDR (<ip:port>|<unixsocket>:0)",
-    "      Kill connections made to specified local address",
-    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
-    "      Kill connections by type.",
-    "    * USER <username>",
-    "      Kill connections authenticated by <username>.",
-    "    * SKIPME (YES|NO)",
-    "      Skip killing current connection (default: yes).",
-    "LIST [options ...]",
-    "    Return information about client connections. Options:",
-    "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
-    "      Return clients of specified type.",
-    "UNPAUSE",
-    "    Stop the current client pause, resuming traffic.",
-    "PAUSE <timeout> [WRITE|ALL]",
-    "    Suspend all, or just write, clients for <timeout> milliseconds.",
-    "REPLY (ON|OFF|SKIP)",
-    "    Control the replies sent to the current connection.",
-    "SETNAME <name>",
-    "    Assign the name <name> to the current connection.",
-    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
-    "    Unblock the specified blocked client.",
-    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
-    "         [OPTIN] [OPTOUT] [NOLOOP]",
-    "    Control server assisted client side caching.",
-    "TRACKINGINFO",
-    "    Report tracking status for the current connection.",
-    "NO-EVICT (ON|OFF)",
-    "    Protect current client connection from eviction.",
-];
+const HELP: &str = "\
+CACHING (YES|NO)
+    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.
+GETREDIR
+    Return the client ID we are redirecting to when tracking is enabled.
+GETNAME
+    Return the name of the current connection.
+ID
+    Return the ID of the current connection.
+INFO
+    Return information about the current client connection.
+KILL <ip:port>
+    Kill connection made from <ip:port>.
+KILL <option> <value> [<option> <value> [...]]
+    Kill connections. Options are:
+    * ADDR (<ip:port>|<unixsocket>:0)
+      Kill connections made from the specified address
+    * LADDR (<ip:port>|<unixsocket>:0)
+      Kill connections made to specified local address
+    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)
+      Kill connections by type.
+    * USER <username>
+      Kill connections authenticated by <username>.
+    * SKIPME (YES|NO)
+      Skip killing current connection (default: yes).
+LIST [options ...]
+    Return information about client connections. Options:
+    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)
+      Return clients of specified type.
+UNPAUSE
+    Stop the current client pause, resuming traffic.
+PAUSE <timeout> [WRITE|ALL]
+    Suspend all, or just write, clients for <timeout> milliseconds.
+REPLY (ON|OFF|SKIP)
+    Control the replies sent to the current connection.
+SETNAME <name>
+    Assign the name <name> to the current connection.
+UNBLOCK <clientid> [TIMEOUT|ERROR]
+    Unblock the specified blocked client.
+TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]
+         [OPTIN] [OPTOUT] [NOLOOP]
+    Control server assisted client side caching.
+TRACKINGINFO
+    Report tracking status for the current connection.
+NO-EVICT (ON|OFF)
+    Protect current client connection from eviction.";
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["connection"]
-    "caching", 3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", caching,
+    ["connection": (NO_SCRIPT | ANYTIME), NONE]
+    "caching", 3, "5.0.0", caching,
         "Instructs the server whether to track the keys in the next request.";
-    "getname", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", get_name,
-        "Returns the name of the connection.";
-    "getredir", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", get_redirect,
+    "getname", 2, "5.0.0", get_name, "Returns the name of the connection.";
+    "getredir", 2, "5.0.0", get_redirect,
         "Returns the client ID to which tracking notifications are redirected.";
-    "help", 2, ANYTIME, NONE, "5.0.0", reply_help,
-        "Returns helpful text about the different subcommands.";
-    "id", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", id,
-        "Returns the unique client ID of the connection.";
-    "info", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", info,
-        "Returns information about the connection.";
-    "kill", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", kill, "Terminates open connections.";
-    "list", -2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", list, "Lists open connections.";
-    "no-evict", 3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", no_evict,
-        "Sets the client eviction mode of the connection.";
-    "pause", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", pause, "Suspends commands processing.";
-    "reply", 3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", reply,
-        "Instructs the server whether to reply to commands.";
-    "setname", 3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", set_name, "Sets the connection name.";
-    "tracking", -3, NO_SCRIPT | ANYTIME, NONE, "5.0.0", tracking,
+    "id", 2, "5.0.0", id, "Returns the unique client ID of the connection.";
+    "info", 2, "5.0.0", info, "Returns information about the connection.";
+    "reply", 3, "5.0.0", reply, "Instructs the server whether to reply to commands.";
+    "setname", 3, "5.0.0", set_name, "Sets the connection name.";
+    "tracking", -3, "5.0.0", tracking,
         "Controls server-assisted client-side caching for the connection.";
-    "trackinginfo", 2, NO_SCRIPT | ANYTIME, NONE, "5.0.0", tracking_info,
+    "trackinginfo", 2, "5.0.0", tracking_info,
         "Returns information about server-assisted client-side caching for the connection.";
-    "unblock", -3, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", unblock,
+    ["connection": (ANYTIME), NONE]
+    "help", 2, "5.0.0", reply_help, "Returns helpful text about the different subcommands.";
+    ["connection": (NO_SCRIPT | ANYTIME | ADMIN), NONE]
+    "kill", -3, "5.0.0", kill, "Terminates open connections.";
+    "list", -2, "5.0.0", list, "Lists open connections.";
+    "no-evict", 3, "5.0.0", no_evict, "Sets the client eviction mode of the connection.";
+    "pause", -3, "5.0.0", pause, "Suspends commands processing.";
+    "unblock", -3, "5.0.0", unblock,
         "Unblocks a client blocked by a blocking command from a different connection.";
-    "unpause", 2, NO_SCRIPT | ANYTIME | ADMIN, NONE, "5.0.0", unpause,
-        "Resumes processing commands from paused clients.";
+    "unpause", 2, "5.0.0", unpause, "Resumes processing commands from paused clients.";
 };
 
 fn is(word: &[u8], name: &str) -> bool {

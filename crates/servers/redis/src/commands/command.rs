@@ -59,12 +59,12 @@ impl Command {
     ) -> Self {
         let has_subcommands = false;
         let spec =
-            Spec { name, arity, flags, keys, group, since, summary, has_subcommands, help: &[] };
+            Spec { name, arity, flags, keys, group, since, summary, has_subcommands, help: "" };
         Self { spec, subcommands: &[], run }
     }
 
     /// Adds the lines of its HELP.
-    pub(crate) const fn help(mut self, lines: &'static [&'static str]) -> Self {
+    pub(crate) const fn help(mut self, lines: &'static str) -> Self {
         self.spec.help = lines;
         self
     }
@@ -77,23 +77,26 @@ impl Command {
     }
 }
 
-/// A table of commands, a row each: name, arity, [`flags`](crate::spec::flags),
-/// [`keys`](crate::spec::keys), version, function, summary; then the lines of its HELP and its
-/// subcommands, if it has them. The group of the rows below stands in brackets.
+/// A table of commands. What the commands of a section share is above them, in brackets: the group,
+/// [`flags`](crate::spec::flags), [`keys`](crate::spec::keys). A row has the name, the arity, the
+/// version, the function and the summary; then the lines of its HELP and its subcommands, if any.
 macro_rules! commands {
-    ($([$group:expr] $(
-        $name:literal, $arity:literal, $($flag:ident)|+, $keys:ident, $since:expr, $run:expr,
-        $summary:literal $(, $help:expr $(, $subcommands:expr)?)?;
+    ($([$group:literal: $flags:tt, $keys:ident] $(
+        $name:literal, $arity:literal, $since:literal, $run:expr, $summary:literal
+        $(, $help:expr $(, $subcommands:expr)?)?;
     )+)+) => {
         &[$($($crate::commands::command::Command::new(
             $name,
             $arity,
-            $crate::spec::Flags::all_of(&[$($crate::spec::flags::$flag),+]),
+            commands!(@flags $flags),
             $crate::spec::keys::$keys,
             ($group, $since),
             $summary,
             $run,
         )$(.help($help)$(.subcommands($subcommands))?)?,)+)+]
+    };
+    (@flags ($($flag:ident)|+)) => {
+        $crate::spec::Flags::all_of(&[$($crate::spec::flags::$flag),+])
     };
 }
 pub(crate) use commands;
@@ -101,8 +104,8 @@ pub(crate) use commands;
 /// Replies the help of the command that the first argument names, in Redis's form.
 pub(crate) fn reply_help(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let command = context.server.catalog.find(arguments[0]);
-    let lines = command.map_or(&[][..], |command| command.help);
-    context.reply.array(lines.len() + 3);
+    let lines = command.map_or("", |command| command.help).lines();
+    context.reply.array(lines.clone().count() + 3);
     let name = String::from_utf8_lossy(arguments[0]).to_uppercase();
     let first = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     context.reply.simple(&first);

@@ -10,34 +10,29 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "config", -2, NONE, NONE, "2.0.0", reply_help,
+    ["server": (NONE), NONE]
+    "config", -2, "2.0.0", reply_help,
         "A container for server configuration commands.", HELP, SUBCOMMANDS;
 };
 
-const HELP: &[&str] = &[
-    "GET <pattern>",
-    "    Return parameters matching the glob-like <pattern> and their values.",
-    "SET <directive> <value>",
-    "    Set the configuration <directive> to <value>.",
-    "RESETSTAT",
-    "    Reset statistics reported by the INFO command.",
-    "REWRITE",
-    "    Rewrite the configuration file.",
-];
+const HELP: &str = "\
+GET <pattern>
+    Return parameters matching the glob-like <pattern> and their values.
+SET <directive> <value>
+    Set the configuration <directive> to <value>.
+RESETSTAT
+    Reset statistics reported by the INFO command.
+REWRITE
+    Rewrite the configuration file.";
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["server"]
-    "get", -3, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.0.0", get,
-        "Returns the effective values of configuration parameters.";
-    "help", 2, ANYTIME, NONE, "5.0.0", reply_help,
-        "Returns helpful text about the different subcommands.";
-    "resetstat", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.0.0", reset_stat,
-        "Resets the server's statistics.";
-    "rewrite", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.0", rewrite,
-        "Persists the effective configuration to file.";
-    "set", -4, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.0.0", set,
-        "Sets configuration parameters in-flight.";
+    ["server": (ADMIN | NO_SCRIPT | ANYTIME), NONE]
+    "get", -3, "2.0.0", get, "Returns the effective values of configuration parameters.";
+    "resetstat", 2, "2.0.0", reset_stat, "Resets the server's statistics.";
+    "rewrite", 2, "2.8.0", rewrite, "Persists the effective configuration to file.";
+    "set", -4, "2.0.0", set, "Sets configuration parameters in-flight.";
+    ["server": (ANYTIME), NONE]
+    "help", 2, "5.0.0", reply_help, "Returns helpful text about the different subcommands.";
 };
 
 fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

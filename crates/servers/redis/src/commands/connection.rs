@@ -21,18 +21,17 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["connection"]
-    "ping", -1, FAST, NONE, "1.0.0", ping, "Returns the server's liveliness response.";
-    "echo", 2, FAST | ANYTIME, NONE, "1.0.0", echo, "Returns the given string.";
-    "select", 2, FAST | ANYTIME, NONE, "1.0.0", select, "Changes the selected database.";
-    "quit", -1, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH | NOT_QUEUED, NONE, "1.0.0", quit,
-        "Closes the connection.";
-    "reset", 1, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH | NOT_QUEUED, NONE, "6.2.0", reset,
-        "Resets the connection.";
-    "hello", -1, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH, NONE, "6.0.0", hello,
-        "Handshakes with the server.";
-    "auth", -2, FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH, NONE, "1.0.0", auth,
-        "Authenticates the connection.";
+    ["connection": (FAST), NONE]
+    "ping", -1, "1.0.0", ping, "Returns the server's liveliness response.";
+    ["connection": (FAST | ANYTIME), NONE]
+    "echo", 2, "1.0.0", echo, "Returns the given string.";
+    "select", 2, "1.0.0", select, "Changes the selected database.";
+    ["connection": (FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH | NOT_QUEUED), NONE]
+    "quit", -1, "1.0.0", quit, "Closes the connection.";
+    "reset", 1, "6.2.0", reset, "Resets the connection.";
+    ["connection": (FAST | ANYTIME | NO_SCRIPT | ALLOW_BUSY | NO_AUTH), NONE]
+    "hello", -1, "6.0.0", hello, "Handshakes with the server.";
+    "auth", -2, "1.0.0", auth, "Authenticates the connection.";
 };
 
 fn ping(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

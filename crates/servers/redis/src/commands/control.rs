@@ -15,79 +15,76 @@ const MAX_SLEEP_S: f64 = 60.0;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "shutdown", -1, ADMIN | NO_SCRIPT | ANYTIME | NO_MULTI | ALLOW_BUSY, NONE, "1.0.0", shutdown,
+    ["server": (ADMIN | NO_SCRIPT | ANYTIME | NO_MULTI | ALLOW_BUSY), NONE]
+    "shutdown", -1, "1.0.0", shutdown,
         "Synchronously saves the database(s) to disk and shuts down the Redis server.";
-    "role", 1, NO_SCRIPT | ANYTIME | FAST, NONE, "2.8.12", role, "Returns the replication role.";
-    "debug", -2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "1.0.0", debug,
-        "A container for debugging commands.",
-        &["SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."];
-    "slowlog", -2, NONE, NONE, "2.2.12", reply_help,
+    ["server": (NO_SCRIPT | ANYTIME | FAST), NONE]
+    "role", 1, "2.8.12", role, "Returns the replication role.";
+    ["server": (ADMIN | NO_SCRIPT | ANYTIME), NONE]
+    "debug", -2, "1.0.0", debug,
+        "A container for debugging commands.", DEBUG_HELP;
+    ["server": (NONE), NONE]
+    "slowlog", -2, "2.2.12", reply_help,
         "A container for slow log commands.", SLOW_LOG_HELP, SLOW_LOG;
-    "latency", -2, NONE, NONE, "2.8.13", reply_help,
+    "latency", -2, "2.8.13", reply_help,
         "A container for latency diagnostics commands.", LATENCY_HELP, LATENCY;
-    ["generic"]
-    "wait", 3, NO_SCRIPT, NONE, "3.0.0", wait,
+    ["generic": (NO_SCRIPT), NONE]
+    "wait", 3, "3.0.0", wait,
         "Blocks until the asynchronous replication of all preceding write commands sent by the \
          connection is completed.";
 };
 
-const SLOW_LOG_HELP: &[&str] = &[
-    "GET [<count>]",
-    "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
-    "    Entries are made of:",
-    "    id, timestamp, time in microseconds, arguments array, client IP and port,",
-    "    client name",
-    "LEN",
-    "    Return the length of the slowlog.",
-    "RESET",
-    "    Reset the slowlog.",
-];
+const DEBUG_HELP: &str = "\
+SLEEP <seconds>
+    Stop the server for <seconds>. Decimals allowed.";
+
+const SLOW_LOG_HELP: &str = "\
+GET [<count>]
+    Return top <count> entries from the slowlog (default: 10, -1 mean all).
+    Entries are made of:
+    id, timestamp, time in microseconds, arguments array, client IP and port,
+    client name
+LEN
+    Return the length of the slowlog.
+RESET
+    Reset the slowlog.";
 
 static SLOW_LOG: &[Command] = commands! {
-    ["server"]
-    "get", -2, ADMIN | ANYTIME, NONE, "2.2.12", slow_log_get, "Returns the slow log's entries.";
-    "help", 2, ANYTIME, NONE, "6.2.0", reply_help,
-        "Show helpful text about the different subcommands";
-    "len", 2, ADMIN | ANYTIME, NONE, "2.2.12", slow_log_len,
-        "Returns the number of entries in the slow log.";
-    "reset", 2, ADMIN | ANYTIME, NONE, "2.2.12", slow_log_reset,
-        "Clears all entries from the slow log.";
+    ["server": (ADMIN | ANYTIME), NONE]
+    "get", -2, "2.2.12", slow_log_get, "Returns the slow log's entries.";
+    "len", 2, "2.2.12", slow_log_len, "Returns the number of entries in the slow log.";
+    "reset", 2, "2.2.12", slow_log_reset, "Clears all entries from the slow log.";
+    ["server": (ANYTIME), NONE]
+    "help", 2, "6.2.0", reply_help, "Show helpful text about the different subcommands";
 };
 
-const LATENCY_HELP: &[&str] = &[
-    "DOCTOR",
-    "    Return a human readable latency analysis report.",
-    "GRAPH <event>",
-    "    Return an ASCII latency graph for the <event> class.",
-    "HISTORY <event>",
-    "    Return time-latency samples for the <event> class.",
-    "LATEST",
-    "    Return the latest latency samples for all events.",
-    "RESET [<event> ...]",
-    "    Reset latency data of one or more <event> classes.",
-    "    (default: reset all data for all event classes)",
-    "HISTOGRAM [COMMAND ...]",
-    "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
-    "    If no commands are specified then all histograms are replied.",
-];
+const LATENCY_HELP: &str = "\
+DOCTOR
+    Return a human readable latency analysis report.
+GRAPH <event>
+    Return an ASCII latency graph for the <event> class.
+HISTORY <event>
+    Return time-latency samples for the <event> class.
+LATEST
+    Return the latest latency samples for all events.
+RESET [<event> ...]
+    Reset latency data of one or more <event> classes.
+    (default: reset all data for all event classes)
+HISTOGRAM [COMMAND ...]
+    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.
+    If no commands are specified then all histograms are replied.";
 
 static LATENCY: &[Command] = commands! {
-    ["server"]
-    "doctor", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", latency_doctor,
-        "Returns a human-readable latency analysis report.";
-    "graph", 3, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", latency_graph,
-        "Returns a latency graph for an event.";
-    "help", 2, ANYTIME, NONE, "2.8.13", reply_help,
-        "Returns helpful text about the different subcommands.";
-    "histogram", -2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "7.0.0", latency_histogram,
+    ["server": (ADMIN | NO_SCRIPT | ANYTIME), NONE]
+    "doctor", 2, "2.8.13", latency_doctor, "Returns a human-readable latency analysis report.";
+    "graph", 3, "2.8.13", latency_graph, "Returns a latency graph for an event.";
+    "histogram", -2, "7.0.0", latency_histogram,
         "Returns the cumulative distribution of latencies of a subset or all commands.";
-    "history", 3, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", nothing,
-        "Returns timestamp-latency samples for an event.";
-    "latest", 2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", nothing,
-        "Returns the latest latency samples for all events.";
-    "reset", -2, ADMIN | NO_SCRIPT | ANYTIME, NONE, "2.8.13", latency_reset,
-        "Resets the latency data for one or more events.";
+    "history", 3, "2.8.13", nothing, "Returns timestamp-latency samples for an event.";
+    "latest", 2, "2.8.13", nothing, "Returns the latest latency samples for all events.";
+    "reset", -2, "2.8.13", latency_reset, "Resets the latency data for one or more events.";
+    ["server": (ANYTIME), NONE]
+    "help", 2, "2.8.13", reply_help, "Returns helpful text about the different subcommands.";
 };
 
 fn shutdown(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

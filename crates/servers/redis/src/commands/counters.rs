@@ -12,18 +12,14 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["string"]
-    "incr", 2, WRITE | DENYOOM | FAST, ONE, "1.0.0",
-        |context, arguments| add(context, arguments[1], 1),
+    ["string": (WRITE | DENYOOM | FAST), ONE]
+    "incr", 2, "1.0.0", |context, arguments| add(context, arguments[1], 1),
         "Increment the integer value of a key by one";
-    "decr", 2, WRITE | DENYOOM | FAST, ONE, "1.0.0",
-        |context, arguments| add(context, arguments[1], -1),
+    "decr", 2, "1.0.0", |context, arguments| add(context, arguments[1], -1),
         "Decrement the integer value of a key by one";
-    "incrby", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", incrby,
-        "Increment the integer value of a key by the given amount";
-    "decrby", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", decrby,
-        "Decrement the integer value of a key by the given number";
-    "incrbyfloat", 3, WRITE | DENYOOM | FAST, ONE, "2.6.0", incrbyfloat,
+    "incrby", 3, "1.0.0", incrby, "Increment the integer value of a key by the given amount";
+    "decrby", 3, "1.0.0", decrby, "Decrement the integer value of a key by the given number";
+    "incrbyfloat", 3, "2.6.0", incrbyfloat,
         "Increment the float value of a key by the given amount";
 };
 

@@ -10,15 +10,13 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "flushdb", -1, WRITE | WHOLE | DANGEROUS, NONE, "1.0.0", flushdb,
-        "Remove all keys from the current database";
-    "flushall", -1, WRITE | WHOLE | DANGEROUS, NONE, "1.0.0", flushall,
-        "Remove all keys from all databases";
-    "swapdb", 3, WRITE | FAST | WHOLE | DANGEROUS, NONE, "4.0.0", swapdb,
-        "Swaps two Redis databases";
-    "dbsize", 1, READ | FAST, NONE, "1.0.0", dbsize,
-        "Return the number of keys in the selected database";
+    ["server": (WRITE | WHOLE | DANGEROUS), NONE]
+    "flushdb", -1, "1.0.0", flushdb, "Remove all keys from the current database";
+    "flushall", -1, "1.0.0", flushall, "Remove all keys from all databases";
+    ["server": (WRITE | FAST | WHOLE | DANGEROUS), NONE]
+    "swapdb", 3, "4.0.0", swapdb, "Swaps two Redis databases";
+    ["server": (READ | FAST), NONE]
+    "dbsize", 1, "1.0.0", dbsize, "Return the number of keys in the selected database";
 };
 
 fn flushdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

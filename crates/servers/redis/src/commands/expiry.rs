@@ -11,28 +11,22 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic"]
-    "expire", -3, WRITE | FAST, ONE, "1.0.0",
-        |context, arguments| expire_at(context, arguments, "expire", 1000, true),
-        "Set a key's time to live in seconds";
-    "pexpire", -3, WRITE | FAST, ONE, "2.6.0",
-        |context, arguments| expire_at(context, arguments, "pexpire", 1, true),
-        "Set a key's time to live in milliseconds";
-    "expireat", -3, WRITE | FAST, ONE, "1.2.0",
-        |context, arguments| expire_at(context, arguments, "expireat", 1000, false),
+    ["generic": (WRITE | FAST), ONE]
+    "expire", -3, "1.0.0", expire::<1000, true>, "Set a key's time to live in seconds";
+    "pexpire", -3, "2.6.0", expire::<1, true>, "Set a key's time to live in milliseconds";
+    "expireat", -3, "1.2.0", expire::<1000, false>,
         "Set the expiration for a key as a UNIX timestamp";
-    "pexpireat", -3, WRITE | FAST, ONE, "2.6.0",
-        |context, arguments| expire_at(context, arguments, "pexpireat", 1, false),
+    "pexpireat", -3, "2.6.0", expire::<1, false>,
         "Set the expiration for a key as a UNIX timestamp specified in milliseconds";
-    "ttl", 2, READ | FAST, ONE, "1.0.0", ttl, "Get the time to live for a key in seconds";
-    "pttl", 2, READ | FAST, ONE, "2.6.0", pttl, "Get the time to live for a key in milliseconds";
-    "expiretime", 2, READ | FAST, ONE, "7.0.0", expiretime,
-        "Get the expiration Unix timestamp for a key";
-    "pexpiretime", 2, READ | FAST, ONE, "7.0.0", pexpiretime,
+    "persist", 2, "2.2.0", persist, "Remove the expiration from a key";
+    ["generic": (READ | FAST), ONE]
+    "ttl", 2, "1.0.0", ttl, "Get the time to live for a key in seconds";
+    "pttl", 2, "2.6.0", pttl, "Get the time to live for a key in milliseconds";
+    "expiretime", 2, "7.0.0", expiretime, "Get the expiration Unix timestamp for a key";
+    "pexpiretime", 2, "7.0.0", pexpiretime,
         "Get the expiration Unix timestamp for a key in milliseconds";
-    "persist", 2, WRITE | FAST, ONE, "2.2.0", persist, "Remove the expiration from a key";
-    ["server"]
-    "time", 1, FAST | ANYTIME, NONE, "2.6.0", time, "Return the current server time";
+    ["server": (FAST | ANYTIME), NONE]
+    "time", 1, "2.6.0", time, "Return the current server time";
 };
 
 /// When EXPIRE and its kind do what they say.
@@ -81,24 +75,23 @@ impl Conditions {
     }
 }
 
-fn expire_at(
+fn expire<const UNIT_MS: i64, const IS_RELATIVE: bool>(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,
-    command: &str,
-    unit_ms: i64,
-    is_relative: bool,
 ) -> Result<()> {
     let key = arguments[1];
     let conditions = Conditions::read(&arguments[3..])?;
     let time = decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
     let now_ms = context.transaction.now_ms();
-    let at_ms = match time.checked_mul(unit_ms) {
-        Some(time_ms) if is_relative => time_ms.checked_add(now_ms as i64),
+    let at_ms = match time.checked_mul(UNIT_MS) {
+        Some(time_ms) if IS_RELATIVE => time_ms.checked_add(now_ms as i64),
         Some(time_ms) => Some(context.transaction.store().clock().by_store(time_ms)),
         None => None,
     };
-    let at_ms =
-        at_ms.ok_or_else(|| told(format!("ERR invalid expire time in '{command}' command")))?;
+    let at_ms = at_ms.ok_or_else(|| {
+        let name = String::from_utf8_lossy(arguments[0]).to_ascii_lowercase();
+        told(format!("ERR invalid expire time in '{name}' command"))
+    })?;
     let former =
         context.transaction.head(context.space, key, |head| head.map(|head| head.expires_at))?;
     let is_done = former.is_some_and(|former| conditions.hold(former, at_ms));

@@ -11,8 +11,8 @@ use crate::spec::Arguments;
 
 /// The command.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["hash"]
-    "hincrbyfloat", 4, WRITE | DENYOOM | FAST, ONE, "2.6.0", hincrbyfloat,
+    ["hash": (WRITE | DENYOOM | FAST), ONE]
+    "hincrbyfloat", 4, "2.6.0", hincrbyfloat,
         "Increment the float value of a hash field by the given amount";
 };
 

@@ -6,6 +6,7 @@ use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
 use pando_keyspace::failure::{Result, said, told};
 use pando_keyspace::layout::{Element, Kind, Section};
 
+use super::elements::{self, find};
 use super::{element_scan, integers, random_elements};
 use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
@@ -15,39 +16,29 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["hash"]
-    "hset", -4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hset, "Set the string value of a hash field";
-    "hmset", -4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hmset,
-        "Set multiple hash fields to multiple values";
-    "hsetnx", 4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hsetnx,
-        "Set the value of a hash field, only if the field does not exist";
-    "hget", 3, READ | FAST, ONE, "2.0.0", hget, "Get the value of a hash field";
-    "hmget", -3, READ | FAST, ONE, "2.0.0", hmget, "Get the values of all the given hash fields";
-    "hdel", -3, WRITE | FAST, ONE, "2.0.0", hdel, "Delete one or more hash fields";
-    "hlen", 2, READ | FAST, ONE, "2.0.0", hlen, "Get the number of fields in a hash";
-    "hexists", 3, READ | FAST, ONE, "2.0.0", hexists, "Determine if a hash field exists";
-    "hkeys", 2, READ, ONE, "2.0.0",
-        |context, arguments| write_all(context, arguments, Reply::array, |reply, field, _| reply.bulk(field)),
-        "Get all the fields in a hash";
-    "hvals", 2, READ, ONE, "2.0.0",
-        |context, arguments| write_all(context, arguments, Reply::array, |reply, _, value| reply.bulk(value)),
-        "Get all the values in a hash";
-    "hgetall", 2, READ, ONE, "2.0.0", hgetall, "Get all the fields and values in a hash";
-    "hstrlen", 3, READ | FAST, ONE, "3.2.0", hstrlen, "Get the length of the value of a hash field";
-    "hincrby", 4, WRITE | DENYOOM | FAST, ONE, "2.0.0", hincrby,
+    ["hash": (WRITE | DENYOOM | FAST), ONE]
+    "hset", -4, "2.0.0", hset, "Set the string value of a hash field";
+    "hmset", -4, "2.0.0", hmset, "Set multiple hash fields to multiple values";
+    "hsetnx", 4, "2.0.0", hsetnx, "Set the value of a hash field, only if the field does not exist";
+    "hincrby", 4, "2.0.0", hincrby,
         "Increment the integer value of a hash field by the given number";
-    "hrandfield", -2, READ, ONE, "6.2.0", hrandfield,
-        "Get one or multiple random fields from a hash";
-    "hscan", -3, READ, ONE, "2.8.0", hscan,
-        "Incrementally iterate hash fields and associated values";
+    ["hash": (READ | FAST), ONE]
+    "hget", 3, "2.0.0", hget, "Get the value of a hash field";
+    "hmget", -3, "2.0.0", hmget, "Get the values of all the given hash fields";
+    "hlen", 2, "2.0.0", |context, arguments| elements::count(context, arguments, Kind::Hash),
+        "Get the number of fields in a hash";
+    "hexists", 3, "2.0.0", hexists, "Determine if a hash field exists";
+    "hstrlen", 3, "3.2.0", hstrlen, "Get the length of the value of a hash field";
+    ["hash": (WRITE | FAST), ONE]
+    "hdel", -3, "2.0.0", |context, arguments| elements::remove(context, arguments, Kind::Hash),
+        "Delete one or more hash fields";
+    ["hash": (READ), ONE]
+    "hkeys", 2, "2.0.0", hkeys, "Get all the fields in a hash";
+    "hvals", 2, "2.0.0", hvals, "Get all the values in a hash";
+    "hgetall", 2, "2.0.0", hgetall, "Get all the fields and values in a hash";
+    "hrandfield", -2, "6.2.0", hrandfield, "Get one or multiple random fields from a hash";
+    "hscan", -3, "2.8.0", hscan, "Incrementally iterate hash fields and associated values";
 };
-
-fn find<'key>(
-    context: &Context<'_, '_>,
-    arguments: &Arguments<'key>,
-) -> Result<Option<Collection<'key>>> {
-    Collection::find(context.transaction, context.space, arguments[1], Kind::Hash)
-}
 
 fn find_or_begin<'key>(
     context: &Context<'_, '_>,
@@ -98,7 +89,7 @@ fn hsetnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
 }
 
 fn hget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let found = find(context, arguments)?;
+    let found = find(context, arguments, Kind::Hash)?;
     let reply = &mut *context.reply;
     match found {
         Some(hash) => hash.get(context.transaction, Element::Field(arguments[2]), |value| {
@@ -110,7 +101,7 @@ fn hget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
 }
 
 fn hmget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let found = find(context, arguments)?;
+    let found = find(context, arguments, Kind::Hash)?;
     let reply = &mut *context.reply;
     reply.array(arguments.len() - 2);
     for field in &arguments[2..] {
@@ -124,32 +115,9 @@ fn hmget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     Ok(())
 }
 
-fn hdel(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let mut removed = 0;
-    if let Some(mut hash) = find(context, arguments)? {
-        if let [field] = &arguments[2..] {
-            let is_gone = hash.remove_only(context.transaction, Element::Field(field))?;
-            context.reply.integer(i64::from(is_gone));
-            return Ok(());
-        }
-        for field in &arguments[2..] {
-            removed += i64::from(hash.remove(context.transaction, Element::Field(field))?);
-        }
-        hash.finish(context.transaction)?;
-    }
-    context.reply.integer(removed);
-    Ok(())
-}
-
-fn hlen(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let count = find(context, arguments)?.map_or(0, |hash| hash.count());
-    context.reply.count(count);
-    Ok(())
-}
-
 /// The length of a field's value.
 fn length(context: &Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<usize>> {
-    match find(context, arguments)? {
+    match find(context, arguments, Kind::Hash)? {
         Some(hash) => hash
             .get(context.transaction, Element::Field(arguments[2]), |value| value.map(<[u8]>::len)),
         None => Ok(None),
@@ -174,7 +142,7 @@ fn write_all(
     begin: fn(&mut Reply, usize),
     write: fn(&mut Reply, &[u8], &[u8]),
 ) -> Result<()> {
-    let found = find(context, arguments)?;
+    let found = find(context, arguments, Kind::Hash)?;
     let Context { transaction, reply, .. } = context;
     reply.sized(begin, |reply| {
         let mut fields = 0;
@@ -187,6 +155,14 @@ fn write_all(
         }
         Ok(fields)
     })
+}
+
+fn hkeys(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    write_all(context, arguments, Reply::array, |reply, field, _| reply.bulk(field))
+}
+
+fn hvals(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    write_all(context, arguments, Reply::array, |reply, _, value| reply.bulk(value))
 }
 
 fn hgetall(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

@@ -19,9 +19,8 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "info", -1, ANYTIME | DANGEROUS, NONE, "1.0.0", info,
-        "Returns information and statistics about the server.";
+    ["server": (ANYTIME | DANGEROUS), NONE]
+    "info", -1, "1.0.0", info, "Returns information and statistics about the server.";
 };
 
 /// The keys of a pool in which less is used are counted as soon as somebody asks.

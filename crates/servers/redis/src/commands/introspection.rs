@@ -11,46 +11,42 @@ use crate::{acl, categories, glob};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "command", -1, ANYTIME, NONE, "2.8.13", all, "Returns detailed information about all commands.",
-        HELP, SUBCOMMANDS;
+    ["server": (ANYTIME), NONE]
+    "command", -1, "2.8.13", all,
+        "Returns detailed information about all commands.", HELP, SUBCOMMANDS;
 };
 
-const HELP: &[&str] = &[
-    "(no subcommand)",
-    "    Return details about all Redis commands.",
-    "COUNT",
-    "    Return the total number of commands in this Redis server.",
-    "LIST",
-    "    Return a list of all commands in this Redis server.",
-    "INFO [<command-name> ...]",
-    "    Return details about multiple Redis commands.",
-    "    If no command names are given, documentation details for all",
-    "    commands are returned.",
-    "DOCS [<command-name> ...]",
-    "    Return documentation details about multiple Redis commands.",
-    "    If no command names are given, documentation details for all",
-    "    commands are returned.",
-    "GETKEYS <full-command>",
-    "    Return the keys from a full Redis command.",
-    "GETKEYSANDFLAGS <full-command>",
-    "    Return the keys and the access flags from a full Redis command.",
-];
+const HELP: &str = "\
+(no subcommand)
+    Return details about all Redis commands.
+COUNT
+    Return the total number of commands in this Redis server.
+LIST
+    Return a list of all commands in this Redis server.
+INFO [<command-name> ...]
+    Return details about multiple Redis commands.
+    If no command names are given, documentation details for all
+    commands are returned.
+DOCS [<command-name> ...]
+    Return documentation details about multiple Redis commands.
+    If no command names are given, documentation details for all
+    commands are returned.
+GETKEYS <full-command>
+    Return the keys from a full Redis command.
+GETKEYSANDFLAGS <full-command>
+    Return the keys and the access flags from a full Redis command.";
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["server"]
-    "count", 2, ANYTIME, NONE, "2.8.13", count, "Returns a count of commands.";
-    "docs", -2, ANYTIME, NONE, "7.0.0", docs,
+    ["server": (ANYTIME), NONE]
+    "count", 2, "2.8.13", count, "Returns a count of commands.";
+    "docs", -2, "7.0.0", docs,
         "Returns documentary information about one, multiple or all commands.";
-    "getkeys", -4, ANYTIME, NONE, "2.8.13", get_keys,
-        "Extracts the key names from an arbitrary command.";
-    "getkeysandflags", -4, ANYTIME, NONE, "7.0.0", get_keys_and_flags,
+    "getkeys", -4, "2.8.13", get_keys, "Extracts the key names from an arbitrary command.";
+    "getkeysandflags", -4, "7.0.0", get_keys_and_flags,
         "Extracts the key names and access flags for an arbitrary command.";
-    "help", 2, ANYTIME, NONE, "5.0.0", reply_help,
-        "Returns helpful text about the different subcommands.";
-    "info", -2, ANYTIME, NONE, "2.8.13", info,
-        "Returns information about one, multiple or all commands.";
-    "list", -2, ANYTIME, NONE, "7.0.0", list, "Returns a list of command names.";
+    "help", 2, "5.0.0", reply_help, "Returns helpful text about the different subcommands.";
+    "info", -2, "2.8.13", info, "Returns information about one, multiple or all commands.";
+    "list", -2, "7.0.0", list, "Returns a list of command names.";
 };
 
 fn all(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {

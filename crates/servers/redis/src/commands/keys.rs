@@ -8,15 +8,18 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic"]
-    "del", -2, WRITE, ALL, "1.0.0", remove, "Delete a key";
+    ["generic": (WRITE), ALL]
+    "del", -2, "1.0.0", remove, "Delete a key";
+    ["generic": (WRITE | FAST), ALL]
     // What a key held is removed in the background in either case.
-    "unlink", -2, WRITE | FAST, ALL, "4.0.0", remove,
+    "unlink", -2, "4.0.0", remove,
         "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.";
-    "exists", -2, READ | FAST, ALL, "1.0.0", count_present, "Determine if a key exists";
-    "touch", -2, READ | FAST, ALL, "3.2.1", count_present,
+    ["generic": (READ | FAST), ALL]
+    "exists", -2, "1.0.0", count_present, "Determine if a key exists";
+    "touch", -2, "3.2.1", count_present,
         "Alters the last access time of a key(s). Returns the number of existing keys specified.";
-    "type", 2, READ | FAST, ONE, "1.0.0", kind, "Determine the type stored at key";
+    ["generic": (READ | FAST), ONE]
+    "type", 2, "1.0.0", kind, "Determine the type stored at key";
 };
 
 fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

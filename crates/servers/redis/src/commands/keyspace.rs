@@ -16,10 +16,11 @@ use crate::{decimal, glob};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic"]
-    "keys", 2, READ | DANGEROUS, NONE, "1.0.0", keys, "Find all keys matching the given pattern";
-    "scan", -2, READ, NONE, "2.8.0", scan, "Incrementally iterate the keys space";
-    "randomkey", 1, READ, NONE, "1.0.0", randomkey, "Return a random key from the keyspace";
+    ["generic": (READ | DANGEROUS), NONE]
+    "keys", 2, "1.0.0", keys, "Find all keys matching the given pattern";
+    ["generic": (READ), NONE]
+    "scan", -2, "2.8.0", scan, "Incrementally iterate the keys space";
+    "randomkey", 1, "1.0.0", randomkey, "Return a random key from the keyspace";
 };
 
 /// Heads that SCAN looks at if it is not told how many.

@@ -10,8 +10,8 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["string"]
-    "lcs", -3, READ, TWO, "7.0.0", lcs, "Find longest common substring";
+    ["string": (READ), TWO]
+    "lcs", -3, "7.0.0", lcs, "Find longest common substring";
 };
 
 /// Most memory that one LCS may take, in bytes: as much as the longest string.

@@ -21,25 +21,25 @@ const SAMPLES: u64 = 5;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "memory", -2, NONE, NONE, "4.0.0", reply_help,
+    ["server": (NONE), NONE]
+    "memory", -2, "4.0.0", reply_help,
         "A container for memory diagnostics commands.", HELP, SUBCOMMANDS;
 };
 
-const HELP: &[&str] = &[
-    "PURGE",
-    "    Attempt to purge dirty pages for reclamation by the allocator.",
-    "USAGE <key> [SAMPLES <count>]",
-    "    Return memory in bytes used by <key> and its value. Nested values are",
-    "    sampled up to <count> times (default: 5, 0 means sample all).",
-];
+const HELP: &str = "\
+PURGE
+    Attempt to purge dirty pages for reclamation by the allocator.
+USAGE <key> [SAMPLES <count>]
+    Return memory in bytes used by <key> and its value. Nested values are
+    sampled up to <count> times (default: 5, 0 means sample all).";
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["server"]
-    "help", 2, ANYTIME, NONE, "4.0.0", reply_help,
-        "Returns helpful text about the different subcommands.";
-    "purge", 2, NONE, NONE, "4.0.0", purge, "Asks the allocator to release memory.";
-    "usage", -3, READ, SECOND, "4.0.0", usage, "Estimates the memory usage of a key.";
+    ["server": (ANYTIME), NONE]
+    "help", 2, "4.0.0", reply_help, "Returns helpful text about the different subcommands.";
+    ["server": (NONE), NONE]
+    "purge", 2, "4.0.0", purge, "Asks the allocator to release memory.";
+    ["server": (READ), SECOND]
+    "usage", -3, "4.0.0", usage, "Estimates the memory usage of a key.";
 };
 
 fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {

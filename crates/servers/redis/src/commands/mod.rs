@@ -14,6 +14,7 @@ mod control;
 mod counters;
 mod databases;
 mod element_scan;
+mod elements;
 mod expiry;
 mod hash_floats;
 mod hashes;
@@ -205,7 +206,9 @@ mod tests {
                 let summary = command.summary.replace('|', "\\|");
                 let name = command.name.to_uppercase();
                 page.push_str(&format!("| {name} | {} | {summary} |\n", command.since));
-                for subcommand in command.subcommands {
+                let mut subcommands: Vec<_> = command.subcommands.iter().collect();
+                subcommands.sort_by_key(|subcommand| subcommand.name);
+                for subcommand in subcommands {
                     let (what, since) = (subcommand.summary.replace('|', "\\|"), subcommand.since);
                     let name = format!("{name} {}", subcommand.name.to_uppercase());
                     page.push_str(&format!("| {name} | {since} | {what} |\n"));

@@ -13,39 +13,34 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic"]
-    "object", -2, NONE, NONE, "2.2.3", reply_help,
+    ["generic": (NONE), NONE]
+    "object", -2, "2.2.3", reply_help,
         "A container for object introspection commands", HELP, SUBCOMMANDS;
 };
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["generic"]
-    "encoding", 3, READ, SECOND, "2.2.3", encoding,
-        "Inspect the internal encoding of a Redis object";
-    "freq", 3, READ, SECOND, "4.0.0", frequency,
-        "Get the logarithmic access frequency counter of a Redis object";
-    "help", 2, ANYTIME, NONE, "6.2.0", reply_help,
-        "Show helpful text about the different subcommands";
-    "idletime", 3, READ, SECOND, "2.2.3", idle_time,
-        "Get the time since a Redis object was last accessed";
-    "refcount", 3, READ, SECOND, "2.2.3", references,
-        "Get the number of references to the value of the key";
+    ["generic": (READ), SECOND]
+    "encoding", 3, "2.2.3", encoding, "Inspect the internal encoding of a Redis object";
+    "freq", 3, "4.0.0", frequency, "Get the logarithmic access frequency counter of a Redis object";
+    "idletime", 3, "2.2.3", idle_time, "Get the time since a Redis object was last accessed";
+    "refcount", 3, "2.2.3", references, "Get the number of references to the value of the key";
+    ["generic": (ANYTIME), NONE]
+    "help", 2, "6.2.0", reply_help, "Show helpful text about the different subcommands";
 };
 
-const HELP: &[&str] = &[
-    "ENCODING <key>",
-    "    Return the kind of internal representation used in order to store the value",
-    "    associated with a <key>.",
-    "FREQ <key>",
-    "    Return the access frequency index of the <key>. The returned integer is",
-    "    proportional to the logarithm of the recent access frequency of the key.",
-    "IDLETIME <key>",
-    "    Return the idle time of the <key>, that is the approximated number of",
-    "    seconds elapsed since the last access to the key.",
-    "REFCOUNT <key>",
-    "    Return the number of references of the value associated with the specified",
-    "    <key>.",
-];
+const HELP: &str = "\
+ENCODING <key>
+    Return the kind of internal representation used in order to store the value
+    associated with a <key>.
+FREQ <key>
+    Return the access frequency index of the <key>. The returned integer is
+    proportional to the logarithm of the recent access frequency of the key.
+IDLETIME <key>
+    Return the idle time of the <key>, that is the approximated number of
+    seconds elapsed since the last access to the key.
+REFCOUNT <key>
+    Return the number of references of the value associated with the specified
+    <key>.";
 
 /// Longest string that Redis keeps beside its header.
 const EMBEDDED_BYTES: usize = 44;

@@ -12,13 +12,15 @@ const SAME_PLACE: Failure = said("ERR source and destination objects are the sam
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic"]
-    "rename", 3, WRITE, TWO, "1.0.0", rename, "Rename a key";
-    "renamenx", 3, WRITE | FAST, TWO, "1.0.0", renamenx,
-        "Rename a key, only if the new key does not exist";
-    "copy", -3, WRITE | DENYOOM, TWO, "6.2.0", copy, "Copy a key";
+    ["generic": (WRITE), TWO]
+    "rename", 3, "1.0.0", rename, "Rename a key";
+    ["generic": (WRITE | FAST), TWO]
+    "renamenx", 3, "1.0.0", renamenx, "Rename a key, only if the new key does not exist";
+    ["generic": (WRITE | DENYOOM), TWO]
+    "copy", -3, "6.2.0", copy, "Copy a key";
+    ["generic": (WRITE | FAST), ONE]
     // In the other database the key has the same hash, so it is locked, too.
-    "move", 3, WRITE | FAST, ONE, "1.0.0", move_key, "Move a key to another database";
+    "move", 3, "1.0.0", move_key, "Move a key to another database";
 };
 
 fn rename(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

@@ -19,35 +19,37 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["set"]
-    "sinter", -2, READ, ALL, "1.0.0",
-        |context, arguments| reply_with(context, arguments, Operation::Intersection),
-        "Intersect multiple sets";
-    "sunion", -2, READ, ALL, "1.0.0",
-        |context, arguments| reply_with(context, arguments, Operation::Union),
-        "Add multiple sets";
-    "sdiff", -2, READ, ALL, "1.0.0",
-        |context, arguments| reply_with(context, arguments, Operation::Difference),
-        "Subtract multiple sets";
-    "sinterstore", -3, WRITE | DENYOOM, ALL, "1.0.0",
-        |context, arguments| store(context, arguments, Operation::Intersection),
+    ["set": (READ), ALL]
+    "sinter", -2, "1.0.0", reply_with, "Intersect multiple sets";
+    "sunion", -2, "1.0.0", reply_with, "Add multiple sets";
+    "sdiff", -2, "1.0.0", reply_with, "Subtract multiple sets";
+    ["set": (WRITE | DENYOOM), ALL]
+    "sinterstore", -3, "1.0.0", store,
         "Intersect multiple sets and store the resulting set in a key";
-    "sunionstore", -3, WRITE | DENYOOM, ALL, "1.0.0",
-        |context, arguments| store(context, arguments, Operation::Union),
-        "Add multiple sets and store the resulting set in a key";
-    "sdiffstore", -3, WRITE | DENYOOM, ALL, "1.0.0",
-        |context, arguments| store(context, arguments, Operation::Difference),
-        "Subtract multiple sets and store the resulting set in a key";
-    "sintercard", -3, READ, NUMBERED, "7.0.0", sintercard,
+    "sunionstore", -3, "1.0.0", store, "Add multiple sets and store the resulting set in a key";
+    "sdiffstore", -3, "1.0.0", store, "Subtract multiple sets and store the resulting set in a key";
+    ["set": (READ), NUMBERED]
+    "sintercard", -3, "7.0.0", sintercard,
         "Intersect multiple sets and return the cardinality of the result";
 };
 
 /// What is made of sets.
-#[derive(Clone, Copy, Debug)]
-enum Operation {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
     Intersection,
     Union,
     Difference,
+}
+
+impl Operation {
+    /// The operation that a command's name says: SINTER, ZUNIONSTORE and so on.
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name.get(1).map(u8::to_ascii_lowercase) {
+            Some(b'u') => Self::Union,
+            Some(b'd') => Self::Difference,
+            _ => Self::Intersection,
+        }
+    }
 }
 
 type Sets<'key> = Vec<Option<Collection<'key>>>;
@@ -115,16 +117,12 @@ fn visit(
     Ok(())
 }
 
-fn reply_with(
-    context: &mut Context<'_, '_>,
-    arguments: &Arguments<'_>,
-    operation: Operation,
-) -> Result<()> {
+fn reply_with(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let sets = find_all(context, &arguments[1..])?;
     let Context { transaction, reply, .. } = context;
     reply.sized(Reply::set, |reply| {
         let mut members = 0;
-        visit(transaction, operation, sets, u64::MAX, |member| {
+        visit(transaction, Operation::of(arguments[0]), sets, u64::MAX, |member| {
             members += 1;
             reply.bulk(member);
         })?;
@@ -132,15 +130,11 @@ fn reply_with(
     })
 }
 
-fn store(
-    context: &mut Context<'_, '_>,
-    arguments: &Arguments<'_>,
-    operation: Operation,
-) -> Result<()> {
+fn store(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let sets = find_all(context, &arguments[2..])?;
     let Context { transaction, reply, space, .. } = context;
     let mut members = BTreeSet::new();
-    visit(transaction, operation, sets, u64::MAX, |member| {
+    visit(transaction, Operation::of(arguments[0]), sets, u64::MAX, |member| {
         members.insert(member.to_vec());
     })?;
     let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::Set)?;

@@ -5,6 +5,7 @@ use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
 use pando_keyspace::failure::Result;
 use pando_keyspace::layout::{Element, Kind, Section};
 
+use super::elements::{self, find};
 use super::{element_scan, integers, random_elements};
 use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
@@ -13,31 +14,27 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["set"]
-    "sadd", -3, WRITE | DENYOOM | FAST, ONE, "1.0.0", sadd, "Add one or more members to a set";
-    "srem", -3, WRITE | FAST, ONE, "1.0.0", srem, "Remove one or more members from a set";
-    "scard", 2, READ | FAST, ONE, "1.0.0", scard, "Get the number of members in a set";
-    "sismember", 3, READ | FAST, ONE, "1.0.0", sismember,
-        "Determine if a given value is a member of a set";
-    "smismember", -3, READ | FAST, ONE, "6.2.0", smismember,
+    ["set": (WRITE | DENYOOM | FAST), ONE]
+    "sadd", -3, "1.0.0", sadd, "Add one or more members to a set";
+    ["set": (WRITE | FAST), ONE]
+    "srem", -3, "1.0.0", |context, arguments| elements::remove(context, arguments, Kind::Set),
+        "Remove one or more members from a set";
+    "spop", -2, "1.0.0", spop, "Remove and return one or multiple random members from a set";
+    ["set": (READ | FAST), ONE]
+    "scard", 2, "1.0.0", |context, arguments| elements::count(context, arguments, Kind::Set),
+        "Get the number of members in a set";
+    "sismember", 3, "1.0.0", sismember, "Determine if a given value is a member of a set";
+    "smismember", -3, "6.2.0", smismember,
         "Returns the membership associated with the given elements for a set";
-    "smembers", 2, READ, ONE, "1.0.0", smembers, "Get all the members in a set";
-    "spop", -2, WRITE | FAST, ONE, "1.0.0", spop,
-        "Remove and return one or multiple random members from a set";
-    "srandmember", -2, READ, ONE, "1.0.0", srandmember,
-        "Get one or multiple random members from a set";
-    "smove", 4, WRITE | FAST, TWO, "1.0.0", smove, "Move a member from one set to another";
-    "sscan", -3, READ, ONE, "2.8.0",
+    ["set": (READ), ONE]
+    "smembers", 2, "1.0.0", smembers, "Get all the members in a set";
+    "srandmember", -2, "1.0.0", srandmember, "Get one or multiple random members from a set";
+    "sscan", -3, "2.8.0",
         |context, arguments| element_scan::scan(context, arguments, Kind::Set, |_, _| 0),
         "Incrementally iterate Set elements";
+    ["set": (WRITE | FAST), TWO]
+    "smove", 4, "1.0.0", smove, "Move a member from one set to another";
 };
-
-fn find<'key>(
-    context: &Context<'_, '_>,
-    arguments: &Arguments<'key>,
-) -> Result<Option<Collection<'key>>> {
-    Collection::find(context.transaction, context.space, arguments[1], Kind::Set)
-}
 
 fn sadd(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (space, key) = (context.space, arguments[1]);
@@ -61,29 +58,6 @@ fn sadd(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     Ok(())
 }
 
-fn srem(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let mut removed = 0;
-    if let Some(mut set) = find(context, arguments)? {
-        if let [member] = &arguments[2..] {
-            let is_gone = set.remove_only(context.transaction, Element::Field(member))?;
-            context.reply.integer(i64::from(is_gone));
-            return Ok(());
-        }
-        for member in &arguments[2..] {
-            removed += i64::from(set.remove(context.transaction, Element::Field(member))?);
-        }
-        set.finish(context.transaction)?;
-    }
-    context.reply.integer(removed);
-    Ok(())
-}
-
-fn scard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let count = find(context, arguments)?.map_or(0, |set| set.count());
-    context.reply.count(count);
-    Ok(())
-}
-
 fn has(context: &Context<'_, '_>, set: &Option<Collection<'_>>, member: &[u8]) -> Result<i64> {
     match set {
         Some(set) => Ok(i64::from(set.has(context.transaction, Element::Field(member))?)),
@@ -92,14 +66,14 @@ fn has(context: &Context<'_, '_>, set: &Option<Collection<'_>>, member: &[u8]) -
 }
 
 fn sismember(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let set = find(context, arguments)?;
+    let set = find(context, arguments, Kind::Set)?;
     let is_member = has(context, &set, arguments[2])?;
     context.reply.integer(is_member);
     Ok(())
 }
 
 fn smismember(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let set = find(context, arguments)?;
+    let set = find(context, arguments, Kind::Set)?;
     context.reply.array(arguments.len() - 2);
     for member in &arguments[2..] {
         let is_member = has(context, &set, member)?;
@@ -109,7 +83,7 @@ fn smismember(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resul
 }
 
 fn smembers(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let found = find(context, arguments)?;
+    let found = find(context, arguments, Kind::Set)?;
     let Context { transaction, reply, .. } = context;
     reply.sized(Reply::set, |reply| {
         let mut members = 0;
@@ -130,7 +104,7 @@ fn spop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         [count] => Some(integers::count(count)?),
         _ => return Err(SYNTAX),
     };
-    let found = find(context, arguments)?;
+    let found = find(context, arguments, Kind::Set)?;
     let Context { transaction, reply, .. } = context;
     let Some(mut set) = found else {
         match count {

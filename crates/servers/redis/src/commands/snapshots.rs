@@ -8,12 +8,12 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["server"]
-    "save", 1, ADMIN | NO_MULTI | NO_SCRIPT | NO_ASYNC_LOADING, NONE, "1.0.0", save,
-        "Synchronously saves the database(s) to disk.";
-    "bgsave", -1, ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, NONE, "1.0.0", save_in_background,
-        "Asynchronously saves the database(s) to disk.";
-    "lastsave", 1, FAST | ANYTIME, NONE, "1.0.0", last_save,
+    ["server": (ADMIN | NO_MULTI | NO_SCRIPT | NO_ASYNC_LOADING), NONE]
+    "save", 1, "1.0.0", save, "Synchronously saves the database(s) to disk.";
+    ["server": (ADMIN | NO_SCRIPT | NO_ASYNC_LOADING), NONE]
+    "bgsave", -1, "1.0.0", save_in_background, "Asynchronously saves the database(s) to disk.";
+    ["server": (FAST | ANYTIME), NONE]
+    "lastsave", 1, "1.0.0", last_save,
         "Returns the Unix timestamp of the last successful save to disk.";
 };
 

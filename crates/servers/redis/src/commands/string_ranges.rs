@@ -16,12 +16,15 @@ pub(super) const MAX_STRING_BYTES: u64 = 512 << 20;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["string"]
-    "append", 3, WRITE | DENYOOM | FAST, ONE, "2.0.0", append, "Append a value to a key";
-    "strlen", 2, READ | FAST, ONE, "2.2.0", strlen, "Get the length of the value stored in a key";
-    "getrange", 4, READ, ONE, "2.4.0", getrange, "Get a substring of the string stored at a key";
-    "substr", 4, READ, ONE, "1.0.0", getrange, "Get a substring of the string stored at a key";
-    "setrange", 4, WRITE | DENYOOM, ONE, "2.2.0", setrange,
+    ["string": (WRITE | DENYOOM | FAST), ONE]
+    "append", 3, "2.0.0", append, "Append a value to a key";
+    ["string": (READ | FAST), ONE]
+    "strlen", 2, "2.2.0", strlen, "Get the length of the value stored in a key";
+    ["string": (READ), ONE]
+    "getrange", 4, "2.4.0", getrange, "Get a substring of the string stored at a key";
+    "substr", 4, "1.0.0", getrange, "Get a substring of the string stored at a key";
+    ["string": (WRITE | DENYOOM), ONE]
+    "setrange", 4, "2.2.0", setrange,
         "Overwrite part of a string at key starting at the specified offset";
 };
 

@@ -13,23 +13,24 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["string"]
-    "get", 2, READ | FAST, ONE, "1.0.0", get, "Get the value of a key";
-    "getdel", 2, WRITE | FAST, ONE, "6.2.0", getdel, "Get the value of a key and delete the key";
-    "getex", -2, WRITE | FAST, ONE, "6.2.0", getex,
-        "Get the value of a key and optionally set its expiration";
-    "getset", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", getset,
-        "Set the string value of a key and return its old value";
-    "mget", -2, READ | FAST, ALL, "1.0.0", mget, "Get the values of all the given keys";
-    "mset", -3, WRITE | DENYOOM, PAIRS, "1.0.1", mset, "Set multiple keys to multiple values";
-    "msetnx", -3, WRITE | DENYOOM, PAIRS, "1.0.1", msetnx,
+    ["string": (READ | FAST), ONE]
+    "get", 2, "1.0.0", get, "Get the value of a key";
+    ["string": (WRITE | FAST), ONE]
+    "getdel", 2, "6.2.0", getdel, "Get the value of a key and delete the key";
+    "getex", -2, "6.2.0", getex, "Get the value of a key and optionally set its expiration";
+    ["string": (WRITE | DENYOOM | FAST), ONE]
+    "getset", 3, "1.0.0", getset, "Set the string value of a key and return its old value";
+    "setnx", 3, "1.0.0", setnx, "Set the value of a key, only if the key does not exist";
+    ["string": (READ | FAST), ALL]
+    "mget", -2, "1.0.0", mget, "Get the values of all the given keys";
+    ["string": (WRITE | DENYOOM), PAIRS]
+    "mset", -3, "1.0.1", mset, "Set multiple keys to multiple values";
+    "msetnx", -3, "1.0.1", msetnx,
         "Set multiple keys to multiple values, only if none of the keys exist";
-    "psetex", 4, WRITE | DENYOOM, ONE, "2.6.0", psetex,
-        "Set the value and expiration in milliseconds of a key";
-    "set", -3, WRITE | DENYOOM, ONE, "1.0.0", set, "Set the string value of a key";
-    "setex", 4, WRITE | DENYOOM, ONE, "2.0.0", setex, "Set the value and expiration of a key";
-    "setnx", 3, WRITE | DENYOOM | FAST, ONE, "1.0.0", setnx,
-        "Set the value of a key, only if the key does not exist";
+    ["string": (WRITE | DENYOOM), ONE]
+    "psetex", 4, "2.6.0", psetex, "Set the value and expiration in milliseconds of a key";
+    "set", -3, "1.0.0", set, "Set the string value of a key";
+    "setex", 4, "2.0.0", setex, "Set the value and expiration of a key";
 };
 
 /// A string that is to be changed, and what stays with it.

@@ -16,17 +16,16 @@ const WATCHED_BYTES: usize = 100;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["transactions"]
-    "multi", 1, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | NOT_QUEUED, NONE, "1.2.0", multi,
-        "Starts a transaction.";
-    "exec", 1, NO_SCRIPT | ANYTIME | SKIP_SLOWLOG | NOT_QUEUED, NONE, "1.2.0", exec_without_multi,
-        "Executes all commands in a transaction.";
-    "discard", 1, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | NOT_QUEUED, NONE, "2.0.0", discard,
-        "Discards a transaction.";
-    "watch", -2, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | WRITE | NOT_QUEUED, ALL, "2.2.0", watch,
+    ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | NOT_QUEUED), NONE]
+    "multi", 1, "1.2.0", multi, "Starts a transaction.";
+    "discard", 1, "2.0.0", discard, "Discards a transaction.";
+    ["transactions": (NO_SCRIPT | ANYTIME | SKIP_SLOWLOG | NOT_QUEUED), NONE]
+    "exec", 1, "1.2.0", exec_without_multi, "Executes all commands in a transaction.";
+    ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | WRITE | NOT_QUEUED), ALL]
+    "watch", -2, "2.2.0", watch,
         "Monitors changes to keys to determine the execution of a transaction.";
-    "unwatch", 1, NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY, NONE, "2.2.0", unwatch,
-        "Forgets about watched keys of a transaction.";
+    ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY), NONE]
+    "unwatch", 1, "2.2.0", unwatch, "Forgets about watched keys of a transaction.";
 };
 
 fn multi(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {

@@ -197,64 +197,43 @@ pub(crate) fn split_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 fn split_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
-    let is_end = |rest: &[u8]| rest.first().is_none_or(|byte| byte.is_ascii_whitespace());
+    // The quote within which the next byte stands.
+    let mut open = None;
     loop {
-        match *rest {
-            [] => return Some((word, rest)),
-            [b'"', ref quoted @ ..] => {
-                rest = quoted;
-                loop {
-                    match *rest {
-                        [] => return None,
-                        [b'"', ref behind @ ..] => {
-                            return is_end(behind).then_some((word, behind));
-                        }
-                        [b'\\', b'x', high, low, ref behind @ ..]
-                            if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-                        {
-                            let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
-                            word.push(digit(high) << 4 | digit(low));
-                            rest = behind;
-                        }
-                        [b'\\', escaped, ref behind @ ..] => {
-                            word.push(match escaped {
-                                b'n' => b'\n',
-                                b'r' => b'\r',
-                                b't' => b'\t',
-                                b'b' => 8,
-                                b'a' => 7,
-                                other => other,
-                            });
-                            rest = behind;
-                        }
-                        [byte, ref behind @ ..] => {
-                            word.push(byte);
-                            rest = behind;
-                        }
-                    }
-                }
+        match (open, rest) {
+            (None, []) => return Some((word, rest)),
+            (Some(_), []) => return None,
+            (None, [b' ' | b'\n' | b'\r' | b'\t' | 0, ..]) => return Some((word, rest)),
+            (None, &[quote @ (b'"' | b'\''), ref behind @ ..]) => {
+                (open, rest) = (Some(quote), behind);
             }
-            [b'\'', ref quoted @ ..] => {
-                rest = quoted;
-                loop {
-                    match *rest {
-                        [] => return None,
-                        [b'\'', ref behind @ ..] => {
-                            return is_end(behind).then_some((word, behind));
-                        }
-                        [b'\\', b'\'', ref behind @ ..] => {
-                            word.push(b'\'');
-                            rest = behind;
-                        }
-                        [byte, ref behind @ ..] => {
-                            word.push(byte);
-                            rest = behind;
-                        }
-                    }
-                }
+            (Some(quote), &[byte, ref behind @ ..]) if byte == quote => {
+                let is_end = behind.first().is_none_or(u8::is_ascii_whitespace);
+                return is_end.then_some((word, behind));
             }
-            [b' ' | b'\n' | b'\r' | b'\t' | 0, ..] => return Some((word, rest)),
-            [byte, ref behind @ ..] => {
+            (Some(b'"'), &[b'\\', b'x', high, low, ref behind @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
+                word.push(digit(high) << 4 | digit(low));
+                rest = behind;
+            }
+            (Some(b'"'), &[b'\\', escaped, ref behind @ ..]) => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => other,
+                });
+                rest = behind;
+            }
+            (Some(b'\''), [b'\\', b'\'', behind @ ..]) => {
+                word.push(b'\'');
+                rest = behind;
+            }
+            (_, &[byte, ref behind @ ..]) => {
                 word.push(byte);
                 rest = behind;
             }

@@ -13,43 +13,28 @@ use pando_keyspace::failure::{Result, told};
 use pando_keyspace::layout::{Element, Kind, Section, ordered_bits};
 
 use super::super::integers;
-use super::{member, score, write_members};
+use super::super::set_algebra::Operation;
+use super::{member, score, store_members, write_members};
 use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::spec::Arguments;
 
 /// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
-    ["sorted-set"]
-    "zunion", -3, READ, NUMBERED, "6.2.0",
-        |context, arguments| reply_with(context, arguments, Operation::Union, "zunion"),
-        "Add multiple sorted sets";
-    "zinter", -3, READ, NUMBERED, "6.2.0",
-        |context, arguments| reply_with(context, arguments, Operation::Intersection, "zinter"),
-        "Intersect multiple sorted sets";
-    "zdiff", -3, READ, NUMBERED, "6.2.0",
-        |context, arguments| reply_with(context, arguments, Operation::Difference, "zdiff"),
-        "Subtract multiple sorted sets";
-    "zunionstore", -4, WRITE | DENYOOM, STORED_NUMBERED, "2.0.0",
-        |context, arguments| store(context, arguments, Operation::Union, "zunionstore"),
-        "Add multiple sorted sets and store the resulting sorted set in a new key";
-    "zinterstore", -4, WRITE | DENYOOM, STORED_NUMBERED, "2.0.0",
-        |context, arguments| store(context, arguments, Operation::Intersection, "zinterstore"),
-        "Intersect multiple sorted sets and store the resulting sorted set in a new key";
-    "zdiffstore", -4, WRITE | DENYOOM, STORED_NUMBERED, "6.2.0",
-        |context, arguments| store(context, arguments, Operation::Difference, "zdiffstore"),
-        "Subtract multiple sorted sets and store the resulting sorted set in a new key";
-    "zintercard", -3, READ, NUMBERED, "7.0.0", zintercard,
+    ["sorted-set": (READ), NUMBERED]
+    "zunion", -3, "6.2.0", run, "Add multiple sorted sets";
+    "zinter", -3, "6.2.0", run, "Intersect multiple sorted sets";
+    "zdiff", -3, "6.2.0", run, "Subtract multiple sorted sets";
+    "zintercard", -3, "7.0.0", run,
         "Intersect multiple sorted sets and return the cardinality of the result";
+    ["sorted-set": (WRITE | DENYOOM), STORED_NUMBERED]
+    "zunionstore", -4, "2.0.0", run,
+        "Add multiple sorted sets and store the resulting sorted set in a new key";
+    "zinterstore", -4, "2.0.0", run,
+        "Intersect multiple sorted sets and store the resulting sorted set in a new key";
+    "zdiffstore", -4, "6.2.0", run,
+        "Subtract multiple sorted sets and store the resulting sorted set in a new key";
 };
-
-/// What is made of sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
-    Union,
-    Intersection,
-    Difference,
-}
 
 /// What becomes of the scores of one member.
 #[derive(Clone, Copy, Debug)]
@@ -226,42 +211,23 @@ impl<'key> Request<'key> {
     }
 }
 
-fn reply_with(
-    context: &mut Context<'_, '_>,
-    arguments: &Arguments<'_>,
-    operation: Operation,
-    name: &str,
-) -> Result<()> {
-    let request = Request::parse(context, &arguments[1..], operation, Purpose::Reply, name)?;
+fn run(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let name = String::from_utf8_lossy(arguments[0]).to_ascii_lowercase();
+    let purpose = match name.as_str() {
+        name if name.ends_with("store") => Purpose::Store,
+        name if name.ends_with("card") => Purpose::Count,
+        _ => Purpose::Reply,
+    };
+    let words = &arguments[1 + usize::from(purpose == Purpose::Store)..];
+    let request = Request::parse(context, words, Operation::of(arguments[0]), purpose, &name)?;
     let members = request.carry_out(context.transaction)?;
-    let members = members.iter().map(|(name, score)| (name, *score));
-    write_members(context.reply, members, request.with_scores);
-    Ok(())
-}
-
-fn store(
-    context: &mut Context<'_, '_>,
-    arguments: &Arguments<'_>,
-    operation: Operation,
-    name: &str,
-) -> Result<()> {
-    let request = Request::parse(context, &arguments[2..], operation, Purpose::Store, name)?;
-    let Context { transaction, reply, space, .. } = context;
-    let members = request.carry_out(transaction)?;
-    let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::SortedSet)?;
-    for (name, score) in &members {
-        member::put(transaction, &mut to, name, None, *score)?;
+    match purpose {
+        Purpose::Reply => {
+            let members = members.iter().map(|(name, score)| (name, *score));
+            write_members(context.reply, members, request.with_scores);
+        }
+        Purpose::Store => return store_members(context, arguments, &members),
+        Purpose::Count => context.reply.count(members.len() as u64),
     }
-    to.finish(transaction)?;
-    reply.count(members.len() as u64);
-    Ok(())
-}
-
-fn zintercard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let operation = Operation::Intersection;
-    let request =
-        Request::parse(context, &arguments[1..], operation, Purpose::Count, "zintercard")?;
-    let members = request.carry_out(context.transaction)?;
-    context.reply.count(members.len() as u64);
     Ok(())
 }

@@ -14,17 +14,15 @@ use crate::spec::Arguments;
 
 /// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
-    ["sorted-set"]
-    "zadd", -4, WRITE | DENYOOM | FAST, ONE, "1.2.0", zadd,
+    ["sorted-set": (WRITE | DENYOOM | FAST), ONE]
+    "zadd", -4, "1.2.0", zadd,
         "Add one or more members to a sorted set, or update its score if it already exists";
-    "zincrby", 4, WRITE | DENYOOM | FAST, ONE, "1.2.0", zincrby,
-        "Increment the score of a member in a sorted set";
-    "zrem", -3, WRITE | FAST, ONE, "1.2.0", zrem, "Remove one or more members from a sorted set";
-    "zpopmin", -2, WRITE | FAST, ONE, "5.0.0",
-        |context, arguments| pop(context, arguments, false),
+    "zincrby", 4, "1.2.0", zincrby, "Increment the score of a member in a sorted set";
+    ["sorted-set": (WRITE | FAST), ONE]
+    "zrem", -3, "1.2.0", zrem, "Remove one or more members from a sorted set";
+    "zpopmin", -2, "5.0.0", pop::<false>,
         "Remove and return members with the lowest scores in a sorted set";
-    "zpopmax", -2, WRITE | FAST, ONE, "5.0.0",
-        |context, arguments| pop(context, arguments, true),
+    "zpopmax", -2, "5.0.0", pop::<true>,
         "Remove and return members with the highest scores in a sorted set";
 };
 
@@ -160,7 +158,10 @@ fn zrem(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     Ok(())
 }
 
-fn pop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, is_reverse: bool) -> Result<()> {
+fn pop<const FROM_END: bool>(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+) -> Result<()> {
     let count = match &arguments[2..] {
         [] => None,
         [count] => Some(integers::count(count)? as i64),
@@ -173,7 +174,7 @@ fn pop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, is_reverse: boo
         return Ok(());
     };
     let limit = Limit { offset: 0, count: count.unwrap_or(1) };
-    let members = Range::Rank(0, -1).collect(transaction, &set, is_reverse, limit)?;
+    let members = Range::Rank(0, -1).collect(transaction, &set, FROM_END, limit)?;
     for (name, score) in &members {
         set.remove_scored(transaction, name, *score)?;
     }

@@ -7,7 +7,7 @@ use pando_keyspace::collection::ON;
 use pando_keyspace::failure::Result;
 use pando_keyspace::layout::{Kind, ordered_bits};
 
-use super::super::{element_scan, random_elements};
+use super::super::{element_scan, elements, random_elements};
 use super::range::{By, Range};
 use super::{find, member};
 use crate::commands::command::{Command, Context, commands};
@@ -17,32 +17,24 @@ use crate::spec::Arguments;
 
 /// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
-    ["sorted-set"]
-    "zcard", 2, READ | FAST, ONE, "1.2.0", zcard, "Get the number of members in a sorted set";
-    "zscore", 3, READ | FAST, ONE, "1.2.0", zscore,
-        "Get the score associated with the given member in a sorted set";
-    "zmscore", -3, READ | FAST, ONE, "6.2.0", zmscore,
+    ["sorted-set": (READ | FAST), ONE]
+    "zcard", 2, "1.2.0", |context, arguments| elements::count(context, arguments, Kind::SortedSet),
+        "Get the number of members in a sorted set";
+    "zscore", 3, "1.2.0", zscore, "Get the score associated with the given member in a sorted set";
+    "zmscore", -3, "6.2.0", zmscore,
         "Get the score associated with the given members in a sorted set";
-    "zrank", 3, READ | FAST, ONE, "2.0.0", zrank, "Determine the index of a member in a sorted set";
-    "zrevrank", 3, READ | FAST, ONE, "2.0.0", zrevrank,
+    "zrank", 3, "2.0.0", zrank, "Determine the index of a member in a sorted set";
+    "zrevrank", 3, "2.0.0", zrevrank,
         "Determine the index of a member in a sorted set, with scores ordered from high to low";
-    "zcount", 4, READ | FAST, ONE, "2.0.0",
-        |context, arguments| count(context, arguments, By::Score),
+    "zcount", 4, "2.0.0", |context, arguments| count(context, arguments, By::Score),
         "Count the members in a sorted set with scores within the given values";
-    "zlexcount", 4, READ | FAST, ONE, "2.8.9",
-        |context, arguments| count(context, arguments, By::Lex),
+    "zlexcount", 4, "2.8.9", |context, arguments| count(context, arguments, By::Lex),
         "Count the number of members in a sorted set between a given lexicographical range";
-    "zrandmember", -2, READ, ONE, "6.2.0", zrandmember,
+    ["sorted-set": (READ), ONE]
+    "zrandmember", -2, "6.2.0", zrandmember,
         "Get one or multiple random elements from a sorted set";
-    "zscan", -3, READ, ONE, "2.8.0", zscan,
-        "Incrementally iterate sorted sets elements and associated scores";
+    "zscan", -3, "2.8.0", zscan, "Incrementally iterate sorted sets elements and associated scores";
 };
-
-fn zcard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let count = find(context, arguments)?.map_or(0, |set| set.count());
-    context.reply.count(count);
-    Ok(())
-}
 
 fn write_score(reply: &mut Reply, score: Option<f64>) {
     match score {

@@ -26,6 +26,7 @@ use pando_keyspace::collection::Collection;
 use pando_keyspace::failure::Result;
 use pando_keyspace::layout::Kind;
 
+use super::elements;
 use crate::commands::command::Context;
 use crate::resp::reply::{Reply, Version};
 use crate::spec::Arguments;
@@ -39,7 +40,23 @@ fn find<'key>(
     context: &Context<'_, '_>,
     arguments: &Arguments<'key>,
 ) -> Result<Option<Collection<'key>>> {
-    Collection::find(context.transaction, context.space, arguments[1], Kind::SortedSet)
+    elements::find(context, arguments, Kind::SortedSet)
+}
+
+/// Puts a sorted set with these members at the first key, and replies how many there are.
+fn store_members(
+    context: &mut Context<'_, '_>,
+    arguments: &Arguments<'_>,
+    members: &[(Vec<u8>, f64)],
+) -> Result<()> {
+    let Context { transaction, reply, space, .. } = context;
+    let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::SortedSet)?;
+    for (name, score) in members {
+        member::put(transaction, &mut to, name, None, *score)?;
+    }
+    to.finish(transaction)?;
+    reply.count(members.len() as u64);
+    Ok(())
 }
 
 /// Replies with members, and with their scores if these are asked for; in RESP3 in pairs.

@@ -25,6 +25,17 @@ pub(super) enum By {
     Lex,
 }
 
+impl By {
+    /// What the end of a command's name says, in lower case; by rank if it says nothing.
+    pub(super) fn named(command: &[u8]) -> Self {
+        match command {
+            _ if command.ends_with(b"byscore") => Self::Score,
+            _ if command.ends_with(b"bylex") => Self::Lex,
+            _ => Self::Rank,
+        }
+    }
+}
+
 /// A range.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Range<'text> {

@@ -6,7 +6,7 @@ use pando_keyspace::layout::Kind;
 
 use super::super::integers;
 use super::range::{By, Limit, Range};
-use super::{find, member, write_member};
+use super::{find, store_members, write_member};
 use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
@@ -14,35 +14,26 @@ use crate::spec::Arguments;
 
 /// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
-    ["sorted-set"]
-    "zrange", -4, READ, ONE, "1.2.0",
-        |context, arguments| reply_with(context, arguments, None, None),
-        "Return a range of members in a sorted set";
-    "zrangestore", -5, WRITE | DENYOOM, TWO, "6.2.0", zrangestore,
-        "Store a range of members from sorted set into another key";
-    "zrangebyscore", -4, READ, ONE, "1.0.5",
-        |context, arguments| reply_with(context, arguments, Some(By::Score), Some(false)),
-        "Return a range of members in a sorted set, by score";
-    "zrevrangebyscore", -4, READ, ONE, "2.2.0",
-        |context, arguments| reply_with(context, arguments, Some(By::Score), Some(true)),
+    ["sorted-set": (READ), ONE]
+    "zrange", -4, "1.2.0", reply_with, "Return a range of members in a sorted set";
+    "zrangebyscore", -4, "1.0.5", reply_with, "Return a range of members in a sorted set, by score";
+    "zrevrangebyscore", -4, "2.2.0", reply_with,
         "Return a range of members in a sorted set, by score, with scores ordered from high to low";
-    "zrangebylex", -4, READ, ONE, "2.8.9",
-        |context, arguments| reply_with(context, arguments, Some(By::Lex), Some(false)),
+    "zrangebylex", -4, "2.8.9", reply_with,
         "Return a range of members in a sorted set, by lexicographical range";
-    "zrevrangebylex", -4, READ, ONE, "2.8.9",
-        |context, arguments| reply_with(context, arguments, Some(By::Lex), Some(true)),
+    "zrevrangebylex", -4, "2.8.9", reply_with,
         "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.";
-    "zrevrange", -4, READ, ONE, "1.2.0",
-        |context, arguments| reply_with(context, arguments, Some(By::Rank), Some(true)),
+    "zrevrange", -4, "1.2.0", reply_with,
         "Return a range of members in a sorted set, by index, with scores ordered from high to low";
-    "zremrangebyrank", 4, WRITE, ONE, "2.0.0",
-        |context, arguments| remove(context, arguments, By::Rank),
+    ["sorted-set": (WRITE | DENYOOM), TWO]
+    "zrangestore", -5, "6.2.0", zrangestore,
+        "Store a range of members from sorted set into another key";
+    ["sorted-set": (WRITE), ONE]
+    "zremrangebyrank", 4, "2.0.0", remove,
         "Remove all members in a sorted set within the given indexes";
-    "zremrangebyscore", 4, WRITE, ONE, "1.2.0",
-        |context, arguments| remove(context, arguments, By::Score),
+    "zremrangebyscore", 4, "1.2.0", remove,
         "Remove all members in a sorted set within the given scores";
-    "zremrangebylex", 4, WRITE, ONE, "2.8.9",
-        |context, arguments| remove(context, arguments, By::Lex),
+    "zremrangebylex", 4, "2.8.9", remove,
         "Remove all members in a sorted set between the given lexicographical range";
 };
 
@@ -108,13 +99,16 @@ impl<'text> Request<'text> {
     }
 }
 
-fn reply_with(
-    context: &mut Context<'_, '_>,
-    arguments: &Arguments<'_>,
-    by: Option<By>,
-    is_reverse: Option<bool>,
-) -> Result<()> {
-    let fixed = Fixed { by, is_reverse, may_have_scores: true };
+fn reply_with(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let name = arguments[0].to_ascii_lowercase();
+    let fixed = match name.as_slice() {
+        b"zrange" => Fixed { by: None, is_reverse: None, may_have_scores: true },
+        name => Fixed {
+            by: Some(By::named(name)),
+            is_reverse: Some(name.starts_with(b"zrev")),
+            may_have_scores: true,
+        },
+    };
     let request = Request::parse(&arguments[2..], fixed)?;
     let found = find(context, arguments)?;
     let Context { transaction, reply, .. } = context;
@@ -140,22 +134,18 @@ fn reply_with(
 fn zrangestore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let fixed = Fixed { by: None, is_reverse: None, may_have_scores: false };
     let request = Request::parse(&arguments[3..], fixed)?;
-    let Context { transaction, reply, space, .. } = context;
-    let from = Collection::find(transaction, *space, arguments[2], Kind::SortedSet)?;
+    let (space, key) = (context.space, arguments[2]);
+    let from = Collection::find(context.transaction, space, key, Kind::SortedSet)?;
+    let Request { range, is_reverse, limit, .. } = request;
     let members = match from {
-        Some(set) => request.range.collect(transaction, &set, request.is_reverse, request.limit)?,
+        Some(set) => range.collect(context.transaction, &set, is_reverse, limit)?,
         None => Vec::new(),
     };
-    let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::SortedSet)?;
-    for (name, score) in &members {
-        member::put(transaction, &mut to, name, None, *score)?;
-    }
-    to.finish(transaction)?;
-    reply.count(members.len() as u64);
-    Ok(())
+    store_members(context, arguments, &members)
 }
 
-fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, by: By) -> Result<()> {
+fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let by = By::named(&arguments[0].to_ascii_lowercase());
     let range = Range::parse(by, arguments[2], arguments[3])?;
     let found = find(context, arguments)?;
     let Context { transaction, reply, .. } = context;
