@@ -4,6 +4,7 @@ use pando_net::stats::{Count, Kind};
 
 use crate::counters::{Counter, Counting};
 use crate::meta_answer::MetaAnswer;
+use crate::reply::say;
 use crate::state::Server;
 use crate::storage::Write;
 
@@ -91,6 +92,21 @@ pub(crate) enum Next {
     Close,
 }
 
+impl Next {
+    /// The next line, after an answer of one line.
+    pub(crate) fn answered(reply: &mut Vec<u8>, words: &str) -> Self {
+        say(reply, words);
+        Self::Line
+    }
+}
+
+/// A line that is being carried out.
+pub(crate) struct Line<'run, 'server> {
+    pub connection: &'run Connection<'server>,
+    pub words: &'run [&'run [u8]],
+    pub reply: &'run mut Vec<u8>,
+}
+
 /// How far the input was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -119,6 +135,16 @@ impl<'server> Connection<'server> {
             Counter::GetMisses => self.server.stats.add(Count::Misses, 1),
             _ => {}
         }
+    }
+
+    /// Counts a get, or a touch of a value that is also read.
+    pub(crate) fn count_get(&self, is_touching: bool, is_hit: bool) {
+        let (asked, hit, miss) = match is_touching {
+            true => (Counter::Touch, Counter::TouchHits, Counter::TouchMisses),
+            false => (Counter::Get, Counter::GetHits, Counter::GetMisses),
+        };
+        self.count(asked);
+        self.count(if is_hit { hit } else { miss });
     }
 
     /// Notes what came and went.

@@ -9,12 +9,12 @@ use pando_keyspace::clock::Clock;
 use pando_keyspace::failure::Result;
 use pando_keyspace::stripes::Access;
 
-use crate::connection::{Answer, Block, Connection, Next};
+use crate::connection::{Answer, Block, Line, Next};
 use crate::counters::{self, Counter};
 use crate::item::{self, About, Found, Marks};
 use crate::meta_answer::{MetaAnswer, push_flag, push_key, push_time, push_word};
-use crate::parse::{self, MAX_KEY_BYTES, Words};
-use crate::reply::{push_number, say, server_error};
+use crate::parse::{self, MAX_KEY_BYTES};
+use crate::reply::{NOT_A_NUMBER, push_number, say, server_error};
 use crate::storage::{self, Counted, Mode, Write};
 use crate::{base64, expiry};
 
@@ -206,11 +206,7 @@ fn read<'line>(
 }
 
 /// mg.
-pub(crate) fn get(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
+pub(crate) fn get(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     let too_many = "CLIENT_ERROR options flags are too long";
     let Some(request) = read(words, too_many, None, reply) else { return Ok(()) };
     let server = connection.server;
@@ -258,13 +254,7 @@ pub(crate) fn get(
         }
     }
     let is_hit = is_hit == Some(true);
-    if request.seconds.is_some() {
-        connection.count(Counter::Touch);
-        connection.count(if is_hit { Counter::TouchHits } else { Counter::TouchMisses });
-    } else {
-        connection.count(Counter::Get);
-        connection.count(if is_hit { Counter::GetHits } else { Counter::GetMisses });
-    }
+    connection.count_get(request.seconds.is_some(), is_hit);
     if !is_hit && !request.is_quiet {
         reply.extend_from_slice(b"EN");
         request.say_common(reply);
@@ -335,30 +325,19 @@ fn show(
 }
 
 /// ms, up to the data.
-pub(crate) fn set(connection: &Connection<'_>, words: &Words<'_>, reply: &mut Vec<u8>) -> Next {
+pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
     let server = connection.server;
-    let (key, bytes, flags) = match &words[..] {
-        [_, key, bytes, flags @ ..] => (*key, parse::block_bytes(bytes), flags),
-        [_, _] => {
-            say(reply, BAD_FORMAT);
-            return Next::Line;
-        }
-        _ => {
-            say(reply, "ERROR");
-            return Next::Line;
-        }
+    let [_, key, bytes, flags @ ..] = words else {
+        return Next::answered(reply, if words.len() == 2 { BAD_FORMAT } else { "ERROR" });
     };
     if key.len() > MAX_KEY_BYTES {
-        say(reply, BAD_FORMAT);
-        return Next::Line;
+        return Next::answered(reply, BAD_FORMAT);
     }
     if words.len() >= MAX_WORDS {
-        say(reply, "CLIENT_ERROR options flags too long");
-        return Next::Line;
+        return Next::answered(reply, "CLIENT_ERROR options flags too long");
     }
-    let Some(bytes) = bytes else {
-        say(reply, BAD_FORMAT);
-        return Next::Line;
+    let Some(bytes) = parse::block_bytes(bytes) else {
+        return Next::answered(reply, BAD_FORMAT);
     };
     // From here on the data are known to come.
     let swallow = |reply: &mut Vec<u8>, why: &str| {
@@ -410,11 +389,7 @@ pub(crate) fn set(connection: &Connection<'_>, words: &Words<'_>, reply: &mut Ve
 }
 
 /// md.
-pub(crate) fn delete(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
+pub(crate) fn delete(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     let too_many = "CLIENT_ERROR options flags too long";
     let Some(request) = read(words, too_many, Some(BAD_FLAG), reply) else { return Ok(()) };
     let server = connection.server;
@@ -451,11 +426,7 @@ pub(crate) fn delete(
 }
 
 /// ma.
-pub(crate) fn count(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
+pub(crate) fn count(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     let too_many = "CLIENT_ERROR options flags too long";
     let Some(request) = read(words, too_many, Some(BAD_FLAG), reply) else { return Ok(()) };
     let is_up = match request.mode {
@@ -477,7 +448,7 @@ pub(crate) fn count(
             (request.initial, about, request.initial.to_string().into_bytes(), true)
         }
         Counted::NotANumber => {
-            say(reply, "CLIENT_ERROR cannot increment or decrement non-numeric value");
+            say(reply, NOT_A_NUMBER);
             return Ok(());
         }
         Counted::NotFound(_) => {
@@ -527,12 +498,8 @@ pub(crate) fn count(
 }
 
 /// me: what is kept about a value. There are no slabs: its class is always 1.
-pub(crate) fn debug(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
-    let key = match &words[..] {
+pub(crate) fn debug(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
+    let key = match words {
         [_, key, ..] if key.len() > MAX_KEY_BYTES => None,
         [_, key, flag, ..] if *flag == b"b" => base64::decode(key).map(Cow::Owned),
         [_, key, ..] => Some(Cow::Borrowed(*key)),

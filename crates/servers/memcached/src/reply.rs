@@ -2,6 +2,10 @@
 
 use pando_keyspace::failure::Failure;
 
+/// The answer to a count of a value that is no number.
+pub(crate) const NOT_A_NUMBER: &str =
+    "CLIENT_ERROR cannot increment or decrement non-numeric value";
+
 /// Appends a line.
 pub(crate) fn say(reply: &mut Vec<u8>, words: &str) {
     reply.extend_from_slice(words.as_bytes());

@@ -4,11 +4,11 @@ use pando_keyspace::failure::Result;
 use pando_keyspace::stripes::Access;
 use pando_net::web_request;
 
-use crate::connection::{Answer, Block, Connection, Keys, Next, Step};
+use crate::connection::{Answer, Block, Connection, Keys, Line, Next, Step};
 use crate::counters::{Counter, counter_of};
 use crate::item::{self, About};
 use crate::parse::{self, MAX_KEY_BYTES, Rest, Words, block_bytes};
-use crate::reply::{push_number, say, server_error};
+use crate::reply::{NOT_A_NUMBER, push_number, say, server_error};
 use crate::state::VERSION;
 use crate::storage::{self, Counted, Mode, Write};
 use crate::{expiry, flush, meta, stats};
@@ -21,84 +21,86 @@ const ERROR: &str = "ERROR";
 pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut Vec<u8>) -> Next {
     let words = parse::words(line);
     let Some(&name) = words.first().filter(|name| name.len() >= 2) else {
-        say(reply, ERROR);
-        return Next::Line;
+        return Next::answered(reply, ERROR);
     };
     let begin = reply.len();
     let mut is_quiet = words.last() == Some(&&b"noreply"[..]);
     // There it may be the key.
     is_quiet &= name != b"delete" || words.len() > 2;
     let takes = |least: usize, most: usize| (least..=most).contains(&words.len());
-    let done = match name {
+    let storing = match name {
+        b"set" => Some((Mode::Set, 5)),
+        b"add" => Some((Mode::Add, 5)),
+        b"replace" => Some((Mode::Replace, 5)),
+        b"append" => Some((Mode::Append, 5)),
+        b"prepend" => Some((Mode::Prepend, 5)),
+        b"cas" => Some((Mode::Compare, 6)),
+        _ => None,
+    };
+    if let Some((mode, least)) = storing
+        && takes(least, least + 1)
+    {
+        return update(connection, &words, mode, is_quiet, reply);
+    }
+    let said = match name {
         b"get" | b"bget" if takes(2, usize::MAX) => {
             return keys(connection, line, false, false, reply);
         }
         b"gets" if takes(2, usize::MAX) => return keys(connection, line, true, false, reply),
         b"gat" if takes(2, usize::MAX) => return keys(connection, line, false, true, reply),
         b"gats" if takes(2, usize::MAX) => return keys(connection, line, true, true, reply),
-        b"set" if takes(5, 6) => return update(connection, &words, Mode::Set, is_quiet, reply),
-        b"add" if takes(5, 6) => return update(connection, &words, Mode::Add, is_quiet, reply),
-        b"replace" if takes(5, 6) => {
-            return update(connection, &words, Mode::Replace, is_quiet, reply);
-        }
-        b"append" if takes(5, 6) => {
-            return update(connection, &words, Mode::Append, is_quiet, reply);
-        }
-        b"prepend" if takes(5, 6) => {
-            return update(connection, &words, Mode::Prepend, is_quiet, reply);
-        }
-        b"cas" if takes(6, 7) => return update(connection, &words, Mode::Compare, is_quiet, reply),
-        b"ms" => return meta::set(connection, &words, reply),
-        b"mg" => return answered(meta::get(connection, &words, reply), reply, begin, false),
-        b"md" => return answered(meta::delete(connection, &words, reply), reply, begin, false),
-        b"ma" => return answered(meta::count(connection, &words, reply), reply, begin, false),
-        b"me" => return answered(meta::debug(connection, &words, reply), reply, begin, false),
-        b"mn" => {
-            say(reply, "MN");
+        b"ms" => return meta::set(Line { connection, words: &words, reply }),
+        b"mg" | b"md" | b"ma" | b"me" | b"stats" => {
+            let line = Line { connection, words: &words, reply };
+            let done = match name {
+                b"mg" => meta::get(line),
+                b"md" => meta::delete(line),
+                b"ma" => meta::count(line),
+                b"me" => meta::debug(line),
+                _ => tell(line),
+            };
+            if let Err(failure) = done {
+                reply.truncate(begin);
+                server_error(reply, &failure);
+            }
             return Next::Line;
         }
+        b"mn" => return Next::answered(reply, "MN"),
         b"quit" => return Next::Close,
-        b"version" => {
-            say(reply, &format!("VERSION {VERSION}"));
-            return Next::Line;
-        }
-        b"shutdown" => {
-            say(reply, "ERROR: shutdown not enabled");
-            return Next::Line;
-        }
-        b"stats" => return answered(tell(connection, &words, reply), reply, begin, false),
-        b"incr" if takes(3, 4) => count(connection, &words, true, reply),
-        b"decr" if takes(3, 4) => count(connection, &words, false, reply),
-        b"delete" if takes(2, 4) => delete(connection, &words, is_quiet, reply),
-        b"touch" if takes(3, 4) => touch(connection, &words, reply),
-        b"flush_all" if takes(1, 3) => flush_all(connection, &words, is_quiet, reply),
+        b"version" => return Next::answered(reply, &format!("VERSION {VERSION}")),
+        b"shutdown" => return Next::answered(reply, "ERROR: shutdown not enabled"),
+        b"incr" if takes(3, 4) => count(connection, &words, true),
+        b"decr" if takes(3, 4) => count(connection, &words, false),
+        b"delete" if takes(2, 4) => delete(connection, &words, is_quiet),
+        b"touch" if takes(3, 4) => touch(connection, &words),
+        b"flush_all" if takes(1, 3) => flush_all(connection, &words, is_quiet),
+        // What is written down is set where the server is started.
         b"verbosity" if takes(2, 3) => {
-            // What is written down is set where the server is started.
-            say(reply, if parse::parse_u32(words[1]).is_some() { "OK" } else { BAD_FORMAT });
-            Ok(())
+            let is_number = parse::parse_u32(words[1]).is_some();
+            Ok(Said::Words(if is_number { "OK" } else { BAD_FORMAT }))
         }
         _ if words.last().is_some_and(|word| web_request::is_version(word)) => {
             connection.server.web_request_alarm.raise(&connection.peer);
             return Next::Close;
         }
-        _ => {
-            say(reply, ERROR);
-            return Next::Line;
-        }
+        _ => return Next::answered(reply, ERROR),
     };
-    answered(done, reply, begin, is_quiet)
-}
-
-/// Leaves in `reply` from `begin` on what is to be said of a command that was carried out.
-fn answered(done: Result<()>, reply: &mut Vec<u8>, begin: usize, is_quiet: bool) -> Next {
-    if let Err(failure) = done {
-        reply.truncate(begin);
-        server_error(reply, &failure);
-    }
-    if is_quiet {
-        reply.truncate(begin);
+    match said {
+        _ if is_quiet => {}
+        Ok(Said::Words(words)) => say(reply, words),
+        Ok(Said::Number(number)) => {
+            push_number(reply, number);
+            say(reply, "");
+        }
+        Err(failure) => server_error(reply, &failure),
     }
     Next::Line
+}
+
+/// The line that answers a command.
+enum Said {
+    Words(&'static str),
+    Number(u64),
 }
 
 /// Where the keys of a get begin, if all are keys.
@@ -113,8 +115,7 @@ fn keys(
     rest.next();
     let touch = if is_touching {
         let Some(seconds) = rest.next().and_then(parse::parse_i32) else {
-            say(reply, BAD_TIME);
-            return Next::Line;
+            return Next::answered(reply, BAD_TIME);
         };
         let clock = connection.server.store.clock();
         Some(expiry::moment(clock, clock.now_ms(), seconds))
@@ -122,8 +123,7 @@ fn keys(
         None
     };
     if { rest }.any(|key| key.len() > MAX_KEY_BYTES) {
-        say(reply, BAD_FORMAT);
-        return Next::Line;
+        return Next::answered(reply, BAD_FORMAT);
     }
     Next::Keys(line.len() - rest.0.len(), Keys { bytes: 0, tail_bytes: 0, has_cas, touch })
 }
@@ -202,13 +202,7 @@ fn retrieve_one(
             }
         }
     };
-    if keys.touch.is_some() {
-        connection.count(Counter::Touch);
-        connection.count(if is_hit { Counter::TouchHits } else { Counter::TouchMisses });
-    } else {
-        connection.count(Counter::Get);
-        connection.count(if is_hit { Counter::GetHits } else { Counter::GetMisses });
-    }
+    connection.count_get(keys.touch.is_some(), is_hit);
     Ok(())
 }
 
@@ -219,7 +213,6 @@ fn update(
     is_quiet: bool,
     reply: &mut Vec<u8>,
 ) -> Next {
-    let begin = reply.len();
     let refuse = |reply: &mut Vec<u8>, why: &str, next: Next| {
         if !is_quiet {
             say(reply, why);
@@ -244,7 +237,9 @@ fn update(
         if mode == Mode::Set
             && let Err(failure) = storage::delete(server, key)
         {
-            let _ = answered(Err(failure), reply, begin, is_quiet);
+            if !is_quiet {
+                server_error(reply, &failure);
+            }
             return Next::Swallow(bytes + 2);
         }
         let why = "SERVER_ERROR object too large for cache";
@@ -263,49 +258,30 @@ fn update(
     Next::Block(Box::new(Block { write, bytes, answer: Answer::Text { is_quiet } }))
 }
 
-fn count(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    is_up: bool,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
+fn count(connection: &Connection<'_>, words: &Words<'_>, is_up: bool) -> Result<Said> {
     let key = words[1];
     if key.len() > MAX_KEY_BYTES {
-        say(reply, BAD_FORMAT);
-        return Ok(());
+        return Ok(Said::Words(BAD_FORMAT));
     }
     let Some(delta) = parse::parse_u64(words[2]) else {
-        say(reply, "CLIENT_ERROR invalid numeric delta argument");
-        return Ok(());
+        return Ok(Said::Words("CLIENT_ERROR invalid numeric delta argument"));
     };
     let mut transaction = storage::begin_storing(connection.server, key)?;
-    match storage::count(&transaction, key, is_up, delta, 0)? {
-        Counted::Number(number, about, bytes) => {
-            item::put(&mut transaction, key, &about, &bytes)?;
-            transaction.commit()?;
-            push_number(reply, number);
-            say(reply, "");
-        }
-        Counted::NotANumber => {
-            say(reply, "CLIENT_ERROR cannot increment or decrement non-numeric value");
-            return Ok(());
-        }
+    let (number, about, bytes) = match storage::count(&transaction, key, is_up, delta, 0)? {
+        Counted::Number(number, about, bytes) => (number, about, bytes),
+        Counted::NotANumber => return Ok(Said::Words(NOT_A_NUMBER)),
         Counted::NotFound(_) | Counted::Exists => {
             connection.count(counter_of(is_up, false));
-            say(reply, "NOT_FOUND");
-            return Ok(());
+            return Ok(Said::Words("NOT_FOUND"));
         }
-    }
+    };
+    item::put(&mut transaction, key, &about, &bytes)?;
+    transaction.commit()?;
     connection.count(counter_of(is_up, true));
-    Ok(())
+    Ok(Said::Number(number))
 }
 
-fn delete(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    is_quiet: bool,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
+fn delete(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Result<Said> {
     // A time that had to be 0 stood behind the key once.
     let is_valid = match &words[2..] {
         [] => true,
@@ -313,53 +289,38 @@ fn delete(
         [word, ..] => *word == b"0" && is_quiet,
     };
     if !is_valid {
-        say(reply, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
-        return Ok(());
+        return Ok(Said::Words(
+            "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+        ));
     }
     if words[1].len() > MAX_KEY_BYTES {
-        say(reply, BAD_FORMAT);
-        return Ok(());
+        return Ok(Said::Words(BAD_FORMAT));
     }
     let is_deleted = storage::delete(connection.server, words[1])?;
     connection.count(if is_deleted { Counter::DeleteHits } else { Counter::DeleteMisses });
-    say(reply, if is_deleted { "DELETED" } else { "NOT_FOUND" });
-    Ok(())
+    Ok(Said::Words(if is_deleted { "DELETED" } else { "NOT_FOUND" }))
 }
 
-fn touch(connection: &Connection<'_>, words: &Words<'_>, reply: &mut Vec<u8>) -> Result<()> {
+fn touch(connection: &Connection<'_>, words: &Words<'_>) -> Result<Said> {
     if words[1].len() > MAX_KEY_BYTES {
-        say(reply, BAD_FORMAT);
-        return Ok(());
+        return Ok(Said::Words(BAD_FORMAT));
     }
-    let Some(seconds) = parse::parse_i32(words[2]) else {
-        say(reply, BAD_TIME);
-        return Ok(());
-    };
+    let Some(seconds) = parse::parse_i32(words[2]) else { return Ok(Said::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
     let expires_at = expiry::moment(clock, clock.now_ms(), seconds);
     let is_touched = storage::touch(connection.server, words[1], expires_at)?;
     connection.count(Counter::Touch);
     connection.count(if is_touched { Counter::TouchHits } else { Counter::TouchMisses });
-    say(reply, if is_touched { "TOUCHED" } else { "NOT_FOUND" });
-    Ok(())
+    Ok(Said::Words(if is_touched { "TOUCHED" } else { "NOT_FOUND" }))
 }
 
-fn flush_all(
-    connection: &Connection<'_>,
-    words: &Words<'_>,
-    is_quiet: bool,
-    reply: &mut Vec<u8>,
-) -> Result<()> {
+fn flush_all(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Result<Said> {
     connection.count(Counter::Flush);
-    let seconds = if words.len() == if is_quiet { 2 } else { 1 } {
-        0
-    } else {
-        let Some(seconds) = parse::parse_i32(words[1]) else {
-            say(reply, BAD_TIME);
-            return Ok(());
-        };
-        seconds
+    let seconds = match words.len() - usize::from(is_quiet) {
+        1 => Some(0),
+        _ => parse::parse_i32(words[1]),
     };
+    let Some(seconds) = seconds else { return Ok(Said::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
     match expiry::moment(clock, clock.now_ms(), seconds) {
         Some(due_at) if due_at > clock.now_ms() => {
@@ -367,11 +328,10 @@ fn flush_all(
         }
         _ => flush::flush(connection.server)?,
     }
-    say(reply, "OK");
-    Ok(())
+    Ok(Said::Words("OK"))
 }
 
-fn tell(connection: &Connection<'_>, words: &Words<'_>, reply: &mut Vec<u8>) -> Result<()> {
+fn tell(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     match words.get(1) {
         Some(&b"reset") => {
             connection.server.state.counters.reset();
