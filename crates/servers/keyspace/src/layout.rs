@@ -84,21 +84,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds, each at its number, with the names that TYPE has for them.
+    const ALL: [(Self, &str); 5] = [
+        (Self::String, "string"),
+        (Self::Hash, "hash"),
+        (Self::Set, "set"),
+        (Self::SortedSet, "zset"),
+        (Self::RangeIndex, "rangeindex"),
+    ];
+
     /// Its name, as TYPE says it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Hash => "hash",
-            Self::Set => "set",
-            Self::SortedSet => "zset",
-            Self::RangeIndex => "rangeindex",
-        }
+        Self::ALL[self as usize].1
     }
 
     fn decode(bits: u8) -> Option<Self> {
-        [Self::String, Self::Hash, Self::Set, Self::SortedSet, Self::RangeIndex]
-            .into_iter()
-            .find(|kind| *kind as u8 == bits)
+        Self::ALL.get(usize::from(bits)).map(|(kind, _)| *kind)
     }
 }
 
@@ -451,6 +452,9 @@ mod tests {
         let head = Head { content: Content::Long(long), ..Head::string(b"") };
         assert_eq!(head.encode(), b"\x05\x05\0\0\0\0\0\0\0\x03\x02\x01\0\0\0\0\0");
         assert_eq!(head.kind().name(), "string");
+        for (number, (kind, _)) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+        }
         assert_eq!(piece_key(0x0A, 0x0102), b"\x80\0\0\0\0\0\0\x0A\x03\0\0\x01\x02");
         assert_eq!(split_piece_key(&piece_key(0x0A, 0x0102)), Some(0x0102));
         assert_eq!((PIECE_BYTES, LONG_ABOVE_BYTES), (16_000, 32_000), "on the medium for ever");

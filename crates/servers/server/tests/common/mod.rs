@@ -1,6 +1,7 @@
 //! What tests of the server's outside share. Each test program uses a part of it.
 //!
 //! * `wire.rs`: a client of the Redis protocol that keeps every byte of a reply.
+//! * `process.rs`: a process that ends with its owner.
 //! * `programs.rs`: our server and Debian's, each a process of its own.
 //! * `packages.rs`: where Debian's programs come from.
 //! * `python.rs`: stock clients in Python.
@@ -13,6 +14,7 @@
 pub mod mounted;
 pub mod oracle;
 pub mod packages;
+pub mod process;
 pub mod programs;
 pub mod python;
 pub mod random;

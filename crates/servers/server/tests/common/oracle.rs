@@ -144,9 +144,9 @@ impl Oracle {
 
     /// Runs the commands of these lines, whose replies must be equal to the byte, in RESP2 and in
     /// RESP3.
-    pub fn compare_lines(&mut self, lines: &[&str]) {
+    pub fn compare_lines<'line>(&mut self, lines: impl IntoIterator<Item = &'line str>) {
         let steps: Vec<Step> =
-            lines.iter().map(|line| (words(line), Equal::Bytes).into()).collect();
+            lines.into_iter().map(|line| (words(line), Equal::Bytes).into()).collect();
         self.compare_steps(&steps);
     }
 

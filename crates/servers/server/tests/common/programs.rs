@@ -5,22 +5,20 @@
 //! thus a test may kill it, which is what the server is for.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use pando_server::Options;
 
 use super::packages;
+use super::process::{Process, this_program};
 use super::wire::Client;
 
 const SOCKET: &str = "PANDO_TEST_SERVE_AT";
 const POOL: &str = "PANDO_TEST_SERVE_POOL";
-/// Processes take no longer to start.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that runs until it is dropped.
 pub struct Running {
-    child: Child,
+    process: Process,
     socket: PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -35,10 +33,8 @@ pub fn pando_on(pool: Option<&Path>) -> Running {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("s");
     let module = module_path!().split_once("::").map_or("", |(_, module)| module);
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command
-        .args(["--ignored", "--exact", &format!("{module}::serve_for_another_test")])
-        .env(SOCKET, &socket);
+    let mut command = this_program(&format!("{module}::serve_for_another_test"));
+    command.env(SOCKET, &socket);
     if let Some(pool) = pool {
         command.env(POOL, pool);
     }
@@ -59,18 +55,9 @@ pub fn redis() -> Running {
 }
 
 impl Running {
-    fn start(mut command: Command, socket: PathBuf, folder: tempfile::TempDir) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("a process");
-        let mut running = Self { child, socket, _folder: folder };
-        let deadline = Instant::now() + PATIENCE;
-        while Client::connect(&running.socket).is_err() {
-            if let Ok(Some(status)) = running.child.try_wait() {
-                panic!("{command:?} ended: {status}");
-            }
-            assert!(Instant::now() < deadline, "{command:?} does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        running
+    fn start(command: Command, socket: PathBuf, folder: tempfile::TempDir) -> Self {
+        let process = Process::start(command, || Client::connect(&socket).is_ok());
+        Self { process, socket, _folder: folder }
     }
 
     /// Where it listens.
@@ -84,20 +71,8 @@ impl Running {
     }
 
     /// Kills it, as `kill -9` does.
-    pub fn kill(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
+    pub fn kill(self) {
+        drop(self.process);
     }
 }
 

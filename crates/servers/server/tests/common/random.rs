@@ -34,6 +34,12 @@ impl Random {
         self.pick(words).as_bytes().to_vec()
     }
 
+    /// One of several names, which stand with spaces between them.
+    pub fn name(&mut self, names: &'static str) -> &'static str {
+        let names: Vec<_> = names.split_ascii_whitespace().collect();
+        names[self.below(names.len())]
+    }
+
     /// Bytes, any, at most so many.
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         let count = self.below(most + 1);

@@ -12,8 +12,11 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../common/packages.rs"]
 mod packages;
+#[path = "../common/process.rs"]
+mod process;
 #[path = "../common/python.rs"]
 mod python;
+#[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../common/random.rs"]
 mod random;
 

@@ -5,22 +5,23 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use pando_server::Options;
 use pando_server::testing::free_port;
 
 use crate::packages;
+use crate::process::{Process, this_program};
 
 const PORT: &str = "PANDO_TEST_MEMCACHED_PORT";
 const REDIS_PORT: &str = "PANDO_TEST_REDIS_PORT";
-/// Processes take no longer to start, and servers no longer to answer.
+/// Servers take no longer to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that runs until it is dropped.
 pub struct Running {
-    child: Child,
+    process: Process,
     port: u16,
     redis_port: u16,
 }
@@ -28,11 +29,8 @@ pub struct Running {
 /// Our server, on anonymous memory.
 pub fn pando() -> Running {
     let (port, redis_port) = (free_port(), free_port());
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command
-        .args(["--ignored", "--exact", "servers::serve_for_another_test"])
-        .env(PORT, port.to_string())
-        .env(REDIS_PORT, redis_port.to_string());
+    let mut command = this_program("servers::serve_for_another_test");
+    command.env(PORT, port.to_string()).env(REDIS_PORT, redis_port.to_string());
     Running::start(command, port, redis_port)
 }
 
@@ -47,18 +45,9 @@ pub fn memcached() -> Running {
 }
 
 impl Running {
-    fn start(mut command: Command, port: u16, redis_port: u16) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("a process");
-        let mut running = Self { child, port, redis_port };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if let Ok(Some(status)) = running.child.try_wait() {
-                panic!("{command:?} ended: {status}");
-            }
-            assert!(Instant::now() < deadline, "{command:?} does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        running
+    fn start(command: Command, port: u16, redis_port: u16) -> Self {
+        let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        Self { process: Process::start(command, listens), port, redis_port }
     }
 
     /// Where memcached's protocol is spoken.
@@ -78,19 +67,11 @@ impl Running {
 
     /// Memory that the process has, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         let status = status.expect("its status");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kilobytes = line.and_then(|line| line.trim().split(' ').next());
         kilobytes.and_then(|text| text.parse::<u64>().ok()).expect("a number") * 1024
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -13,10 +13,7 @@ fn small(random: &mut Random) -> Vec<u8> {
 }
 
 fn step(random: &mut Random, has_hashes: bool) -> Step {
-    let name = *random.pick(&[
-        "set", "setbit", "getbit", "bitcount", "bitcount", "bitpos", "bitpos", "bitop", "get",
-        "hset",
-    ]);
+    let name = random.name("set setbit getbit bitcount bitcount bitpos bitpos bitop get hset");
     let name = if name == "hset" && !has_hashes { "ping" } else { name };
     let mut words: Words = vec![name.into(), key(random)];
     match name {

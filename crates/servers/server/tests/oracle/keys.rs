@@ -37,42 +37,11 @@ fn expiry_words(random: &mut Random, name: &str) -> Words {
 
 fn step(random: &mut Random, has_hashes: bool) -> Step {
     let mut equal = Equal::Bytes;
-    let name = *random.pick(&[
-        "set",
-        "set",
-        "get",
-        "mset",
-        "del",
-        "unlink",
-        "exists",
-        "touch",
-        "type",
-        "expire",
-        "pexpire",
-        "expireat",
-        "pexpireat",
-        "ttl",
-        "pttl",
-        "expiretime",
-        "pexpiretime",
-        "persist",
-        "rename",
-        "renamenx",
-        "copy",
-        "copy",
-        "move",
-        "keys",
-        "randomkey",
-        "dbsize",
-        "flushdb",
-        "flushall",
-        "swapdb",
-        "select",
-        "scan",
-        "object",
-        "object",
-        "hset",
-    ]);
+    let name = random.name(
+        "set set get mset del unlink exists touch type expire pexpire expireat pexpireat ttl \
+         pttl expiretime pexpiretime persist rename renamenx copy copy move keys randomkey \
+         dbsize flushdb flushall swapdb select scan object object hset",
+    );
     let name = if name == "hset" && !has_hashes { "ping" } else { name };
     let mut words: Words = vec![name.into()];
     match name {

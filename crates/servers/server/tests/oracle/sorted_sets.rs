@@ -1,5 +1,6 @@
 //! Sorted sets.
 
+use super::words::from_template;
 use crate::common::oracle::{Equal, Oracle, Step};
 use crate::common::random::Random;
 use crate::common::wire::words;
@@ -23,70 +24,70 @@ fn limit(random: &mut Random) -> String {
     }
 }
 
+const TEMPLATES: &str = "\
+SET str 1
+SADD set a b ee
+SUNIONSTORE {key} none
+6 ZADD {key} {options} {score} {member} {another_score} {another}
+4 ZADD {key} {options} {score} {member}
+ZINCRBY {key} {score} {member}
+ZREM {key} {member} {another}
+ZCARD {key}
+ZSCORE {key} {member}
+ZMSCORE {key} {member} {another}
+ZRANK {key} {member}
+ZREVRANK {key} {member}
+ZCOUNT {key} {low} {high}
+ZRANGE {key} {first} {last} {reverse} {with_scores}
+2 ZRANGE {key} {low} {high} BYSCORE {reverse} {limit} {with_scores}
+ZREVRANGE {key} {first} {last} {with_scores}
+ZRANGEBYSCORE {key} {low} {high} {with_scores} {limit}
+ZREVRANGEBYSCORE {key} {low} {high} {with_scores} {limit}
+ZREMRANGEBYRANK {key} {first} {last}
+ZREMRANGEBYSCORE {key} {low} {high}
+ZPOPMIN {key}
+ZPOPMAX {key} {number}
+ZPOPMIN {key} {number}
+ZUNION 2 {key} {other} {weights} {aggregate} {with_scores}
+ZINTER 2 {key} {other} {weights} {aggregate} {with_scores}
+ZDIFF 2 {key} {other} {with_scores}
+ZUNIONSTORE {third} 2 {key} {other} {weights} {aggregate}
+ZINTERSTORE {third} 2 {key} {other} {weights} {aggregate}
+ZDIFFSTORE {third} 2 {key} {other}
+ZINTERCARD 2 {key} {other} LIMIT {number}
+ZRANGESTORE {third} {key} {first} {last} {reverse}
+ZRANGESTORE {third} {key} {low} {high} BYSCORE {reverse} {limit}
+~ ZSCAN {key} 0
+~ ZRANDMEMBER {key} 100 {with_scores}
+ZUNION 3 {key} {other} {third} {aggregate} WITHSCORES
+ZRANGE {key} {low} {high} {limit} {with_scores}
+ZLEXCOUNT lex {lex_low} {lex_high}";
+
 pub fn step(random: &mut Random) -> Step {
-    let key = *random.pick(KEYS);
-    let other = *random.pick(KEYS);
-    let third = *random.pick(KEYS);
-    let member = *random.pick(MEMBERS);
-    let another = *random.pick(MEMBERS);
-    let (score, another_score) = (*random.pick(SCORES), *random.pick(SCORES));
-    let (low, high) = (*random.pick(ENDS), *random.pick(ENDS));
-    let (first, last) = (*random.pick(RANKS), *random.pick(RANKS));
-    let (lex_low, lex_high) = (*random.pick(LEX_ENDS), *random.pick(LEX_ENDS));
-    let options = *random.pick(OPTIONS);
     let limit = limit(random);
-    let with_scores = *random.pick(&["", "WITHSCORES"]);
-    let reverse = *random.pick(&["", "REV"]);
-    let weights = *random.pick(&["", "WEIGHTS 2 0.5", "WEIGHTS -1 inf", "WEIGHTS 1 x"]);
-    let aggregate = *random.pick(&["", "AGGREGATE SUM", "AGGREGATE MIN", "AGGREGATE MAX"]);
-    let number = random.below(4);
-    let mut equal = Equal::Bytes;
-    let line = match random.below(46) {
-        0 => "SET str 1".to_owned(),
-        1 => "SADD set a b ee".to_owned(),
-        2 => format!("SUNIONSTORE {key} none"),
-        3..=8 => format!("ZADD {key} {options} {score} {member} {another_score} {another}"),
-        9..=12 => format!("ZADD {key} {options} {score} {member}"),
-        13 => format!("ZINCRBY {key} {score} {member}"),
-        14 => format!("ZREM {key} {member} {another}"),
-        15 => format!("ZCARD {key}"),
-        16 => format!("ZSCORE {key} {member}"),
-        17 => format!("ZMSCORE {key} {member} {another}"),
-        18 => format!("ZRANK {key} {member}"),
-        19 => format!("ZREVRANK {key} {member}"),
-        20 => format!("ZCOUNT {key} {low} {high}"),
-        21 => format!("ZRANGE {key} {first} {last} {reverse} {with_scores}"),
-        22 | 23 => format!("ZRANGE {key} {low} {high} BYSCORE {reverse} {limit} {with_scores}"),
-        24 => format!("ZREVRANGE {key} {first} {last} {with_scores}"),
-        25 => format!("ZRANGEBYSCORE {key} {low} {high} {with_scores} {limit}"),
-        26 => format!("ZREVRANGEBYSCORE {key} {low} {high} {with_scores} {limit}"),
-        27 => format!("ZREMRANGEBYRANK {key} {first} {last}"),
-        28 => format!("ZREMRANGEBYSCORE {key} {low} {high}"),
-        29 => format!("ZPOPMIN {key}"),
-        30 => format!("ZPOPMAX {key} {number}"),
-        31 => format!("ZPOPMIN {key} {number}"),
-        32 => format!("ZUNION 2 {key} {other} {weights} {aggregate} {with_scores}"),
-        33 => format!("ZINTER 2 {key} {other} {weights} {aggregate} {with_scores}"),
-        34 => format!("ZDIFF 2 {key} {other} {with_scores}"),
-        35 => format!("ZUNIONSTORE {third} 2 {key} {other} {weights} {aggregate}"),
-        36 => format!("ZINTERSTORE {third} 2 {key} {other} {weights} {aggregate}"),
-        37 => format!("ZDIFFSTORE {third} 2 {key} {other}"),
-        38 => format!("ZINTERCARD 2 {key} {other} LIMIT {number}"),
-        39 => format!("ZRANGESTORE {third} {key} {first} {last} {reverse}"),
-        40 => format!("ZRANGESTORE {third} {key} {low} {high} BYSCORE {reverse} {limit}"),
-        41 => {
-            equal = Equal::Elements;
-            format!("ZSCAN {key} 0")
-        }
-        42 => {
-            equal = Equal::Elements;
-            format!("ZRANDMEMBER {key} 100 {with_scores}")
-        }
-        43 => format!("ZUNION 3 {key} {other} {third} {aggregate} WITHSCORES"),
-        44 => format!("ZRANGE {key} {low} {high} {limit} {with_scores}"),
-        _ => format!("ZLEXCOUNT {key} {lex_low} {lex_high}").replace(key, "lex"),
-    };
-    (words(&line), equal).into()
+    let values = [
+        ("key", *random.pick(KEYS)),
+        ("other", *random.pick(KEYS)),
+        ("third", *random.pick(KEYS)),
+        ("member", *random.pick(MEMBERS)),
+        ("another", *random.pick(MEMBERS)),
+        ("score", *random.pick(SCORES)),
+        ("another_score", *random.pick(SCORES)),
+        ("low", *random.pick(ENDS)),
+        ("high", *random.pick(ENDS)),
+        ("first", *random.pick(RANKS)),
+        ("last", *random.pick(RANKS)),
+        ("lex_low", *random.pick(LEX_ENDS)),
+        ("lex_high", *random.pick(LEX_ENDS)),
+        ("options", *random.pick(OPTIONS)),
+        ("limit", &limit),
+        ("with_scores", *random.pick(&["", "WITHSCORES"])),
+        ("reverse", *random.pick(&["", "REV"])),
+        ("weights", *random.pick(&["", "WEIGHTS 2 0.5", "WEIGHTS -1 inf", "WEIGHTS 1 x"])),
+        ("aggregate", *random.pick(&["", "AGGREGATE SUM", "AGGREGATE MIN", "AGGREGATE MAX"])),
+        ("number", random.name("0 1 2 3")),
+    ];
+    from_template(random, TEMPLATES, &values)
 }
 
 #[test]
@@ -150,74 +151,75 @@ fn generated_commands_on_many_members() {
 
 #[test]
 fn errors() {
-    Oracle::start().compare_lines(&[
-        "ZADD z",
-        "ZADD z 1",
-        "ZADD z NX XX 1 a",
-        "ZADD z NX GT 1 a",
-        "ZADD z GT LT 1 a",
-        "ZADD z XX GT LT 1 a",
-        "ZADD z INCR 1 a 2 b",
-        "ZADD z 1 a 2",
-        "ZADD z NX CH",
-        "ZADD z 1e400 a",
-        "ZADD z 1e-400 a",
-        "ZADD z inf a",
-        "ZADD z INCR -inf a",
-        "ZINCRBY z -inf a",
-        "ZADD z XX INCR 1 none",
-        "ZADD none XX 1 a",
-        "GET none",
-        "ZADD z -0 zero",
-        "ZSCORE z zero",
-        "ZRANGE z 0 -1 WITHSCORES",
-        "ZADD z 0 zero",
-        "ZSCORE z zero",
-        "ZSCAN z 0",
-        "ZRANGE z 0 1 LIMIT 0 1",
-        "ZRANGE z 0 1 LIMIT 0 -1",
-        "ZRANGE z - + BYLEX WITHSCORES",
-        "ZRANGE z a b",
-        "ZRANGE z a b BYSCORE",
-        "ZRANGE z a b BYLEX",
-        "ZRANGE z 0 1 BYSCORE LIMIT 0",
-        "ZRANGE z 0 1 BYSCORE LIMIT a b",
-        "ZRANGE z 0 1 FOO",
-        "ZRANGESTORE d z 0 1 WITHSCORES",
-        "ZRANGEBYSCORE z 0 1 BYSCORE",
-        "ZREVRANGE z 0 -1 REV",
-        "ZRANGEBYSCORE z nan 1",
-        "ZRANGEBYSCORE z 1e400 inf",
-        "ZRANGEBYSCORE z ( 2",
-        "ZPOPMIN z x",
-        "ZPOPMIN z -1",
-        "ZPOPMIN z 1 2",
-        "ZPOPMIN none",
-        "ZPOPMIN none 2",
-        "ZRANDMEMBER z x",
-        "ZRANDMEMBER z 1 FOO",
-        "ZRANDMEMBER z -4611686018427387905 WITHSCORES",
-        "ZRANDMEMBER none",
-        "ZRANDMEMBER none 1",
-        "ZUNION 0 z",
-        "ZUNION a z",
-        "ZUNION 2 z",
-        "ZUNIONSTORE d 0 z",
-        "ZDIFFSTORE d -1 z",
-        "ZINTERCARD 0 z",
-        "ZDIFF 1 z WEIGHTS 1",
-        "ZUNION 1 z WEIGHTS a",
-        "ZUNION 1 z WEIGHTS",
-        "ZUNION 1 z WEIGHTS 1 2",
-        "ZUNION 1 z AGGREGATE FOO",
-        "ZUNIONSTORE d 1 z WITHSCORES",
-        "ZINTERCARD 1 z LIMIT -1",
-        "ZINTERCARD 1 z FOO",
-        "SET str 1",
-        "ZUNION 2 z str",
-        "ZPOPMIN str 0",
-        "ZUNIONSTORE str 1 none",
-        "GET str",
-        "ZRANGESTORE d none 0 1",
-    ]);
+    Oracle::start().compare_lines(ERRORS.lines());
 }
+
+const ERRORS: &str = "\
+ZADD z
+ZADD z 1
+ZADD z NX XX 1 a
+ZADD z NX GT 1 a
+ZADD z GT LT 1 a
+ZADD z XX GT LT 1 a
+ZADD z INCR 1 a 2 b
+ZADD z 1 a 2
+ZADD z NX CH
+ZADD z 1e400 a
+ZADD z 1e-400 a
+ZADD z inf a
+ZADD z INCR -inf a
+ZINCRBY z -inf a
+ZADD z XX INCR 1 none
+ZADD none XX 1 a
+GET none
+ZADD z -0 zero
+ZSCORE z zero
+ZRANGE z 0 -1 WITHSCORES
+ZADD z 0 zero
+ZSCORE z zero
+ZSCAN z 0
+ZRANGE z 0 1 LIMIT 0 1
+ZRANGE z 0 1 LIMIT 0 -1
+ZRANGE z - + BYLEX WITHSCORES
+ZRANGE z a b
+ZRANGE z a b BYSCORE
+ZRANGE z a b BYLEX
+ZRANGE z 0 1 BYSCORE LIMIT 0
+ZRANGE z 0 1 BYSCORE LIMIT a b
+ZRANGE z 0 1 FOO
+ZRANGESTORE d z 0 1 WITHSCORES
+ZRANGEBYSCORE z 0 1 BYSCORE
+ZREVRANGE z 0 -1 REV
+ZRANGEBYSCORE z nan 1
+ZRANGEBYSCORE z 1e400 inf
+ZRANGEBYSCORE z ( 2
+ZPOPMIN z x
+ZPOPMIN z -1
+ZPOPMIN z 1 2
+ZPOPMIN none
+ZPOPMIN none 2
+ZRANDMEMBER z x
+ZRANDMEMBER z 1 FOO
+ZRANDMEMBER z -4611686018427387905 WITHSCORES
+ZRANDMEMBER none
+ZRANDMEMBER none 1
+ZUNION 0 z
+ZUNION a z
+ZUNION 2 z
+ZUNIONSTORE d 0 z
+ZDIFFSTORE d -1 z
+ZINTERCARD 0 z
+ZDIFF 1 z WEIGHTS 1
+ZUNION 1 z WEIGHTS a
+ZUNION 1 z WEIGHTS
+ZUNION 1 z WEIGHTS 1 2
+ZUNION 1 z AGGREGATE FOO
+ZUNIONSTORE d 1 z WITHSCORES
+ZINTERCARD 1 z LIMIT -1
+ZINTERCARD 1 z FOO
+SET str 1
+ZUNION 2 z str
+ZPOPMIN str 0
+ZUNIONSTORE str 1 none
+GET str
+ZRANGESTORE d none 0 1";

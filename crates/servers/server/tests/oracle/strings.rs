@@ -60,38 +60,11 @@ fn set_options(random: &mut Random, words: &mut Words) {
 
 pub fn step(random: &mut Random, has_hashes: bool) -> Step {
     let mut equal = Equal::Bytes;
-    let name = *random.pick(&[
-        "get",
-        "set",
-        "set",
-        "set",
-        "setnx",
-        "setex",
-        "psetex",
-        "getset",
-        "getdel",
-        "getex",
-        "mget",
-        "mset",
-        "msetnx",
-        "append",
-        "strlen",
-        "getrange",
-        "substr",
-        "setrange",
-        "incr",
-        "decr",
-        "incrby",
-        "decrby",
-        "incrbyfloat",
-        "lcs",
-        "ttl",
-        "pttl",
-        "expiretime",
-        "hset",
-        "del",
-        "object",
-    ]);
+    let name = random.name(
+        "get set set set setnx setex psetex getset getdel getex mget mset msetnx append \
+         strlen getrange substr setrange incr decr incrby decrby incrbyfloat lcs ttl pttl \
+         expiretime hset del object",
+    );
     let name = if name == "hset" && !has_hashes { "ping" } else { name };
     let mut words: Words = vec![name.into(), key(random)];
     match name {
@@ -168,42 +141,11 @@ fn long_value(random: &mut Random) -> Vec<u8> {
 }
 
 fn long_step(random: &mut Random) -> Step {
-    let name = *random.pick(&[
-        "set",
-        "append",
-        "append",
-        "setrange",
-        "setrange",
-        "setbit",
-        "setbit",
-        "getbit",
-        "getrange",
-        "getrange",
-        "strlen",
-        "bitcount",
-        "bitpos",
-        "bitop",
-        "get",
-        "mget",
-        "getset",
-        "getdel",
-        "getex",
-        "mset",
-        "rename",
-        "copy",
-        "del",
-        "unlink",
-        "incr",
-        "incrbyfloat",
-        "type",
-        "expire",
-        "persist",
-        "sadd",
-        "multi",
-        "exec",
-        "exec",
-        "discard",
-    ]);
+    let name = random.name(
+        "set append append setrange setrange setbit setbit getbit getrange getrange strlen \
+         bitcount bitpos bitop get mget getset getdel getex mset rename copy del unlink incr \
+         incrbyfloat type expire persist sadd multi exec exec discard",
+    );
     let name_of_key = |random: &mut Random| random.word(&["a", "b", "c"]);
     let mut words: Words = vec![name.into(), name_of_key(random)];
     let index = |random: &mut Random| match random.below(4) {
@@ -274,7 +216,7 @@ fn sums_of_long_doubles() {
 
 #[test]
 fn strings_end_at_their_limit() {
-    Oracle::start().compare_lines(&[
+    Oracle::start().compare_lines([
         "setrange a 536870911 x",
         "strlen a",
         "getrange a 536870900 -1",

@@ -8,11 +8,10 @@ use crate::common::random::Random;
 use crate::common::wire::Words;
 
 pub fn step(random: &mut Random) -> Step {
-    let name = *random.pick(&[
-        "multi", "multi", "exec", "exec", "exec", "discard", "watch", "watch", "unwatch", "set",
-        "set", "get", "incrby", "append", "del", "rename", "copy", "mset", "hset", "hdel", "sadd",
-        "zadd", "exists", "type", "dbsize", "select", "persist", "flushdb",
-    ]);
+    let name = random.name(
+        "multi multi exec exec exec discard watch watch unwatch set set get incrby append del \
+         rename copy mset hset hdel sadd zadd exists type dbsize select persist flushdb",
+    );
     let mut words: Words = vec![name.into()];
     match name {
         "watch" | "del" | "exists" => {
@@ -73,7 +72,7 @@ fn watched_keys_that_expire() {
 /// Without memory nothing is queued, and what was queued is not carried out.
 #[test]
 fn a_transaction_without_memory() {
-    Oracle::start().compare_lines(&[
+    Oracle::start().compare_lines([
         "SET key 1",
         "CONFIG SET maxmemory 1",
         "SET key 2",

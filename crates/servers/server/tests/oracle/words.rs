@@ -1,7 +1,8 @@
 //! Words that commands are generated from, good ones and bad ones.
 
+use crate::common::oracle::{Equal, Step};
 use crate::common::random::Random;
-use crate::common::wire::Words;
+use crate::common::wire::{Words, words};
 
 /// So few that commands meet each other.
 pub const KEYS: &[&str] = &["a", "b", "c", "d", "e", ""];
@@ -116,6 +117,29 @@ fn word_that_is_no_near_time(random: &mut Random) -> Vec<u8> {
 
 fn integer_text(random: &mut Random) -> String {
     String::from_utf8_lossy(&integer(random)).into_owned()
+}
+
+/// A step of one of the lines of `templates`, with `values` in place of their names in braces. A
+/// number before a line says how many times as often as others it is picked; after `~` the reply's
+/// elements may have any order.
+pub fn from_template(random: &mut Random, templates: &str, values: &[(&str, &str)]) -> Step {
+    let lines = templates.lines().flat_map(|line| {
+        let (weight, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match weight.parse() {
+            Ok(weight) => std::iter::repeat_n(rest, weight),
+            Err(_) => std::iter::repeat_n(line, 1),
+        }
+    });
+    let template = *random.pick(&lines.collect::<Vec<_>>());
+    let (template, equal) = match template.strip_prefix("~ ") {
+        Some(template) => (template, Equal::Elements),
+        None => (template, Equal::Bytes),
+    };
+    let replace =
+        |line: String, (name, value): &(&str, &str)| line.replace(&format!("{{{name}}}"), value);
+    let line = values.iter().fold(template.to_owned(), replace);
+    assert!(!line.contains('{'), "a name without a value: {line}");
+    (words(&line), equal).into()
 }
 
 /// Now and then with too many words, too few, or another one; names in any case.
