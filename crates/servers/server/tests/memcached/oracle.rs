@@ -10,9 +10,6 @@ use crate::random::Random;
 use crate::reply::Seen;
 use crate::servers::{self, Connection, Running};
 
-const CASES: u64 = 60;
-const REQUESTS: usize = 120;
-
 struct Side {
     connection: Connection,
     seen: Seen,
@@ -126,11 +123,11 @@ fn generated_requests_are_answered_as_memcached_does() {
     // Another start, other cases: what a run misses the next may find.
     let only = number("PANDO_ORACLE_SEED");
     let first = only.unwrap_or_else(|| Random::new(now as u64).number() >> 16);
-    let cases = if only.is_some() { 1 } else { number("PANDO_ORACLE_CASES").unwrap_or(CASES) };
+    let cases = if only.is_some() { 1 } else { number("PANDO_ORACLE_CASES").unwrap_or(60) };
     let mut oracle = Oracle::start();
     for seed in first..first + cases {
         let mut random = Random::new(seed);
-        let requests = (0..REQUESTS).map(|_| generate::request(&mut random)).collect();
+        let requests = (0..120).map(|_| generate::request(&mut random)).collect();
         oracle.check(requests, &format!("PANDO_ORACLE_SEED={seed}"));
     }
 }

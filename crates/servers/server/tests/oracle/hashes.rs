@@ -1,59 +1,8 @@
 //! Hashes.
 
-use super::words::from_template;
+use super::words::{Lists, from_template};
 use crate::common::oracle::{Oracle, Step};
 use crate::common::random::Random;
-
-const KEYS: &[&str] = &["h", "i", "s"];
-const FIELDS: &[&str] = &["a", "b", "c", "dd", "eee"];
-const VALUES: &[&str] =
-    &["1", "-7", "x", "2.5", "9223372036854775807", "0", "1e3", "inf", "nan", "01", "long-value"];
-
-const TEMPLATES: &str = "\
-SET {key} 1
-SUNIONSTORE {key} none
-HSET {key} {field}
-2 HSET {key} {field} {value}
-HSET {key} {field} {value} {other} 5
-HMSET {key} {field} {value} {other}
-HMSET {key} {field} {value} {other} 17
-HSETNX {key} {field} {value}
-HGET {key} {field}
-HMGET {key} {field} {other} {field}
-HDEL {key} {field}
-HDEL {key} {field} {other} {field}
-HLEN {key}
-HEXISTS {key} {field}
-~ HKEYS {key}
-~ HVALS {key}
-~ HGETALL {key}
-HSTRLEN {key} {field}
-HINCRBY {key} {field} {value}
-HINCRBYFLOAT {key} {field} {value}
-~ HSCAN {key} 0
-~ HSCAN {key} 0 MATCH {field}* COUNT 1000
-~ HRANDFIELD {key} 100
-~ HRANDFIELD {key} 100 WITHVALUES";
-
-pub fn step(random: &mut Random) -> Step {
-    let values = [
-        ("key", *random.pick(KEYS)),
-        ("field", *random.pick(FIELDS)),
-        ("other", *random.pick(FIELDS)),
-        ("value", *random.pick(VALUES)),
-    ];
-    from_template(random, TEMPLATES, &values)
-}
-
-#[test]
-fn generated_commands() {
-    Oracle::start().compare(60, 120, step);
-}
-
-#[test]
-fn errors() {
-    Oracle::start().compare_lines(ERRORS.lines());
-}
 
 const ERRORS: &str = "\
 HSET
@@ -100,3 +49,49 @@ HGETALL none
 HKEYS none
 HVALS none
 HRANDFIELD s 1";
+
+#[test]
+fn errors() {
+    Oracle::start().compare_lines(ERRORS.lines());
+}
+
+const KEYS: &[&str] = &["h", "i", "s"];
+const FIELDS: &[&str] = &["a", "b", "c", "dd", "eee"];
+const VALUES: &[&str] =
+    &["1", "-7", "x", "2.5", "9223372036854775807", "0", "1e3", "inf", "nan", "01", "long-value"];
+const LISTS: Lists = &[("key", KEYS), ("field", FIELDS), ("other", FIELDS), ("value", VALUES)];
+
+const TEMPLATES: &str = "\
+SET {key} 1
+SUNIONSTORE {key} none
+HSET {key} {field}
+2 HSET {key} {field} {value}
+HSET {key} {field} {value} {other} 5
+HMSET {key} {field} {value} {other}
+HMSET {key} {field} {value} {other} 17
+HSETNX {key} {field} {value}
+HGET {key} {field}
+HMGET {key} {field} {other} {field}
+HDEL {key} {field}
+HDEL {key} {field} {other} {field}
+HLEN {key}
+HEXISTS {key} {field}
+~ HKEYS {key}
+~ HVALS {key}
+~ HGETALL {key}
+HSTRLEN {key} {field}
+HINCRBY {key} {field} {value}
+HINCRBYFLOAT {key} {field} {value}
+~ HSCAN {key} 0
+~ HSCAN {key} 0 MATCH {field}* COUNT 1000
+~ HRANDFIELD {key} 100
+~ HRANDFIELD {key} 100 WITHVALUES";
+
+pub fn step(random: &mut Random) -> Step {
+    from_template(random, TEMPLATES, LISTS)
+}
+
+#[test]
+fn generated_commands() {
+    Oracle::start().compare(60, 120, step);
+}

@@ -1,59 +1,8 @@
 //! Sets.
 
-use super::words::from_template;
+use super::words::{Lists, from_template};
 use crate::common::oracle::{Oracle, Step};
 use crate::common::random::Random;
-
-const KEYS: &[&str] = &["p", "q", "r", "t", "str"];
-const MEMBERS: &[&str] = &["a", "b", "c", "1", "2", "-3", "dd"];
-
-const TEMPLATES: &str = "\
-SET str 1
-SUNIONSTORE {key} none
-3 SADD {key} {member} {another}
-SADD {key} {member}
-SREM {key} {member} {another}
-SCARD {key}
-SISMEMBER {key} {member}
-SMISMEMBER {key} {member} {another}
-~ SMEMBERS {key}
-SMOVE {key} {other} {member}
-~ SINTER {key} {other}
-~ SUNION {key} {other} {third}
-~ SDIFF {key} {other} {third}
-SINTERSTORE {key} {other} {third}
-SUNIONSTORE {key} {other} {third}
-SDIFFSTORE {key} {other} {third}
-SINTERCARD {number} {key} {other}
-SINTERCARD 2 {key} {other} LIMIT {number}
-~ SSCAN {key} 0 COUNT 1000
-~ SSCAN {key} 0 MATCH {member} COUNT 1000
-~ SPOP {key} 100
-~ SRANDMEMBER {key} 100
-SPOP {key} 0
-GET {key}";
-
-pub fn step(random: &mut Random) -> Step {
-    let values = [
-        ("key", *random.pick(KEYS)),
-        ("other", *random.pick(KEYS)),
-        ("third", *random.pick(KEYS)),
-        ("member", *random.pick(MEMBERS)),
-        ("another", *random.pick(MEMBERS)),
-        ("number", random.name("0 1 2 3")),
-    ];
-    from_template(random, TEMPLATES, &values)
-}
-
-#[test]
-fn generated_commands() {
-    Oracle::start().compare(60, 120, step);
-}
-
-#[test]
-fn errors() {
-    Oracle::start().compare_lines(ERRORS.lines());
-}
 
 const ERRORS: &str = "\
 SADD s
@@ -91,3 +40,54 @@ SMISMEMBER none a b
 SMISMEMBER str a
 SSCAN str 0
 SSCAN none 0";
+
+#[test]
+fn errors() {
+    Oracle::start().compare_lines(ERRORS.lines());
+}
+
+const KEYS: &[&str] = &["p", "q", "r", "t", "str"];
+const MEMBERS: &[&str] = &["a", "b", "c", "1", "2", "-3", "dd"];
+const LISTS: Lists = &[
+    ("key", KEYS),
+    ("other", KEYS),
+    ("third", KEYS),
+    ("member", MEMBERS),
+    ("another", MEMBERS),
+    ("number", &["0", "1", "2", "3"]),
+];
+
+const TEMPLATES: &str = "\
+SET str 1
+SUNIONSTORE {key} none
+3 SADD {key} {member} {another}
+SADD {key} {member}
+SREM {key} {member} {another}
+SCARD {key}
+SISMEMBER {key} {member}
+SMISMEMBER {key} {member} {another}
+~ SMEMBERS {key}
+SMOVE {key} {other} {member}
+~ SINTER {key} {other}
+~ SUNION {key} {other} {third}
+~ SDIFF {key} {other} {third}
+SINTERSTORE {key} {other} {third}
+SUNIONSTORE {key} {other} {third}
+SDIFFSTORE {key} {other} {third}
+SINTERCARD {number} {key} {other}
+SINTERCARD 2 {key} {other} LIMIT {number}
+~ SSCAN {key} 0 COUNT 1000
+~ SSCAN {key} 0 MATCH {member} COUNT 1000
+~ SPOP {key} 100
+~ SRANDMEMBER {key} 100
+SPOP {key} 0
+GET {key}";
+
+pub fn step(random: &mut Random) -> Step {
+    from_template(random, TEMPLATES, LISTS)
+}
+
+#[test]
+fn generated_commands() {
+    Oracle::start().compare(60, 120, step);
+}

@@ -119,10 +119,13 @@ fn integer_text(random: &mut Random) -> String {
     String::from_utf8_lossy(&integer(random)).into_owned()
 }
 
-/// A step of one of the lines of `templates`, with `values` in place of their names in braces. A
-/// number before a line says how many times as often as others it is picked; after `~` the reply's
-/// elements may have any order.
-pub fn from_template(random: &mut Random, templates: &str, values: &[(&str, &str)]) -> Step {
+/// Lists of words, by name. A word may name lists that come behind its own.
+pub type Lists = &'static [(&'static str, &'static [&'static str])];
+
+/// A step of one of the lines of `templates`, with a word of each list in place of the list's name in
+/// braces. A number before a line says how many times as often as others it is picked; after `~` the
+/// reply's elements may have any order.
+pub fn from_template(random: &mut Random, templates: &str, lists: Lists) -> Step {
     let lines = templates.lines().flat_map(|line| {
         let (weight, rest) = line.split_once(' ').unwrap_or((line, ""));
         match weight.parse() {
@@ -135,10 +138,11 @@ pub fn from_template(random: &mut Random, templates: &str, values: &[(&str, &str
         Some(template) => (template, Equal::Elements),
         None => (template, Equal::Bytes),
     };
-    let replace =
-        |line: String, (name, value): &(&str, &str)| line.replace(&format!("{{{name}}}"), value);
-    let line = values.iter().fold(template.to_owned(), replace);
-    assert!(!line.contains('{'), "a name without a value: {line}");
+    let line = lists.iter().fold(template.to_owned(), |line, (name, list)| {
+        let word: &&str = random.pick(list);
+        line.replace(&format!("{{{name}}}"), word)
+    });
+    assert!(!line.contains('{'), "a name without a list: {line}");
     (words(&line), equal).into()
 }
 
