@@ -50,6 +50,11 @@ pub(crate) mod flags {
     pub(crate) const NOT_QUEUED: Flags = Flags(1 << 8);
     /// Dangerous, as ACL categories have it.
     pub(crate) const DANGEROUS: Flags = Flags(1 << 9);
+    /// Shows of its keys whether they exist, their kind, their size or when they were used, and
+    /// nothing of what they hold.
+    pub(crate) const ONLY_ABOUT: Flags = Flags(1 << 10);
+    /// Changes its keys and shows nothing of what they hold.
+    pub(crate) const ONLY_CHANGES: Flags = Flags(1 << 11);
     /// Whatever state the server is in; COMMAND says `loading` and `stale`.
     pub(crate) const ANYTIME: Flags = Flags(1 << 16);
     /// Not in scripts, which we have none of; only COMMAND says so.

@@ -18,123 +18,21 @@ pub(crate) const WRITES: Access = Access { reads: false, writes: true };
 pub(crate) const BOTH: Access = Access { reads: true, writes: true };
 const NEITHER: Access = Access { reads: false, writes: false };
 
-/// Commands that tell about a key and not what is in it.
-const ONLY_ABOUT: &[&str] = &[
-    "exists",
-    "hexists",
-    "hlen",
-    "hstrlen",
-    "llen",
-    "scard",
-    "sismember",
-    "strlen",
-    "touch",
-    "type",
-    "watch",
-    "zcard",
-    "usage",
-    "encoding",
-    "freq",
-    "idletime",
-    "refcount",
-];
-
-/// Commands that change a key and tell nothing of what was in it.
-const ONLY_CHANGE: &[&str] = &[
-    "append",
-    "del",
-    "expire",
-    "expireat",
-    "geoadd",
-    "hdel",
-    "hmset",
-    "hset",
-    "hsetnx",
-    "linsert",
-    "lpush",
-    "lpushx",
-    "lrem",
-    "lset",
-    "ltrim",
-    "mset",
-    "msetnx",
-    "persist",
-    "pexpire",
-    "pexpireat",
-    "pfadd",
-    "psetex",
-    "restore",
-    "rpush",
-    "rpushx",
-    "sadd",
-    "setex",
-    "setnx",
-    "setrange",
-    "srem",
-    "unlink",
-    "zadd",
-    "zrem",
-    "zremrangebylex",
-    "zremrangebyrank",
-    "zremrangebyscore",
-];
-
-/// Commands whose first key is written and the others read.
-const INTO_FIRST: &[&str] = &[
-    "bitop",
-    "geosearchstore",
-    "sdiffstore",
-    "sinterstore",
-    "sunionstore",
-    "zdiffstore",
-    "zinterstore",
-    "zrangestore",
-    "zunionstore",
-];
-
-/// Commands that take from the first key and put into the second.
-const FROM_FIRST: &[&str] =
-    &["blmove", "brpoplpush", "lmove", "rename", "renamenx", "rpoplpush", "smove"];
-
 /// What `command` does with the key at `place`.
 pub(crate) fn of(command: &Spec, arguments: &Arguments<'_>, place: usize) -> Access {
-    let name = command.name;
     let is_first = command.keys.places(arguments).min() == Some(place);
-    match name {
+    let first_and_others = |first, others| if is_first { first } else { others };
+    match command.name {
         "set" => {
             let mut options = arguments.iter().skip(3);
             if options.any(|option| option.eq_ignore_ascii_case(b"get")) { BOTH } else { WRITES }
         }
-        "copy" => {
-            if is_first {
-                READS
-            } else {
-                WRITES
-            }
-        }
-        _ if INTO_FIRST.contains(&name) => {
-            if is_first {
-                WRITES
-            } else {
-                READS
-            }
-        }
-        _ if FROM_FIRST.contains(&name) => {
-            if is_first {
-                BOTH
-            } else {
-                WRITES
-            }
-        }
-        "pfmerge" => {
-            if is_first {
-                BOTH
-            } else {
-                READS
-            }
-        }
-        _ if ONLY_ABOUT.contains(&name) => NEITHER,
-        _ if ONLY_CHANGE.contains(&name) => WRITES,
+        "copy" => first_and_others(READS, WRITES),
+        "rename" | "renamenx" | "smove" => first_and_others(BOTH, WRITES),
+        "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore"
+        | "zrangestore" | "zunionstore" => first_and_others(WRITES, READS),
+        _ if command.flags.has(flags::ONLY_ABOUT) => NEITHER,
+        _ if command.flags.has(flags::ONLY_CHANGES) => WRITES,
         _ if command.flags.has(flags::WRITE) => BOTH,
         _ => READS,
     }

@@ -11,7 +11,7 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic": (WRITE | FAST), ONE]
+    ["generic": (WRITE | FAST | ONLY_CHANGES), ONE]
     "expire", -3, "1.0.0", expire::<1000, true>, "Set a key's time to live in seconds";
     "pexpire", -3, "2.6.0", expire::<1, true>, "Set a key's time to live in milliseconds";
     "expireat", -3, "1.2.0", expire::<1000, false>,

@@ -16,20 +16,22 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["hash": (WRITE | DENYOOM | FAST), ONE]
+    ["hash": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "hset", -4, "2.0.0", hset, "Set the string value of a hash field";
     "hmset", -4, "2.0.0", hmset, "Set multiple hash fields to multiple values";
     "hsetnx", 4, "2.0.0", hsetnx, "Set the value of a hash field, only if the field does not exist";
+    ["hash": (WRITE | DENYOOM | FAST), ONE]
     "hincrby", 4, "2.0.0", hincrby,
         "Increment the integer value of a hash field by the given number";
     ["hash": (READ | FAST), ONE]
     "hget", 3, "2.0.0", hget, "Get the value of a hash field";
     "hmget", -3, "2.0.0", hmget, "Get the values of all the given hash fields";
+    ["hash": (READ | FAST | ONLY_ABOUT), ONE]
     "hlen", 2, "2.0.0", |context, arguments| elements::count(context, arguments, Kind::Hash),
         "Get the number of fields in a hash";
     "hexists", 3, "2.0.0", hexists, "Determine if a hash field exists";
     "hstrlen", 3, "3.2.0", hstrlen, "Get the length of the value of a hash field";
-    ["hash": (WRITE | FAST), ONE]
+    ["hash": (WRITE | FAST | ONLY_CHANGES), ONE]
     "hdel", -3, "2.0.0", |context, arguments| elements::remove(context, arguments, Kind::Hash),
         "Delete one or more hash fields";
     ["hash": (READ), ONE]

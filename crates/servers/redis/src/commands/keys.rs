@@ -8,17 +8,17 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["generic": (WRITE), ALL]
+    ["generic": (WRITE | ONLY_CHANGES), ALL]
     "del", -2, "1.0.0", remove, "Delete a key";
-    ["generic": (WRITE | FAST), ALL]
+    ["generic": (WRITE | FAST | ONLY_CHANGES), ALL]
     // What a key held is removed in the background in either case.
     "unlink", -2, "4.0.0", remove,
         "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.";
-    ["generic": (READ | FAST), ALL]
+    ["generic": (READ | FAST | ONLY_ABOUT), ALL]
     "exists", -2, "1.0.0", count_present, "Determine if a key exists";
     "touch", -2, "3.2.1", count_present,
         "Alters the last access time of a key(s). Returns the number of existing keys specified.";
-    ["generic": (READ | FAST), ONE]
+    ["generic": (READ | FAST | ONLY_ABOUT), ONE]
     "type", 2, "1.0.0", kind, "Determine the type stored at key";
 };
 

@@ -38,7 +38,7 @@ static SUBCOMMANDS: &[Command] = commands! {
     "help", 2, "4.0.0", reply_help, "Returns helpful text about the different subcommands.";
     ["server": (NONE), NONE]
     "purge", 2, "4.0.0", purge, "Asks the allocator to release memory.";
-    ["server": (READ), SECOND]
+    ["server": (READ | ONLY_ABOUT), SECOND]
     "usage", -3, "4.0.0", usage, "Estimates the memory usage of a key.";
 };
 

@@ -19,7 +19,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
 };
 
 static SUBCOMMANDS: &[Command] = commands! {
-    ["generic": (READ), SECOND]
+    ["generic": (READ | ONLY_ABOUT), SECOND]
     "encoding", 3, "2.2.3", encoding, "Inspect the internal encoding of a Redis object";
     "freq", 3, "4.0.0", frequency, "Get the logarithmic access frequency counter of a Redis object";
     "idletime", 3, "2.2.3", idle_time, "Get the time since a Redis object was last accessed";

@@ -14,16 +14,18 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["set": (WRITE | DENYOOM | FAST), ONE]
+    ["set": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "sadd", -3, "1.0.0", sadd, "Add one or more members to a set";
-    ["set": (WRITE | FAST), ONE]
+    ["set": (WRITE | FAST | ONLY_CHANGES), ONE]
     "srem", -3, "1.0.0", |context, arguments| elements::remove(context, arguments, Kind::Set),
         "Remove one or more members from a set";
+    ["set": (WRITE | FAST), ONE]
     "spop", -2, "1.0.0", spop, "Remove and return one or multiple random members from a set";
-    ["set": (READ | FAST), ONE]
+    ["set": (READ | FAST | ONLY_ABOUT), ONE]
     "scard", 2, "1.0.0", |context, arguments| elements::count(context, arguments, Kind::Set),
         "Get the number of members in a set";
     "sismember", 3, "1.0.0", sismember, "Determine if a given value is a member of a set";
+    ["set": (READ | FAST), ONE]
     "smismember", -3, "6.2.0", smismember,
         "Returns the membership associated with the given elements for a set";
     ["set": (READ), ONE]

@@ -16,14 +16,14 @@ pub(super) const MAX_STRING_BYTES: u64 = 512 << 20;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
-    ["string": (WRITE | DENYOOM | FAST), ONE]
+    ["string": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "append", 3, "2.0.0", append, "Append a value to a key";
-    ["string": (READ | FAST), ONE]
+    ["string": (READ | FAST | ONLY_ABOUT), ONE]
     "strlen", 2, "2.2.0", strlen, "Get the length of the value stored in a key";
     ["string": (READ), ONE]
     "getrange", 4, "2.4.0", getrange, "Get a substring of the string stored at a key";
     "substr", 4, "1.0.0", getrange, "Get a substring of the string stored at a key";
-    ["string": (WRITE | DENYOOM), ONE]
+    ["string": (WRITE | DENYOOM | ONLY_CHANGES), ONE]
     "setrange", 4, "2.2.0", setrange,
         "Overwrite part of a string at key starting at the specified offset";
 };

@@ -20,17 +20,19 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "getex", -2, "6.2.0", getex, "Get the value of a key and optionally set its expiration";
     ["string": (WRITE | DENYOOM | FAST), ONE]
     "getset", 3, "1.0.0", getset, "Set the string value of a key and return its old value";
+    ["string": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "setnx", 3, "1.0.0", setnx, "Set the value of a key, only if the key does not exist";
     ["string": (READ | FAST), ALL]
     "mget", -2, "1.0.0", mget, "Get the values of all the given keys";
-    ["string": (WRITE | DENYOOM), PAIRS]
+    ["string": (WRITE | DENYOOM | ONLY_CHANGES), PAIRS]
     "mset", -3, "1.0.1", mset, "Set multiple keys to multiple values";
     "msetnx", -3, "1.0.1", msetnx,
         "Set multiple keys to multiple values, only if none of the keys exist";
-    ["string": (WRITE | DENYOOM), ONE]
+    ["string": (WRITE | DENYOOM | ONLY_CHANGES), ONE]
     "psetex", 4, "2.6.0", psetex, "Set the value and expiration in milliseconds of a key";
-    "set", -3, "1.0.0", set, "Set the string value of a key";
     "setex", 4, "2.0.0", setex, "Set the value and expiration of a key";
+    ["string": (WRITE | DENYOOM), ONE]
+    "set", -3, "1.0.0", set, "Set the string value of a key";
 };
 
 /// A string that is to be changed, and what stays with it.

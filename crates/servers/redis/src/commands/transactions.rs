@@ -21,7 +21,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "discard", 1, "2.0.0", discard, "Discards a transaction.";
     ["transactions": (NO_SCRIPT | ANYTIME | SKIP_SLOWLOG | NOT_QUEUED), NONE]
     "exec", 1, "1.2.0", exec_without_multi, "Executes all commands in a transaction.";
-    ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | WRITE | NOT_QUEUED), ALL]
+    ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | WRITE | NOT_QUEUED | ONLY_ABOUT), ALL]
     "watch", -2, "2.2.0", watch,
         "Monitors changes to keys to determine the execution of a transaction.";
     ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY), NONE]

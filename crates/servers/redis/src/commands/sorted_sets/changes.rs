@@ -14,12 +14,14 @@ use crate::spec::Arguments;
 
 /// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
-    ["sorted-set": (WRITE | DENYOOM | FAST), ONE]
+    ["sorted-set": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "zadd", -4, "1.2.0", zadd,
         "Add one or more members to a sorted set, or update its score if it already exists";
+    ["sorted-set": (WRITE | DENYOOM | FAST), ONE]
     "zincrby", 4, "1.2.0", zincrby, "Increment the score of a member in a sorted set";
-    ["sorted-set": (WRITE | FAST), ONE]
+    ["sorted-set": (WRITE | FAST | ONLY_CHANGES), ONE]
     "zrem", -3, "1.2.0", zrem, "Remove one or more members from a sorted set";
+    ["sorted-set": (WRITE | FAST), ONE]
     "zpopmin", -2, "5.0.0", pop::<false>,
         "Remove and return members with the lowest scores in a sorted set";
     "zpopmax", -2, "5.0.0", pop::<true>,

@@ -17,9 +17,10 @@ use crate::spec::Arguments;
 
 /// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
-    ["sorted-set": (READ | FAST), ONE]
+    ["sorted-set": (READ | FAST | ONLY_ABOUT), ONE]
     "zcard", 2, "1.2.0", |context, arguments| elements::count(context, arguments, Kind::SortedSet),
         "Get the number of members in a sorted set";
+    ["sorted-set": (READ | FAST), ONE]
     "zscore", 3, "1.2.0", zscore, "Get the score associated with the given member in a sorted set";
     "zmscore", -3, "6.2.0", zmscore,
         "Get the score associated with the given members in a sorted set";

@@ -28,7 +28,7 @@ pub(in super::super) static COMMANDS: &[Command] = commands! {
     ["sorted-set": (WRITE | DENYOOM), TWO]
     "zrangestore", -5, "6.2.0", zrangestore,
         "Store a range of members from sorted set into another key";
-    ["sorted-set": (WRITE), ONE]
+    ["sorted-set": (WRITE | ONLY_CHANGES), ONE]
     "zremrangebyrank", 4, "2.0.0", remove,
         "Remove all members in a sorted set within the given indexes";
     "zremrangebyscore", 4, "1.2.0", remove,
