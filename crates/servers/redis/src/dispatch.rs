@@ -243,7 +243,7 @@ fn admit(
     command: &'static Spec,
     arguments: &Arguments<'_>,
 ) -> Result<()> {
-    if !session.is_known && server.acl.asks_for_password() && !command.flags.has(flags::NO_AUTH) {
+    if !session.is_known && server.acl.needs_password() && !command.flags.has(flags::NO_AUTH) {
         return Err(said("NOAUTH Authentication required."));
     }
     if session.user.is_unrestricted() {

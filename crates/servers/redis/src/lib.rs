@@ -8,9 +8,9 @@
 //! * `config.rs`: config parameters. `server.rs`: what connections share.
 //! * `clients.rs`: the clients that are connected. `session.rs`: what is kept of one.
 //! * `slow_log.rs`: commands that took long.
-//! * `decimal.rs`, `long_double.rs`, `glob.rs`: numbers and patterns as Redis reads them.
+//! * `decimal.rs`, `long_double.rs`: numbers as Redis reads them.
 
-pub mod acl;
+mod acl;
 mod catalog;
 mod categories;
 pub mod clients;
@@ -20,7 +20,6 @@ mod connection;
 mod decimal;
 mod dispatch;
 mod errors;
-mod glob;
 mod long_double;
 mod resp;
 mod server;

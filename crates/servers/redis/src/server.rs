@@ -17,7 +17,7 @@ use pando_net::web_request::Alarm;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::acl::Acl;
+use crate::acl::{self, Acl};
 use crate::catalog::Catalog;
 use crate::clients::Clients;
 use crate::config::{self, Config};
@@ -89,6 +89,25 @@ impl Server {
         }
     }
 
+    /// Whether a client must authenticate before it may do anything.
+    pub fn needs_password(&self) -> bool {
+        self.acl.needs_password()
+    }
+
+    /// Makes `password` the default user's only one; with an empty one, it needs none.
+    pub fn set_default_password(&self, password: &[u8]) {
+        self.acl.set_default_password(password);
+    }
+
+    /// Puts the users of a file's text in place of all others.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the numbers of the lines; then nothing has changed.
+    pub fn load_users(&self, text: &str) -> std::result::Result<(), String> {
+        acl::load(&self.acl, self.catalog, text)
+    }
+
     /// Shares it.
     pub fn shared_by_all(self) -> Arc<Self> {
         Arc::new_cyclic(|myself| Self { myself: Weak::clone(myself), ..self })
@@ -115,11 +134,11 @@ impl Server {
         let promise = store.pool().promise();
         // Forty hexadecimal digits, as tools expect; it need not be hard to guess.
         let begun = format!("{} {}", pando_keyspace::clock::system_ms(), std::process::id());
-        let run_id = crate::acl::rules::hash(begun.as_bytes())[..40].to_owned();
+        let run_id = pando_net::access::hash(begun.as_bytes())[..40].to_owned();
         Self {
             store,
             stats: Stats::new(loops, catalog.counted()),
-            acl: Acl::new(catalog),
+            acl: acl::new(catalog),
             catalog,
             clients: Clients::default(),
             config: Config::default(),
@@ -149,7 +168,7 @@ pub struct Server {
     /// What is counted.
     pub stats: Stats,
     /// Who may do what.
-    pub acl: Acl,
+    pub(crate) acl: Acl,
     /// Who is connected.
     pub clients: Clients,
     /// The settings.

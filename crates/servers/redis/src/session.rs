@@ -58,7 +58,7 @@ impl Session {
     pub(crate) fn new(server: &Server, client: Arc<Client>) -> Self {
         Self {
             database: 0,
-            is_known: !server.acl.asks_for_password(),
+            is_known: !server.acl.needs_password(),
             is_closing: false,
             multi: None,
             watched: HashSet::new(),

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pando_net::access::DEFAULT;
 use pando_net::stats::Count;
-use pando_redis::{Server, acl, clients, config};
+use pando_redis::{Server, clients, config};
 
 use super::connection::{Client, Dialect};
 use crate::shared::Shared;
@@ -28,13 +29,13 @@ from the outside.\r\n";
 pub(crate) fn admit(server: &Server, client: &Client) -> Option<Arc<clients::Client>> {
     let is_protected = server.config.number(config::PROTECTED_MODE) != 0;
     // Clients of memcached are never asked for a password, so none protects from them.
-    let is_open = server.acl.asks_for_password() && client.dialect() != Dialect::Memcached;
+    let is_open = server.needs_password() && client.dialect() != Dialect::Memcached;
     if is_protected && !is_open && !client.address().is_here {
         client.refuse(PROTECTED);
         return refused(server);
     }
     let most = server.config.size(config::MAX_CLIENTS);
-    let admitted = server.clients.add(client.address().clone(), acl::DEFAULT, most);
+    let admitted = server.clients.add(client.address().clone(), DEFAULT, most);
     if admitted.is_none() {
         client.refuse(TOO_MANY);
         return refused(server);

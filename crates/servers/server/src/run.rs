@@ -230,12 +230,12 @@ fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     for (name, value) in &options.config {
         begin(name, value)?;
     }
-    server.acl.set_default_password(server.config.text(config::REQUIRE_PASS).as_bytes());
+    server.set_default_password(server.config.text(config::REQUIRE_PASS).as_bytes());
     if let Some(path) = &options.acl_file {
         let failed = |reason| ServeError::Users { path: path.display().to_string(), reason };
         tell("aclfile", &path.to_string_lossy())?;
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        server.acl.load(&text).map_err(failed)?;
+        server.load_users(&text).map_err(failed)?;
     }
     Ok(())
 }

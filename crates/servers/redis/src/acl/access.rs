@@ -2,16 +2,9 @@
 //! shows what is in the key, and whether it changes it. The tables follow Redis 7.0's key
 //! specifications.
 
-use crate::spec::{Arguments, Spec, flags};
+use pando_net::access::Access;
 
-/// What is done with a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
-    /// What is in it gets out.
-    pub reads: bool,
-    /// It changes.
-    pub writes: bool,
-}
+use crate::spec::{Arguments, Spec, flags};
 
 pub(crate) const READS: Access = Access { reads: true, writes: false };
 pub(crate) const WRITES: Access = Access { reads: false, writes: true };

@@ -1,452 +1,320 @@
-//! What one user may do, and the words that say so: `on >password ~cached:* +@read -get`.
+//! The rules of one user in the words of Redis's ACL: `on >password ~cached:* +@read -get`.
 //!
-//! Rules about commands are kept in the order in which they were said, since a later one counts
-//! more, and beside them the set of commands that they come to. What a rule makes meaningless is
-//! dropped, so that the list stays short.
+//! Rules about commands are kept in their order, because a later one counts more, beside the
+//! commands that they allow. A rule that a later one makes meaningless is dropped, so that the list
+//! stays short.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 
-use sha2::{Digest, Sha256};
+use pando_net::access::{Access, KeyPattern, Rights, hash};
 
-use super::access;
+use super::{Denied, Rules, User, access};
 use crate::catalog::{Catalog, Listed};
 use crate::categories::{CATEGORIES, is_in};
-use crate::glob;
 use crate::spec::{Arguments, Spec, flags};
 
-/// Most rules of one sort, so that no user's take memory without bound.
+/// Most rules of one kind, so that the rules of a user take bounded memory.
 const MOST: usize = 4096;
+const WRONG_SYNTAX: &str = "Syntax error";
+const UNKNOWN: &str = "Unknown command or category name in ACL";
 
-/// Why a command may not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    /// The command itself.
-    Command,
-    /// The key at this place among its arguments.
-    Key(usize),
-}
-
-/// Keys that may be used, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyPattern {
-    pattern: Vec<u8>,
-    may_read: bool,
-    may_write: bool,
-}
-
-/// What a user may do.
-#[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    catalog: &'static Catalog,
-    is_on: bool,
-    /// Any password is right.
-    needs_no_password: bool,
-    /// Whether RESTORE is to look closely at what it is given; said and kept for the sake of files.
+/// What ACL LIST and the file of users need besides the rights.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Words {
+    /// Whether RESTORE checks its argument closely; kept only for the file of users.
     sanitize: Option<bool>,
-    /// In hexadecimal.
-    passwords: Vec<String>,
-    /// Of commands that no rule names.
+    /// Whether commands that no rule names are allowed.
     allows_rest: bool,
-    /// With their signs.
+    /// The rules about commands, with their signs.
     commands: Vec<String>,
-    /// Of the commands that there are, by their place in memory, what may run.
-    allowed: HashSet<usize>,
-    /// Of commands that may not run otherwise, first arguments with which they may (`+select|0`).
-    first_arguments: Vec<(usize, String)>,
-    allows_all_keys: bool,
-    keys: Vec<KeyPattern>,
     allows_all_channels: bool,
     channels: Vec<Vec<u8>>,
 }
 
-fn address(command: &Spec) -> usize {
-    std::ptr::from_ref(command).addr()
+/// The rules of the default user of a new server: everything, without a password.
+pub(crate) fn everything(catalog: &Catalog) -> Rules {
+    let mut rules = Rules { is_on: true, ..Rules::default() };
+    rules.passwords.clear(true);
+    rules.grants.set_all_keys(true);
+    rules.words.allows_all_channels = true;
+    set_all_commands(&mut rules, catalog, true);
+    rules
 }
 
-/// A password's hash, in hexadecimal.
-pub(crate) fn hash(password: &[u8]) -> String {
-    hex::encode(Sha256::digest(password))
+fn set_all_commands(rules: &mut Rules, catalog: &Catalog, is_allowed: bool) {
+    rules.words.allows_rest = is_allowed;
+    rules.words.commands.clear();
+    rules.grants.set_all_commands(is_allowed, catalog.listed().count());
 }
 
-/// Whether two texts are equal, in a time that does not tell where they differ.
-fn is_same(one: &str, other: &str) -> bool {
-    let difference =
-        one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
-    one.len() == other.len() && difference == 0
-}
-
-const WRONG_SYNTAX: &str = "Syntax error";
-const UNKNOWN: &str = "Unknown command or category name in ACL";
-
-impl Rules {
-    /// Those of a user who may do nothing.
-    pub(crate) fn new(catalog: &'static Catalog) -> Self {
-        Self {
-            catalog,
-            is_on: false,
-            needs_no_password: false,
-            sanitize: None,
-            passwords: Vec::new(),
-            allows_rest: false,
-            commands: Vec::new(),
-            allowed: HashSet::new(),
-            first_arguments: Vec::new(),
-            allows_all_keys: false,
-            keys: Vec::new(),
-            allows_all_channels: false,
-            channels: Vec::new(),
+/// Applies one more rule.
+///
+/// # Errors
+///
+/// Why it is no rule, in Redis's words.
+pub(crate) fn apply(rules: &mut Rules, catalog: &Catalog, rule: &[u8]) -> Result<(), String> {
+    let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
+    let Rights { is_on, passwords, grants, words } = rules;
+    match rule {
+        _ if is("on") => *is_on = true,
+        _ if is("off") => *is_on = false,
+        _ if is("nopass") => passwords.clear(true),
+        _ if is("resetpass") => passwords.clear(false),
+        _ if is("sanitize-payload") => words.sanitize = Some(true),
+        _ if is("skip-sanitize-payload") => words.sanitize = Some(false),
+        _ if is("allkeys") || is("~*") => grants.set_all_keys(true),
+        _ if is("resetkeys") => grants.set_all_keys(false),
+        _ if is("allchannels") || is("&*") => set_all_channels(words, true),
+        _ if is("resetchannels") => set_all_channels(words, false),
+        _ if is("allcommands") || is("+@all") => set_all_commands(rules, catalog, true),
+        _ if is("nocommands") || is("-@all") => set_all_commands(rules, catalog, false),
+        _ if is("clearselectors") => {}
+        _ if is("reset") => {
+            *rules = Rules::default();
+            rules.words.sanitize = Some(true);
         }
-    }
-
-    /// Those of the default user of a new server: everything, without a password.
-    pub(crate) fn of_everyone(catalog: &'static Catalog) -> Self {
-        let mut rules = Self { is_on: true, needs_no_password: true, ..Self::new(catalog) };
-        rules.allows_all_keys = true;
-        rules.allows_all_channels = true;
-        rules.set_all_commands(true);
-        rules
-    }
-
-    /// Whether nothing is denied.
-    pub(super) fn is_unrestricted(&self) -> bool {
-        self.allows_rest && self.commands.is_empty() && self.allows_all_keys
-    }
-
-    /// Whether anybody is this user.
-    pub(super) fn is_open(&self) -> bool {
-        self.is_on && self.needs_no_password
-    }
-
-    /// Whether a password of this hash is right.
-    pub(crate) fn admits(&self, hash: &str) -> bool {
-        // All are compared, whichever is right.
-        let found = self.passwords.iter().fold(false, |found, known| found | is_same(known, hash));
-        self.is_on && (self.needs_no_password || found)
-    }
-
-    /// Makes `password` the only one; with an empty one, none is needed.
-    pub(super) fn set_only_password(&mut self, password: &[u8]) {
-        self.passwords.clear();
-        self.needs_no_password = password.is_empty();
-        if !password.is_empty() {
-            self.passwords.push(hash(password));
+        [b'>', password @ ..] => add_password(rules, hash(password))?,
+        [b'#', hash @ ..] => add_password(rules, checked_hash(hash)?)?,
+        [b'<', password @ ..] => remove_password(rules, &hash(password))?,
+        [b'!', hash @ ..] => remove_password(rules, &checked_hash(hash)?)?,
+        [b'~', pattern @ ..] => add_keys(rules, pattern, access::BOTH)?,
+        [b'%', rest @ ..] => {
+            let (letters, pattern) = split_once(rest, b'~').ok_or(WRONG_SYNTAX)?;
+            let has = |letter: u8| letters.iter().any(|byte| byte.eq_ignore_ascii_case(&letter));
+            let known = |byte: &u8| matches!(byte.to_ascii_uppercase(), b'R' | b'W');
+            if letters.is_empty() || !letters.iter().all(known) {
+                return Err(WRONG_SYNTAX.into());
+            }
+            add_keys(rules, pattern, Access { reads: has(b'R'), writes: has(b'W') })?;
         }
-    }
-
-    fn set_all_commands(&mut self, is_allowed: bool) {
-        self.allows_rest = is_allowed;
-        self.commands.clear();
-        self.allowed.clear();
-        self.first_arguments.clear();
-        if is_allowed {
-            self.allowed.extend(self.catalog.listed().map(|listed| address(listed.command)));
-        }
-    }
-
-    /// Takes one more rule.
-    ///
-    /// # Errors
-    ///
-    /// Why it is none, in Redis's words.
-    pub(crate) fn apply(&mut self, rule: &[u8]) -> Result<(), String> {
-        let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
-        match rule {
-            _ if is("on") => self.is_on = true,
-            _ if is("off") => self.is_on = false,
-            _ if is("nopass") => {
-                self.needs_no_password = true;
-                self.passwords.clear();
-            }
-            _ if is("resetpass") => {
-                self.needs_no_password = false;
-                self.passwords.clear();
-            }
-            _ if is("sanitize-payload") => self.sanitize = Some(true),
-            _ if is("skip-sanitize-payload") => self.sanitize = Some(false),
-            _ if is("allkeys") || is("~*") => {
-                self.allows_all_keys = true;
-                self.keys.clear();
-            }
-            _ if is("resetkeys") => {
-                self.allows_all_keys = false;
-                self.keys.clear();
-            }
-            _ if is("allchannels") || is("&*") => {
-                self.allows_all_channels = true;
-                self.channels.clear();
-            }
-            _ if is("resetchannels") => {
-                self.allows_all_channels = false;
-                self.channels.clear();
-            }
-            _ if is("allcommands") || is("+@all") => self.set_all_commands(true),
-            _ if is("nocommands") || is("-@all") => self.set_all_commands(false),
-            _ if is("clearselectors") => {}
-            _ if is("reset") => *self = Self { sanitize: Some(true), ..Self::new(self.catalog) },
-            [b'>', password @ ..] => self.add_password(hash(password))?,
-            [b'#', hash @ ..] => self.add_password(checked_hash(hash)?)?,
-            [b'<', password @ ..] => self.remove_password(&hash(password))?,
-            [b'!', hash @ ..] => self.remove_password(&checked_hash(hash)?)?,
-            [b'~', pattern @ ..] => self.add_key(pattern, true, true)?,
-            [b'%', rest @ ..] => {
-                let (letters, pattern) = split_once(rest, b'~').ok_or(WRONG_SYNTAX)?;
-                let has =
-                    |letter: u8| letters.iter().any(|byte| byte.eq_ignore_ascii_case(&letter));
-                let known = |byte: &u8| matches!(byte.to_ascii_uppercase(), b'R' | b'W');
-                if letters.is_empty() || !letters.iter().all(known) {
-                    return Err(WRONG_SYNTAX.into());
-                }
-                self.add_key(pattern, has(b'R'), has(b'W'))?;
-            }
-            [b'&', pattern @ ..] => self.add_channel(pattern)?,
-            [b'+', name @ ..] => self.add_command(name, true)?,
-            [b'-', name @ ..] => self.add_command(name, false)?,
-            [b'(', ..] => {
-                return Err(
-                    "selectors are not supported: say what is allowed in one set of rules, \
-                            or in a user of its own"
-                        .into(),
-                );
-            }
-            _ => return Err(WRONG_SYNTAX.into()),
-        }
-        Ok(())
-    }
-
-    fn add_password(&mut self, hash: String) -> Result<(), String> {
-        if !self.passwords.contains(&hash) {
-            hold(&self.passwords)?;
-            self.passwords.push(hash);
-        }
-        self.needs_no_password = false;
-        Ok(())
-    }
-
-    fn remove_password(&mut self, hash: &str) -> Result<(), String> {
-        let at = self.passwords.iter().position(|known| known == hash);
-        let at = at.ok_or("The password you are trying to remove from the user does not exist")?;
-        self.passwords.remove(at);
-        Ok(())
-    }
-
-    fn add_key(&mut self, pattern: &[u8], may_read: bool, may_write: bool) -> Result<(), String> {
-        if self.allows_all_keys {
-            return Err(
-                "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid \
-                        and does not have any effect. Try 'resetkeys' to start with an empty list \
-                        of patterns"
-                    .into(),
-            );
-        }
-        check_pattern(pattern)?;
-        if pattern == b"*" && may_read && may_write {
-            self.allows_all_keys = true;
-            self.keys.clear();
-            return Ok(());
-        }
-        hold(&self.keys)?;
-        match self.keys.iter_mut().find(|known| known.pattern == pattern) {
-            Some(known) => {
-                known.may_read |= may_read;
-                known.may_write |= may_write;
-            }
-            None => {
-                let pattern = pattern.to_vec();
-                self.keys.push(KeyPattern { pattern, may_read, may_write });
-            }
-        }
-        Ok(())
-    }
-
-    fn add_channel(&mut self, pattern: &[u8]) -> Result<(), String> {
-        if self.allows_all_channels {
-            return Err("Adding a pattern after the * pattern (or the 'allchannels' flag) is not \
-                        valid and does not have any effect. Try 'resetchannels' to start with an \
-                        empty list of channels"
+        [b'&', pattern @ ..] => add_channel(words, pattern)?,
+        [b'+', name @ ..] => add_command(rules, catalog, name, true)?,
+        [b'-', name @ ..] => add_command(rules, catalog, name, false)?,
+        [b'(', ..] => {
+            return Err("selectors are not supported: state what is allowed in one set of rules, \
+                        or for a user of its own"
                 .into());
         }
-        check_pattern(pattern)?;
-        hold(&self.channels)?;
-        if !self.channels.iter().any(|known| known == pattern) {
-            self.channels.push(pattern.to_vec());
-        }
-        Ok(())
+        _ => return Err(WRONG_SYNTAX.into()),
     }
+    Ok(())
+}
 
-    fn add_command(&mut self, name: &[u8], is_allowed: bool) -> Result<(), String> {
-        let said = std::str::from_utf8(name).map_err(|_| UNKNOWN)?;
-        let name = said.to_ascii_lowercase();
-        let matching: Vec<Listed> = match name.strip_prefix('@') {
-            Some(category) => {
-                if !CATEGORIES.contains(&category) {
-                    return Err(UNKNOWN.into());
-                }
-                self.catalog.listed().filter(|listed| is_in(*listed, category)).collect()
-            }
-            None => self
-                .catalog
-                .listed()
-                .filter(|listed| {
-                    listed.name() == name || listed.parent.is_some_and(|parent| parent.name == name)
-                })
-                .collect(),
-        };
-        if matching.is_empty() && !name.starts_with('@') {
-            return self.add_first_argument(said, is_allowed);
-        }
-        for listed in matching {
-            if is_allowed {
-                self.allowed.insert(address(listed.command));
-            } else {
-                self.allowed.remove(&address(listed.command));
-            }
-            let command = address(listed.command);
-            if self.first_arguments.iter().any(|(known, _)| *known == command) {
-                self.first_arguments.retain(|(known, _)| *known != command);
-                let parts = format!("+{}|", listed.name());
-                self.commands.retain(|known| !known.starts_with(&parts));
-            }
-        }
-        // What was said of the same before, or of a part of it, says nothing any more.
-        let parts = format!("{name}|");
-        self.commands.retain(|known| known[1..] != name && !known[1..].starts_with(&parts));
-        hold(&self.commands)?;
-        self.commands.push(format!("{}{name}", if is_allowed { '+' } else { '-' }));
-        Ok(())
+fn set_all_channels(words: &mut Words, is_allowed: bool) {
+    words.allows_all_channels = is_allowed;
+    words.channels.clear();
+}
+
+fn add_password(rules: &mut Rules, hash: String) -> Result<(), String> {
+    if !rules.passwords.hashes().contains(&hash) {
+        check_room(rules.passwords.hashes())?;
     }
+    rules.passwords.add(hash);
+    Ok(())
+}
 
-    /// Takes `+command|argument`, for a command without subcommands: it may run with that first
-    /// argument.
-    fn add_first_argument(&mut self, said: &str, is_allowed: bool) -> Result<(), String> {
-        let (name, argument) = said.rsplit_once('|').ok_or(UNKNOWN)?;
-        let name = name.to_ascii_lowercase();
-        let found =
-            self.catalog.listed().find(|listed| listed.name() == name).filter(|_| is_allowed);
-        let Some(listed) = found else { return Err(UNKNOWN.into()) };
-        if listed.parent.is_some() {
-            return Err("Allowing first-arg of a subcommand is not supported".into());
-        }
-        if listed.command.has_subcommands {
-            return Err(UNKNOWN.into());
-        }
-        if argument.is_empty() {
-            return Err(WRONG_SYNTAX.into());
-        }
-        let entry = (address(listed.command), argument.to_owned());
-        // What may run anyhow needs no such rule.
-        if !self.allowed.contains(&entry.0) && !self.first_arguments.contains(&entry) {
-            hold(&self.commands)?;
-            self.commands.push(format!("+{name}|{argument}"));
-            self.first_arguments.push(entry);
-        }
-        Ok(())
+fn remove_password(rules: &mut Rules, hash: &str) -> Result<(), String> {
+    match rules.passwords.remove(hash) {
+        true => Ok(()),
+        false => Err("The password you are trying to remove from the user does not exist".into()),
     }
+}
 
-    /// Whether a command that may not run with any arguments may with these.
-    fn allows_first_argument(&self, command: &Spec, arguments: &Arguments<'_>) -> bool {
-        let Some(first) = arguments.get(1) else { return false };
-        self.first_arguments.iter().any(|(known, argument)| {
-            *known == address(command) && argument.as_bytes().eq_ignore_ascii_case(first)
-        })
+fn add_keys(rules: &mut Rules, pattern: &[u8], access: Access) -> Result<(), String> {
+    let grants = &mut rules.grants;
+    if grants.has_all_keys() {
+        return Err("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid \
+                    and does not have any effect. Try 'resetkeys' to start with an empty list of \
+                    patterns"
+            .into());
     }
+    check_pattern(pattern)?;
+    if pattern == b"*" && access == access::BOTH {
+        grants.set_all_keys(true);
+        return Ok(());
+    }
+    check_room(grants.keys())?;
+    grants.add_keys(pattern, access);
+    Ok(())
+}
 
-    /// Whether a command may run with these arguments.
-    pub(super) fn check(&self, command: &Spec, arguments: &Arguments<'_>) -> Result<(), Denied> {
-        let is_allowed =
-            self.allowed.contains(&address(command)) || command.flags.has(flags::NO_AUTH);
-        if !is_allowed && !self.allows_first_argument(command, arguments) {
+fn add_channel(words: &mut Words, pattern: &[u8]) -> Result<(), String> {
+    if words.allows_all_channels {
+        return Err(
+            "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid \
+                    and does not have any effect. Try 'resetchannels' to start with an empty list \
+                    of channels"
+                .into(),
+        );
+    }
+    check_pattern(pattern)?;
+    check_room(&words.channels)?;
+    if !words.channels.iter().any(|known| known == pattern) {
+        words.channels.push(pattern.to_vec());
+    }
+    Ok(())
+}
+
+fn add_command(
+    rules: &mut Rules,
+    catalog: &Catalog,
+    name: &[u8],
+    is_allowed: bool,
+) -> Result<(), String> {
+    let said = std::str::from_utf8(name).map_err(|_| UNKNOWN)?;
+    let name = said.to_ascii_lowercase();
+    let category = name.strip_prefix('@');
+    if category.is_some_and(|category| !CATEGORIES.contains(&category)) {
+        return Err(UNKNOWN.into());
+    }
+    let is_meant = |listed: &Listed| match category {
+        Some(category) => is_in(*listed, category),
+        None => listed.name() == name || listed.parent.is_some_and(|parent| parent.name == name),
+    };
+    let meant: Vec<Listed> = catalog.listed().filter(is_meant).collect();
+    if meant.is_empty() && category.is_none() {
+        return add_first_argument(rules, catalog, said, is_allowed);
+    }
+    for listed in meant {
+        if rules.grants.set_command(catalog.number_of(listed.command), is_allowed) {
+            let parts = format!("+{}|", listed.name());
+            rules.words.commands.retain(|known| !known.starts_with(&parts));
+        }
+    }
+    // An earlier rule about the same commands, or a part of them, means nothing any more.
+    let (commands, parts) = (&mut rules.words.commands, format!("{name}|"));
+    commands.retain(|known| known[1..] != name && !known[1..].starts_with(&parts));
+    check_room(commands)?;
+    commands.push(format!("{}{name}", if is_allowed { '+' } else { '-' }));
+    Ok(())
+}
+
+/// Applies `+command|argument`, for a command without subcommands: it may run with that first
+/// argument.
+fn add_first_argument(
+    rules: &mut Rules,
+    catalog: &Catalog,
+    said: &str,
+    is_allowed: bool,
+) -> Result<(), String> {
+    let (name, argument) = said.rsplit_once('|').ok_or(UNKNOWN)?;
+    let name = name.to_ascii_lowercase();
+    let found = catalog.listed().find(|listed| listed.name() == name).filter(|_| is_allowed);
+    let Some(listed) = found else { return Err(UNKNOWN.into()) };
+    if listed.parent.is_some() {
+        return Err("Allowing first-arg of a subcommand is not supported".into());
+    }
+    if listed.command.has_subcommands {
+        return Err(UNKNOWN.into());
+    }
+    if argument.is_empty() {
+        return Err(WRONG_SYNTAX.into());
+    }
+    // A command that may run with any arguments needs no such rule.
+    if rules.grants.add_first_argument(catalog.number_of(listed.command), argument) {
+        check_room(&rules.words.commands)?;
+        rules.words.commands.push(format!("+{name}|{argument}"));
+    }
+    Ok(())
+}
+
+/// Whether a user may run a command with these arguments.
+#[inline]
+pub(crate) fn check(
+    user: &User,
+    catalog: &Catalog,
+    command: &'static Spec,
+    arguments: &Arguments<'_>,
+) -> Result<(), Denied> {
+    if user.is_unrestricted() {
+        return Ok(());
+    }
+    user.with_rights(|Rights { grants, .. }| {
+        let first_argument = arguments.get(1).copied();
+        if !command.flags.has(flags::NO_AUTH)
+            && !grants.may_run(catalog.number_of(command), first_argument)
+        {
             return Err(Denied::Command);
         }
-        if self.allows_all_keys {
+        if grants.has_all_keys() {
             return Ok(());
         }
-        let denied = |place: &usize| {
-            let access = access::of(command, arguments, *place);
-            !self.keys.iter().any(|key| {
-                (key.may_read || !access.reads)
-                    && (key.may_write || !access.writes)
-                    && glob::matches(&key.pattern, arguments[*place], false)
-            })
+        let is_denied = |place: &usize| {
+            !grants.may_use(arguments[*place], access::of(command, arguments, *place))
         };
-        match command.keys.places(arguments).find(denied) {
+        match command.keys.places(arguments).find(is_denied) {
             Some(place) => Err(Denied::Key(place)),
             None => Ok(()),
         }
-    }
+    })
+}
 
-    /// The marks that ACL GETUSER tells.
-    pub(crate) fn marks(&self) -> Vec<&'static str> {
-        let mut marks = vec![if self.is_on { "on" } else { "off" }];
-        if self.needs_no_password {
-            marks.push("nopass");
-        }
-        match self.sanitize {
-            Some(true) => marks.push("sanitize-payload"),
-            Some(false) => marks.push("skip-sanitize-payload"),
-            None => {}
-        }
-        marks
+/// The flags of ACL GETUSER.
+pub(crate) fn marks(rules: &Rules) -> Vec<&'static str> {
+    let mut marks = vec![if rules.is_on { "on" } else { "off" }];
+    if rules.passwords.is_none_needed() {
+        marks.push("nopass");
     }
-
-    /// The passwords' hashes.
-    pub(crate) fn passwords(&self) -> &[String] {
-        &self.passwords
+    match rules.words.sanitize {
+        Some(true) => marks.push("sanitize-payload"),
+        Some(false) => marks.push("skip-sanitize-payload"),
+        None => {}
     }
+    marks
+}
 
-    /// The rules about commands.
-    pub(crate) fn describe_commands(&self) -> String {
-        let mut text = if self.allows_rest { "+@all" } else { "-@all" }.to_owned();
-        for rule in &self.commands {
-            let _ = write!(text, " {rule}");
-        }
-        text
+/// The rules about commands.
+pub(crate) fn describe_commands(rules: &Rules) -> String {
+    let mut text = if rules.words.allows_rest { "+@all" } else { "-@all" }.to_owned();
+    for rule in &rules.words.commands {
+        let _ = write!(text, " {rule}");
     }
+    text
+}
 
-    /// The rules about keys.
-    pub(crate) fn describe_keys(&self) -> Vec<u8> {
-        if self.allows_all_keys {
-            return b"~*".to_vec();
-        }
-        let each = self.keys.iter().map(|key| {
-            let sign: &[u8] = match (key.may_read, key.may_write) {
-                (true, true) => b"~",
-                (true, false) => b"%R~",
-                _ => b"%W~",
-            };
-            [sign, &key.pattern].concat()
-        });
-        each.collect::<Vec<_>>().join(&b' ')
+/// The rules about keys.
+pub(crate) fn describe_keys(rules: &Rules) -> Vec<u8> {
+    if rules.grants.has_all_keys() {
+        return b"~*".to_vec();
     }
-
-    /// The rules about channels.
-    pub(crate) fn describe_channels(&self) -> Vec<u8> {
-        if self.allows_all_channels {
-            return b"&*".to_vec();
-        }
-        let each = self.channels.iter().map(|pattern| [b"&", &pattern[..]].concat());
-        each.collect::<Vec<_>>().join(&b' ')
-    }
-
-    /// All rules, as ACL LIST has them.
-    pub(crate) fn describe(&self) -> String {
-        let mut text = self.marks().join(" ");
-        for password in &self.passwords {
-            let _ = write!(text, " #{password}");
-        }
-        let mut push = |words: &[u8]| {
-            if !words.is_empty() {
-                let _ = write!(text, " {}", String::from_utf8_lossy(words));
-            }
+    let each = rules.grants.keys().iter().map(|KeyPattern { pattern, access }| {
+        let sign: &[u8] = match (access.reads, access.writes) {
+            (true, true) => b"~",
+            (true, false) => b"%R~",
+            _ => b"%W~",
         };
-        push(&self.describe_keys());
-        if !self.allows_all_channels {
-            push(b"resetchannels");
-        }
-        push(&self.describe_channels());
-        push(self.describe_commands().as_bytes());
-        text
+        [sign, pattern].concat()
+    });
+    each.collect::<Vec<_>>().join(&b' ')
+}
+
+/// The rules about channels.
+pub(crate) fn describe_channels(rules: &Rules) -> Vec<u8> {
+    if rules.words.allows_all_channels {
+        return b"&*".to_vec();
     }
+    let each = rules.words.channels.iter().map(|pattern| [b"&", &pattern[..]].concat());
+    each.collect::<Vec<_>>().join(&b' ')
+}
+
+/// All rules, as ACL LIST has them.
+pub(crate) fn describe(rules: &Rules) -> String {
+    let mut text = marks(rules).join(" ");
+    for password in rules.passwords.hashes() {
+        let _ = write!(text, " #{password}");
+    }
+    let mut push = |words: &[u8]| {
+        if !words.is_empty() {
+            let _ = write!(text, " {}", String::from_utf8_lossy(words));
+        }
+    };
+    push(&describe_keys(rules));
+    if !rules.words.allows_all_channels {
+        push(b"resetchannels");
+    }
+    push(&describe_channels(rules));
+    push(describe_commands(rules).as_bytes());
+    text
 }
 
 /// Rules with those in parentheses, which may have come as several words, as one each.
@@ -476,7 +344,7 @@ pub(super) fn join_selectors(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, (Vec<u8>, 
     }
 }
 
-fn hold<Rule>(rules: &[Rule]) -> Result<(), String> {
+fn check_room<Rule>(rules: &[Rule]) -> Result<(), String> {
     if rules.len() < MOST { Ok(()) } else { Err(format!("A user has at most {MOST} of these")) }
 }
 

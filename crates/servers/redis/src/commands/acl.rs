@@ -4,10 +4,10 @@ use std::io::Read;
 use std::time::Instant;
 
 use pando_keyspace::failure::{Result, said, told};
+use pando_net::access::{self, DEFAULT};
 
 use super::connection::note_denied;
-use crate::acl::rules::Denied;
-use crate::acl::{self, DEFAULT};
+use crate::acl::{self, Denied, rules};
 use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::NOT_AN_INTEGER;
 use crate::server::Server;
@@ -119,7 +119,7 @@ fn denied(
     arguments: &Arguments<'_>,
     is_of_transaction: bool,
 ) -> Option<Denied> {
-    let denied = session.user.check(command, arguments).err()?;
+    let denied = rules::check(&session.user, server.catalog, command, arguments).err()?;
     let name;
     let (reason, object) = match denied {
         Denied::Command => {
@@ -168,7 +168,7 @@ fn delete_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resu
     }
     let mut removed = 0;
     for name in names {
-        if context.server.acl.remove_user(&name) {
+        if context.server.acl.remove(&name) {
             removed += 1;
             end_clients_of(context, &name);
         }
@@ -207,7 +207,7 @@ fn dry_run(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
         let name = catalog.full_name(command);
         return Err(told(format!("ERR wrong number of arguments for '{name}' command")));
     }
-    match user.check(command, words) {
+    match rules::check(&user, catalog, command, words) {
         Ok(()) => context.reply.ok(),
         Err(Denied::Command) => {
             let name = catalog.full_name(command);
@@ -239,7 +239,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut random))
         .map_err(|error| told(format!("ERR no random numbers are to be had: {error}")))?;
-    let mut text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = hex::encode(random);
     text.truncate(digits);
     context.reply.bulk(text.as_bytes());
     Ok(())
@@ -253,38 +253,36 @@ fn get_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
         reply.null();
         return Ok(());
     };
-    let rules = user.rules();
+    let rights = user.rights();
     reply.map(6);
     reply.bulk(b"flags");
-    let marks = rules.marks();
+    let marks = rules::marks(&rights);
     reply.set(marks.len());
     marks.iter().for_each(|mark| reply.bulk(mark.as_bytes()));
     reply.bulk(b"passwords");
-    reply.array(rules.passwords().len());
-    rules.passwords().iter().for_each(|hash| reply.bulk(hash.as_bytes()));
+    let hashes = rights.passwords.hashes();
+    reply.array(hashes.len());
+    hashes.iter().for_each(|hash| reply.bulk(hash.as_bytes()));
     reply.bulk(b"commands");
-    reply.bulk(rules.describe_commands().as_bytes());
+    reply.bulk(rules::describe_commands(&rights).as_bytes());
     reply.bulk(b"keys");
-    reply.bulk(&rules.describe_keys());
+    reply.bulk(&rules::describe_keys(&rights));
     reply.bulk(b"channels");
-    reply.bulk(&rules.describe_channels());
+    reply.bulk(&rules::describe_channels(&rights));
     reply.bulk(b"selectors");
     reply.array(0);
     Ok(())
 }
 
 fn list(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let users = context.server.acl.users();
-    context.reply.array(users.len());
-    for user in users {
-        let line = format!("user {} {}", user.name, user.rules().describe());
-        context.reply.bulk(line.as_bytes());
-    }
+    let lines = acl::lines(&context.server.acl);
+    context.reply.array(lines.len());
+    lines.iter().for_each(|line| context.reply.bulk(line.as_bytes()));
     Ok(())
 }
 
 fn users(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    let users = context.server.acl.users();
+    let users = context.server.acl.all();
     context.reply.array(users.len());
     users.iter().for_each(|user| context.reply.bulk(user.name.as_bytes()));
     Ok(())
@@ -300,7 +298,8 @@ fn set_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
     let name =
         std::str::from_utf8(arguments[2]).ok().filter(|name| !name.bytes().any(|b| is_bad(&b)));
     let name = name.ok_or(said("ERR Usernames can't contain spaces or null characters"))?;
-    context.server.acl.set_user(name, &arguments[3..]).map_err(|(rule, why)| {
+    let server = context.server;
+    acl::set_user(&server.acl, server.catalog, name, &arguments[3..]).map_err(|(rule, why)| {
         told(format!("ERR Error in ACL SETUSER modifier '{}': {why}", shown(&rule)))
     })?;
     context.reply.ok();
@@ -311,7 +310,7 @@ fn log(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let count = match &arguments[2..] {
         [] => 10,
         [word] if word.eq_ignore_ascii_case(b"reset") => {
-            context.server.acl.log.lock().clear();
+            context.server.acl.refusals.lock().clear();
             context.reply.ok();
             return Ok(());
         }
@@ -321,7 +320,7 @@ fn log(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         }
         _ => return Err(unknown_or_wrong(arguments[1])),
     };
-    let entries = context.server.acl.log.lock().latest(count);
+    let entries = context.server.acl.refusals.lock().latest(count);
     let now = Instant::now();
     let reply = &mut *context.reply;
     reply.array(entries.len());
@@ -364,8 +363,8 @@ fn load(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let path = file(context)?;
     let text = std::fs::read_to_string(&path)
         .map_err(|error| told(format!("ERR Error loading ACLs, opening file '{path}': {error}")))?;
-    let before = context.server.acl.users();
-    context.server.acl.load(&text).map_err(|errors| {
+    let before = context.server.acl.all();
+    context.server.load_users(&text).map_err(|errors| {
         told(format!(
             "ERR {errors} WARNING: ACL errors detected, no change to the previously active ACL \
              rules was performed"
@@ -382,7 +381,8 @@ fn load(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 
 fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let path = file(context)?;
-    acl::write_file(path.as_ref(), &context.server.acl.save()).map_err(|error| {
+    let lines = acl::lines(&context.server.acl).join("\n") + "\n";
+    access::write_file(path.as_ref(), &lines).map_err(|error| {
         tracing::error!(%error, path, "the users cannot be saved");
         said("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
     })?;

@@ -1,11 +1,11 @@
 //! CONFIG: the server's settings, read and changed at run time.
 
 use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_net::glob;
 
 use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::config::{self, Kind, Parsed, Place};
 use crate::errors::SYNTAX;
-use crate::glob;
 use crate::spec::Arguments;
 
 /// The commands of this group.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_net::access::{DEFAULT, Refusal};
 
 use super::databases::read_database;
-use crate::acl::{DEFAULT, Entry, User};
+use crate::acl::User;
 use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Version;
@@ -89,7 +90,7 @@ const WRONG_PASSWORD: Failure =
 fn auth(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (user, password) = match arguments {
         [_, password] => {
-            if !context.server.acl.asks_for_password() {
+            if !context.server.acl.needs_password() {
                 return Err(said(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
@@ -134,7 +135,7 @@ pub(crate) fn note_denied(
     user: String,
     is_of_transaction: bool,
 ) {
-    let entry = Entry {
+    let refusal = Refusal {
         count: 1,
         reason,
         context: if is_of_transaction { "multi" } else { "toplevel" },
@@ -143,7 +144,7 @@ pub(crate) fn note_denied(
         client: session.client.describe(server.clients.now_ms(), server.catalog),
         at: Instant::now(),
     };
-    server.acl.log.lock().note(entry, server.config.size(config::ACL_LOG_MAX_LEN));
+    server.acl.refusals.lock().note(refusal, server.config.size(config::ACL_LOG_MAX_LEN));
 }
 
 /// Whether a name is one that a client may give itself.
@@ -239,12 +240,12 @@ impl Session {
     /// The client is whoever a new one is.
     pub(crate) fn become_default(&mut self, server: &Server) {
         self.become_user(server.acl.default_user());
-        self.is_known = !server.acl.asks_for_password();
+        self.is_known = !server.acl.needs_password();
     }
 
     /// Whether the client has said who it is, as far as it must.
     #[inline]
     pub(crate) fn may_speak(&self, server: &Server) -> bool {
-        self.is_known || !server.acl.asks_for_password()
+        self.is_known || !server.acl.needs_password()
     }
 }

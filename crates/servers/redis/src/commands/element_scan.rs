@@ -10,11 +10,11 @@ use pando::Order;
 use pando_keyspace::collection::{Collection, ENOUGH, ON, name_of};
 use pando_keyspace::failure::Result;
 use pando_keyspace::layout::{HASH_BITS, Kind, Section, hash_of};
+use pando_net::glob;
 
 use super::integers;
 use crate::commands::command::Context;
 use crate::errors::SYNTAX;
-use crate::glob;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 

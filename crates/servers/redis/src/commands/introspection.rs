@@ -1,13 +1,14 @@
 //! COMMAND: the table of commands, for clients.
 
 use pando_keyspace::failure::{Result, said};
+use pando_net::glob;
 
 use crate::catalog::{Catalog, Listed};
 use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
 use crate::spec::{Arguments, Keys, Spec, flags};
-use crate::{acl, categories, glob};
+use crate::{acl, categories};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {

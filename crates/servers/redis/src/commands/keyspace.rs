@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 
 use pando_keyspace::failure::Result;
 use pando_keyspace::layout::HASH_BITS;
+use pando_net::glob;
 
 use super::integers;
 use crate::commands::command::{Command, Context, commands};
+use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
-use crate::{decimal, glob};
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {

@@ -1,30 +1,30 @@
-//! What was denied lately, for ACL LOG.
+//! The log of refused accesses.
 //!
-//! The same again within a minute is counted and not noted anew, so that a client that tries all
-//! the time does not push out what others tried. The log is bounded, and so is each of its entries.
+//! A refusal that repeats within a minute is counted in its entry, so that a client that tries all
+//! the time does not displace the entries of others. The log is bounded, and so is each entry.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Within this time the same is one entry.
+/// Equal refusals within this time are one entry.
 const TOGETHER: Duration = Duration::from_secs(60);
 /// Most bytes of an object that are kept.
 const MAX_OBJECT_BYTES: usize = 1024;
 
-/// Something that was denied.
+/// A refused access.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    /// How often, within a minute.
+pub struct Refusal {
+    /// How often it was tried, within a minute.
     pub count: u64,
-    /// `command`, `key` or `auth`.
+    /// The reason, in the protocol's words.
     pub reason: &'static str,
-    /// `toplevel` or `multi`.
+    /// Where it was tried, in the protocol's words.
     pub context: &'static str,
-    /// The command or the key.
+    /// The command, the key or what else was refused.
     pub object: Vec<u8>,
-    /// Who it was.
+    /// The user's name.
     pub user: String,
-    /// The client, as CLIENT LIST describes it.
+    /// A description of the client.
     pub client: String,
     /// When it was last tried.
     pub at: Instant,
@@ -32,15 +32,15 @@ pub(crate) struct Entry {
 
 /// The log, the latest entry first.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
-    entries: VecDeque<Entry>,
+pub struct Refusals {
+    entries: VecDeque<Refusal>,
 }
 
-impl Log {
-    /// Notes an entry; the log keeps `most`.
-    pub(crate) fn note(&mut self, mut entry: Entry, most: usize) {
+impl Refusals {
+    /// Adds a refusal; the log keeps `most` entries.
+    pub fn note(&mut self, mut entry: Refusal, most: usize) {
         entry.object.truncate(MAX_OBJECT_BYTES);
-        let is_same = |other: &Entry| {
+        let is_same = |other: &Refusal| {
             other.reason == entry.reason
                 && other.context == entry.context
                 && other.object == entry.object
@@ -57,12 +57,12 @@ impl Log {
     }
 
     /// The latest `count` entries.
-    pub(crate) fn latest(&self, count: usize) -> Vec<Entry> {
+    pub fn latest(&self, count: usize) -> Vec<Refusal> {
         self.entries.iter().take(count).cloned().collect()
     }
 
-    /// Forgets all.
-    pub(crate) fn clear(&mut self) {
+    /// Removes all entries.
+    pub fn clear(&mut self) {
         self.entries.clear();
     }
 }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_same_again_is_counted() {
-        let entry = |object: &str| Entry {
+        let entry = |object: &str| Refusal {
             count: 1,
             reason: "key",
             context: "toplevel",
@@ -82,7 +82,7 @@ mod tests {
             client: String::new(),
             at: Instant::now(),
         };
-        let mut log = Log::default();
+        let mut log = Refusals::default();
         for object in ["a", "b", "a", "c", "d"] {
             log.note(entry(object), 3);
         }

@@ -1,19 +1,19 @@
-//! Patterns as Redis matches them: `*` is any bytes, `?` any byte, `[a-c]` and `[^a-c]` a byte of a
-//! class, `\x` the byte x.
+//! Patterns of keys and names: `*` matches any bytes, `?` any byte, `[a-c]` and `[^a-c]` a byte of a
+//! class, `\x` the byte x. They match as Redis's do.
 //!
-//! The time it takes grows with the product of both lengths, never faster: of several `*` only the
-//! last is tried again, since what an earlier one could leave to it, it takes itself.
+//! The time taken grows with the product of both lengths at most. Only the last of several `*` is
+//! tried again: bytes that an earlier one could leave to it, it can match itself.
 
 /// Whether all of `string` matches `pattern`.
 ///
-/// As in Redis, nothing but the empty pattern matches the empty string, not even `*`, which its
-/// callers look for first; and a class that does not end, ends with the pattern.
-pub(crate) fn matches(pattern: &[u8], string: &[u8], ignores_case: bool) -> bool {
+/// As in Redis, only the empty pattern matches the empty string; callers look for `*` first. A class
+/// without an end ends with the pattern.
+pub fn matches(pattern: &[u8], string: &[u8], ignores_case: bool) -> bool {
     if string.is_empty() {
         return pattern.is_empty();
     }
     let (mut in_pattern, mut in_string) = (0, 0);
-    // Behind the last `*`, and where what it does not take begins.
+    // Behind the last `*`; and the first byte that it does not match.
     let mut retry: Option<(usize, usize)> = None;
     while let Some(&byte) = string.get(in_string) {
         let rest = &pattern[in_pattern..];
@@ -36,7 +36,7 @@ pub(crate) fn matches(pattern: &[u8], string: &[u8], ignores_case: bool) -> bool
     pattern[in_pattern..].iter().all(|&byte| byte == b'*')
 }
 
-/// How much of the pattern stands for the one byte; `None` if it does not.
+/// The length of the pattern's part that matches the byte; `None` if it does not match.
 fn match_byte(pattern: &[u8], byte: u8, ignores_case: bool) -> Option<usize> {
     let fold = |byte: u8| if ignores_case { byte.to_ascii_lowercase() } else { byte };
     let is_same = |other: u8| fold(other) == fold(byte);
@@ -52,7 +52,7 @@ fn match_byte(pattern: &[u8], byte: u8, ignores_case: bool) -> Option<usize> {
     }
 }
 
-/// Whether the byte is in the class, whose text begins behind `[`, and how long that text is.
+/// Whether the byte is in the class, whose text begins behind `[`, and the length of that text.
 fn match_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     let is_negated = class.first() == Some(&b'^');
     let mut at = usize::from(is_negated);
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what the words in the module say, in the plainest way, which takes exponential time.
+    /// Matches as the module describes, by plain recursion, which takes exponential time.
     fn matches_plainly(pattern: &[u8], string: &[u8]) -> bool {
         match pattern {
             [] => string.is_empty(),

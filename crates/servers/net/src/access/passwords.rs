@@ -1,0 +1,88 @@
+//! Passwords of one user, as SHA-256 hashes in hexadecimal.
+
+use sha2::{Digest, Sha256};
+
+/// A password's hash, in hexadecimal.
+pub fn hash(password: &[u8]) -> String {
+    hex::encode(Sha256::digest(password))
+}
+
+/// Whether two texts are equal, in a time that does not show where they differ.
+fn is_same(one: &str, other: &str) -> bool {
+    let difference =
+        one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+    one.len() == other.len() && difference == 0
+}
+
+/// The passwords of one user; by default none is right.
+#[derive(Clone, Debug, Default)]
+pub struct Passwords {
+    is_none_needed: bool,
+    hashes: Vec<String>,
+}
+
+impl Passwords {
+    /// Whether every password is right.
+    pub fn is_none_needed(&self) -> bool {
+        self.is_none_needed
+    }
+
+    /// The hashes of the right passwords.
+    pub fn hashes(&self) -> &[String] {
+        &self.hashes
+    }
+
+    /// Removes all passwords; whether none is needed from then on.
+    pub fn clear(&mut self, is_none_needed: bool) {
+        self.is_none_needed = is_none_needed;
+        self.hashes.clear();
+    }
+
+    /// Adds the password of that hash.
+    pub fn add(&mut self, hash: String) {
+        if !self.hashes.contains(&hash) {
+            self.hashes.push(hash);
+        }
+        self.is_none_needed = false;
+    }
+
+    /// Removes the password of that hash; whether it was one.
+    pub fn remove(&mut self, hash: &str) -> bool {
+        let at = self.hashes.iter().position(|known| known == hash);
+        at.map(|at| self.hashes.remove(at)).is_some()
+    }
+
+    /// Makes `password` the only one; with an empty one, none is needed.
+    pub fn set_only(&mut self, password: &[u8]) {
+        self.clear(password.is_empty());
+        if !password.is_empty() {
+            self.add(hash(password));
+        }
+    }
+
+    /// Whether the password of that hash is right.
+    pub fn admits(&self, hash: &str) -> bool {
+        // All are compared, so that the time taken does not show which is right.
+        let found = self.hashes.iter().fold(false, |found, known| found | is_same(known, hash));
+        self.is_none_needed || found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_hashed() {
+        let mut passwords = Passwords::default();
+        assert!(!passwords.admits(&hash(b"p1")));
+        passwords.add(hash(b"p1"));
+        let known = "f64551fcd6f07823cb87971cfb91446425da18286b3ab1ef935e0cbd7a69f68a";
+        assert_eq!(passwords.hashes(), [known]);
+        assert!(passwords.admits(&hash(b"p1")) && !passwords.admits(&hash(b"p2")));
+        assert!(passwords.remove(known) && !passwords.remove(known));
+        assert!(!passwords.admits(&hash(b"p1")));
+        passwords.set_only(b"");
+        assert!(passwords.is_none_needed() && passwords.admits(&hash(b"p1")));
+    }
+}
