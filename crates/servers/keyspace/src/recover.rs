@@ -229,9 +229,13 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Seconds since 1970 as a date and a time of day in UTC: `2026-11-23 11:25:07`.
+/// The end of the year 9999, in seconds since 1970: `humantime` formats no later time.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// Seconds since 1970 as a date and a time of day in UTC: `2026-11-23 11:25:07`. A damaged file may
+/// have any number; one beyond the year 9999 is formatted as its end.
 pub fn date(seconds: u64) -> String {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND));
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', "")
 }
 
@@ -456,6 +460,7 @@ mod tests {
             (1_795_433_107, "2026-11-23 11:25:07"),
             (4_107_542_399, "2100-02-28 23:59:59"),
             (4_107_542_400, "2100-03-01 00:00:00"),
+            (u64::MAX, "9999-12-31 23:59:59"),
         ] {
             assert_eq!(date(seconds), text);
         }
