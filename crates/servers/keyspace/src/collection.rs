@@ -250,7 +250,7 @@ impl<'key> Collection<'key> {
     ) -> Result<()> {
         if self.open(transaction)? {
             let (at, what) = ((self.space, self.key), (self.id, self.count));
-            return transaction.put_scored_at_once(at, what, member, former, score);
+            return transaction.put_scored_at_once(at, what, member, former, one_zero(score));
         }
         self.put_scored(transaction, member, former, score)?;
         self.finish(transaction)
@@ -283,6 +283,7 @@ impl<'key> Collection<'key> {
             Some(former) => self.remove_uncounted(transaction, Element::Scored(former, member)),
             None => self.count += 1,
         }
+        let score = one_zero(score);
         self.put_uncounted(transaction, Element::Scored(score, member), &[]);
         self.put_uncounted(transaction, Element::Field(member), &score.to_le_bytes());
         Ok(())
@@ -373,6 +374,11 @@ impl<'key> Collection<'key> {
         };
         transaction.put_head(self.space, self.key, &head)
     }
+}
+
+/// A score as it is stored: as in Redis's small sorted sets, both zeros are one.
+fn one_zero(score: f64) -> f64 {
+    score + 0.0
 }
 
 /// The name in an element.

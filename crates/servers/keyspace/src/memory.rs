@@ -70,6 +70,7 @@ pub struct MemoryLimit {
 pub(crate) struct Memory {
     /// In bytes; zero for none.
     pub(crate) limit_bytes: AtomicU64,
+    pub(crate) evicted_keys: AtomicU64,
     pub(crate) policy: AtomicU8,
     pub(crate) samples: AtomicU32,
     /// As of the last measure.
@@ -78,7 +79,6 @@ pub(crate) struct Memory {
     pub(crate) written_bytes: AtomicU64,
     /// Evicted or deleted, and neither gone from the measure nor written over so far.
     pub(crate) account_bytes: AtomicU64,
-    pub(crate) evicted_keys: AtomicU64,
     /// Pieces of the room for what was decided that are missing, plus one; 0 before anyone has
     /// counted.
     missing_pieces: AtomicU64,

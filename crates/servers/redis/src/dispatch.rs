@@ -249,7 +249,7 @@ fn admit(
     if session.user.is_unrestricted() {
         return Ok(());
     }
-    commands::admit(server, session, command, arguments)
+    commands::admit(server, session, command, arguments, false)
 }
 
 /// Counts what a command that reads has found.
@@ -475,7 +475,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
             return Err(said("ERR the replies of the transaction are too long; it was undone"));
         }
         if !session.user.is_unrestricted()
-            && let Err(failure) = commands::admit_queued(server, session, command, &arguments)
+            && let Err(failure) = commands::admit(server, session, command, &arguments, true)
         {
             let words = failure.to_string();
             server.stats.note_error(&words);

@@ -50,10 +50,7 @@ pub(crate) fn server() -> Shared {
 ///
 /// If the store is damaged by it.
 pub fn redis(input: &[u8], piece_bytes: usize) -> Vec<u8> {
-    let server = server();
-    let replies = redis_on(&server, input, piece_bytes);
-    check(server);
-    replies
+    on_new_server(|server| redis_on(server, input, piece_bytes))
 }
 
 /// What it says to `input`, which comes so many bytes at a time.
@@ -68,10 +65,7 @@ pub(crate) fn redis_on(server: &Shared, input: &[u8], piece_bytes: usize) -> Vec
 ///
 /// If the store is damaged by it.
 pub fn memcached(input: &[u8], piece_bytes: usize) -> Vec<u8> {
-    let server = server();
-    let replies = memcached_on(&server, input, piece_bytes);
-    check(server);
-    replies
+    on_new_server(|server| memcached_on(server, input, piece_bytes))
 }
 
 /// The same of the memcached protocol.
@@ -100,14 +94,15 @@ pub(crate) fn memcached_on(server: &Shared, input: &[u8], piece_bytes: usize) ->
 ///
 /// If the store is damaged by it.
 pub fn restore(snapshot: &Path) -> Option<u64> {
-    let server = server();
-    let keys = server.redis.store.restore(snapshot).ok();
-    check(server);
-    keys
+    on_new_server(|server| server.redis.store.restore(snapshot).ok())
 }
 
-fn check(server: Shared) {
+/// What `work` returns for a new server, whose store must not be damaged after it.
+fn on_new_server<Answer>(work: impl FnOnce(&Shared) -> Answer) -> Answer {
+    let server = server();
+    let answer = work(&server);
     while server.redis.store.sweep_garbage(1000).is_ok_and(|is_more| is_more) {}
     let report = server.redis.store.pool().check().expect("checks");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
+    answer
 }

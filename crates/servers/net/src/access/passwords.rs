@@ -27,11 +27,6 @@ impl Passwords {
         self.is_none_needed
     }
 
-    /// The hashes of the right passwords.
-    pub fn hashes(&self) -> &[String] {
-        &self.hashes
-    }
-
     /// Removes all passwords; whether none is needed from then on.
     pub fn clear(&mut self, is_none_needed: bool) {
         self.is_none_needed = is_none_needed;
@@ -58,6 +53,11 @@ impl Passwords {
         if !password.is_empty() {
             self.add(hash(password));
         }
+    }
+
+    /// The hashes of the right passwords.
+    pub fn hashes(&self) -> &[String] {
+        &self.hashes
     }
 
     /// Whether the password of that hash is right.

@@ -74,63 +74,41 @@ static SUBCOMMANDS: &[Command] = commands! {
     "help", 2, "6.0.0", reply_help, "Returns helpful text about the different subcommands.";
 };
 
-/// Refuses a command that the client may not run with these arguments, and notes that.
+/// Refuses a command that the client may not run with these arguments, and logs the refusal. A
+/// command that `was_queued` was allowed when the transaction was queued.
 pub(crate) fn admit(
     server: &Server,
     session: &Session,
     command: &'static Spec,
     arguments: &Arguments<'_>,
+    was_queued: bool,
 ) -> Result<()> {
-    match denied(server, session, command, arguments, session.multi.is_some()) {
-        None => Ok(()),
-        Some(Denied::Command) => Err(told(format!(
-            "NOPERM this user has no permissions to run the '{}' command",
-            server.catalog.full_name(command)
-        ))),
-        Some(Denied::Key(_)) => Err(said(
-            "NOPERM this user has no permissions to access one of the keys used as arguments",
-        )),
-    }
-}
-
-/// The same for a command that was queued, and is to run now.
-pub(crate) fn admit_queued(
-    server: &Server,
-    session: &Session,
-    command: &'static Spec,
-    arguments: &Arguments<'_>,
-) -> Result<()> {
-    let why = match denied(server, session, command, arguments, true) {
-        None => return Ok(()),
-        Some(Denied::Command) => "no permission to execute the command or subcommand",
-        Some(Denied::Key(_)) => "no permission to touch the specified keys",
+    let Err(denied) = rules::check(&session.user, server.catalog, command, arguments) else {
+        return Ok(());
     };
-    Err(told(format!(
-        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
-         call. This command is no longer allowed for the following reason: {why}"
-    )))
-}
-
-/// What of a command the client may not do, and so is noted.
-fn denied(
-    server: &Server,
-    session: &Session,
-    command: &'static Spec,
-    arguments: &Arguments<'_>,
-    is_of_transaction: bool,
-) -> Option<Denied> {
-    let denied = rules::check(&session.user, server.catalog, command, arguments).err()?;
-    let name;
+    let name = server.catalog.full_name(command);
     let (reason, object) = match denied {
-        Denied::Command => {
-            name = server.catalog.full_name(command);
-            ("command", name.as_bytes())
-        }
+        Denied::Command => ("command", name.as_bytes()),
         Denied::Key(place) => ("key", arguments[place]),
     };
-    let user = session.user.name.clone();
-    note_denied(server, session, reason, object, user, is_of_transaction);
-    Some(denied)
+    let is_of_transaction = was_queued || session.multi.is_some();
+    note_denied(server, session, reason, object, session.user.name.clone(), is_of_transaction);
+    let changed = |why| {
+        told(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+             EXEC call. This command is no longer allowed for the following reason: {why}"
+        ))
+    };
+    Err(match (denied, was_queued) {
+        (Denied::Command, true) => changed("no permission to execute the command or subcommand"),
+        (Denied::Key(_), true) => changed("no permission to touch the specified keys"),
+        (Denied::Command, false) => {
+            told(format!("NOPERM this user has no permissions to run the '{name}' command"))
+        }
+        (Denied::Key(_), false) => {
+            said("NOPERM this user has no permissions to access one of the keys used as arguments")
+        }
+    })
 }
 
 fn shown(word: &[u8]) -> String {

@@ -26,13 +26,13 @@ REWRITE
     Rewrite the configuration file.";
 
 static SUBCOMMANDS: &[Command] = commands! {
+    ["server": (ANYTIME), NONE]
+    "help", 2, "5.0.0", reply_help, "Returns helpful text about the different subcommands.";
     ["server": (ADMIN | NO_SCRIPT | ANYTIME), NONE]
     "get", -3, "2.0.0", get, "Returns the effective values of configuration parameters.";
     "resetstat", 2, "2.0.0", reset_stat, "Resets the server's statistics.";
     "rewrite", 2, "2.8.0", rewrite, "Persists the effective configuration to file.";
     "set", -4, "2.0.0", set, "Sets configuration parameters in-flight.";
-    ["server": (ANYTIME), NONE]
-    "help", 2, "5.0.0", reply_help, "Returns helpful text about the different subcommands.";
 };
 
 fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

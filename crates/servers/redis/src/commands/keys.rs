@@ -8,6 +8,8 @@ use crate::spec::Arguments;
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
+    ["generic": (READ | FAST | ONLY_ABOUT), ONE]
+    "type", 2, "1.0.0", kind, "Determine the type stored at key";
     ["generic": (WRITE | ONLY_CHANGES), ALL]
     "del", -2, "1.0.0", remove, "Delete a key";
     ["generic": (WRITE | FAST | ONLY_CHANGES), ALL]
@@ -18,8 +20,6 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "exists", -2, "1.0.0", count_present, "Determine if a key exists";
     "touch", -2, "3.2.1", count_present,
         "Alters the last access time of a key(s). Returns the number of existing keys specified.";
-    ["generic": (READ | FAST | ONLY_ABOUT), ONE]
-    "type", 2, "1.0.0", kind, "Determine the type stored at key";
 };
 
 fn remove(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

@@ -47,7 +47,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::catalog::{Catalog, Listed};
 use crate::spec::{Arguments, Spec};
 
-pub(crate) use self::acl::{admit, admit_queued};
+pub(crate) use self::acl::admit;
 pub(crate) use self::command::{Command, Context};
 pub(crate) use self::strings::reply_long;
 use pando_keyspace::failure::Result;

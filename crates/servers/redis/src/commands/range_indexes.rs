@@ -49,26 +49,23 @@ use crate::spec::Arguments;
 pub(super) static COMMANDS: &[Command] = commands! {
     ["range-index": (WRITE | DENYOOM | FAST), ONE]
     "ri.create", -2, "0.1.0", create, "Creates an empty range index";
-    "ri.set", 4, "0.1.0", set, "Puts a field of a range index";
-    "ri.cas", -4, "0.1.0", cas, "Puts a field of a range index if its value is the one expected";
+    "ri.set", 4, "0.1.0", set, "Sets a field of a range index";
+    "ri.cas", -4, "0.1.0", cas, "Sets a field if its value is the expected one";
     ["range-index": (READ | FAST), ONE]
-    "ri.get", 3, "0.1.0", get, "Returns the value of a field of a range index";
-    "ri.len", 2, "0.1.0", len, "Returns how many fields a range index has";
-    "ri.exists", 2, "0.1.0", exists, "Says whether a key is a range index";
+    "ri.get", 3, "0.1.0", get, "Returns the value of a field";
+    "ri.len", 2, "0.1.0", len, "Returns the number of fields";
+    "ri.exists", 2, "0.1.0", exists, "Tells whether a key is a range index";
     "ri.metrics", 2, "0.1.0", metrics, "Returns figures of a range index";
     ["range-index": (WRITE | FAST), ONE]
-    "ri.del", 3, "0.1.0", del, "Removes a field of a range index";
+    "ri.del", 3, "0.1.0", del, "Removes a field";
     ["range-index": (READ), ONE]
-    "ri.scan", -5, "0.1.0", scan, "Returns so many fields of a range index, in order, from one on";
-    "ri.range", -4, "0.1.0", range,
-        "Returns the fields of a range index from one to another, in order";
-    "ri.revrange", -4, "0.1.0", revrange,
-        "Returns the fields of a range index from one down to another, in the order reversed";
-    "ri.prefix", -3, "0.1.0", prefix,
-        "Returns the fields of a range index that begin with a prefix, in order";
-    "ri.count", 4, "0.1.0", count, "Counts the fields of a range index from one to another";
+    "ri.scan", -5, "0.1.0", scan, "Returns a number of fields in order, from a field on";
+    "ri.range", -4, "0.1.0", range, "Returns the fields between two fields, in order";
+    "ri.revrange", -4, "0.1.0", revrange, "Returns the fields between two fields, in reverse order";
+    "ri.prefix", -3, "0.1.0", prefix, "Returns the fields with a prefix, in order";
+    "ri.count", 4, "0.1.0", count, "Counts the fields between two fields";
     ["range-index": (WRITE), ONE]
-    "ri.delrange", 4, "0.1.0", delrange, "Removes the fields of a range index from one to another";
+    "ri.delrange", 4, "0.1.0", delrange, "Removes the fields between two fields";
 };
 
 const NOT_FOUND: Failure = said("ERR range index not found");

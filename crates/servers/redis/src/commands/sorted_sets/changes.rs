@@ -109,12 +109,12 @@ fn add(
         result = Some(score);
         if former != Some(score) {
             if pairs.len() == 1 {
-                member::put_only(transaction, set, name, former, score)?;
+                set.put_scored_only(transaction, name, former, score)?;
                 let added = i64::from(former.is_none());
                 reply_added(reply, options, (added, 1), result);
                 return Ok(());
             }
-            member::put(transaction, &mut set, name, former, score)?;
+            set.put_scored(transaction, name, former, score)?;
             added += i64::from(former.is_none());
             changed += 1;
         }

@@ -23,33 +23,6 @@ pub(super) fn score_of(
     set.get(transaction, Element::Field(member), |value| value.map(decode).transpose())?
 }
 
-/// A score as it is kept: as in Redis's small sorted sets, there is one zero.
-fn kept(score: f64) -> f64 {
-    score + 0.0
-}
-
-/// Puts a member whose score was `former`, if it was there.
-pub(super) fn put(
-    transaction: &mut Transaction<'_>,
-    set: &mut Collection<'_>,
-    member: &[u8],
-    former: Option<f64>,
-    score: f64,
-) -> Result<()> {
-    set.put_scored(transaction, member, former, kept(score))
-}
-
-/// As [`put`], the only change of a command.
-pub(super) fn put_only(
-    transaction: &mut Transaction<'_>,
-    set: Collection<'_>,
-    member: &[u8],
-    former: Option<f64>,
-    score: f64,
-) -> Result<()> {
-    set.put_scored_only(transaction, member, former, kept(score))
-}
-
 /// Visits members in order of their scores.
 pub(super) fn visit(
     transaction: &Transaction<'_>,

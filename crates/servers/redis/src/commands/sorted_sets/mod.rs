@@ -52,7 +52,7 @@ fn store_members(
     let Context { transaction, reply, space, .. } = context;
     let mut to = Collection::replacing(transaction, *space, arguments[1], Kind::SortedSet)?;
     for (name, score) in members {
-        member::put(transaction, &mut to, name, None, *score)?;
+        to.put_scored(transaction, name, None, *score)?;
     }
     to.finish(transaction)?;
     reply.count(members.len() as u64);
