@@ -11,7 +11,7 @@ use std::ops::{Bound, ControlFlow};
 
 use pando::Order;
 
-use crate::failure::{Result, WRONG_TYPE, told};
+use crate::failure::{Result, WRONG_TYPE, fail_with};
 use crate::layout::{CollectionId, Content, Count, Element, Head, Kind, MAX_NAME_BYTES, Section};
 use crate::transaction::Transaction;
 
@@ -391,7 +391,7 @@ pub fn name_of(element: Element<'_>) -> &[u8] {
 /// Refuses a field that is longer than the store takes.
 pub fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
-        return Err(told(format!(
+        return Err(fail_with(format!(
             "ERR a field or member of {} bytes is longer than the {MAX_NAME_BYTES} bytes that these may have",
             name.len()
         )));

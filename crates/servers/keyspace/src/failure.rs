@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub enum Failure {
     /// An error in Redis's words, with its code first.
     #[error("{0}")]
-    Said(Cow<'static, str>),
+    Reply(Cow<'static, str>),
     /// The store refused.
     #[error("ERR {0}")]
     Store(#[from] pando::Error),
@@ -23,7 +23,7 @@ impl Failure {
     pub fn is_no_memory(&self) -> bool {
         use pando::Error::{FileSystemFull, FileTooLarge, PoolFull};
         match self {
-            Self::Said(words) => words.starts_with("OOM "),
+            Self::Reply(words) => words.starts_with("OOM "),
             Self::Store(error) => {
                 matches!(error, PoolFull { .. } | FileSystemFull { .. } | FileTooLarge { .. })
             }
@@ -33,20 +33,20 @@ impl Failure {
 }
 
 /// An error in fixed words.
-pub const fn said(words: &'static str) -> Failure {
-    Failure::Said(Cow::Borrowed(words))
+pub const fn fail(words: &'static str) -> Failure {
+    Failure::Reply(Cow::Borrowed(words))
 }
 
 /// An error in words made up for it.
-pub fn told(words: String) -> Failure {
-    Failure::Said(Cow::Owned(words))
+pub fn fail_with(words: String) -> Failure {
+    Failure::Reply(Cow::Owned(words))
 }
 
 /// A key holds another kind of value.
 pub const WRONG_TYPE: Failure =
-    said("WRONGTYPE Operation against a key holding the wrong kind of value");
+    fail("WRONGTYPE Operation against a key holding the wrong kind of value");
 /// The limit on memory is reached.
-pub const NO_MEMORY: Failure = said("OOM command not allowed when used memory > 'maxmemory'.");
+pub const NO_MEMORY: Failure = fail("OOM command not allowed when used memory > 'maxmemory'.");
 
 /// What a command may end with.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;

@@ -474,14 +474,14 @@ mod tests {
             Head { content, ..Head::string(b"") }.encode()
         };
         let least = LONG_ABOVE_BYTES as u64 + 1;
-        let sound = encoded(5, least);
-        assert!(Head::decode(&sound).is_some() && Head::decode(&encoded(5, 1 << 30)).is_some());
+        let intact = encoded(5, least);
+        assert!(Head::decode(&intact).is_some() && Head::decode(&encoded(5, 1 << 30)).is_some());
         for bytes in [0, least - 1, (1 << 30) + 1, u64::MAX] {
             assert_eq!(Head::decode(&encoded(5, bytes)), None, "{bytes} bytes");
         }
         assert_eq!(Head::decode(&encoded(1 << HASH_BITS, least)), None);
-        assert_eq!(Head::decode(&[&sound[..], b"x"].concat()), None);
-        assert_eq!(Head::decode(&sound[..sound.len() - 1]), None);
+        assert_eq!(Head::decode(&[&intact[..], b"x"].concat()), None);
+        assert_eq!(Head::decode(&intact[..intact.len() - 1]), None);
         assert_eq!(split_piece_key(&element_key(5, Element::Field(b"1234"))), None);
         assert_eq!(split_piece_key(&piece_key(5, 7)[..12]), None);
     }

@@ -47,7 +47,7 @@ use std::ops::{ControlFlow, Range};
 
 use pando::{KeyRange, Order};
 
-use crate::failure::{Failure, Result, WRONG_TYPE, said};
+use crate::failure::{Failure, Result, WRONG_TYPE, fail};
 use crate::layout::{
     CollectionId, Content, Head, LONG_ABOVE_BYTES, LongString, MAX_LONG_BYTES, Memcached,
     PIECE_BYTES, piece_key, split_piece_key,
@@ -84,7 +84,7 @@ impl Transaction<'_> {
     /// A new long string, which has these bytes, for a head that is put next.
     pub(crate) fn draft_string(&mut self, bytes: &[u8]) -> Result<LongString> {
         if bytes.len() as u64 > MAX_LONG_BYTES {
-            return Err(said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+            return Err(fail("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
         }
         let id = self.draft()?;
         for (index, piece) in (0..).zip(bytes.chunks(PIECE_BYTES)) {

@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use pando::{Error, Pool};
 
-use crate::failure::{Failure, Result, told};
+use crate::failure::{Failure, Result, fail_with};
 use crate::store::{MAP_NAME, Store, StoreOptions};
 use crate::{clock, snapshot_file};
 
@@ -60,9 +60,7 @@ pub fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
     let newest = snapshot_file::all_at(snapshot).into_iter().next();
     let source = newest.map_or_else(
         || format!("what can be read of it, since there is no snapshot at {}", snapshot.display()),
-        |(path, moment_ms)| {
-            format!("the snapshot {} of {}", path.display(), date(moment_ms / 1000))
-        },
+        |(path, time_ms)| format!("the snapshot {} of {}", path.display(), date(time_ms / 1000)),
     );
     let what = match failure {
         Failure::Store(Error::NotTrusted { medium, .. }) => format!(
@@ -101,7 +99,7 @@ pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<R
     let (source, keys) = build(&building, snapshot, old.as_ref(), &options)?;
     step()?;
     let failed = |what: &str, error: io::Error| {
-        told(format!(
+        fail_with(format!(
             "the recovery is not complete: cannot {what}: {error}; mend that, and run the same command again"
         ))
     };
@@ -122,11 +120,11 @@ fn build(
     old: Option<&Pool>,
     options: &StoreOptions,
 ) -> Result<(Source, u64)> {
-    for (path, moment_ms) in snapshot_file::all_at(snapshot) {
+    for (path, time_ms) in snapshot_file::all_at(snapshot) {
         match build_with(building, options, |store| store.restore(&path)) {
-            Ok(keys) => return Ok((Source::Snapshot(path, moment_ms), keys)),
+            Ok(keys) => return Ok((Source::Snapshot(path, time_ms), keys)),
             // A snapshot that is refused is damaged. Anything else would meet the next one, too.
-            Err(error @ (Failure::Said(_) | Failure::Damaged))
+            Err(error @ (Failure::Reply(_) | Failure::Damaged))
                 if !error.is_no_memory() && !is_stopped() =>
             {
                 tracing::warn!(%error, path = %path.display(), "a snapshot cannot be used; trying the next older one");
@@ -135,7 +133,7 @@ fn build(
         }
     }
     let Some(old) = old else {
-        return Err(told(format!(
+        return Err(fail_with(format!(
             "there is nothing to recover from: no snapshot at {} can be used, and the pool cannot be read",
             snapshot.display()
         )));
@@ -155,7 +153,7 @@ fn build_with(
     fill: impl FnOnce(&Store) -> Result<u64>,
 ) -> Result<u64> {
     remove_unfinished(building).map_err(|error| {
-        told(format!("what is left of {} cannot be removed: {error}", building.display()))
+        fail_with(format!("what is left of {} cannot be removed: {error}", building.display()))
     })?;
     step()?;
     let store = Store::open(Some(building), options)?;
@@ -275,7 +273,7 @@ mod tests {
                 STEPS.set(left);
                 Ok(())
             }
-            None => Err(told("stopped by the test".into())),
+            None => Err(fail_with("stopped by the test".into())),
         }
     }
 

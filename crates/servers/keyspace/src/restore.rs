@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::failure::{Failure, Result, told};
+use crate::failure::{Failure, Result, fail_with};
 use crate::layout::{
     Content, Count, DATABASES, Element, Head, Kind, LongString, Memcached, piece_key,
 };
@@ -22,12 +22,12 @@ impl Store {
     /// it has a part of the keys, and nobody would know which.
     pub fn restore(&self, path: &Path) -> Result<u64> {
         if !self.count_none()? {
-            return Err(told(format!(
+            return Err(fail_with(format!(
                 "the store is not empty; restore {} into a new pool",
                 path.display()
             )));
         }
-        let wrong = |what: String| told(format!("cannot restore {}: {what}", path.display()));
+        let wrong = |what: String| fail_with(format!("cannot restore {}: {what}", path.display()));
         let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let mut header = [0; HEADER_BYTES];
         file.read_exact(&mut header).map_err(|_| wrong("it is no snapshot: too short".into()))?;

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use pando::{KeyRange, Order};
 
 use crate::clock;
-use crate::failure::{Failure, Result, told};
+use crate::failure::{Failure, Result, fail_with};
 use crate::layout::{
     Content, DATABASES, Element, Head, Kind, LongString, Section, section_prefix, split_head_key,
     split_piece_key,
@@ -46,7 +46,7 @@ impl Store {
         {
             let mut state = self.snapshots.state.lock();
             if state.last.is_writing {
-                return Err(crate::failure::said("ERR Background save already in progress"));
+                return Err(crate::failure::fail("ERR Background save already in progress"));
             }
             state.last.is_writing = true;
         }
@@ -62,7 +62,7 @@ impl Store {
 
     fn write_snapshot(&self, path: &Path, kept: usize) -> Result<u64> {
         let failed = |error: io::Error| {
-            told(format!("ERR the snapshot {} cannot be written: {error}", path.display()))
+            fail_with(format!("ERR the snapshot {} cannot be written: {error}", path.display()))
         };
         let unfinished = PathBuf::from({
             let mut name = path.as_os_str().to_owned();
@@ -124,7 +124,7 @@ impl Store {
         }
         // Who fell behind said so before it let go of the stripe.
         if self.is_behind() {
-            return Err(crate::failure::said("ERR writes are owed; no snapshot can be taken"));
+            return Err(crate::failure::fail("ERR writes are owed; no snapshot can be taken"));
         }
         let mut writer = self.snapshots.writer.lock();
         let Some(writer) = writer.as_mut() else { return Ok(()) };

@@ -43,8 +43,8 @@ pub(crate) fn all_at(path: &Path) -> Vec<(PathBuf, u64)> {
     let earlier = (1..MAX_SNAPSHOTS).map(|number| numbered(path, number));
     let all = std::iter::once(path.to_owned()).chain(earlier);
     let mut found: Vec<_> =
-        all.filter_map(|path| moment_of(&path).map(|moment| (path, moment))).collect();
-    found.sort_by_key(|(_, moment)| std::cmp::Reverse(*moment));
+        all.filter_map(|path| time_of(&path).map(|time_ms| (path, time_ms))).collect();
+    found.sort_by_key(|(_, time_ms)| std::cmp::Reverse(*time_ms));
     found
 }
 
@@ -54,11 +54,11 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn moment_of(path: &Path) -> Option<u64> {
+fn time_of(path: &Path) -> Option<u64> {
     let mut header = [0; HEADER_BYTES];
     File::open(path).ok()?.read_exact(&mut header).ok()?;
-    let moment = header[16..].try_into().ok()?;
-    header.starts_with(MAGIC).then(|| u64::from_le_bytes(moment))
+    let time_ms = header[16..].try_into().ok()?;
+    header.starts_with(MAGIC).then(|| u64::from_le_bytes(time_ms))
 }
 
 /// Puts `unfinished` in place of the snapshot at `path`, and keeps `kept` in all.

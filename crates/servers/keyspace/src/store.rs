@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::clock::Clock;
 use crate::drafts::Drafts;
-use crate::failure::{Failure, Result, said};
+use crate::failure::{Failure, Result, fail};
 use crate::layout::{CollectionId, DATABASES, HASH_BITS, SPACES};
 use crate::memory::Memory;
 use crate::open_counts::Counts;
@@ -85,7 +85,7 @@ impl Store {
         }
         let map = pool.map_with(MAP_NAME, &map_options)?;
         if map.get(&own_keys::own(RESTORING))?.is_some() {
-            return Err(said(
+            return Err(fail(
                 "ERR the snapshot that was being restored into this store was cut short, so it has only \
                  some of the keys; delete the pool and restore again",
             ));
@@ -155,7 +155,7 @@ impl Store {
     fn reserve_ids(&self, ids: &mut Ids) -> Result<()> {
         let end = ids.end + IDS_AT_ONCE;
         if end >> HASH_BITS != 0 {
-            return Err(said("ERR all numbers for collections were used"));
+            return Err(fail("ERR all numbers for collections were used"));
         }
         let value = [end.to_le_bytes(), self.starts.to_le_bytes()].concat();
         self.write(&own_keys::own("ids"), Some(&value))?;
@@ -239,7 +239,7 @@ impl Store {
         for index in 0..stripes::STRIPES as StripeIndex {
             // Relaxed: who sees it late counts a stripe more.
             if self.is_ending.load(Ordering::Relaxed) {
-                return Err(said("ERR the server is being shut down"));
+                return Err(fail("ERR the server is being shut down"));
             }
             let held = self.stripes.lock(SmallVec::from_slice(&[index]), Access::Shared);
             let counted = held.stripe(index).and_then(|stripe| stripe.counts.as_ref().cloned());

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
-use crate::failure::{Failure, Result, said};
+use crate::failure::{Failure, Result, fail};
 use crate::layout::{
     CollectionId, Content, Count, DATABASES, Element, Head, LONG_ABOVE_BYTES, SPACES, Section,
     element_key, hash_of, head_key, head_prefix, section_prefix, split_element_key,
@@ -448,7 +448,7 @@ impl<'store> Transaction<'store> {
                 return Ok(space);
             }
         }
-        Err(said("ERR too many databases were filled and flushed in one transaction"))
+        Err(fail("ERR too many databases were filled and flushed in one transaction"))
     }
 
     /// Exchanges two databases. All stripes must be held alone.

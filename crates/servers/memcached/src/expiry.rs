@@ -10,7 +10,7 @@ use pando_keyspace::clock::Clock;
 const MAX_RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
 
 /// When, in milliseconds of the store's clock; `Some(0)` for at once.
-pub(crate) fn moment(clock: &Clock, now_ms: u64, seconds: i32) -> Option<u64> {
+pub(crate) fn expires_at(clock: &Clock, now_ms: u64, seconds: i32) -> Option<u64> {
     match i64::from(seconds) {
         0 => None,
         i64::MIN..0 => Some(0),
@@ -32,14 +32,14 @@ mod tests {
     #[test]
     fn times_are_memcacheds() {
         let clock = Clock::continue_or_begin(None);
-        assert_eq!(moment(&clock, 5000, 0), None);
-        assert_eq!(moment(&clock, 5000, -1), Some(0));
-        assert_eq!(moment(&clock, 5000, 7), Some(12_000));
-        assert_eq!(moment(&clock, 5000, 2_592_000), Some(2_592_005_000));
+        assert_eq!(expires_at(&clock, 5000, 0), None);
+        assert_eq!(expires_at(&clock, 5000, -1), Some(0));
+        assert_eq!(expires_at(&clock, 5000, 7), Some(12_000));
+        assert_eq!(expires_at(&clock, 5000, 2_592_000), Some(2_592_005_000));
         let now_ms = clock.now_ms();
-        let in_a_minute = moment(&clock, now_ms, (system_ms() / 1000 + 60) as i32).unwrap();
+        let in_a_minute = expires_at(&clock, now_ms, (system_ms() / 1000 + 60) as i32).unwrap();
         assert!(in_a_minute.abs_diff(now_ms + 60_000) < 2000);
-        assert!(moment(&clock, now_ms, 2_592_001).unwrap() < now_ms);
+        assert!(expires_at(&clock, now_ms, 2_592_001).unwrap() < now_ms);
         assert_eq!([1001, 2000, 3, 0].map(|at| seconds_left(at, 1000)), [1, 1, 0, 0]);
     }
 }

@@ -273,7 +273,7 @@ fn show(
     now_ms: u64,
     reply: &mut Vec<u8>,
 ) -> bool {
-    let moment = |seconds: Option<i32>| expiry::moment(clock, now_ms, seconds.unwrap_or(0));
+    let expiry_of = |seconds: Option<i32>| expiry::expires_at(clock, now_ms, seconds.unwrap_or(0));
     if request.has_value {
         reply.extend_from_slice(b"VA ");
         push_number(reply, bytes.len() as u64);
@@ -283,14 +283,15 @@ fn show(
     let mut is_won = false;
     for word in request.words {
         match word[0] {
-            b'T' => about.expires_at = moment(request.seconds),
+            b'T' => about.expires_at = expiry_of(request.seconds),
             b'N' if is_new => {
-                about.expires_at = moment(request.new_seconds);
+                about.expires_at = expiry_of(request.new_seconds);
                 is_won = true;
             }
             b'R' if !is_new && !about.marks.has(Marks::WON) => {
                 let left = |at| expiry::seconds_left(at, now_ms);
-                if let (Some(at), Some(limit)) = (about.expires_at, moment(request.renewal_seconds))
+                if let (Some(at), Some(limit)) =
+                    (about.expires_at, expiry_of(request.renewal_seconds))
                 {
                     is_won |= left(at) < left(limit);
                 }
@@ -379,7 +380,7 @@ pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
     let write = Write {
         mode,
         flags: request.flags,
-        expires_at: expiry::moment(clock, clock.now_ms(), seconds),
+        expires_at: expiry::expires_at(clock, clock.now_ms(), seconds),
         cas: request.cas.unwrap_or(0),
         may_be_stale: request.is_invalidating,
         is_binary_key: request.is_binary_key,
@@ -400,7 +401,7 @@ pub(crate) fn delete(Line { connection, words, reply }: Line<'_, '_>) -> Result<
             if request.is_invalidating {
                 if let Some(seconds) = request.seconds {
                     let clock = server.store.clock();
-                    about.expires_at = expiry::moment(clock, transaction.now_ms(), seconds);
+                    about.expires_at = expiry::expires_at(clock, transaction.now_ms(), seconds);
                 }
                 about.marks = about.marks.with(Marks::STALE).without(Marks::WON);
                 about.cas = item::new_cas(server.store);
@@ -473,12 +474,13 @@ pub(crate) fn count(Line { connection, words, reply }: Line<'_, '_>) -> Result<(
         reply.extend_from_slice(b"HD");
     }
     for word in request.words {
-        let moment = |seconds: Option<i32>| expiry::moment(clock, now_ms, seconds.unwrap_or(0));
+        let expiry_of =
+            |seconds: Option<i32>| expiry::expires_at(clock, now_ms, seconds.unwrap_or(0));
         match word[0] {
             b'c' => push_flag(reply, b'c', about.cas),
             b't' => push_time(reply, about.expires_at, now_ms),
-            b'T' => about.expires_at = moment(request.seconds),
-            b'N' if is_new => about.expires_at = moment(request.new_seconds),
+            b'T' => about.expires_at = expiry_of(request.seconds),
+            b'N' if is_new => about.expires_at = expiry_of(request.new_seconds),
             _ => request.say_one(word, request.is_binary_key, reply),
         }
     }

@@ -118,7 +118,7 @@ fn keys(
             return Next::answered(reply, BAD_TIME);
         };
         let clock = connection.server.store.clock();
-        Some(expiry::moment(clock, clock.now_ms(), seconds))
+        Some(expiry::expires_at(clock, clock.now_ms(), seconds))
     } else {
         None
     };
@@ -250,7 +250,7 @@ fn update(
         key: key.to_vec(),
         mode,
         flags,
-        expires_at: expiry::moment(clock, clock.now_ms(), seconds),
+        expires_at: expiry::expires_at(clock, clock.now_ms(), seconds),
         cas,
         may_be_stale: false,
         is_binary_key: false,
@@ -307,7 +307,7 @@ fn touch(connection: &Connection<'_>, words: &Words<'_>) -> Result<Said> {
     }
     let Some(seconds) = parse::parse_i32(words[2]) else { return Ok(Said::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
-    let expires_at = expiry::moment(clock, clock.now_ms(), seconds);
+    let expires_at = expiry::expires_at(clock, clock.now_ms(), seconds);
     let is_touched = storage::touch(connection.server, words[1], expires_at)?;
     connection.count(Counter::Touch);
     connection.count(if is_touched { Counter::TouchHits } else { Counter::TouchMisses });
@@ -322,7 +322,7 @@ fn flush_all(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> 
     };
     let Some(seconds) = seconds else { return Ok(Said::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
-    match expiry::moment(clock, clock.now_ms(), seconds) {
+    match expiry::expires_at(clock, clock.now_ms(), seconds) {
         Some(due_at) if due_at > clock.now_ms() => {
             connection.server.state.waiting.wait_until(due_at);
         }

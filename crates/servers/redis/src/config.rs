@@ -1,7 +1,7 @@
-//! The server's settings: one table, from which follow CONFIG GET and SET, and what each may be.
+//! The server's parameters: one table, from which follow CONFIG GET and SET, and what each may be.
 //!
-//! A setting's number is an atomic, so that to ask for one in the way of a request costs a load.
-//! The names are Redis's, where Redis has the setting; those that clients and tools ask for on
+//! A parameter's number is an atomic, so that to ask for one in the way of a request costs a load.
+//! The names are Redis's, where Redis has the parameter; those that clients and tools ask for on
 //! connecting, and that say nothing here, answer with what is true here and refuse to be anything
 //! else.
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use pando_keyspace::memory::EvictionPolicy;
 use parking_lot::Mutex;
 
-/// What a setting may be.
+/// What a parameter may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// A number from the first to the last.
@@ -28,9 +28,9 @@ pub(crate) enum Kind {
     Only(&'static str),
 }
 
-/// A setting.
+/// A parameter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// What it may be.
@@ -43,22 +43,22 @@ pub(crate) struct Setting {
     pub option: Option<&'static str>,
 }
 
-const fn at_any_time(name: &'static str, kind: Kind, default: &'static str) -> Setting {
-    Setting { name, kind, default, is_settable: true, option: None }
+const fn at_any_time(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
+    Parameter { name, kind, default, is_settable: true, option: None }
 }
 
-/// A setting of Redis's that clients and tools set, and that changes nothing here: it is checked
+/// A parameter of Redis's that clients and tools set, and that changes nothing here: it is checked
 /// and told.
-const fn without_effect(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+const fn without_effect(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
     at_any_time(name, kind, default)
 }
 
-const fn at_start(name: &'static str, kind: Kind, default: &'static str) -> Setting {
-    Setting { name, kind, default, is_settable: false, option: None }
+const fn at_start(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
+    Parameter { name, kind, default, is_settable: false, option: None }
 }
 
-const fn by_option(name: &'static str, kind: Kind, option: &'static str) -> Setting {
-    Setting { name, kind, default: "", is_settable: false, option: Some(option) }
+const fn by_option(name: &'static str, kind: Kind, option: &'static str) -> Parameter {
+    Parameter { name, kind, default: "", is_settable: false, option: Some(option) }
 }
 
 const NO_LOG: Kind =
@@ -67,8 +67,8 @@ const NO_DUMP: Kind =
     Kind::Only("each write is durable when it is acknowledged; nothing is dumped by the clock");
 const GIB: i64 = 1 << 30;
 
-/// All settings, by name.
-pub(crate) static SETTINGS: &[Setting] = &[
+/// All parameters, by name.
+pub(crate) static PARAMETERS: &[Parameter] = &[
     by_option("aclfile", Kind::Text(4096), "--acl-file"),
     at_any_time("acllog-max-len", Kind::Number(0, 1 << 20), "128"),
     without_effect("active-expire-effort", Kind::Number(1, 10), "1"),
@@ -133,21 +133,21 @@ const NO_BUFFER_CLASSES: Kind = Kind::Only(
     "replies wait in the socket: the next request is carried out when the last reply was taken",
 );
 
-/// A setting's place in the table.
+/// A parameter's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(usize);
+pub struct ParameterId(usize);
 
-/// The place of the setting of that name; there must be one, which is found out as this is
+/// The place of the parameter of that name; there must be one, which is found out as this is
 /// compiled.
-const fn place(name: &str) -> Place {
+const fn id_of(name: &str) -> ParameterId {
     let mut at = 0;
-    while at < SETTINGS.len() {
-        if is_equal(SETTINGS[at].name.as_bytes(), name.as_bytes()) {
-            return Place(at);
+    while at < PARAMETERS.len() {
+        if is_equal(PARAMETERS[at].name.as_bytes(), name.as_bytes()) {
+            return ParameterId(at);
         }
         at += 1;
     }
-    panic!("no setting of that name");
+    panic!("no parameter of that name");
 }
 
 const fn is_equal(one: &[u8], other: &[u8]) -> bool {
@@ -159,44 +159,44 @@ const fn is_equal(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Entries of the ACL's log that are kept.
-pub(crate) const ACL_LOG_MAX_LEN: Place = place("acllog-max-len");
+pub(crate) const ACL_LOG_MAX_LEN: ParameterId = id_of("acllog-max-len");
 /// The file that the users are in.
-pub(crate) const ACL_FILE: Place = place("aclfile");
+pub(crate) const ACL_FILE: ParameterId = id_of("aclfile");
 /// Bytes of requests that may wait for one client.
-pub(crate) const QUERY_BUFFER_LIMIT: Place = place("client-query-buffer-limit");
+pub(crate) const QUERY_BUFFER_LIMIT: ParameterId = id_of("client-query-buffer-limit");
 /// Whether DEBUG is there: 0 for no, 1 for yes, 2 for clients on this machine.
-pub(crate) const ENABLE_DEBUG: Place = place("enable-debug-command");
+pub(crate) const ENABLE_DEBUG: ParameterId = id_of("enable-debug-command");
 /// Clients at a time.
-pub const MAX_CLIENTS: Place = place("maxclients");
+pub const MAX_CLIENTS: ParameterId = id_of("maxclients");
 /// Bytes that clients' data may take; 0 for as many as the pool has.
-pub(crate) const MAX_MEMORY: Place = place("maxmemory");
+pub(crate) const MAX_MEMORY: ParameterId = id_of("maxmemory");
 /// What happens when they are taken: a place in [`EvictionPolicy::NAMES`].
-pub(crate) const MAX_MEMORY_POLICY: Place = place("maxmemory-policy");
+pub(crate) const MAX_MEMORY_POLICY: ParameterId = id_of("maxmemory-policy");
 /// Keys that are looked at for one that is evicted.
-pub(crate) const MAX_MEMORY_SAMPLES: Place = place("maxmemory-samples");
+pub(crate) const MAX_MEMORY_SAMPLES: ParameterId = id_of("maxmemory-samples");
 /// The port of the Redis protocol.
-pub(crate) const PORT: Place = place("port");
+pub(crate) const PORT: ParameterId = id_of("port");
 /// Longest argument.
-pub(crate) const MAX_BULK_BYTES: Place = place("proto-max-bulk-len");
+pub(crate) const MAX_BULK_BYTES: ParameterId = id_of("proto-max-bulk-len");
 /// Whether only this machine's clients are let in as long as there is no password.
-pub const PROTECTED_MODE: Place = place("protected-mode");
+pub const PROTECTED_MODE: ParameterId = id_of("protected-mode");
 /// The default user's password. It is kept by the ACL alone, hashed; what is here is what CONFIG
 /// GET tells.
-pub const REQUIRE_PASS: Place = place("requirepass");
+pub const REQUIRE_PASS: ParameterId = id_of("requirepass");
 /// Microseconds from which on a command is in the slow log; negative: none is.
-pub(crate) const SLOW_LOG_SLOWER_THAN: Place = place("slowlog-log-slower-than");
+pub(crate) const SLOW_LOG_SLOWER_THAN: ParameterId = id_of("slowlog-log-slower-than");
 /// Seconds between two snapshots that are written by the clock; 0 for none.
-pub(crate) const SNAPSHOT_EVERY: Place = place("snapshot-every");
+pub(crate) const SNAPSHOT_EVERY: ParameterId = id_of("snapshot-every");
 /// Snapshots that are kept.
-pub(crate) const SNAPSHOTS: Place = place("snapshots");
+pub(crate) const SNAPSHOTS: ParameterId = id_of("snapshots");
 /// Entries of the slow log.
-pub(crate) const SLOW_LOG_MAX_LEN: Place = place("slowlog-max-len");
+pub(crate) const SLOW_LOG_MAX_LEN: ParameterId = id_of("slowlog-max-len");
 /// Seconds between two probes of a silent connection; 0 for none.
-pub const TCP_KEEPALIVE: Place = place("tcp-keepalive");
+pub const TCP_KEEPALIVE: ParameterId = id_of("tcp-keepalive");
 /// Seconds after which a silent client is let go; 0 for never.
-pub const TIMEOUT: Place = place("timeout");
+pub const TIMEOUT: ParameterId = id_of("timeout");
 
-/// The settings' values.
+/// The parameters' values.
 #[derive(Debug)]
 pub struct Config {
     numbers: Box<[AtomicI64]>,
@@ -205,15 +205,17 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let numbers = SETTINGS.iter().map(|setting| {
-            AtomicI64::new(parse(setting.kind, setting.default).map_or(0, |parsed| parsed.number))
+        let numbers = PARAMETERS.iter().map(|parameter| {
+            AtomicI64::new(
+                parse(parameter.kind, parameter.default).map_or(0, |parsed| parsed.number),
+            )
         });
-        let texts = SETTINGS.iter().map(|setting| setting.default.to_owned());
+        let texts = PARAMETERS.iter().map(|parameter| parameter.default.to_owned());
         Self { numbers: numbers.collect(), texts: Mutex::new(texts.collect()) }
     }
 }
 
-/// A value that a setting may have.
+/// A value that a parameter may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsed {
     number: i64,
@@ -229,54 +231,54 @@ impl Parsed {
 }
 
 impl Config {
-    /// A setting's number.
+    /// A parameter's number.
     #[inline]
-    pub fn number(&self, place: Place) -> i64 {
+    pub fn number(&self, id: ParameterId) -> i64 {
         // Relaxed: each stands for itself.
-        self.numbers[place.0].load(Ordering::Relaxed)
+        self.numbers[id.0].load(Ordering::Relaxed)
     }
 
-    /// A setting's number of things or bytes.
+    /// A parameter's number of things or bytes.
     #[inline]
-    pub fn size(&self, place: Place) -> usize {
-        usize::try_from(self.number(place)).unwrap_or(0)
+    pub fn size(&self, id: ParameterId) -> usize {
+        usize::try_from(self.number(id)).unwrap_or(0)
     }
 
-    /// A setting's text.
-    pub fn text(&self, place: Place) -> String {
-        self.texts.lock()[place.0].clone()
+    /// A parameter's text.
+    pub fn text(&self, id: ParameterId) -> String {
+        self.texts.lock()[id.0].clone()
     }
 
-    /// The settings that `is_wanted`, with their values.
+    /// The parameters that `is_wanted`, with their values.
     pub(crate) fn select(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
         let texts = self.texts.lock();
-        let all = SETTINGS.iter().zip(texts.iter());
-        let wanted = all.filter(|(setting, _)| is_wanted(setting.name));
-        wanted.map(|(setting, text)| (setting.name, text.clone())).collect()
+        let all = PARAMETERS.iter().zip(texts.iter());
+        let wanted = all.filter(|(parameter, _)| is_wanted(parameter.name));
+        wanted.map(|(parameter, text)| (parameter.name, text.clone())).collect()
     }
 
     /// Sets what was parsed.
-    pub(crate) fn set(&self, place: Place, parsed: Parsed) {
-        self.numbers[place.0].store(parsed.number, Ordering::Relaxed);
-        self.texts.lock()[place.0] = parsed.text;
+    pub(crate) fn set(&self, id: ParameterId, parsed: Parsed) {
+        self.numbers[id.0].store(parsed.number, Ordering::Relaxed);
+        self.texts.lock()[id.0] = parsed.text;
     }
 
-    /// Sets a setting as somebody who starts the server says.
+    /// Sets a parameter as somebody who starts the server says.
     ///
     /// # Errors
     ///
     /// There is none of that name, another option sets it, or it may not be this: why, and what is
     /// allowed.
-    pub fn begin(&self, name: &str, value: &str) -> Result<(), String> {
-        let place = find(name).ok_or_else(|| "there is no such setting".to_owned())?;
-        let Setting { kind, default, option, .. } = *place.setting();
+    pub fn set_at_start(&self, name: &str, value: &str) -> Result<(), String> {
+        let id = find(name).ok_or_else(|| "there is no such parameter".to_owned())?;
+        let Parameter { kind, default, option, .. } = *id.parameter();
         if let Some(option) = option {
             return Err(format!("{option} says what it is"));
         }
         if let (Kind::Only(reason), true) = (kind, value != default) {
             return Err(format!("{reason}; it may only be '{default}'"));
         }
-        self.set(place, parse(kind, value)?);
+        self.set(id, parse(kind, value)?);
         Ok(())
     }
 
@@ -285,27 +287,27 @@ impl Config {
     /// # Errors
     ///
     /// It may not be this: why.
-    pub fn tell(&self, name: &str, value: &str) -> Result<(), String> {
-        let place = find(name).ok_or_else(|| "there is no such setting".to_owned())?;
-        self.set(place, parse(place.setting().kind, value)?);
+    pub fn set_by_option(&self, name: &str, value: &str) -> Result<(), String> {
+        let id = find(name).ok_or_else(|| "there is no such parameter".to_owned())?;
+        self.set(id, parse(id.parameter().kind, value)?);
         Ok(())
     }
 }
 
-impl Place {
-    /// The setting there.
-    pub(crate) fn setting(self) -> &'static Setting {
-        &SETTINGS[self.0]
+impl ParameterId {
+    /// The parameter there.
+    pub(crate) fn parameter(self) -> &'static Parameter {
+        &PARAMETERS[self.0]
     }
 }
 
-/// The place of the setting of that name, in any case.
-pub(crate) fn find(name: &str) -> Option<Place> {
-    let at = SETTINGS.iter().position(|setting| setting.name.eq_ignore_ascii_case(name));
-    at.map(Place)
+/// The place of the parameter of that name, in any case.
+pub(crate) fn find(name: &str) -> Option<ParameterId> {
+    let at = PARAMETERS.iter().position(|parameter| parameter.name.eq_ignore_ascii_case(name));
+    at.map(ParameterId)
 }
 
-/// A value for a setting of `kind`.
+/// A value for a parameter of `kind`.
 ///
 /// # Errors
 ///
@@ -373,15 +375,15 @@ mod tests {
 
     #[test]
     fn each_default_is_what_its_setting_may_be() {
-        for setting in SETTINGS {
-            let parsed = parse(setting.kind, setting.default);
+        for parameter in PARAMETERS {
+            let parsed = parse(parameter.kind, parameter.default);
             // What an option says is said at each start.
-            if setting.option.is_none() {
-                let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", setting.name));
-                assert_eq!(parsed.text, setting.default);
+            if parameter.option.is_none() {
+                let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", parameter.name));
+                assert_eq!(parsed.text, parameter.default);
             }
         }
-        assert!(SETTINGS.is_sorted_by_key(|setting| setting.name));
+        assert!(PARAMETERS.is_sorted_by_key(|parameter| parameter.name));
     }
 
     #[test]
@@ -408,25 +410,25 @@ mod tests {
     #[test]
     fn what_is_not_allowed_is_refused() {
         let config = Config::default();
-        assert!(config.begin("maxclients", "0").is_err());
-        assert!(config.begin("nosuch", "0").is_err());
+        assert!(config.set_at_start("maxclients", "0").is_err());
+        assert!(config.set_at_start("nosuch", "0").is_err());
         for (name, value, why) in [
             ("bind", "1.2.3.4", "--bind says what it is"),
             ("port", "1", "--port says what it is"),
             ("databases", "17", "the store has so many; it may only be '16'"),
         ] {
-            assert_eq!(config.begin(name, value), Err(why.to_owned()));
+            assert_eq!(config.set_at_start(name, value), Err(why.to_owned()));
         }
         for (name, value) in [("appendonly", "yes"), ("appendfsync", "always"), ("save", "1 1")] {
-            let why = config.begin(name, value).unwrap_err();
+            let why = config.set_at_start(name, value).unwrap_err();
             assert!(why.contains("it may only be"), "{name}: {why}");
             assert!(!config.select(|one| one == name).iter().any(|(_, told)| told == value));
         }
-        config.begin("databases", "16").unwrap();
+        config.set_at_start("databases", "16").unwrap();
         assert_eq!(config.number(MAX_CLIENTS), 10_000);
-        config.begin("MAXCLIENTS", "7").unwrap();
+        config.set_at_start("MAXCLIENTS", "7").unwrap();
         assert_eq!((config.number(MAX_CLIENTS), config.text(MAX_CLIENTS)), (7, "7".to_owned()));
-        config.begin("maxmemory-policy", "volatile-ttl").unwrap();
+        config.set_at_start("maxmemory-policy", "volatile-ttl").unwrap();
         assert_eq!(EvictionPolicy::NAMES[config.size(MAX_MEMORY_POLICY)], "volatile-ttl");
     }
 }

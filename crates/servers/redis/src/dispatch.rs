@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pando_keyspace::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, said, told};
+use pando_keyspace::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, fail, fail_with};
 use pando_keyspace::layout::{Content, MAX_NAME_BYTES};
 use pando_keyspace::stripes::{Access, Held, StripeIndex};
 use pando_keyspace::{Store, Transaction};
@@ -244,7 +244,7 @@ fn admit(
     arguments: &Arguments<'_>,
 ) -> Result<()> {
     if !session.is_known && server.acl.needs_password() && !command.flags.has(flags::NO_AUTH) {
-        return Err(said("NOAUTH Authentication required."));
+        return Err(fail("NOAUTH Authentication required."));
     }
     if session.user.is_unrestricted() {
         return Ok(());
@@ -294,7 +294,7 @@ fn try_execute(
     if let Some(multi) = &mut session.multi {
         if command.flags.has(flags::NO_MULTI) && !command.flags.has(flags::NOT_QUEUED) {
             multi.is_refused = true;
-            return Err(said("ERR Command not allowed inside a transaction"));
+            return Err(fail("ERR Command not allowed inside a transaction"));
         }
         // What is queued takes memory, whatever it is. (SLOWLOG RESET is queued; RESET is not.)
         let may_end = command.flags.has(flags::NOT_QUEUED)
@@ -345,7 +345,7 @@ fn refuse(session: &mut Session, command: Option<&Spec>, failure: Failure) -> Fa
     session.end_transaction();
     let why = failure.to_string();
     let why = why.strip_prefix("ERR ").unwrap_or(&why);
-    told(format!("EXECABORT Transaction discarded because of: {why}"))
+    fail_with(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
 /// The command, or its subcommand, that `arguments` names and has the right number of.
@@ -359,13 +359,13 @@ fn find(arguments: &Arguments<'_>) -> Result<&'static Command> {
             }
             rest.push_str(&format!("'{}' ", shown(argument)));
         }
-        return Err(told(format!(
+        return Err(fail_with(format!(
             "ERR unknown command '{}', with args beginning with: {rest}",
             shown(arguments[0])
         )));
     };
     let wrong_number =
-        |name: String| told(format!("ERR wrong number of arguments for '{name}' command"));
+        |name: String| fail_with(format!("ERR wrong number of arguments for '{name}' command"));
     if !command.subcommands.is_empty()
         && let Some(name) = arguments.get(1)
     {
@@ -373,7 +373,7 @@ fn find(arguments: &Arguments<'_>) -> Result<&'static Command> {
         let Some(subcommand) =
             command.subcommands.iter().find(|subcommand| subcommand.name.as_bytes() == lower)
         else {
-            return Err(told(format!(
+            return Err(fail_with(format!(
                 "ERR unknown subcommand '{}'. Try {} HELP.",
                 shown(name),
                 command.name.to_uppercase()
@@ -399,7 +399,7 @@ fn note_stripes(
     for place in command.keys.places(arguments) {
         let key = arguments[place];
         if key.len() > MAX_NAME_BYTES {
-            return Err(told(format!(
+            return Err(fail_with(format!(
                 "ERR a key of {} bytes is longer than the {MAX_NAME_BYTES} bytes that keys may have",
                 key.len()
             )));
@@ -433,7 +433,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     session.client.note_queued(None);
     let (watched, changed) = session.take_watched();
     if multi.is_refused {
-        return Err(said("EXECABORT Transaction discarded because of previous errors."));
+        return Err(fail("EXECABORT Transaction discarded because of previous errors."));
     }
     let mut stripes = SmallVec::new();
     let mut access = None;
@@ -451,7 +451,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     }
     let needs_memory = multi.commands.iter().any(|(command, _)| command.flags.has(flags::DENYOOM));
     if needs_memory && !server.store.make_room()? {
-        return Err(told(format!("EXECABORT Transaction discarded because of: {NO_MEMORY}")));
+        return Err(fail_with(format!("EXECABORT Transaction discarded because of: {NO_MEMORY}")));
     }
     let held = lock(server, access, stripes)?;
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
@@ -472,7 +472,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
         let begin = reply.len();
         if begin > MAX_TRANSACTION_REPLY_BYTES {
-            return Err(said("ERR the replies of the transaction are too long; it was undone"));
+            return Err(fail("ERR the replies of the transaction are too long; it was undone"));
         }
         if !session.user.is_unrestricted()
             && let Err(failure) = commands::admit(server, session, command, &arguments, true)
@@ -491,7 +491,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         begun_at = done_at;
         match ran {
             Ok(()) => {}
-            Err(failure @ Failure::Said(_)) => {
+            Err(failure @ Failure::Reply(_)) => {
                 let words = failure.to_string();
                 server.stats.note_error(&words);
                 reply.truncate(begin);

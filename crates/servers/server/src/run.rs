@@ -171,10 +171,10 @@ fn open(
     let Recovered { source, keys, kept } = recover::recover(pool, snapshot, store_options)?;
     let kept = kept.display();
     match source {
-        Source::Snapshot(path, moment_ms) => tracing::warn!(
+        Source::Snapshot(path, time_ms) => tracing::warn!(
             keys,
             snapshot = %path.display(),
-            moment = %recover::date(moment_ms / 1000),
+            moment = %recover::date(time_ms / 1000),
             %kept,
             "recovered from a snapshot: what was written after its moment is lost. The old pool is kept"
         ),
@@ -210,10 +210,10 @@ fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
         reason,
     };
     let begin = |name: &str, value: &str| {
-        server.config.begin(name, value).map_err(|reason| refused(name, value, reason))
+        server.config.set_at_start(name, value).map_err(|reason| refused(name, value, reason))
     };
     let tell = |name: &str, value: &str| {
-        server.config.tell(name, value).map_err(|reason| refused(name, value, reason))
+        server.config.set_by_option(name, value).map_err(|reason| refused(name, value, reason))
     };
     let port = |addresses: &[std::net::SocketAddr]| addresses.first().map_or(0, |at| at.port());
     tell("port", &port(&options.redis).to_string())?;

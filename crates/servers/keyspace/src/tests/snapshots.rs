@@ -42,12 +42,12 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
                     u64::from_le_bytes(value.try_into().expect("eight bytes"))
                 })
                 .collect();
-            let is_one_moment =
+            let is_consistent =
                 rounds.is_sorted_by(|one, next| one >= next) && rounds[0] - rounds[19_999] <= 1;
-            if !is_one_moment {
+            if !is_consistent {
                 is_over.store(true, Ordering::Relaxed);
             }
-            assert!(is_one_moment, "from {} to {}", rounds[0], rounds[19_999]);
+            assert!(is_consistent, "from {} to {}", rounds[0], rounds[19_999]);
             assert_eq!(fields(&copy, b"hash"), Some(500));
             assert!(get(&copy, 3, b"expires").is_some() && get(&copy, 3, b"expired").is_none());
             assert!(copy.restore(&path).is_err(), "only into an empty store");
@@ -64,22 +64,22 @@ fn a_damaged_snapshot_is_refused() {
     let store = volatile();
     set(&store, 0, b"key", b"value", None);
     store.save(&path, 1).expect("saves");
-    let sound = std::fs::read(&path).expect("reads");
-    for at in 0..sound.len() {
+    let intact = std::fs::read(&path).expect("reads");
+    for at in 0..intact.len() {
         // The moment may be any.
         if (12..24).contains(&at) {
             continue;
         }
-        let mut bytes = sound.clone();
+        let mut bytes = intact.clone();
         bytes[at] ^= 1;
         std::fs::write(&path, &bytes).expect("writes");
         assert!(volatile().restore(&path).is_err(), "byte {at}");
-        std::fs::write(&path, &sound[..at]).expect("writes");
+        std::fs::write(&path, &intact[..at]).expect("writes");
         assert!(volatile().restore(&path).is_err(), "cut at {at}");
     }
     let path = folder.path().join("store.pool");
     let snapshot = folder.path().join("snapshot");
-    std::fs::write(&snapshot, &sound[..sound.len() - 1]).expect("writes");
+    std::fs::write(&snapshot, &intact[..intact.len() - 1]).expect("writes");
     let cut_short = Store::open(Some(&path), &options()).expect("a store");
     assert!(cut_short.restore(&snapshot).is_err());
     cut_short.close().expect("closes");

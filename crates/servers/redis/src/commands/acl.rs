@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Instant;
 
-use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::failure::{Result, fail, fail_with};
 use pando_net::access::{self, DEFAULT};
 
 use super::connection::note_denied;
@@ -94,7 +94,7 @@ pub(crate) fn admit(
     let is_of_transaction = was_queued || session.multi.is_some();
     note_denied(server, session, reason, object, session.user.name.clone(), is_of_transaction);
     let changed = |why| {
-        told(format!(
+        fail_with(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
              EXEC call. This command is no longer allowed for the following reason: {why}"
         ))
@@ -103,10 +103,10 @@ pub(crate) fn admit(
         (Denied::Command, true) => changed("no permission to execute the command or subcommand"),
         (Denied::Key(_), true) => changed("no permission to touch the specified keys"),
         (Denied::Command, false) => {
-            told(format!("NOPERM this user has no permissions to run the '{name}' command"))
+            fail_with(format!("NOPERM this user has no permissions to run the '{name}' command"))
         }
         (Denied::Key(_), false) => {
-            said("NOPERM this user has no permissions to access one of the keys used as arguments")
+            fail("NOPERM this user has no permissions to access one of the keys used as arguments")
         }
     })
 }
@@ -121,7 +121,7 @@ fn cat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         [category] => {
             let lower = shown(category).to_ascii_lowercase();
             if !categories::CATEGORIES.contains(&lower.as_str()) {
-                return Err(told(format!("ERR Unknown category '{}'", shown(category))));
+                return Err(fail_with(format!("ERR Unknown category '{}'", shown(category))));
             }
             let all = context.server.catalog.listed();
             all.filter(|one| categories::is_in(*one, &lower)).map(|one| one.name()).collect()
@@ -135,14 +135,16 @@ fn cat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
 
 fn unknown_or_wrong(name: &[u8]) -> pando_keyspace::failure::Failure {
     let name = shown(name);
-    told(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."))
+    fail_with(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."
+    ))
 }
 
 fn delete_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let names: Vec<String> =
         arguments[2..].iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     if names.iter().any(|name| name == DEFAULT) {
-        return Err(said("ERR The 'default' user cannot be removed"));
+        return Err(fail("ERR The 'default' user cannot be removed"));
     }
     let mut removed = 0;
     for name in names {
@@ -171,9 +173,9 @@ fn end_clients_of(context: &mut Context<'_, '_>, name: &str) {
 fn dry_run(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let name = String::from_utf8_lossy(arguments[2]);
     let user = context.server.acl.user(&name);
-    let user = user.ok_or_else(|| told(format!("ERR User '{name}' not found")))?;
+    let user = user.ok_or_else(|| fail_with(format!("ERR User '{name}' not found")))?;
     let words = &arguments[3..];
-    let not_found = || told(format!("ERR Command '{}' not found", shown(words[0])));
+    let not_found = || fail_with(format!("ERR Command '{}' not found", shown(words[0])));
     let catalog = context.server.catalog;
     let mut command = catalog.find(words[0]).ok_or_else(not_found)?;
     if let Some(sub) = words.get(1)
@@ -183,7 +185,7 @@ fn dry_run(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
     }
     if !command.takes(words.len()) {
         let name = catalog.full_name(command);
-        return Err(told(format!("ERR wrong number of arguments for '{name}' command")));
+        return Err(fail_with(format!("ERR wrong number of arguments for '{name}' command")));
     }
     match rules::check(&user, catalog, command, words) {
         Ok(()) => context.reply.ok(),
@@ -207,7 +209,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -
         _ => return Err(unknown_or_wrong(arguments[1])),
     };
     if !(1..=MAX_PASSWORD_BITS).contains(&bits) {
-        return Err(told(format!(
+        return Err(fail_with(format!(
             "ERR ACL GENPASS argument must be the number of bits for the output password, a \
              positive number up to {MAX_PASSWORD_BITS}"
         )));
@@ -216,7 +218,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -
     let mut random = vec![0; digits.div_ceil(2)];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut random))
-        .map_err(|error| told(format!("ERR no random numbers are to be had: {error}")))?;
+        .map_err(|error| fail_with(format!("ERR no random numbers are to be had: {error}")))?;
     let mut text = hex::encode(random);
     text.truncate(digits);
     context.reply.bulk(text.as_bytes());
@@ -275,10 +277,10 @@ fn set_user(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
     let is_bad = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
     let name =
         std::str::from_utf8(arguments[2]).ok().filter(|name| !name.bytes().any(|b| is_bad(&b)));
-    let name = name.ok_or(said("ERR Usernames can't contain spaces or null characters"))?;
+    let name = name.ok_or(fail("ERR Usernames can't contain spaces or null characters"))?;
     let server = context.server;
     acl::set_user(&server.acl, server.catalog, name, &arguments[3..]).map_err(|(rule, why)| {
-        told(format!("ERR Error in ACL SETUSER modifier '{}': {why}", shown(&rule)))
+        fail_with(format!("ERR Error in ACL SETUSER modifier '{}': {why}", shown(&rule)))
     })?;
     context.reply.ok();
     Ok(())
@@ -328,7 +330,7 @@ fn log(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
 fn file(context: &Context<'_, '_>) -> Result<String> {
     let path = context.server.config.text(config::ACL_FILE);
     if path.is_empty() {
-        return Err(said(
+        return Err(fail(
             "ERR This Redis instance is not configured to use an ACL file. You may want to specify \
              users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have \
              a Redis configuration file set) in order to store users in the Redis configuration.",
@@ -339,11 +341,12 @@ fn file(context: &Context<'_, '_>) -> Result<String> {
 
 fn load(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let path = file(context)?;
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| told(format!("ERR Error loading ACLs, opening file '{path}': {error}")))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        fail_with(format!("ERR Error loading ACLs, opening file '{path}': {error}"))
+    })?;
     let before = context.server.acl.all();
     context.server.load_users(&text).map_err(|errors| {
-        told(format!(
+        fail_with(format!(
             "ERR {errors} WARNING: ACL errors detected, no change to the previously active ACL \
              rules was performed"
         ))
@@ -362,7 +365,7 @@ fn save(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let lines = acl::lines(&context.server.acl).join("\n") + "\n";
     access::write_file(path.as_ref(), &lines).map_err(|error| {
         tracing::error!(%error, path, "the users cannot be saved");
-        said("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
+        fail("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
     })?;
     context.reply.ok();
     Ok(())

@@ -3,7 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::Head;
 
 use super::string_ranges::{MAX_STRING_BYTES, clamp, edit};
@@ -32,7 +32,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
 fn read_offset(text: &[u8]) -> Result<(usize, u8)> {
     let offset = decimal::parse_i64(text).and_then(|offset| u64::try_from(offset).ok());
     let offset = offset.filter(|offset| offset >> 3 < MAX_STRING_BYTES);
-    let offset = offset.ok_or(said("ERR bit offset is not an integer or out of range"))?;
+    let offset = offset.ok_or(fail("ERR bit offset is not an integer or out of range"))?;
     Ok(((offset >> 3) as usize, mask(offset)))
 }
 
@@ -45,7 +45,7 @@ fn setbit(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
     let (byte, mask) = read_offset(arguments[2])?;
     let is_set = match decimal::parse_i64(arguments[3]) {
         Some(bit @ 0..=1) => bit == 1,
-        _ => return Err(said("ERR bit is not an integer or out of range")),
+        _ => return Err(fail("ERR bit is not an integer or out of range")),
     };
     let mut was_set = false;
     edit(
@@ -168,7 +168,7 @@ fn bitpos(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
     let is_one = match decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)? {
         0 => false,
         1 => true,
-        _ => return Err(said("ERR The bit argument must be 1 or 0.")),
+        _ => return Err(fail("ERR The bit argument must be 1 or 0.")),
     };
     let choose = |search: &mut Search, length: Option<u64>| {
         search.length = length;
@@ -220,7 +220,7 @@ fn bitop(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         b"or" => |one, other| one | other,
         b"xor" => |one, other| one ^ other,
         b"not" if sources.len() == 1 => |one, _| !one,
-        b"not" => return Err(said("ERR BITOP NOT must be called with a single source key.")),
+        b"not" => return Err(fail("ERR BITOP NOT must be called with a single source key.")),
         _ => return Err(SYNTAX),
     };
     let mut strings = Vec::new();

@@ -1,6 +1,6 @@
 //! CLIENT: what a client is told and tells of itself, and what it may do to others.
 
-use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::failure::{Result, fail, fail_with};
 
 use super::connection::checked_name;
 use crate::clients::{Client, Pause};
@@ -131,7 +131,7 @@ fn is_our_type(name: &[u8]) -> Result<bool> {
     } else if ["master", "replica", "slave", "pubsub"].iter().any(|other| is(name, other)) {
         Ok(false)
     } else {
-        Err(told(format!("ERR Unknown client type '{}'", shown(name))))
+        Err(fail_with(format!("ERR Unknown client type '{}'", shown(name))))
     }
 }
 
@@ -148,7 +148,7 @@ fn list(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         [option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
             let mut wanted = Vec::with_capacity(ids.len());
             for id in ids {
-                let id = decimal::parse_i64(id).ok_or(said("ERR Invalid client ID"))?;
+                let id = decimal::parse_i64(id).ok_or(fail("ERR Invalid client ID"))?;
                 wanted.extend(listed.iter().find(|client| client.id as i64 == id).cloned());
             }
             listed = wanted;
@@ -197,7 +197,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         filter.address = Some(address);
         filter.skips_me = false;
         if end(context, &filter) == 0 {
-            return Err(said("ERR No such client"));
+            return Err(fail("ERR No such client"));
         }
         context.reply.ok();
         return Ok(());
@@ -207,7 +207,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         match option {
             _ if is(option, "id") => {
                 let id = decimal::parse_i64(value).filter(|&id| id > 0);
-                let id = id.ok_or(said("ERR client-id should be greater than 0"))?;
+                let id = id.ok_or(fail("ERR client-id should be greater than 0"))?;
                 filter.id = Some(id as u64);
             }
             _ if is(option, "type") => filter.is_our_type = is_our_type(value)?,
@@ -216,7 +216,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
             _ if is(option, "user") => {
                 let name = std::str::from_utf8(value).ok();
                 if name.and_then(|name| context.server.acl.user(name)).is_none() {
-                    return Err(told(format!("ERR No such user '{}'", shown(value))));
+                    return Err(fail_with(format!("ERR No such user '{}'", shown(value))));
                 }
                 filter.user = name.map(str::to_owned);
             }
@@ -278,12 +278,12 @@ fn pause(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         [] => Pause::All,
         [mode] if is(mode, "all") => Pause::All,
         [mode] if is(mode, "write") => Pause::Writes,
-        [_] => return Err(said("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        [_] => return Err(fail("ERR CLIENT PAUSE mode must be WRITE or ALL")),
         _ => return Err(SYNTAX),
     };
     let for_ms = decimal::parse_i64(arguments[2]);
-    let for_ms = for_ms.ok_or(said("ERR timeout is not an integer or out of range"))?;
-    let for_ms = u64::try_from(for_ms).map_err(|_| said("ERR timeout is negative"))?;
+    let for_ms = for_ms.ok_or(fail("ERR timeout is not an integer or out of range"))?;
+    let for_ms = u64::try_from(for_ms).map_err(|_| fail("ERR timeout is negative"))?;
     context.server.clients.pause(what, for_ms);
     context.reply.ok();
     Ok(())
@@ -299,7 +299,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
     match &arguments[3..] {
         [] => {}
         [reason] if is(reason, "timeout") || is(reason, "error") => {}
-        _ => return Err(said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+        _ => return Err(fail("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     }
     decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
     // No command of ours waits.
@@ -313,13 +313,13 @@ fn tracking(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
             context.reply.ok();
             Ok(())
         }
-        mode if is(mode, "on") => Err(said("ERR this server does not track what clients cache")),
+        mode if is(mode, "on") => Err(fail("ERR this server does not track what clients cache")),
         _ => Err(SYNTAX),
     }
 }
 
 fn caching(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    Err(said(
+    Err(fail(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
          OPTOUT mode enabled",
     ))

@@ -1,10 +1,10 @@
-//! CONFIG: the server's settings, read and changed at run time.
+//! CONFIG: the server's config parameters, read and changed at run time.
 
-use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_keyspace::failure::{Failure, Result, fail, fail_with};
 use pando_net::glob;
 
 use crate::commands::command::{Command, Context, commands, reply_help};
-use crate::config::{self, Kind, Parsed, Place};
+use crate::config::{self, Kind, ParameterId, Parsed};
 use crate::errors::SYNTAX;
 use crate::spec::Arguments;
 
@@ -53,35 +53,37 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     if !rest.is_empty() {
         return Err(SYNTAX);
     }
-    let mut changes: Vec<(Place, Parsed)> = Vec::new();
+    let mut changes: Vec<(ParameterId, Parsed)> = Vec::new();
     for [name, value] in pairs {
         let shown = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
-        let place = config::find(&shown).ok_or_else(|| {
-            told(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"))
+        let id = config::find(&shown).ok_or_else(|| {
+            fail_with(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
+            ))
         })?;
-        let setting = place.setting();
-        if !setting.is_settable {
+        let parameter = id.parameter();
+        if !parameter.is_settable {
             return Err(refused(&shown, "can't set immutable config"));
         }
-        if changes.iter().any(|(known, _)| *known == place) {
+        if changes.iter().any(|(known, _)| *known == id) {
             return Err(refused(&shown, "duplicate parameter"));
         }
         let Ok(value) = std::str::from_utf8(value) else {
             return Err(refused(&shown, "argument must be text"));
         };
-        let is_another = context.server.config.text(place) != value;
-        if let (Kind::Only(reason), true) = (setting.kind, is_another) {
+        let is_another = context.server.config.text(id) != value;
+        if let (Kind::Only(reason), true) = (parameter.kind, is_another) {
             return Err(refused(&shown, reason));
         }
-        let parsed = config::parse(setting.kind, value);
-        changes.push((place, parsed.map_err(|why| refused(&shown, &why))?));
+        let parsed = config::parse(parameter.kind, value);
+        changes.push((id, parsed.map_err(|why| refused(&shown, &why))?));
     }
-    for (place, parsed) in changes {
-        if place == config::REQUIRE_PASS {
+    for (id, parsed) in changes {
+        if id == config::REQUIRE_PASS {
             context.server.acl.set_default_password(parsed.text().as_bytes());
         }
-        context.server.config.set(place, parsed);
-        if [config::MAX_MEMORY, config::MAX_MEMORY_POLICY].contains(&place) {
+        context.server.config.set(id, parsed);
+        if [config::MAX_MEMORY, config::MAX_MEMORY_POLICY].contains(&id) {
             context.server.limit_memory();
         }
     }
@@ -90,7 +92,7 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
 }
 
 fn refused(name: &str, why: &str) -> Failure {
-    told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+    fail_with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
 
 fn reset_stat(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
@@ -100,5 +102,5 @@ fn reset_stat(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 }
 
 fn rewrite(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    Err(said("ERR The server is running without a config file"))
+    Err(fail("ERR The server is running without a config file"))
 }

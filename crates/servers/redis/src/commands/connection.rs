@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_keyspace::failure::{Failure, Result, fail, fail_with};
 use pando_net::access::{DEFAULT, Refusal};
 
 use super::databases::read_database;
@@ -39,7 +39,7 @@ fn ping(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     match arguments {
         [_] => context.reply.simple("PONG"),
         [_, message] => context.reply.bulk(message),
-        _ => return Err(said("ERR wrong number of arguments for 'ping' command")),
+        _ => return Err(fail("ERR wrong number of arguments for 'ping' command")),
     }
     Ok(())
 }
@@ -85,13 +85,13 @@ fn set_version(context: &mut Context<'_, '_>, version: Version) {
 }
 
 const WRONG_PASSWORD: Failure =
-    said("WRONGPASS invalid username-password pair or user is disabled.");
+    fail("WRONGPASS invalid username-password pair or user is disabled.");
 
 fn auth(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (user, password) = match arguments {
         [_, password] => {
             if !context.server.acl.needs_password() {
-                return Err(said(
+                return Err(fail(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
                 ));
@@ -151,7 +151,7 @@ pub(crate) fn note_denied(
 pub(super) fn checked_name(name: &[u8]) -> Result<String> {
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if !is_plain {
-        return Err(said(
+        return Err(fail(
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
@@ -163,11 +163,11 @@ fn hello(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         None => None,
         Some(number) => match decimal::parse_i64(number) {
             None => {
-                return Err(said("ERR Protocol version is not an integer or out of range"));
+                return Err(fail("ERR Protocol version is not an integer or out of range"));
             }
             Some(2) => Some(Version::Resp2),
             Some(3) => Some(Version::Resp3),
-            Some(_) => return Err(said("NOPROTO unsupported protocol version")),
+            Some(_) => return Err(fail("NOPROTO unsupported protocol version")),
         },
     };
     let (mut credentials, mut name) = (None, None);
@@ -185,7 +185,7 @@ fn hello(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
             }
             _ => {
                 let option = String::from_utf8_lossy(&option[..option.len().min(128)]);
-                return Err(told(format!("ERR Syntax error in HELLO option '{option}'")));
+                return Err(fail_with(format!("ERR Syntax error in HELLO option '{option}'")));
             }
         }
     }
@@ -193,7 +193,7 @@ fn hello(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         become_user(context, arguments[0], user, password)?;
     }
     if !context.session.may_speak(context.server) {
-        return Err(said(
+        return Err(fail(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO AUTH <user> <pass> option can be used to authenticate the client and select the \
              RESP protocol version at the same time",

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::failure::{Result, fail, fail_with};
 
 use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
@@ -103,7 +103,7 @@ fn shutdown(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
         if arguments.len() > 2 {
             return Err(SYNTAX);
         }
-        return Err(said("ERR No shutdown in progress."));
+        return Err(fail("ERR No shutdown in progress."));
     }
     tracing::info!("a client asked the server to end");
     context.session.is_closing = true;
@@ -122,8 +122,8 @@ fn role(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 fn wait(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     decimal::parse_i64(arguments[1]).ok_or(NOT_AN_INTEGER)?;
     let timeout = decimal::parse_i64(arguments[2]);
-    match timeout.ok_or(said("ERR timeout is not an integer or out of range"))? {
-        ..0 => Err(said("ERR timeout is negative")),
+    match timeout.ok_or(fail("ERR timeout is not an integer or out of range"))? {
+        ..0 => Err(fail("ERR timeout is negative")),
         _ => {
             // There are no replicas, and waiting would bring none.
             context.reply.integer(0);
@@ -140,7 +140,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
         _ => true,
     };
     if !is_allowed {
-        return Err(said(
+        return Err(fail(
             "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
              \"local\", you can run it from a local connection, otherwise you need to set this \
              option in the configuration file, and then restart the server.",
@@ -160,7 +160,7 @@ fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
 
 fn unknown_or_wrong(name: &[u8], command: &str) -> pando_keyspace::failure::Failure {
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
-    told(format!(
+    fail_with(format!(
         "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
     ))
 }
@@ -170,7 +170,7 @@ fn slow_log_get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Res
         [] => 10,
         [count] => decimal::parse_i64(count)
             .filter(|count| *count >= -1)
-            .ok_or(said("ERR count should be greater than or equal to -1"))?,
+            .ok_or(fail("ERR count should be greater than or equal to -1"))?,
         _ => return Err(unknown_or_wrong(arguments[1], "SLOWLOG")),
     };
     let entries = context.server.slow_log.latest(usize::try_from(count).unwrap_or(usize::MAX));
@@ -217,7 +217,7 @@ fn latency_histogram(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result
 
 fn latency_graph(_: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let event = String::from_utf8_lossy(&arguments[2][..arguments[2].len().min(128)]);
-    Err(told(format!("ERR No samples available for event '{event}'")))
+    Err(fail_with(format!("ERR No samples available for event '{event}'")))
 }
 
 fn latency_doctor(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Strings that are numbers: INCR, DECR and their kind.
 
-use pando_keyspace::failure::{Result, WRONG_TYPE, said};
+use pando_keyspace::failure::{Result, WRONG_TYPE, fail};
 use pando_keyspace::layout::{Content, Head};
 
 use super::strings::{Changing, renewed};
@@ -30,7 +30,7 @@ fn incrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
 
 fn decrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let decrement = decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
-    let increment = decrement.checked_neg().ok_or(said("ERR decrement would overflow"))?;
+    let increment = decrement.checked_neg().ok_or(fail("ERR decrement would overflow"))?;
     add(context, arguments[1], increment)
 }
 
@@ -64,7 +64,7 @@ fn incrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resu
     };
     let increment = LongDouble::parse(arguments[2]).ok_or(NOT_A_FLOAT)?;
     let sum = value.plus(increment);
-    let sum = sum.ok_or(said("ERR increment would produce NaN or Infinity"))?;
+    let sum = sum.ok_or(fail("ERR increment would produce NaN or Infinity"))?;
     let changed = Changing { bytes: sum.format().into_bytes(), ..found.unwrap_or_default() };
     changed.put(context, key)?;
     context.reply.bulk(&changed.bytes);

@@ -1,6 +1,6 @@
 //! Whole databases: FLUSHDB, FLUSHALL, SWAPDB, DBSIZE.
 
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::DATABASES;
 
 use crate::commands::command::{Command, Context, commands};
@@ -47,7 +47,7 @@ fn flush(
 fn swapdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let index = |text: &[u8], wrong: &'static str| {
         let index = decimal::parse_i64(text).and_then(|index| i32::try_from(index).ok());
-        index.ok_or(said(wrong))
+        index.ok_or(fail(wrong))
     };
     let one = index(arguments[1], "ERR invalid first DB index")?;
     let other = index(arguments[2], "ERR invalid second DB index")?;
@@ -61,7 +61,7 @@ fn swapdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
 pub(super) fn read_database(text: &[u8]) -> Result<u8> {
     let index = decimal::parse_i64(text).ok_or(NOT_AN_INTEGER)?;
     if i32::try_from(index).is_err() {
-        return Err(said(
+        return Err(fail(
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
@@ -70,7 +70,7 @@ pub(super) fn read_database(text: &[u8]) -> Result<u8> {
 
 fn database(index: i64) -> Result<u8> {
     let database = u8::try_from(index).ok().filter(|&index| index < DATABASES);
-    database.ok_or(said("ERR DB index is out of range"))
+    database.ok_or(fail("ERR DB index is out of range"))
 }
 
 fn dbsize(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {

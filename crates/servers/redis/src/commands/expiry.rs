@@ -2,7 +2,7 @@
 //!
 //! Keys expire by the store's clock. Moments that clients name, and ask for, are of the system's.
 
-use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::failure::{Result, fail, fail_with};
 
 use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
@@ -49,18 +49,18 @@ impl Conditions {
                 b"lt" => conditions.is_lt = true,
                 _ => {
                     let word = String::from_utf8_lossy(word);
-                    return Err(told(format!("ERR Unsupported option {word}")));
+                    return Err(fail_with(format!("ERR Unsupported option {word}")));
                 }
             }
         }
         let Self { is_nx, is_xx, is_gt, is_lt } = conditions;
         if is_nx && (is_xx || is_gt || is_lt) {
-            return Err(said(
+            return Err(fail(
                 "ERR NX and XX, GT or LT options at the same time are not compatible",
             ));
         }
         if is_gt && is_lt {
-            return Err(said("ERR GT and LT options at the same time are not compatible"));
+            return Err(fail("ERR GT and LT options at the same time are not compatible"));
         }
         Ok(conditions)
     }
@@ -90,7 +90,7 @@ fn expire<const UNIT_MS: i64, const IS_RELATIVE: bool>(
     };
     let at_ms = at_ms.ok_or_else(|| {
         let name = String::from_utf8_lossy(arguments[0]).to_ascii_lowercase();
-        told(format!("ERR invalid expire time in '{name}' command"))
+        fail_with(format!("ERR invalid expire time in '{name}' command"))
     })?;
     let former =
         context.transaction.head(context.space, key, |head| head.map(|head| head.expires_at))?;

@@ -1,7 +1,7 @@
 //! HINCRBYFLOAT.
 
 use pando_keyspace::collection::{Collection, check_name};
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::{Element, Kind};
 
 use crate::commands::command::{Command, Context, commands};
@@ -19,18 +19,18 @@ pub(super) static COMMANDS: &[Command] = commands! {
 fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let increment = LongDouble::parse(arguments[3]).ok_or(NOT_A_FLOAT)?;
     if increment == LongDouble::Infinite {
-        return Err(said("ERR value is NaN or Infinity"));
+        return Err(fail("ERR value is NaN or Infinity"));
     }
     let hash =
         Collection::find_or_begin(context.transaction, context.space, arguments[1], Kind::Hash)?;
     let field = Element::Field(arguments[2]);
     check_name(arguments[2])?;
     let value = hash.get(context.transaction, field, |value| match value {
-        Some(value) => LongDouble::parse(value).ok_or(said("ERR hash value is not a float")),
+        Some(value) => LongDouble::parse(value).ok_or(fail("ERR hash value is not a float")),
         None => Ok(LongDouble::zero()),
     })??;
     let sum = value.plus(increment);
-    let sum = sum.ok_or(said("ERR increment would produce NaN or Infinity"))?;
+    let sum = sum.ok_or(fail("ERR increment would produce NaN or Infinity"))?;
     let text = sum.format();
     hash.put_only(context.transaction, field, text.as_bytes(), false)?;
     context.reply.bulk(text.as_bytes());

@@ -3,7 +3,7 @@
 
 use pando::Order;
 use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
-use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::failure::{Result, fail, fail_with};
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::elements::{self, find};
@@ -53,7 +53,7 @@ fn find_or_begin<'key>(
 fn put_all(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, name: &str) -> Result<u64> {
     let (pairs, rest) = arguments[2..].as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(told(format!("ERR wrong number of arguments for '{name}' command")));
+        return Err(fail_with(format!("ERR wrong number of arguments for '{name}' command")));
     }
     let mut hash = find_or_begin(context, arguments)?;
     pairs.iter().try_for_each(|[field, _]| check_name(field))?;
@@ -180,7 +180,7 @@ fn hincrby(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
     let field = Element::Field(arguments[2]);
     check_name(arguments[2])?;
     let value = hash.get(context.transaction, field, |value| match value {
-        Some(value) => decimal::parse_i64(value).ok_or(said("ERR hash value is not an integer")),
+        Some(value) => decimal::parse_i64(value).ok_or(fail("ERR hash value is not an integer")),
         None => Ok(0),
     })??;
     let value = value.checked_add(increment).ok_or(OUT_OF_RANGE)?;

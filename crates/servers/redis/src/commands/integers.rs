@@ -1,6 +1,6 @@
 //! Integers among a command's words, with the errors that Redis has for each way of asking for one.
 
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 
 use crate::decimal::parse_i64;
 use crate::errors::NOT_AN_INTEGER;
@@ -13,7 +13,7 @@ pub(super) fn integer(text: &[u8]) -> Result<i64> {
 /// A count that says, by being negative, that picks may repeat.
 pub(super) fn signed_count(text: &[u8]) -> Result<i64> {
     match integer(text)? {
-        i64::MIN => Err(said(
+        i64::MIN => Err(fail(
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         )),
         count => Ok(count),
@@ -27,7 +27,7 @@ pub(super) fn count(text: &[u8]) -> Result<u64> {
 
 /// A number that is not negative.
 pub(super) fn natural(text: &[u8], error: &'static str) -> Result<u64> {
-    parse_i64(text).and_then(|number| u64::try_from(number).ok()).ok_or(said(error))
+    parse_i64(text).and_then(|number| u64::try_from(number).ok()).ok_or(fail(error))
 }
 
 /// LIMIT of SINTERCARD and ZINTERCARD: zero is none.
@@ -49,6 +49,6 @@ pub(super) fn cursor(text: &[u8]) -> Result<u64> {
     // What follows the sign is no second one.
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
     let cursor = digits.and_then(|digits| digits.parse::<u64>().ok());
-    let cursor = cursor.ok_or(said("ERR invalid cursor"))?;
+    let cursor = cursor.ok_or(fail("ERR invalid cursor"))?;
     Ok(if is_negative { cursor.wrapping_neg() } else { cursor })
 }

@@ -1,6 +1,6 @@
 //! COMMAND: the table of commands, for clients.
 
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_net::glob;
 
 use crate::catalog::{Catalog, Listed};
@@ -238,21 +238,21 @@ fn keys_of<'words, 'bytes>(
     arguments: &'words Arguments<'bytes>,
 ) -> Result<(&'static Spec, &'words Arguments<'bytes>, Vec<usize>)> {
     let asked = &arguments[2..];
-    let command = catalog.find(asked[0]).ok_or(said("ERR Invalid command specified"))?;
+    let command = catalog.find(asked[0]).ok_or(fail("ERR Invalid command specified"))?;
     let command = match asked.get(1) {
         Some(name) => catalog.find_subcommand(command, name).unwrap_or(command),
         _ => command,
     };
     if command.keys == Keys::None {
-        return Err(said("ERR The command has no key arguments"));
+        return Err(fail("ERR The command has no key arguments"));
     }
     if !command.takes(asked.len()) {
-        return Err(said("ERR Invalid number of arguments specified for command"));
+        return Err(fail("ERR Invalid number of arguments specified for command"));
     }
     let mut places: Vec<usize> = command.keys.places(asked).collect();
     places.sort_unstable();
     if places.is_empty() {
-        return Err(said("ERR Invalid arguments specified for command"));
+        return Err(fail("ERR Invalid arguments specified for command"));
     }
     Ok((command, asked, places))
 }

@@ -1,6 +1,6 @@
 //! LCS: the longest common subsequence of two strings.
 
-use pando_keyspace::failure::{Failure, Result, said};
+use pando_keyspace::failure::{Failure, Result, fail};
 
 use super::strings::Changing;
 use crate::commands::command::{Command, Context, commands};
@@ -44,7 +44,7 @@ impl Options {
             }
         }
         if options.is_ranges && options.is_length {
-            return Err(said("ERR If you want both the length and indexes, please just use IDX."));
+            return Err(fail("ERR If you want both the length and indexes, please just use IDX."));
         }
         Ok(options)
     }
@@ -61,7 +61,7 @@ struct Match {
 fn lcs(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let string = |context: &Context<'_, '_>, key: &[u8]| match Changing::find(context, key) {
         Ok(found) => Ok(found.unwrap_or_default().bytes),
-        Err(Failure::Said(_)) => Err(said("ERR The specified keys must contain string values")),
+        Err(Failure::Reply(_)) => Err(fail("ERR The specified keys must contain string values")),
         Err(other) => Err(other),
     };
     let one = string(context, arguments[1])?;
@@ -116,12 +116,12 @@ impl Table {
         let width = other.len() + 1;
         let cells = (one.len() + 1).checked_mul(width);
         let fits = |cells: &usize| cells.saturating_mul(size_of::<u32>()) <= MAX_TABLE_BYTES;
-        let cells = cells.filter(fits).ok_or(said(
+        let cells = cells.filter(fits).ok_or(fail(
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
         ))?;
         let mut lengths = Vec::new();
         lengths.try_reserve_exact(cells).map_err(|_| {
-            said("ERR Insufficient memory, failed allocating transient memory for LCS")
+            fail("ERR Insufficient memory, failed allocating transient memory for LCS")
         })?;
         lengths.resize(cells, 0);
         let mut table = Self { lengths, width };

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando::Order;
-use pando_keyspace::failure::{Result, told};
+use pando_keyspace::failure::{Result, fail_with};
 use pando_keyspace::layout::{
     CollectionId, Content, ELEMENT_PREFIX_BYTES, HEAD_PREFIX_BYTES, Kind, PIECE_BYTES, Section,
 };
@@ -56,7 +56,7 @@ fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
         && let Err(error) = server.begin_task("purge", purge)
     {
         server.store.end_return_of_all_room();
-        return Err(told(format!("ERR there is no thread to return memory: {error}")));
+        return Err(fail_with(format!("ERR there is no thread to return memory: {error}")));
     }
     context.reply.ok();
     Ok(())

@@ -4,7 +4,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando::Order;
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::{CollectionId, Content, Count, Element, Kind, Section};
 
 use crate::commands::command::{Command, Context, commands, reply_help};
@@ -138,7 +138,7 @@ fn frequency(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result
     if kept(context, arguments)?.is_none() {
         return Ok(());
     }
-    Err(said(
+    Err(fail(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
          that when switching between policies at runtime LRU and LFU data will take some time to \
          adjust.",

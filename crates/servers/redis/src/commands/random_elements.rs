@@ -12,7 +12,7 @@ use std::ops::Bound;
 use pando::Order;
 use pando_keyspace::Transaction;
 use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::{HASH_BITS, Kind, Section};
 
 use super::integers;
@@ -116,7 +116,7 @@ fn repeated(
     mut take: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     if count > MOST_REPEATED {
-        return Err(said("ERR value is out of range"));
+        return Err(fail("ERR value is out of range"));
     }
     let kept = match from.count() <= KEPT {
         true => distinct(transaction, from, u64::MAX)?,
@@ -157,7 +157,7 @@ pub(super) fn random(
         _ => return Err(SYNTAX),
     };
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err(said("ERR value is out of range"));
+        return Err(fail("ERR value is out of range"));
     }
     let Some(found) = Collection::find(transaction, *space, key, kind)? else {
         reply.array(0);
@@ -187,7 +187,7 @@ pub(super) fn random(
     repeated(transaction, &found, count.unsigned_abs(), |name, value| {
         write(reply, name, value);
         if reply.len() - begin > MOST_REPLY_BYTES {
-            return Err(said("ERR the reply would be longer than 512 MiB"));
+            return Err(fail("ERR the reply would be longer than 512 MiB"));
         }
         Ok(())
     })

@@ -36,7 +36,7 @@ use pando::{KeyRange, Order};
 use pando_keyspace::collection::{
     Bounds, Collection, ENOUGH, ON, bound_of_name, check_name, name_of,
 };
-use pando_keyspace::failure::{Failure, Result, said, told};
+use pando_keyspace::failure::{Failure, Result, fail, fail_with};
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::integers;
@@ -68,7 +68,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "ri.delrange", 4, "0.1.0", delrange, "Removes the fields between two fields";
 };
 
-const NOT_FOUND: Failure = said("ERR range index not found");
+const NOT_FOUND: Failure = fail("ERR range index not found");
 
 /// The range index under the key, which must be there.
 fn find<'key>(context: &Context<'_, '_>, arguments: &Arguments<'key>) -> Result<Collection<'key>> {
@@ -86,11 +86,12 @@ fn create(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
             b"DISK" | b"MEMORY" => {}
             b"CACHESIZE" | b"MINRECORD" | b"MAXRECORD" | b"MAXKEYLEN" | b"PAGESIZE" => {
                 let name = String::from_utf8_lossy(&name).into_owned();
-                let value =
-                    words.next().ok_or_else(|| told(format!("ERR {name} requires a value")))?;
+                let value = words
+                    .next()
+                    .ok_or_else(|| fail_with(format!("ERR {name} requires a value")))?;
                 let value = integers::integer(value)?;
                 if value <= 0 {
-                    return Err(said("ERR numeric options must be greater than zero"));
+                    return Err(fail("ERR numeric options must be greater than zero"));
                 }
                 match name.as_str() {
                     "MINRECORD" => least = value,
@@ -98,15 +99,15 @@ fn create(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
                     _ => {}
                 }
             }
-            _ => return Err(said("ERR unknown option")),
+            _ => return Err(fail("ERR unknown option")),
         }
     }
     if least > greatest {
-        return Err(said("ERR MINRECORD must not exceed MAXRECORD"));
+        return Err(fail("ERR MINRECORD must not exceed MAXRECORD"));
     }
     let Context { transaction, reply, space, .. } = context;
     if transaction.head(*space, arguments[1], |head| head.is_some())? {
-        return Err(said("BUSYKEY Target key name already exists."));
+        return Err(fail("BUSYKEY Target key name already exists."));
     }
     Collection::find_or_begin(transaction, *space, arguments[1], Kind::RangeIndex)?
         .finish(transaction)?;
@@ -143,7 +144,7 @@ fn cas(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (expected, value) = match &arguments[3..] {
         [value] => (None, *value),
         [expected, value] => (Some(*expected), *value),
-        _ => return Err(said("ERR wrong number of arguments for 'ri.cas' command")),
+        _ => return Err(fail("ERR wrong number of arguments for 'ri.cas' command")),
     };
     let mut index = find(context, arguments)?;
     check_name(arguments[2])?;
@@ -199,7 +200,7 @@ impl Options {
 
 fn parse_count(text: &[u8]) -> Result<u64> {
     match integers::natural(text, "ERR invalid count")? {
-        0 => Err(said("ERR invalid count")),
+        0 => Err(fail("ERR invalid count")),
         count => Ok(count),
     }
 }
@@ -239,7 +240,7 @@ fn write(
 
 fn scan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     if !arguments[3].eq_ignore_ascii_case(b"count") {
-        return Err(said("ERR syntax error, expected COUNT"));
+        return Err(fail("ERR syntax error, expected COUNT"));
     }
     let options = Options::parse(&arguments[3..], Order::Ascending, false)?;
     let start = bound_of_name(Bound::Included(arguments[2]), true);

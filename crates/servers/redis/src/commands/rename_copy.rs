@@ -1,6 +1,6 @@
 //! Keys that go elsewhere: RENAME, COPY, MOVE.
 
-use pando_keyspace::failure::{Failure, Result, said};
+use pando_keyspace::failure::{Failure, Result, fail};
 
 use super::databases::read_database;
 use super::strings::exists;
@@ -8,7 +8,7 @@ use crate::commands::command::{Command, Context, commands};
 use crate::errors::{NO_SUCH_KEY, SYNTAX};
 use crate::spec::Arguments;
 
-const SAME_PLACE: Failure = said("ERR source and destination objects are the same");
+const SAME_PLACE: Failure = fail("ERR source and destination objects are the same");
 
 /// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {

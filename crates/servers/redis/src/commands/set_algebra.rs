@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use pando::Order;
 use pando_keyspace::Transaction;
 use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::{Element, Kind, Section};
 
 use super::integers;
@@ -149,9 +149,9 @@ fn store(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
 fn sintercard(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let wrong = "ERR numkeys should be greater than 0";
     let keys = match integers::natural(arguments[1], wrong)? {
-        0 => return Err(said(wrong)),
+        0 => return Err(fail(wrong)),
         keys if keys > arguments.len() as u64 - 2 => {
-            return Err(said("ERR Number of keys can't be greater than number of args"));
+            return Err(fail("ERR Number of keys can't be greater than number of args"));
         }
         keys => keys as usize,
     };

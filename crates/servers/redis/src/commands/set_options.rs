@@ -1,14 +1,14 @@
 //! The options of SET and GETEX, and the moments that they and SETEX name.
 
 use pando_keyspace::Transaction;
-use pando_keyspace::failure::{Result, told};
+use pando_keyspace::failure::{Result, fail_with};
 
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 
-/// How a moment is given.
+/// How a form is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum ExpiryForm {
     /// Seconds from now.
     InSeconds,
     /// Milliseconds from now.
@@ -33,7 +33,7 @@ pub(super) struct Options<'request> {
     /// It no longer expires.
     pub persists: bool,
     /// When it expires.
-    pub expires: Option<(Moment, &'request [u8])>,
+    pub expires: Option<(ExpiryForm, &'request [u8])>,
 }
 
 impl<'request> Options<'request> {
@@ -59,20 +59,20 @@ impl<'request> Options<'request> {
                 (b"keepttl", true) if options.expires.is_none() => options.keeps_ttl = true,
                 (b"persist", false) if options.expires.is_none() => options.persists = true,
                 (name, _) => {
-                    let moment = match name {
-                        b"ex" => Moment::InSeconds,
-                        b"px" => Moment::InMilliseconds,
-                        b"exat" => Moment::AtSecond,
-                        b"pxat" => Moment::AtMillisecond,
+                    let form = match name {
+                        b"ex" => ExpiryForm::InSeconds,
+                        b"px" => ExpiryForm::InMilliseconds,
+                        b"exat" => ExpiryForm::AtSecond,
+                        b"pxat" => ExpiryForm::AtMillisecond,
                         _ => return Err(SYNTAX),
                     };
                     // The same may stand twice; then the last holds.
-                    let is_other = options.expires.is_some_and(|(former, _)| former != moment);
+                    let is_other = options.expires.is_some_and(|(former, _)| former != form);
                     let [time, behind @ ..] = words else { return Err(SYNTAX) };
                     if is_other || options.keeps_ttl || options.persists {
                         return Err(SYNTAX);
                     }
-                    options.expires = Some((moment, time));
+                    options.expires = Some((form, time));
                     words = behind;
                 }
             }
@@ -81,26 +81,30 @@ impl<'request> Options<'request> {
     }
 }
 
-/// The moment, by the store's clock, that a value of `command` expires at. It may be over.
+/// The form, by the store's clock, that a value of `command` expires at. It may be over.
 pub(super) fn expiry(
     transaction: &Transaction<'_>,
     command: &str,
-    (moment, time): (Moment, &[u8]),
+    (form, time): (ExpiryForm, &[u8]),
 ) -> Result<u64> {
-    let invalid = || told(format!("ERR invalid expire time in '{command}' command"));
+    let invalid = || fail_with(format!("ERR invalid expire time in '{command}' command"));
     let time = decimal::parse_i64(time).ok_or(NOT_AN_INTEGER)?;
     if time <= 0 {
         return Err(invalid());
     }
-    let time_ms = match moment {
-        Moment::InSeconds | Moment::AtSecond => time.checked_mul(1000).ok_or_else(invalid)?,
-        Moment::InMilliseconds | Moment::AtMillisecond => time,
+    let time_ms = match form {
+        ExpiryForm::InSeconds | ExpiryForm::AtSecond => {
+            time.checked_mul(1000).ok_or_else(invalid)?
+        }
+        ExpiryForm::InMilliseconds | ExpiryForm::AtMillisecond => time,
     };
-    let at_ms = match moment {
-        Moment::InSeconds | Moment::InMilliseconds => {
+    let at_ms = match form {
+        ExpiryForm::InSeconds | ExpiryForm::InMilliseconds => {
             time_ms.checked_add(transaction.now_ms() as i64).ok_or_else(invalid)?
         }
-        Moment::AtSecond | Moment::AtMillisecond => transaction.store().clock().by_store(time_ms),
+        ExpiryForm::AtSecond | ExpiryForm::AtMillisecond => {
+            transaction.store().clock().by_store(time_ms)
+        }
     };
     Ok(u64::try_from(at_ms).unwrap_or(0))
 }

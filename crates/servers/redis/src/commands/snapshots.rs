@@ -1,6 +1,6 @@
 //! Snapshots: SAVE, BGSAVE, LASTSAVE.
 
-use pando_keyspace::failure::{Result, said, told};
+use pando_keyspace::failure::{Result, fail, fail_with};
 
 use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
@@ -30,11 +30,11 @@ fn save_in_background(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) 
         _ => return Err(SYNTAX),
     }
     if context.server.store.snapshot_state().is_writing {
-        return Err(said("ERR Background save already in progress"));
+        return Err(fail("ERR Background save already in progress"));
     }
     // Errors are in the log.
     let begun = context.server.begin_task("snapshot", |server| drop(server.save()));
-    begun.map_err(|error| told(format!("ERR no thread for the snapshot: {error}")))?;
+    begun.map_err(|error| fail_with(format!("ERR no thread for the snapshot: {error}")))?;
     context.reply.simple("Background saving started");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 
 use super::strings::renewed;
 use crate::commands::command::{Command, Context, commands};
@@ -32,7 +32,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
 fn check_length(bytes: u64, more: usize) -> Result<()> {
     match bytes.checked_add(more as u64) {
         Some(..=MAX_STRING_BYTES) => Ok(()),
-        _ => Err(said("ERR string exceeds maximum allowed size (proto-max-bulk-len)")),
+        _ => Err(fail("ERR string exceeds maximum allowed size (proto-max-bulk-len)")),
     }
 }
 
@@ -114,7 +114,7 @@ fn getrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
 fn setrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (key, part) = (arguments[1], arguments[3]);
     let offset = decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
-    let offset = u64::try_from(offset).map_err(|_| said("ERR offset is out of range"))?;
+    let offset = u64::try_from(offset).map_err(|_| fail("ERR offset is out of range"))?;
     let length = match part {
         [] => length_of(context, key)?.unwrap_or(0),
         _ => {

@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use pando_keyspace::failure::{Result, WRONG_TYPE, said};
+use pando_keyspace::failure::{Result, WRONG_TYPE, fail};
 use pando_keyspace::layout::{Content, Head, LongString, Memcached};
 use pando_keyspace::{Store, Transaction};
 
-use super::set_options::{Moment, Options, expiry};
+use super::set_options::{ExpiryForm, Options, expiry};
 use crate::commands::command::{Command, Context, commands};
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
@@ -229,13 +229,13 @@ fn set_with(
 }
 
 fn setex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let expires = Some((Moment::InSeconds, arguments[2]));
+    let expires = Some((ExpiryForm::InSeconds, arguments[2]));
     let options = Options { expires, ..Options::default() };
     set_with(context, "setex", arguments[1], arguments[3], &options)
 }
 
 fn psetex(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    let expires = Some((Moment::InMilliseconds, arguments[2]));
+    let expires = Some((ExpiryForm::InMilliseconds, arguments[2]));
     let options = Options { expires, ..Options::default() };
     set_with(context, "psetex", arguments[1], arguments[3], &options)
 }
@@ -257,7 +257,7 @@ pub(super) fn exists(context: &Context<'_, '_>, key: &[u8]) -> Result<bool> {
 fn mset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (pairs, rest) = arguments[1..].as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(said("ERR wrong number of arguments for 'mset' command"));
+        return Err(fail("ERR wrong number of arguments for 'mset' command"));
     }
     for [key, value] in pairs {
         context.transaction.put_head(context.space, key, &Head::string(value))?;
@@ -269,7 +269,7 @@ fn mset(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
 fn msetnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (pairs, rest) = arguments[1..].as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(said("ERR wrong number of arguments for 'msetnx' command"));
+        return Err(fail("ERR wrong number of arguments for 'msetnx' command"));
     }
     for [key, _] in pairs {
         if exists(context, key)? {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pando_keyspace::Store;
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 
 use crate::commands::command::{Command, Context, commands};
 use crate::session::Multi;
@@ -30,7 +30,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
 
 fn multi(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     if context.session.multi.is_some() {
-        return Err(said("ERR MULTI calls can not be nested"));
+        return Err(fail("ERR MULTI calls can not be nested"));
     }
     context.session.multi = Some(Multi::default());
     context.session.client.note_queued(Some((0, 0)));
@@ -39,12 +39,12 @@ fn multi(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 }
 
 fn exec_without_multi(_: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    Err(said("ERR EXEC without MULTI"))
+    Err(fail("ERR EXEC without MULTI"))
 }
 
 fn discard(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     if context.session.multi.is_none() {
-        return Err(said("ERR DISCARD without MULTI"));
+        return Err(fail("ERR DISCARD without MULTI"));
     }
     context.session.end_transaction();
     context.reply.ok();
@@ -53,7 +53,7 @@ fn discard(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
 
 fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     if context.session.multi.is_some() {
-        return Err(said("ERR WATCH inside MULTI is not allowed"));
+        return Err(fail("ERR WATCH inside MULTI is not allowed"));
     }
     let changed = context.session.changed.get_or_insert_with(|| Arc::new(AtomicBool::new(false)));
     for key in &arguments[1..] {

@@ -231,9 +231,11 @@ fn a_key_is_idle_since_it_was_last_used() {
 #[test]
 fn settings_that_cannot_be_set_are_refused_at_the_start() {
     for (name, value) in [("bind", "1.2.3.4"), ("databases", "17"), ("appendonly", "yes")] {
-        let settings = vec![(name.to_owned(), value.to_owned())];
-        let refused =
-            pando_server::serve(&pando_server::Options { config: settings, ..Default::default() });
+        let parameters = vec![(name.to_owned(), value.to_owned())];
+        let refused = pando_server::serve(&pando_server::Options {
+            config: parameters,
+            ..Default::default()
+        });
         let error = refused.expect_err("it is refused").to_string();
         assert!(error.starts_with(&format!("{name} cannot be '{value}': ")), "{error}");
     }
@@ -246,10 +248,10 @@ fn settings_that_cannot_be_set_are_refused_at_the_start() {
 fn snapshots_are_written_by_the_clock_while_something_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let snapshot = folder.path().join("snapshot");
-    let settings = [("snapshot-every", "1"), ("snapshots", "2")];
+    let parameters = [("snapshot-every", "1"), ("snapshots", "2")];
     let server = Server::start(pando_server::Options {
         snapshot: Some(snapshot.clone()),
-        config: settings.map(|(name, value)| (name.into(), value.into())).into(),
+        config: parameters.map(|(name, value)| (name.into(), value.into())).into(),
         ..Default::default()
     });
     let mut client = server.connect();

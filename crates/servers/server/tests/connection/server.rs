@@ -38,10 +38,10 @@ impl Server {
         Self { socket, thread: Some(thread), auth, _folder: folder }
     }
 
-    /// One with these settings.
-    pub fn with(settings: &[(&str, &str)]) -> Self {
-        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        Self::start(Options { config: settings.collect(), ..Options::default() })
+    /// One with these parameters.
+    pub fn with(parameters: &[(&str, &str)]) -> Self {
+        let parameters = parameters.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        Self::start(Options { config: parameters.collect(), ..Options::default() })
     }
 
     pub fn socket(&self) -> &Path {

@@ -32,7 +32,7 @@ fn milliseconds(random: &mut Random) -> Vec<u8> {
 }
 
 /// A moment since 1970: over, in thousands of years, or none at all.
-fn moment(random: &mut Random, is_ms: bool) -> Vec<u8> {
+fn timestamp(random: &mut Random, is_ms: bool) -> Vec<u8> {
     let far = if is_ms { "99999999999000" } else { "99999999999" };
     let over = if is_ms { "1000000" } else { "1000" };
     match random.below(4) {
@@ -52,8 +52,8 @@ fn set_options(random: &mut Random, words: &mut Words) {
             4 => words.push(random.word(&["PERSIST", "foo", "", "ex"])),
             5 => words.extend([b"EX".to_vec(), seconds(random)]),
             6 => words.extend([b"px".to_vec(), milliseconds(random)]),
-            7 => words.extend([b"EXAT".to_vec(), moment(random, false)]),
-            _ => words.extend([b"PXAT".to_vec(), moment(random, true)]),
+            7 => words.extend([b"EXAT".to_vec(), timestamp(random, false)]),
+            _ => words.extend([b"PXAT".to_vec(), timestamp(random, true)]),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use pando::Order;
 use pando_keyspace::Transaction;
 use pando_keyspace::collection::{ALL, Collection, ENOUGH, ON, name_of};
-use pando_keyspace::failure::{Result, told};
+use pando_keyspace::failure::{Result, fail_with};
 use pando_keyspace::layout::{Element, Kind, Section, ordered_bits};
 
 use super::super::integers;
@@ -122,7 +122,7 @@ impl<'key> Request<'key> {
         let number = integers::integer(words[0])?;
         let number =
             usize::try_from(number).ok().filter(|&number| number > 0).ok_or_else(|| {
-                told(format!("ERR at least 1 input key is needed for '{name}' command"))
+                fail_with(format!("ERR at least 1 input key is needed for '{name}' command"))
             })?;
         let (keys, mut rest) = words[1..].split_at_checked(number).ok_or(SYNTAX)?;
         let mut sources = Vec::with_capacity(keys.len());

@@ -1,7 +1,7 @@
 //! ZADD, ZINCRBY, ZREM, ZPOPMIN, ZPOPMAX.
 
 use pando_keyspace::collection::{Collection, check_name};
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::Kind;
 
 use super::super::integers;
@@ -74,14 +74,14 @@ fn add(
         return Err(SYNTAX);
     }
     if options.only_new && options.only_present {
-        return Err(said("ERR XX and NX options at the same time are not compatible"));
+        return Err(fail("ERR XX and NX options at the same time are not compatible"));
     }
     let bounds = [options.only_greater, options.only_less, options.only_new];
     if bounds.into_iter().filter(|&is_set| is_set).count() > 1 {
-        return Err(said("ERR GT, LT, and/or NX options at the same time are not compatible"));
+        return Err(fail("ERR GT, LT, and/or NX options at the same time are not compatible"));
     }
     if options.increments && pairs.len() > 1 {
-        return Err(said("ERR INCR option supports a single increment-element pair"));
+        return Err(fail("ERR INCR option supports a single increment-element pair"));
     }
     let scores =
         pairs.iter().map(|[score, _]| score::parse(score)).collect::<Result<Vec<f64>>>()?;
@@ -99,7 +99,7 @@ fn add(
             if options.increments {
                 score += former;
                 if score.is_nan() {
-                    return Err(said("ERR resulting score is not a number (NaN)"));
+                    return Err(fail("ERR resulting score is not a number (NaN)"));
                 }
             }
             if options.only_less && score >= former || options.only_greater && score <= former {

@@ -11,7 +11,7 @@ use std::ops::{Bound, ControlFlow};
 use pando::Order;
 use pando_keyspace::Transaction;
 use pando_keyspace::collection::{ALL, Bounds, Collection, ENOUGH, ON, bound_of_name};
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::ordered_bits;
 
 use super::super::integers;
@@ -72,13 +72,13 @@ impl<'text> Range<'text> {
                     text => score::parse_end(text).map(Bound::Included),
                 };
                 let ends = end(low).zip(end(high));
-                let (low, high) = ends.ok_or(said("ERR min or max is not a float"))?;
+                let (low, high) = ends.ok_or(fail("ERR min or max is not a float"))?;
                 Ok(Self::Score(low, high))
             }
             By::Lex => {
                 for text in [low, high] {
                     if !matches!(text, [b'-' | b'+'] | [b'(' | b'[', ..]) {
-                        return Err(said("ERR min or max not valid string range item"));
+                        return Err(fail("ERR min or max not valid string range item"));
                     }
                 }
                 if low == b"+" || high == b"-" {

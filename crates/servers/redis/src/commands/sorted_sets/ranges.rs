@@ -1,7 +1,7 @@
 //! Commands that return, store or remove a range of a sorted set.
 
 use pando_keyspace::collection::Collection;
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 use pando_keyspace::layout::Kind;
 
 use super::super::integers;
@@ -81,7 +81,7 @@ impl<'text> Request<'text> {
         let by = by.unwrap_or(By::Rank);
         let is_reverse = is_reverse.unwrap_or(false);
         if by == By::Rank && limit.count != -1 {
-            return Err(said(
+            return Err(fail(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
         }
@@ -89,7 +89,7 @@ impl<'text> Request<'text> {
             limit = Limit::NONE;
         }
         if by == By::Lex && with_scores {
-            return Err(said(
+            return Err(fail(
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }

@@ -1,7 +1,7 @@
 //! Scores as clients write them: C's `strtod`, which reads decimal and hexadecimal numbers and
 //! infinities.
 
-use pando_keyspace::failure::{Result, said};
+use pando_keyspace::failure::{Result, fail};
 
 use crate::errors::NOT_A_FLOAT;
 
@@ -12,7 +12,7 @@ pub(super) fn parse(text: &[u8]) -> Result<f64> {
 
 /// A weight.
 pub(super) fn parse_weight(text: &[u8]) -> Result<f64> {
-    parse_strictly(text).ok_or(said("ERR weight value is not a float"))
+    parse_strictly(text).ok_or(fail("ERR weight value is not a float"))
 }
 
 /// A number that a double can hold, more or less exactly.
