@@ -1,13 +1,13 @@
-//! What a connection keeps of what comes and goes.
+//! Buffers of a connection.
 
-/// What is read at once, in bytes.
+/// Bytes that are read at once, at least.
 const READ_BYTES: usize = 16 * 1024;
-/// Replies of so many bytes are sent before the next request is carried out.
+/// When replies have this many bytes, they are sent before the next request is executed.
 pub const SEND_BYTES: usize = 64 * 1024;
-/// An idle connection keeps no more buffer than this.
+/// The largest buffer that an idle connection keeps, in bytes.
 const IDLE_BYTES: usize = 64 * 1024;
 
-/// Empties a buffer, and lets go of it if it is large.
+/// Empties a buffer, and frees its memory if it is large.
 pub fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     if buffer.capacity() > IDLE_BYTES {
@@ -15,7 +15,7 @@ pub fn empty(buffer: &mut Vec<u8>) {
     }
 }
 
-/// Removes what was carried out, which is what stands before `begin`.
+/// Removes the bytes before `begin`: their requests have been executed.
 pub fn drop_done(input: &mut Vec<u8>, begin: &mut usize) {
     if *begin == input.len() {
         empty(input);
@@ -25,8 +25,8 @@ pub fn drop_done(input: &mut Vec<u8>, begin: &mut usize) {
     *begin = 0;
 }
 
-/// Makes room for what is to come. What is known to be missing is read in large pieces, but only
-/// kept as it comes.
+/// Makes room for input. If `missing` bytes are known to come, the next reads are large, but memory
+/// is allocated only as the bytes arrive.
 pub fn make_room(input: &mut Vec<u8>, missing: usize) {
     input.reserve(READ_BYTES.max(missing.min(input.len().max(READ_BYTES))));
 }

@@ -1,11 +1,11 @@
-//! The limit of descriptors.
+//! The limit on open file descriptors.
 
-/// Lets the process have as many descriptors as it may.
+/// Raises the process's limit on descriptors to the maximum that the system allows.
 pub fn raise_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of descriptors cannot be raised");
+        tracing::warn!(%error, "cannot raise the limit on file descriptors");
     }
 }

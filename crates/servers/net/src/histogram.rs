@@ -1,19 +1,19 @@
-//! How long things took: counts by size, in steps of an eighth of the size's power of two.
+//! Latencies: counts per bucket. A bucket is as wide as an eighth of the power of two below it.
 //!
 //! ```text
 //! nanoseconds   0 1 2 ... 7 | 8 9 ... 15 | 16 18 ... 30 | 32 36 ... 60 | ...
 //! each          1           | 1          | 2            | 4            |
 //! ```
 //!
-//! So a quantile is at most an eighth too large, and never too small. What takes longer than
-//! [`MOST`] counts as that.
+//! So a quantile is at most an eighth too large, and never too small. A time above `MOST` counts
+//! as `MOST`.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
-/// Steps in a power of two, as a power of two.
+/// Buckets per power of two, as a power of two.
 const STEP_BITS: u32 = 3;
-/// Longest time that is told apart, in nanoseconds: more than a minute.
+/// The longest time with a bucket of its own, in nanoseconds: more than a minute.
 const MOST: u64 = (1 << 36) - 1;
 const BUCKETS: usize = bucket_of(MOST) + 1;
 
@@ -24,7 +24,7 @@ const fn bucket_of(nanoseconds: u64) -> usize {
         return nanoseconds as usize;
     }
     let power = nanoseconds.ilog2() - STEP_BITS;
-    // The upper bits, of which the first is always set, follow those of the powers before.
+    // The upper bits, whose first is always set, continue the numbers of the powers before.
     ((power as usize) << STEP_BITS) + (nanoseconds >> power) as usize
 }
 
@@ -38,11 +38,11 @@ const fn longest_in(bucket: usize) -> u64 {
     ((upper + 1) << power) - 1
 }
 
-/// Adds to a counter that this thread alone writes, or several.
+/// Adds to a counter. If it is not shared, only this thread writes it.
 #[inline]
 pub(crate) fn add_to(counter: &AtomicU64, by: u64, is_shared: bool) {
-    // Relaxed: a counter is read for itself alone. Where nobody else writes, nothing is lost
-    // between the load and the store.
+    // Relaxed: each counter is read independently of others. With a single writer, no addition is
+    // lost between the load and the store.
     if is_shared {
         counter.fetch_add(by, Ordering::Relaxed);
     } else {
@@ -50,7 +50,7 @@ pub(crate) fn add_to(counter: &AtomicU64, by: u64, is_shared: bool) {
     }
 }
 
-/// Times that one thread counts, or several.
+/// Counted times of one thread, or of several.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -76,7 +76,7 @@ impl Histogram {
     }
 }
 
-/// Times that were counted until some moment.
+/// A copy of counted times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies {
     buckets: Vec<u64>,
@@ -90,7 +90,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds what another has counted.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
             *sum += more;
@@ -98,7 +98,7 @@ impl Latencies {
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// Takes away what had been counted earlier.
+    /// Subtracts the counts of an earlier copy.
     pub fn subtract(&mut self, earlier: &Self) {
         for (now, before) in self.buckets.iter_mut().zip(&earlier.buckets) {
             *now = now.saturating_sub(*before);
@@ -106,24 +106,23 @@ impl Latencies {
         self.sum = self.sum.saturating_sub(earlier.sum);
     }
 
-    /// How many.
+    /// The number of times counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Together, in nanoseconds.
+    /// Their sum, in nanoseconds.
     pub fn sum_nanoseconds(&self) -> u64 {
         self.sum
     }
 
-    /// How many took at most `2^power - 1` nanoseconds, exactly.
+    /// The exact number of times of at most `2^power - 1` nanoseconds.
     pub fn below_power(&self, power: u32) -> u64 {
         let end = bucket_of((1 << power.min(36)) - 1);
         self.buckets.iter().take(end + 1).sum()
     }
 
-    /// The time, in nanoseconds, that a part of `share` took no longer than; none if nothing was
-    /// counted.
+    /// The quantile for `share`, in nanoseconds; `None` if nothing was counted.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let count = self.count();
         let wanted = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));

@@ -1,7 +1,7 @@
-//! Serves a site over HTTP, whatever the site says.
+//! An HTTP server for any [`Site`].
 //!
-//! It has a thread and an event loop of its own, and what it keeps for its clients is bounded: so
-//! many connections, each with so many bytes of request and so many seconds.
+//! It has a thread and an event loop of its own. The number of connections, the bytes of a request
+//! and the duration of a connection are bounded, and so is its memory.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,32 +21,33 @@ use tokio::task::LocalSet;
 
 use crate::error::Error;
 
-/// Connections that are served at once; others wait to be accepted.
+/// Connections that are served at once; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 32;
 /// Longest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// Most lines in it.
+/// Most header lines of a request.
 const MAX_HEAD_LINES: usize = 64;
-/// A request's head comes within that time; so long may a client be silent, too.
+/// A client must send the head of a request within this time.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// A connection lasts no longer, so that nobody keeps others out by not reading.
+/// The longest duration of a connection. Without this limit a client that does not read would
+/// occupy a connection without end.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is served.
+/// The content of an HTTP server.
 pub trait Site: Send + Sync + 'static {
-    /// The answer to a request. At a private address, only this machine's own names are served.
+    /// Answers a request. On a loopback address (`is_private`) the site serves only requests to
+    /// this machine's own names.
     fn answer(&self, is_private: bool, request: &Request<Incoming>) -> Response<Full<Bytes>>;
 
-    /// Called once a second.
+    /// Called once per second.
     fn note_second(&self);
 }
 
-/// Listens, and answers in a thread of its own until told to stop; none if there is nowhere to
-/// listen.
+/// Starts the server in a thread of its own, which runs until `stopped`; `None` without addresses.
 ///
 /// # Errors
 ///
-/// [`Error`]: an address cannot be listened at, or no thread can be started.
+/// [`Error`]: the server cannot listen at an address, or cannot start a thread.
 pub fn start(
     addresses: &[SocketAddr],
     site: impl Site,
@@ -70,7 +71,7 @@ pub fn start(
         LocalSet::new().block_on(&runtime, async move {
             tokio::select! {
                 served = serve(listeners, site) => if let Err(error) = served {
-                    tracing::error!(%error, "HTTP is not served any more");
+                    tracing::error!(%error, "the HTTP server has stopped");
                 },
                 _ = stopped.changed() => {}
             }
@@ -97,8 +98,8 @@ async fn serve(listeners: Vec<std::net::TcpListener>, site: impl Site) -> io::Re
 }
 
 async fn accept(listener: TcpListener, site: Arc<impl Site>, room: Arc<Semaphore>) {
-    // Somebody's browser may be led here under a name of another's choice (DNS rebinding). Who
-    // listens for this machine alone is called by no name but its own.
+    // A web page may use a foreign name that resolves to this address (DNS rebinding). A loopback
+    // address is served under this machine's own names only.
     let is_private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -111,7 +112,7 @@ async fn accept(listener: TcpListener, site: Arc<impl Site>, room: Arc<Semaphore
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "an HTTP connection could not be accepted");
+                tracing::warn!(%error, "cannot accept an HTTP connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

@@ -1,12 +1,11 @@
-//! What servers of any protocol share. It knows no protocol but HTTP, and nothing of what is
-//! stored.
+//! What the servers of all protocols share. It knows no protocol but HTTP, and no stored data.
 //!
-//! * `access/`: users, passwords, what they may do. `glob.rs`: patterns of keys.
-//! * `listeners.rs`: listening sockets, and how they are handed over to the next process.
+//! * `access/`: users, passwords and rights. `glob.rs`: patterns of keys.
+//! * `listeners.rs`: listening sockets, and their hand-over to the next process.
 //! * `tls.rs`: TLS.
-//! * `http.rs`: serves a site over HTTP. `web_request.rs`: HTTP requests at other protocols' ports.
+//! * `http.rs`: the HTTP server. `web_request.rs`: HTTP requests at the ports of other protocols.
 //! * `stats.rs`: counters of requests and their latencies (`histogram.rs`).
-//! * `buffers.rs`: what a connection keeps. `descriptors.rs`: the limit of descriptors.
+//! * `buffers.rs`: buffers of connections. `descriptors.rs`: the limit on file descriptors.
 
 pub mod access;
 pub mod buffers;

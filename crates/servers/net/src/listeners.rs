@@ -1,16 +1,16 @@
-//! The sockets that the server listens at, and their way to the process that comes after it.
+//! Listening sockets, and their hand-over to a successor process.
 //!
-//! # Handing over
+//! # Hand-over
 //!
-//! On SIGUSR2 the server gives way to whatever program is now at the path that it was started by,
-//! with the same arguments: a new version of itself. It makes sure that the program can be run at
-//! all, ends its connections after the request that each is at, closes the pool and becomes the
-//! program (`exec`), which keeps the process's number and inherits the listening sockets. They are
-//! never closed, so who connects meanwhile waits in their queue and is not refused. If the program
-//! cannot be run after all, the server opens the pool again and goes on.
+//! On SIGUSR2 the server replaces itself by the program that is now at its path, with the same
+//! arguments: a new version of itself. It first checks that the program runs. Then it ends each
+//! connection after its current request, closes the pool and calls `exec`. The process number
+//! stays, and the program inherits the listening sockets. They are never closed, so new clients
+//! wait in their queues and are not refused. If `exec` fails, the server opens the pool again and
+//! continues.
 //!
-//! Sockets are inherited as systemd passes them (`LISTEN_FDS`), so a systemd socket unit works,
-//! too. An inherited socket is used for the address that it is bound to.
+//! Sockets are passed in systemd's form (`LISTEN_FDS`), so a systemd socket unit works, too. An
+//! inherited socket is used for the address that it is bound to.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,26 +24,26 @@ use std::process::{Command, Stdio};
 use command_fds::{CommandFdExt, FdMapping};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that wait to be accepted.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// The first descriptor that is passed on.
 const FIRST_DESCRIPTOR: i32 = 3;
-/// Set for a program that takes over from this one.
+/// The environment variable that a successor is started with.
 const SUCCESSOR: &str = "PANDO_SERVER_SUCCESSOR";
-/// What it is set to if the socket at a path was made by this program, or by one before it.
+/// Its value if this program, or a predecessor, created the socket file.
 const OWNS_UNIX: &str = "owns its socket's path";
 
-/// Listening sockets, open until the process ends.
+/// Listening sockets; they stay open until the process ends.
 #[derive(Debug, Default)]
 pub struct Listeners {
     tcp: Vec<TcpListener>,
     unix: Vec<UnixListener>,
-    /// Whether the path of the last is the server's own, and not systemd's.
+    /// Whether the server created the socket file, and not systemd.
     owns_unix: bool,
 }
 
 impl Listeners {
-    /// Those that the process was started with.
+    /// The sockets that the process inherited.
     pub fn inherited() -> Self {
         let mut passed = listenfd::ListenFd::from_env();
         let owns_unix = std::env::var_os(SUCCESSOR).is_some_and(|value| value == OWNS_UNIX);
@@ -78,7 +78,7 @@ impl Listeners {
         Ok(copy)
     }
 
-    /// A socket that listens at `path`, in place of one that a dead server has left there.
+    /// A socket that listens at `path`. It replaces the file of a server that died.
     pub fn unix(&mut self, path: &Path) -> io::Result<UnixListener> {
         let is_there = |listener: &&UnixListener| {
             listener.local_addr().is_ok_and(|at| at.as_pathname() == Some(path))
@@ -86,7 +86,7 @@ impl Listeners {
         let listener = match self.unix.iter().find(is_there) {
             Some(listener) => listener.try_clone()?,
             None => {
-                // One that a dead server has left behind answers nobody.
+                // Nothing accepts connections at the file of a dead server.
                 if path.symlink_metadata().is_ok_and(|found| is_socket(&found))
                     && UnixStream::connect(path).is_err()
                 {
@@ -103,14 +103,16 @@ impl Listeners {
         Ok(listener)
     }
 
-    /// Whether the path that it listens at goes with the server.
+    /// Whether the server removes its socket file when it ends.
     pub fn owns_unix(&self) -> bool {
         self.owns_unix
     }
 
-    /// Becomes the program that this one was started as; returns only if that failed.
+    /// Replaces this process by the program at its path; returns only on failure.
     pub fn hand_over(&self) -> io::Error {
-        self.try_hand_over().err().unwrap_or_else(|| io::Error::other("it did not begin"))
+        self.try_hand_over()
+            .err()
+            .unwrap_or_else(|| io::Error::other("exec returned without an error"))
     }
 
     fn try_hand_over(&self) -> io::Result<()> {
@@ -136,17 +138,17 @@ impl Listeners {
     }
 }
 
-/// Whether this process was handed over to by an earlier server, and so goes on with its store.
+/// Whether this process is the successor of a server, and continues with its store.
 pub fn is_successor() -> bool {
     std::env::var_os(SUCCESSOR).is_some()
 }
 
-/// Whether the program that this one was started as can be run now.
+/// Checks that the program at this process's path runs.
 pub fn can_hand_over() -> io::Result<()> {
     let (mut command, _) = program()?;
     let silent = command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
     let status = silent.stderr(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ends with {status}"))) }
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it exits with {status}"))) }
 }
 
 fn program() -> io::Result<(Command, Vec<OsString>)> {

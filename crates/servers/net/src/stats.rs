@@ -1,12 +1,12 @@
-//! What the server counts of itself: for INFO, the metrics, the page and `pando top`.
+//! Counters of the server: for INFO, the metrics, the page and `pando top`.
 //!
-//! Each event loop has a block of counters that its thread alone writes, by a load and a store
-//! without an atomic addition, on cache lines of its own. Readers add the blocks up. So to count
-//! costs an increment in a line that is there already, and a reader sees figures that are a moment
-//! apart. All other threads share one more block, which they add to atomically.
+//! Each event loop has a block of counters on cache lines of its own. Only its thread writes them,
+//! by a load and a store without an atomic addition, so counting costs one increment of a cached
+//! line. All other threads share one more block and add to it atomically. A reader sums the blocks,
+//! so its figures are not all of the same instant.
 //!
-//! Nothing here is ever set back; `CONFIG RESETSTAT` remembers what had been counted by then
-//! ([`Stats::reset`]), and [`Stats::since_reset`] leaves it out.
+//! Counters are never reset. `CONFIG RESETSTAT` keeps a copy of them ([`Stats::reset`]), which
+//! [`Stats::since_reset`] subtracts.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,34 +17,34 @@ use parking_lot::Mutex;
 
 use crate::histogram::{Histogram, Latencies, add_to};
 
-/// What is counted, besides commands.
+/// What is counted, apart from calls per command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Commands that were carried out, or failed trying.
+    /// Executed commands, also failed ones.
     Commands,
-    /// Clients that were accepted, of any protocol.
+    /// Accepted clients of all protocols.
     Connections,
-    /// Those of them that have gone.
+    /// Accepted clients that have disconnected.
     ConnectionsClosed,
-    /// Clients that were turned away, since there were too many.
+    /// Refused clients, because there were too many.
     ConnectionsRejected,
-    /// Bytes that came from clients.
+    /// Bytes received from clients.
     BytesIn,
-    /// Bytes that went to clients.
+    /// Bytes sent to clients.
     BytesOut,
     /// Keys that a reading command found.
     Hits,
     /// Keys that a reading command did not find.
     Misses,
-    /// Keys removed since their time had come.
+    /// Expired keys that were removed.
     Expired,
-    /// Keys removed to make room.
+    /// Keys evicted to make room.
     Evicted,
-    /// Replies that were errors.
+    /// Error replies.
     Errors,
 }
 
-/// How many [`Count`]s there are.
+/// The number of [`Count`]s.
 const COUNTS: usize = Count::Errors as usize + 1;
 
 impl Count {
@@ -63,7 +63,7 @@ impl Count {
         Count::Errors,
     ];
 
-    /// What it is called, as the metrics and the page have it.
+    /// Its name in the metrics and on the page.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Commands => "commands",
@@ -80,25 +80,25 @@ impl Count {
         }
     }
 
-    /// What it says, in a line.
+    /// Its description in the metrics.
     pub const fn help(self) -> &'static str {
         match self {
-            Self::Commands => "Commands that were carried out, or failed trying",
-            Self::Connections => "Clients that were accepted",
-            Self::ConnectionsClosed => "Accepted clients that have gone",
-            Self::ConnectionsRejected => "Clients that were turned away",
-            Self::BytesIn => "Bytes that came from clients",
-            Self::BytesOut => "Bytes that went to clients",
+            Self::Commands => "Executed commands, also failed ones",
+            Self::Connections => "Accepted clients",
+            Self::ConnectionsClosed => "Accepted clients that have disconnected",
+            Self::ConnectionsRejected => "Refused clients, because there were too many",
+            Self::BytesIn => "Bytes received from clients",
+            Self::BytesOut => "Bytes sent to clients",
             Self::Hits => "Keys that reading commands found",
             Self::Misses => "Keys that reading commands did not find",
-            Self::Expired => "Keys removed since their time had come",
-            Self::Evicted => "Keys removed to make room",
-            Self::Errors => "Replies that were errors",
+            Self::Expired => "Expired keys that were removed",
+            Self::Evicted => "Keys evicted to make room",
+            Self::Errors => "Error replies",
         }
     }
 }
 
-/// Which latencies a command's time is counted among.
+/// The latency histogram in which a command counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It reads keys.
@@ -109,60 +109,60 @@ pub enum Kind {
     Other,
 }
 
-/// How many [`Kind`]s there are.
+/// The number of [`Kind`]s.
 const KINDS: usize = Kind::Other as usize + 1;
 
-/// A kind of request that is counted apart: a command of a protocol.
+/// A command of a protocol, with counters of its own.
 #[derive(Clone, Debug)]
 pub struct Counted {
     /// Its name.
     pub name: String,
-    /// What its time is counted as.
+    /// Its latency histogram.
     pub kind: Kind,
 }
 
-/// A command's share.
+/// Figures of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// How often it was carried out, or failed trying.
+    /// Executions, also failed ones.
     pub calls: u64,
-    /// What that took, in nanoseconds.
+    /// Their time, in nanoseconds.
     pub nanoseconds: u64,
-    /// How often it answered with an error.
+    /// Error replies.
     pub failed: u64,
-    /// How often it was refused before it ran: a wrong number of arguments, no permission.
+    /// Refusals before execution: a wrong number of arguments, or no permission.
     pub rejected: u64,
 }
 
-/// All that was counted until some moment.
+/// A copy of all counters.
 #[derive(Clone, Debug)]
 pub struct Figures {
     counts: [u64; COUNTS],
     counted: &'static [Counted],
-    /// By the commands' numbers: their places in what [`Stats::new`] was given.
+    /// By number of the command: its index in the list that [`Stats::new`] got.
     pub commands: Vec<Calls>,
-    /// What commands took, by [`Kind`].
+    /// Latencies by [`Kind`].
     kinds: [Latencies; KINDS],
 }
 
 impl Figures {
-    /// How many of `count`.
+    /// The value of a count.
     pub fn get(&self, count: Count) -> u64 {
         self.counts[count as usize]
     }
 
-    /// Clients that are connected. (A client may come while its block is read, so that it seems to
-    /// have gone before.)
+    /// Connected clients. (A client may connect and disconnect while the blocks are summed, so the
+    /// difference may be negative; it is then zero.)
     pub fn connected(&self) -> u64 {
         self.get(Count::Connections).saturating_sub(self.get(Count::ConnectionsClosed))
     }
 
-    /// What commands of a kind took.
+    /// Latencies of the commands of one kind.
     pub fn latencies(&self, kind: Kind) -> &Latencies {
         &self.kinds[kind as usize]
     }
 
-    /// What all commands took.
+    /// Latencies of all commands.
     pub fn all_latencies(&self) -> Latencies {
         let mut all = Latencies::default();
         for one in &self.kinds {
@@ -171,14 +171,14 @@ impl Figures {
         all
     }
 
-    /// Each command that was called, or refused, with its name.
+    /// Each command that was called or refused, with its name.
     pub fn called(&self) -> impl Iterator<Item = (&'static str, Calls)> {
         let names = self.counted.iter().map(|counted| counted.name.as_str());
         let named = names.zip(self.commands.iter().copied());
         named.filter(|(_, calls)| calls.calls + calls.rejected > 0)
     }
 
-    /// Requests that write, of any protocol, and that did not fail.
+    /// Successful writing requests of all protocols.
     pub fn changes(&self) -> u64 {
         let failed = self.commands.iter().zip(self.counted);
         let failed = failed.filter(|(_, counted)| counted.kind == Kind::Write);
@@ -207,18 +207,18 @@ impl Figures {
 pub struct Stats {
     started: Instant,
     counted: &'static [Counted],
-    /// One for each loop, and one for all other threads.
+    /// One block per loop, and one for all other threads.
     blocks: Box<[Block]>,
     before_reset: Mutex<Option<Figures>>,
-    /// Replies that were errors, by the first word of each.
+    /// Error replies, by their first word.
     errors: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Most first words of errors that are counted apart.
+/// Most first words of errors that have counters of their own.
 const MAX_ERROR_CODES: usize = 128;
 
-/// What one thread counts, or all that have none of their own. A line of the processor's cache,
-/// with the one that it fetches beside it, is in no two blocks.
+/// Counters of one event loop, or of all other threads. Blocks share neither a cache line nor a
+/// pair of lines that the processor fetches together.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Block {
@@ -239,12 +239,12 @@ struct CallBlock {
 }
 
 thread_local! {
-    /// The number of the loop that this thread runs. A thread runs one of one server.
+    /// The number of the event loop of this thread. A thread runs one loop of one server.
     static LOOP: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 impl Stats {
-    /// Counters for so many event loops, which carry out these commands.
+    /// Counters for a number of event loops and these commands.
     pub fn new(loops: usize, counted: &'static [Counted]) -> Self {
         let block = |number| Block {
             counts: [const { AtomicU64::new(0) }; COUNTS],
@@ -262,7 +262,7 @@ impl Stats {
         }
     }
 
-    /// This thread runs loop `number` from now on, and no other thread does.
+    /// Makes this thread the one that runs loop `number`; no other thread may.
     pub fn enter_loop(&self, number: usize) {
         LOOP.set(number);
     }
@@ -273,14 +273,14 @@ impl Stats {
         &self.blocks[number]
     }
 
-    /// Counts.
+    /// Adds to a count.
     #[inline]
     pub fn add(&self, count: Count, by: u64) {
         let block = self.here();
         add_to(&block.counts[count as usize], by, block.is_shared);
     }
 
-    /// Counts a reply that is an error, in these words.
+    /// Counts an error reply of these words.
     #[cold]
     pub fn note_error(&self, words: &str) {
         self.add(Count::Errors, 1);
@@ -294,12 +294,12 @@ impl Stats {
         }
     }
 
-    /// Replies that were errors since the last [`reset`](Self::reset), by the first word of each.
+    /// Error replies since the last [`reset`](Self::reset), by their first word.
     pub fn errors(&self) -> BTreeMap<String, u64> {
         self.errors.lock().clone()
     }
 
-    /// Counts the command of that number, which was carried out, or failed trying.
+    /// Counts an executed command by its number.
     #[inline]
     pub fn note_call(&self, number: usize, kind: Kind, took: Duration, has_failed: bool) {
         let block = self.here();
@@ -315,7 +315,7 @@ impl Stats {
         }
     }
 
-    /// Counts a request of a protocol whose commands are not counted apart.
+    /// Counts a request of a protocol whose commands have no counters of their own.
     #[inline]
     pub fn note_request(&self, kind: Kind, took: Duration) {
         let block = self.here();
@@ -324,7 +324,7 @@ impl Stats {
         block.kinds[kind as usize].note(nanoseconds, block.is_shared);
     }
 
-    /// Counts the command of that number, which was refused before it ran.
+    /// Counts a command that was refused before execution.
     pub fn note_rejected(&self, number: usize) {
         let block = self.here();
         if let Some(calls) = block.commands.get(number) {
@@ -332,13 +332,13 @@ impl Stats {
         }
     }
 
-    /// How much of `count`, since the server started.
+    /// The value of a count since the server started.
     pub fn total(&self, count: Count) -> u64 {
         let of = |block: &Block| block.counts[count as usize].load(Ordering::Relaxed);
         self.blocks.iter().map(of).sum()
     }
 
-    /// All that was counted since the server started.
+    /// All counters since the server started.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures {
             counts: Count::ALL.map(|count| self.total(count)),
@@ -360,8 +360,8 @@ impl Stats {
         figures
     }
 
-    /// All that was counted since the last [`reset`](Self::reset). Clients that were connected by
-    /// then still are: ask [`figures`](Self::figures) for them.
+    /// All counters since the last [`reset`](Self::reset). For clients connected before it use
+    /// [`figures`](Self::figures).
     pub fn since_reset(&self) -> Figures {
         let mut figures = self.figures();
         if let Some(before) = &*self.before_reset.lock() {
@@ -370,18 +370,18 @@ impl Stats {
         figures
     }
 
-    /// Begins anew for [`since_reset`](Self::since_reset).
+    /// Sets the point in time from which [`since_reset`](Self::since_reset) counts.
     pub fn reset(&self) {
         *self.before_reset.lock() = Some(self.figures());
         self.errors.lock().clear();
     }
 
-    /// How many event loops there are.
+    /// The number of event loops.
     pub fn loops(&self) -> usize {
         self.blocks.len() - 1
     }
 
-    /// How long the server has run.
+    /// The time since the server started.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }

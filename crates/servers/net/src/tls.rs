@@ -16,27 +16,28 @@ use tokio_rustls::server::TlsStream;
 
 use crate::error::Error;
 
-/// A client that has not agreed on keys by then is let go.
+/// The longest duration of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How TLS is spoken, and where.
+/// Addresses and certificates for TLS.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// Where clients connect.
+    /// The addresses to listen at.
     pub addresses: Vec<std::net::SocketAddr>,
-    /// The server's certificate and those that it hangs on, in PEM.
+    /// The server's certificate and its chain, in PEM.
     pub certificate: PathBuf,
     /// The certificate's private key, in PEM.
     pub key: PathBuf,
-    /// Who signs clients' certificates, in PEM; none if clients need no certificate.
+    /// The authority that signs clients' certificates, in PEM; `None` if clients need no
+    /// certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// What accepts TLS.
+/// Creates the acceptor of TLS connections.
 ///
 /// # Errors
 ///
-/// [`Error::Tls`]: what is wrong with a certificate or a key.
+/// [`Error::Tls`]: a certificate or a key is not usable, and why.
 pub fn acceptor(options: &TlsOptions) -> Result<TlsAcceptor, Error> {
     let provider = Arc::new(crypto::ring::default_provider());
     let certificates = certificates(&options.certificate)?;
@@ -76,7 +77,7 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::Tls(format!("{}: {error}", path.display()))
 }
 
-/// Agrees on keys with a client, which may take only so long.
+/// Performs the TLS handshake with a client, within ten seconds.
 ///
 /// # Errors
 ///
