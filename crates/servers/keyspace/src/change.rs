@@ -1,26 +1,27 @@
-//! A change of one string by a command that changes nothing else.
+//! Changes of one string by a command that changes nothing else.
 //!
-//! Most commands that write are such, and look at what is there only to make the new string of it,
-//! or to see what goes with the old one. So the look and the write are one operation of the index
-//! ([`Map::modify`](pando::Map::modify)), made at once and not kept until the commit; it decides.
+//! Most writing commands are of this kind. They read the old string only to compute the new one, or
+//! to keep its expiry. So the read and the write are one operation of the index
+//! ([`Map::modify`](pando::Map::modify)), executed at once and not kept until the commit. That
+//! operation is the commit point.
 //!
-//! That is right only where one record is all that changes: where a string, or nothing, becomes a
-//! string that expires when the former did, outside MULTI. Everything else goes the long way, a
-//! look and a write that is kept: what has expired or is a collection, a change of when it expires,
-//! and what is or becomes a string in pieces.
+//! This is correct only where one record changes: a string, or no key, becomes a string with the
+//! same expiry, outside MULTI. All other changes take the long path, a read and a write that is
+//! kept until the commit: of expired keys and collections, of an expiry, and of strings that are or
+//! become long (in pieces).
 
 use crate::failure::{Failure, Result};
 use crate::layout::{Content, Head, LONG_ABOVE_BYTES, hash_of, head_key_of_hash};
 use crate::stripes::stripe_of;
 use crate::transaction::{Transaction, has_expired};
 
-/// What is to be put in place of a string.
+/// The new value of a string.
 #[derive(Debug)]
 pub struct Next<'value> {
     encoded: &'value mut Vec<u8>,
-    /// When it expires, once something was put.
+    /// The expiry of the new head, once there is one.
     expires_at: Option<Option<u64>>,
-    /// Whether it is too long for a head.
+    /// Whether the new string is too long for a head.
     is_long: bool,
 }
 
@@ -30,7 +31,7 @@ impl<'value> Next<'value> {
         Self { encoded, expires_at: None, is_long: false }
     }
 
-    /// Puts a head; without it what is there stays.
+    /// Sets the new head. Without this call the old value stays.
     #[inline]
     pub fn put(&mut self, head: &Head<'_>) {
         self.encoded.clear();
@@ -42,7 +43,7 @@ impl<'value> Next<'value> {
 }
 
 impl Transaction<'_> {
-    /// Puts a string in place of whatever is at `key`, for a command that changes nothing else.
+    /// Puts a string at `key` in place of its value, for a command that changes nothing else.
     #[inline]
     pub fn put_string(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         if matches!(head.content, Content::String(bytes) if bytes.len() > LONG_ABOVE_BYTES) {
@@ -54,8 +55,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Lends the head of a key, or none, to `change`, which puts another in its place, or leaves
-    /// it; for a command that changes nothing else. `change` may be called more than once.
+    /// Lends the head of a key, or `None`, to `change`, which may put a new head; for a command
+    /// that changes nothing else. `change` may be called more than once.
     #[inline]
     pub fn change_string<Answer>(
         &mut self,
@@ -76,7 +77,8 @@ impl Transaction<'_> {
         Ok(answer)
     }
 
-    /// As `change_string`, if one operation of the index does; otherwise nothing has been changed.
+    /// Does what `change_string` does by one operation of the index; `None` if that is not
+    /// possible, and then nothing has changed.
     #[inline]
     fn change_at_once<Answer>(
         &mut self,
@@ -137,7 +139,8 @@ mod tests {
     use crate::transaction::Transaction;
 
     fn with<Answer>(store: &Store, work: impl FnOnce(&mut Transaction<'_>) -> Answer) -> Answer {
-        let held = store.lock([Store::stripe_of_key(b"key")].into_iter().collect(), Access::Alone);
+        let held =
+            store.lock([Store::stripe_of_key(b"key")].into_iter().collect(), Access::Exclusive);
         let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
         let answer = work(&mut transaction);
         transaction.commit().expect("commits");
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!((records(&store), store.count(0).expect("counts")), (before + 1, 1));
         assert_eq!(at_once(true, b"b"), Some(Kind::String));
         assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"ab"[..]));
-        // It expires, and goes on to.
+        // A string keeps its expiry.
         let later = store.clock().now_ms() + 1_000_000;
         set(&store, 0, b"key", b"timed", Some(later));
         assert_eq!(at_once(true, b"!"), Some(Kind::String));
@@ -181,7 +184,7 @@ mod tests {
             transaction.head(0, b"key", |head| head.and_then(|head| head.expires_at))
         });
         assert_eq!(kept.expect("reads"), Some(later));
-        // It has expired, and so its entry goes with it.
+        // An expired string: its expiry entry must be removed with it.
         set(&store, 0, b"key", b"gone", Some(store.clock().now_ms()));
         assert_eq!(at_once(false, b"new"), None);
         assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"new"[..]));

@@ -1,11 +1,11 @@
-//! The store's clock: milliseconds that no step of the system's clock moves.
+//! The store's clock: milliseconds that are independent of changes of the system's clock.
 //!
-//! It is the time since the machine was booted plus an offset, which is chosen at the first start
-//! under a boot so that the clock begins at the system's time, and kept in the store with the
-//! boot's id. So a key lives as long as it was told to, also through restarts, whatever is done to
-//! the system's clock meanwhile. Moments that clients name (EXPIREAT, TIME) are of the system's
-//! clock, and are translated when they come and go. After the machine was booted anew the offset is
-//! chosen anew, since only the system's clock knows how long it was down.
+//! It is the time since the machine was booted plus an offset. At the first start after a boot, the
+//! offset is chosen so that the clock equals the system's time. The offset is kept in the store
+//! with the boot's id. So a key lives for its time to live, also through restarts and changes of
+//! the system's clock. Timestamps of clients (EXPIREAT, TIME) are of the system's clock and are
+//! translated. After a reboot a new offset is chosen, because only the system's clock knows how
+//! long the machine was off.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ const BOOT_ID_BYTES: usize = 36;
 /// The store's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// What is added to the milliseconds since boot.
+    /// The difference between this clock and the milliseconds since boot.
     offset_ms: u64,
 }
 
@@ -36,10 +36,10 @@ fn boot_id() -> Vec<u8> {
 }
 
 impl Clock {
-    /// The clock that `kept` describes, if it is of this boot; else one that begins now.
+    /// The clock that `kept` describes, if it is of this boot; otherwise a new clock.
     pub fn continue_or_begin(kept: Option<&[u8]>) -> Self {
         let of_this_boot = kept.and_then(|kept| kept.split_first_chunk::<8>()).filter(|(_, id)| {
-            // Without an id nobody knows which boot it was.
+            // Without an id the boot is unknown.
             !id.is_empty() && *id == boot_id()
         });
         match of_this_boot {
@@ -48,31 +48,31 @@ impl Clock {
         }
     }
 
-    /// What [`continue_or_begin`](Self::continue_or_begin) takes: the offset, and the boot's id.
+    /// The input of [`continue_or_begin`](Self::continue_or_begin): the offset, and the boot's id.
     pub(crate) fn encode(&self) -> Vec<u8> {
         [&self.offset_ms.to_le_bytes()[..], &boot_id()].concat()
     }
 
-    /// Now, by this clock.
+    /// The current time of this clock.
     #[inline]
     pub fn now_ms(&self) -> u64 {
         since_boot_ms() + self.offset_ms
     }
 
-    /// By this clock, the moment that is `system_ms` by the system's.
+    /// Translates a time of the system's clock to this clock.
     pub fn by_store(&self, at_system_ms: i64) -> i64 {
         at_system_ms.saturating_sub(self.ahead_ms())
     }
 
-    /// By the system's clock, the moment that is `at_ms` by this one.
+    /// Translates a time of this clock to the system's clock.
     pub fn by_system(&self, at_ms: u64) -> i64 {
         (at_ms as i64).saturating_add(self.ahead_ms())
     }
 
-    /// By how much the system's clock is ahead of this one.
+    /// The system's clock minus this clock.
     fn ahead_ms(&self) -> i64 {
         let ahead = system_ms() as i64 - self.now_ms() as i64;
-        // What lies between the two readings is no step.
+        // A difference of 2 ms comes from reading the clocks one after the other.
         if ahead.abs() <= 2 { 0 } else { ahead }
     }
 }

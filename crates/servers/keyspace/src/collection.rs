@@ -1,11 +1,11 @@
-//! A collection that a command reads or writes: found under its key, changed element by element,
-//! and finished by writing its head with the new count.
+//! A collection that a command reads or writes. The command finds it by its key, changes elements,
+//! and writes the head with the new count at the end.
 //!
-//! A command first looks and checks, then changes elements, then calls [`Collection::finish`]; one
-//! that changes a single element, and nothing else, by [`Collection::put_only`] or its like, which
-//! make that change at once if they can (`counts.rs`). A collection without elements is not
-//! there, except for a range index, which is created by a command of its own. When a key expires
-//! stays as it is, unless the collection replaces what was under the key.
+//! A command first reads and checks, then changes elements, then calls [`Collection::finish`]. A
+//! command whose only change is one element calls [`Collection::put_only`] or a similar function,
+//! which writes the element at once if it can (`counts.rs`). A collection without elements does not
+//! exist, except for a range index, which has a command to create it. A change keeps the key's
+//! expiry, unless the collection replaces the key's value.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -15,17 +15,17 @@ use crate::failure::{Result, WRONG_TYPE, fail_with};
 use crate::layout::{CollectionId, Content, Count, Element, Head, Kind, MAX_NAME_BYTES, Section};
 use crate::transaction::Transaction;
 
-/// From where to where a visit goes among names.
+/// The bounds of a visit among names.
 pub type Bounds<'name> = (Bound<&'name [u8]>, Bound<&'name [u8]>);
 
-/// Visits go on.
+/// Continues a visit.
 pub const ON: Result<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
-/// Visits end.
+/// Ends a visit.
 pub const ENOUGH: Result<ControlFlow<()>> = Ok(ControlFlow::Break(()));
 /// All elements of a section.
 pub const ALL: Bounds<'_> = (Bound::Unbounded, Bound::Unbounded);
 
-/// A collection under a key; see the module.
+/// A collection under a key; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Collection<'key> {
     space: u8,
@@ -33,18 +33,18 @@ pub struct Collection<'key> {
     kind: Kind,
     id: CollectionId,
     count: u64,
-    /// What it was, if the head is there and of this collection.
+    /// Its count before the command, if the key holds this collection.
     count_before: Option<u64>,
-    /// Whether the head leaves the count to the process.
+    /// Whether its count is kept in process memory ([`Count::Open`]).
     is_open: bool,
-    /// Whether it takes the place of whatever is under the key.
+    /// Whether it replaces the key's value.
     replaces: bool,
     expires_at: Option<u64>,
     is_changed: bool,
 }
 
 impl<'key> Collection<'key> {
-    /// The collection under a key, which must be of that kind.
+    /// Finds the collection under a key; another kind of value is an error.
     pub fn find(
         transaction: &Transaction<'_>,
         space: u8,
@@ -55,7 +55,7 @@ impl<'key> Collection<'key> {
         Ok(found)
     }
 
-    /// The collection under a key, which must be of one of those kinds.
+    /// Finds the collection under a key; a value of none of these kinds is an error.
     pub fn find_any(
         transaction: &Transaction<'_>,
         space: u8,
@@ -87,7 +87,7 @@ impl<'key> Collection<'key> {
         }))
     }
 
-    /// The collection under a key, or a new one.
+    /// Finds the collection under a key, or begins a new one.
     pub fn find_or_begin(
         transaction: &Transaction<'_>,
         space: u8,
@@ -100,7 +100,8 @@ impl<'key> Collection<'key> {
         }
     }
 
-    /// A new collection in place of whatever is under the key; if it stays empty, nothing will be.
+    /// Begins a new collection that replaces the key's value. If it stays empty, the key is
+    /// removed.
     pub fn replacing(
         transaction: &Transaction<'_>,
         space: u8,
@@ -121,12 +122,12 @@ impl<'key> Collection<'key> {
         })
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many fields it has.
+    /// The number of its fields.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -138,33 +139,33 @@ impl<'key> Collection<'key> {
         element: Element<'_>,
         look: impl FnOnce(Option<&[u8]>) -> Answer,
     ) -> Result<Answer> {
-        // None is that long; the map would refuse to look.
+        // No element has so long a name, and the map would refuse to search for it.
         if name_of(element).len() > MAX_NAME_BYTES {
             return Ok(look(None));
         }
         transaction.element(self.id, element, look)
     }
 
-    /// Whether an element is there.
+    /// Whether an element exists.
     pub fn has(&self, transaction: &Transaction<'_>, element: Element<'_>) -> Result<bool> {
         self.get(transaction, element, |value| value.is_some())
     }
 
-    /// Puts an element; whether it is new.
+    /// Puts an element; returns whether it is new.
     pub fn put(
         &mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
         value: &[u8],
     ) -> Result<bool> {
-        // In a collection without fields nothing needs to be looked for.
+        // In an empty collection the element is new.
         let is_new = self.count == 0 || !self.has(transaction, element)?;
         self.count += u64::from(is_new);
         self.put_uncounted(transaction, element, value);
         Ok(is_new)
     }
 
-    /// Puts an element that is not there.
+    /// Puts an element that does not exist.
     pub fn put_new(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -175,7 +176,7 @@ impl<'key> Collection<'key> {
         self.put_uncounted(transaction, element, value);
     }
 
-    /// Removes an element; whether it was there.
+    /// Removes an element; returns whether it existed.
     pub fn remove(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -189,7 +190,7 @@ impl<'key> Collection<'key> {
         Ok(is_there)
     }
 
-    /// Whether a change of one element may be made at once, from here on.
+    /// Opens the collection for changes of one element at once; whether that is possible.
     fn open(&mut self, transaction: &mut Transaction<'_>) -> Result<bool> {
         if self.count_before.is_none() {
             return Ok(false);
@@ -201,8 +202,8 @@ impl<'key> Collection<'key> {
         Ok(self.is_open)
     }
 
-    /// Puts an element, the only change of a command, unless one of that name is there and `stays`;
-    /// whether it is new.
+    /// Puts an element as the only change of a command; returns whether it is new. If `stays`, an
+    /// element of that name keeps its value.
     pub fn put_only(
         mut self,
         transaction: &mut Transaction<'_>,
@@ -222,13 +223,13 @@ impl<'key> Collection<'key> {
         Ok(is_new)
     }
 
-    /// Removes an element, the only change of a command; whether it was there.
+    /// Removes an element as the only change of a command; returns whether it existed.
     pub fn remove_only(
         mut self,
         transaction: &mut Transaction<'_>,
         element: Element<'_>,
     ) -> Result<bool> {
-        // None is that long; the map would refuse to look.
+        // No element has so long a name, and the map would refuse to search for it.
         let may_be = name_of(element).len() <= MAX_NAME_BYTES;
         if self.count > 1 && may_be && self.open(transaction)? {
             let (at, what) = ((self.space, self.key), (self.id, self.count));
@@ -239,8 +240,8 @@ impl<'key> Collection<'key> {
         Ok(is_there)
     }
 
-    /// Gives a member of a sorted set its score, the only change of a command. It has had `former`,
-    /// if it was there.
+    /// Sets the score of a member of a sorted set, as the only change of a command. `former` is the
+    /// member's score, if it exists.
     pub fn put_scored_only(
         mut self,
         transaction: &mut Transaction<'_>,
@@ -256,7 +257,7 @@ impl<'key> Collection<'key> {
         self.finish(transaction)
     }
 
-    /// Removes a member of a sorted set, which has that score, the only change of a command.
+    /// Removes a member of a sorted set with that score, as the only change of a command.
     pub fn remove_scored_only(
         mut self,
         transaction: &mut Transaction<'_>,
@@ -271,7 +272,7 @@ impl<'key> Collection<'key> {
         self.finish(transaction)
     }
 
-    /// Gives a member of a sorted set its score. It has had `former`, if it was there.
+    /// Sets the score of a member of a sorted set. `former` is the member's score, if it exists.
     pub fn put_scored(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -289,7 +290,7 @@ impl<'key> Collection<'key> {
         Ok(())
     }
 
-    /// Removes a member of a sorted set, which has that score.
+    /// Removes a member of a sorted set with that score.
     pub fn remove_scored(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -322,13 +323,13 @@ impl<'key> Collection<'key> {
         transaction.remove_element(self.id, element);
     }
 
-    /// Removes all that it has; it must be finished next.
+    /// Removes all elements. [`finish`](Self::finish) must be called next.
     pub fn clear(&mut self) {
         self.is_changed = true;
         self.count = 0;
     }
 
-    /// Visits the elements of a section in order, until it is told to end.
+    /// Visits the elements of a section in order, until `visit` ends the visit.
     pub fn visit(
         &self,
         transaction: &Transaction<'_>,
@@ -347,7 +348,7 @@ impl<'key> Collection<'key> {
         outcome
     }
 
-    /// Writes the head, if there is anything to write.
+    /// Writes the head, if it has changed.
     pub fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
         if self.count == 0 && self.kind != Kind::RangeIndex {
             if self.replaces || self.count_before.is_some() && self.is_changed {
@@ -361,7 +362,7 @@ impl<'key> Collection<'key> {
             }
             return Ok(());
         }
-        // The elements alone change, by one intent; the process knows how many they are.
+        // Only elements change, by one intent; the count is kept in process memory.
         if self.is_open && !transaction.is_of_several() {
             transaction.count_open(self.id, self.count);
             transaction.touch(self.space, self.key);
@@ -376,36 +377,37 @@ impl<'key> Collection<'key> {
     }
 }
 
-/// A score as it is stored: as in Redis's small sorted sets, both zeros are one.
+/// A score as it is stored: both zeros are one, as in Redis's small sorted sets.
 fn one_zero(score: f64) -> f64 {
     score + 0.0
 }
 
-/// The name in an element.
+/// The name of an element.
 pub fn name_of(element: Element<'_>) -> &[u8] {
     match element {
         Element::Field(name) | Element::Ordered(name) | Element::Scored(_, name) => name,
     }
 }
 
-/// Refuses a field that is longer than the store takes.
+/// Refuses the name of a field or member that is too long.
 pub fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
         return Err(fail_with(format!(
-            "ERR a field or member of {} bytes is longer than the {MAX_NAME_BYTES} bytes that these may have",
+            "ERR a field or member has {} bytes; at most {MAX_NAME_BYTES} are allowed",
             name.len()
         )));
     }
     Ok(())
 }
 
-/// A bound among names, where a name that is longer than any may be stands for its place among
-/// them.
+/// A bound among names. A name that is longer than allowed is replaced by a bound at the same
+/// position.
 pub fn bound_of_name(bound: Bound<&[u8]>, is_low: bool) -> Bound<&[u8]> {
     match bound {
         Bound::Included(name) | Bound::Excluded(name) if name.len() > MAX_NAME_BYTES => {
             let cut = &name[..MAX_NAME_BYTES];
-            // What it begins with is below it; all that are above that are above it.
+            // The prefix is below the long name, and all names above the prefix are above the long
+            // name.
             if is_low { Bound::Excluded(cut) } else { Bound::Included(cut) }
         }
         bound => bound,

@@ -1,38 +1,38 @@
-//! How many fields open collections have.
+//! Sizes of open collections.
 //!
 //! # Protocol
 //!
-//! A collection's head has the number of its fields, so a change of one element would be of two
-//! records, by an intent. Most such changes are of collections that are changed again soon. So a
-//! collection is *opened*: its head says that the number is kept by the process ([`Count::Open`]),
-//! and from then on a command that changes one element writes that element's record alone, at once,
-//! and the number in [`Counts`].
+//! A collection's head has the number of its fields. So a change of one element would write two
+//! records, by an intent. Most changed collections are changed again soon. Therefore a collection
+//! is *opened*: its head says that the process keeps the number ([`Count::Open`]). From then on a
+//! command that changes one element writes only that element's record, at once, and the number in
+//! [`Counts`].
 //!
-//! | step | what is written | what a crash behind it leaves |
+//! | step | what is written | what a crash after it leaves |
 //! | --- | --- | --- |
-//! | 1 | the head: open | a collection to be counted |
-//! | 2 | an element: it decides; the number in memory | the same, with the element |
+//! | 1 | the head: open | a collection to count |
+//! | 2 | an element: the commit point; the number in memory | the same, with the element |
 //! | ... | more elements | the same |
-//! | n | the head with the number: it is *closed*, and the number in memory is forgotten | nothing is owed |
+//! | n | the head with the number: the collection is *closed*, and the number in memory is removed | a closed collection |
 //!
-//! An open head whose number is not in memory is one that a crash left: whoever comes to it counts
-//! the elements, under the lock of the key ([`Store::recount`]). That takes as long as reading
+//! An open head without a number in memory is left by a crash. The first command on the collection
+//! counts the elements, under the lock of the key ([`Store::recount`]). That takes the time to read
 //! them, once.
 //!
-//! An open collection has an element at least: the last one leaves by an intent, with the head, and
-//! the first one comes by an intent, with the head.
+//! An open collection has at least one element: an intent with the head adds the first element, and
+//! an intent with the head removes the last.
 //!
-//! What closes a collection: an intent that has its head (several elements in MULTI, another key,
-//! another time to expire), the sweep if many are open, and the end of the server. What removes it
-//! lets the number go.
+//! A collection is closed by an intent that writes its head (several elements in MULTI, another
+//! key, another expiry), by the sweep if many are open, and at the end of the server. The removal
+//! of a collection removes the number.
 //!
 //! # Sorted sets
 //!
-//! A member has two records, and the one by its name decides. The other one, by its score, is
-//! written before it, and the one by its former score is removed behind it. So a crash leaves, in
-//! an open sorted set alone, a record by a score that its member does not have. Whoever counts such
-//! a set removes these. A write that is refused in between is undone; if that is refused, too, the
-//! number is forgotten, so that who comes next counts, and removes it.
+//! A member has two records. The record by its name is the commit point. The record by its score is
+//! written before it, and the record by its former score is removed after it. So a crash may leave,
+//! in an open sorted set only, a record by a score that its member does not have. The count of such
+//! a set removes these records. If the second write is refused, the first is undone. If the undo is
+//! refused, too, the number is removed from memory, so that the next command counts and cleans up.
 
 use pando::{KeyRange, Order};
 
@@ -45,13 +45,13 @@ use crate::store::Store;
 use crate::stripes::{Access, stripe_of};
 use crate::transaction::Transaction;
 
-/// Open collections at most; more are changed with their heads.
+/// Most open collections. Further collections are changed together with their heads.
 const MOST_OPEN: usize = 1 << 16;
-/// Collections that the sweep closes at once.
+/// Collections that one sweep closes.
 const CLOSED_AT_ONCE: usize = 256;
 
 impl Store {
-    /// How many fields a collection has whose head is at that key and says `count`.
+    /// The number of fields of a collection. `full` is the key of its head, which has `count`.
     pub(crate) fn count_of(
         &self,
         full: &[u8],
@@ -68,8 +68,9 @@ impl Store {
         }
     }
 
-    /// Counts the elements of an open collection that a crash left, and removes what it left of a
-    /// sorted set's change. Two that only read may do so at once: both find and do the same.
+    /// Counts the elements of an open collection after a crash, and removes the rest of an
+    /// interrupted change of a sorted set. Two readers may do so concurrently: both compute and
+    /// remove the same.
     #[cold]
     fn recount(&self, full: &[u8], kind: Kind, id: CollectionId) -> Result<u64> {
         let section = match kind {
@@ -89,7 +90,7 @@ impl Store {
         Ok(count)
     }
 
-    /// Removes records by scores that their members do not have.
+    /// Removes the records by scores that their members do not have.
     fn remove_former_scores(&self, id: CollectionId) -> Result<()> {
         let range = KeyRange::prefix(&section_prefix(id, Section::Scored));
         let mut scan = self.map.scan(range, Order::Ascending)?;
@@ -113,24 +114,24 @@ impl Store {
         }
         for (id, head_key) in self.counts.some(CLOSED_AT_ONCE) {
             let (_, hash, _) = split_head_key(&head_key).ok_or(Failure::Damaged)?;
-            let _held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Alone)?;
+            let _held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Exclusive)?;
             self.close_one(id, &head_key)?;
         }
         Ok(())
     }
 
-    /// Closes all, when nobody else uses the store any more. One that cannot be closed is counted
-    /// anew at the next start.
+    /// Closes all collections, when no other thread uses the store. A collection that cannot be
+    /// closed is counted at the next start.
     pub(crate) fn close_all(&self) {
         for (id, head_key) in self.counts.some(usize::MAX) {
             if let Err(error) = self.close_one(id, &head_key) {
-                tracing::warn!(%error, "collections are counted anew at the next start");
+                tracing::warn!(%error, "collections cannot be closed; the next start counts their elements");
                 break;
             }
         }
     }
 
-    /// Writes the number of a collection's fields into its head. The caller holds its key alone.
+    /// Writes the number of fields into a collection's head. The caller holds its key exclusively.
     fn close_one(&self, id: CollectionId, head_key: &[u8]) -> Result<()> {
         let Some(count) = self.counts.get(id) else { return Ok(()) };
         let closed = self.map.read(head_key, |value| match Head::decode(value) {
@@ -153,7 +154,7 @@ impl Store {
 }
 
 impl Transaction<'_> {
-    /// How many fields a collection has that the head at `key` leads to and says `count` of.
+    /// The number of fields of the collection at `key`, whose head has `count`.
     pub fn count_of(
         &self,
         space: u8,
@@ -166,8 +167,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Opens the collection at `key`, unless it is open; whether its elements may be changed at
-    /// once, one by a command. It must be there, with `count` fields, and expire then.
+    /// Opens the collection at `key`, which must have `count` fields and this expiry. Returns
+    /// whether a command may change one element at once.
     pub(crate) fn open_collection(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -192,8 +193,8 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// Puts an element of an open collection at once, unless one of that name is there and `stays`;
-    /// whether it is new.
+    /// Puts an element of an open collection at once; returns whether it is new. If `stays`, an
+    /// element of that name keeps its value.
     pub(crate) fn put_element_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -225,8 +226,8 @@ impl Transaction<'_> {
         Ok(is_new)
     }
 
-    /// Removes an element of an open collection at once; whether it was there. It must not be the
-    /// last one.
+    /// Removes an element of an open collection at once; returns whether it existed. It must not be
+    /// the last one.
     pub(crate) fn remove_element_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -244,8 +245,8 @@ impl Transaction<'_> {
         Ok(is_there)
     }
 
-    /// Gives a member of an open sorted set its score at once. It has had `former`, another one, if
-    /// it was there.
+    /// Sets the score of a member of an open sorted set at once. `former` is its score, if it
+    /// exists; it must differ.
     pub(crate) fn put_scored_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -272,8 +273,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Removes a member of an open sorted set, which has that score, at once. It must not be the
-    /// last one.
+    /// Removes a member of an open sorted set with that score at once. It must not be the last one.
     pub(crate) fn remove_scored_at_once(
         &mut self,
         (space, key): (u8, &[u8]),
@@ -289,11 +289,11 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Removes the record by a score that a member has no more.
+    /// Removes a record by a score that the member no longer has.
     fn remove_score(&self, id: CollectionId, score: f64, member: &[u8]) {
         let by_score = element_key(id, Element::Scored(score, member));
         if let Err(error) = self.store().write(&by_score, None) {
-            tracing::warn!(%error, "a sorted set is counted anew");
+            tracing::warn!(%error, "an old score is not removed; the members of the sorted set will be counted again");
             self.store().counts.forget(id);
         }
     }

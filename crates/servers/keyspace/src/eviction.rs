@@ -1,4 +1,4 @@
-//! What goes when the limit on memory is reached.
+//! Eviction of keys at the memory limit.
 
 use std::sync::atomic::Ordering;
 
@@ -11,18 +11,18 @@ use crate::own_keys;
 use crate::store::Store;
 use crate::stripes::{Access, stripe_of};
 
-/// Keys evicted for one command at most.
+/// Most keys that are evicted for one command.
 const EVICTIONS_A_COMMAND: u32 = 100;
 
 impl Store {
-    /// Seconds since a key was last used, or one whose hash is close to its own; since the store
-    /// was opened, if none was.
+    /// Seconds since the last use of a key, or of another key in its range of hashes; since the
+    /// store was opened, if there was none.
     pub fn idle_s(&self, key: &[u8]) -> u64 {
         let used_at_s = self.memory.used_at_s(hash_of(key)).max(self.opened_at_ms / 1000);
         (self.clock.now_ms() / 1000).saturating_sub(used_at_s)
     }
 
-    /// Sets the limit.
+    /// Sets the memory limit.
     pub fn limit_memory(&self, limit: MemoryLimit) {
         let memory = &self.memory;
         let coarse = memory.coarse.get_or_init(|| Recency::new(COARSE_BITS, |_| 0));
@@ -36,25 +36,25 @@ impl Store {
         self.measure();
     }
 
-    /// Asks the pool how much is in use.
+    /// Reads the pool's used bytes.
     pub(crate) fn measure(&self) {
         let memory = &self.memory;
         let measured_bytes = self.pool.used_bytes();
         let before_bytes = memory.measured_bytes.swap(measured_bytes, Ordering::Relaxed)
             + memory.written_bytes.swap(0, Ordering::Relaxed);
-        // What did not come on top of the last measure has taken the place of what was evicted.
+        // Written bytes that did not increase the measure have filled gaps of evicted records.
         let placed_bytes = before_bytes.saturating_sub(measured_bytes);
         let less = |bytes: u64| Some(bytes.saturating_sub(placed_bytes));
         let _ = memory.account_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Keys that were evicted since this was asked last.
+    /// Keys evicted since the last call.
     pub fn take_evicted_keys(&self) -> u64 {
         self.memory.evicted_keys.swap(0, Ordering::Relaxed)
     }
 
-    /// Makes room for a write, if the limit is reached and the policy lets keys go; whether there
-    /// is room. The caller must hold no stripe.
+    /// Makes room for a write: at the memory limit it evicts keys if the policy allows that.
+    /// Returns whether there is room. The caller must hold no stripe.
     #[inline]
     pub fn make_room(&self) -> Result<bool> {
         let limit_bytes = match self.memory.limit_bytes.load(Ordering::Relaxed) {
@@ -81,14 +81,14 @@ impl Store {
             };
             let Some(full) = victim else { return Ok(false) };
             let (space, hash, key) = split_head_key(&full).ok_or(Failure::Damaged)?;
-            let held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Alone)?;
-            // Of a long string the sweep will remove the pieces.
+            let held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Exclusive)?;
+            // The sweep will remove the pieces of a long string.
             let swept_bytes = self.map.read(&full, |value| match Head::decode(value) {
                 Some(Head { content: Content::Long(long), .. }) => long.bytes,
                 _ => 0,
             })?;
             let mut transaction = self.begin(held, self.clock.now_ms());
-            // Another may have removed it since.
+            // Another thread may have removed it.
             if let Some(swept_bytes) = swept_bytes {
                 transaction.remove_head(space, key)?;
                 transaction.commit()?;
@@ -96,11 +96,11 @@ impl Store {
                 self.memory.evicted_keys.fetch_add(1, Ordering::Relaxed);
             }
         }
-        // Each write lets go of more than it takes, so what is too much will be gone soon.
+        // A command's evictions free more than it writes, so the limit is soon met.
         Ok(true)
     }
 
-    /// A head whose range was used least recently of a few.
+    /// The key of a head whose range is the least recently used one of a few random ranges.
     fn least_recent(&self) -> Result<Option<Vec<u8>>> {
         let Some(recency) = self.memory.recency() else { return Ok(None) };
         let mut oldest: Option<(u32, Vec<u8>)> = None;
@@ -115,12 +115,12 @@ impl Store {
         Ok(oldest.map(|(_, full)| full))
     }
 
-    /// The head's key at or behind a random place in a random database; `None` if there is none at
-    /// all.
+    /// The key of the first head at or after a random position in a random database; `None` if
+    /// there is no head.
     fn random_head(&self) -> Result<Option<Vec<u8>>> {
         let hash = fastrand::u64(..1 << HASH_BITS);
         let first = fastrand::u8(..DATABASES);
-        // From the place on; then from the beginning.
+        // First from the random position, then from the beginning.
         for from in [hash, 0] {
             for database in (0..DATABASES).map(|step| (first + step) % DATABASES) {
                 let space = self.space(database);
@@ -134,12 +134,12 @@ impl Store {
         Ok(None)
     }
 
-    /// The head's key that expires next.
+    /// The key of the head with the earliest expiry.
     fn soonest(&self) -> Result<Option<Vec<u8>>> {
         let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
         while let Some((entry, _)) = scan.next_record()? {
             let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
-            // One that the head does not agree with is left to the sweep.
+            // The sweep removes entries that do not match their head.
             if self.expires_at(full)? == Some(at_ms) {
                 return Ok(Some(full.to_vec()));
             }

@@ -1,17 +1,17 @@
-//! Why a command failed, as clients are told.
+//! Errors of commands.
 
 use std::borrow::Cow;
 
-/// What a command answers with instead of a result.
+/// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// An error in Redis's words, with its code first.
+    /// An error reply in Redis's form: its code first.
     #[error("{0}")]
     Reply(Cow<'static, str>),
-    /// The store refused.
+    /// An error of the pool.
     #[error("ERR {0}")]
     Store(#[from] pando::Error),
-    /// A record cannot be read.
+    /// A record of a key is damaged.
     #[error(
         "ERR the record of a key is damaged; stop the server and run `pando check` on its pool"
     )]
@@ -19,7 +19,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether it is that there is no more memory.
+    /// Whether the cause is a lack of memory or room.
     pub fn is_no_memory(&self) -> bool {
         use pando::Error::{FileSystemFull, FileTooLarge, PoolFull};
         match self {
@@ -32,12 +32,12 @@ impl Failure {
     }
 }
 
-/// An error in fixed words.
+/// An error reply of constant text.
 pub const fn fail(words: &'static str) -> Failure {
     Failure::Reply(Cow::Borrowed(words))
 }
 
-/// An error in words made up for it.
+/// An error reply of formatted text.
 pub fn fail_with(words: String) -> Failure {
     Failure::Reply(Cow::Owned(words))
 }
@@ -45,8 +45,8 @@ pub fn fail_with(words: String) -> Failure {
 /// A key holds another kind of value.
 pub const WRONG_TYPE: Failure =
     fail("WRONGTYPE Operation against a key holding the wrong kind of value");
-/// The limit on memory is reached.
+/// The memory limit is reached.
 pub const NO_MEMORY: Failure = fail("OOM command not allowed when used memory > 'maxmemory'.");
 
-/// What a command may end with.
+/// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;

@@ -1,43 +1,44 @@
-//! Several writes that become durable as one.
+//! Intents: several writes become durable as one.
 //!
 //! # Protocol
 //!
-//! The writes of a transaction are first written down as an *intent*, a record that holds all of
-//! them; that it is there decides. Then they are carried out one after the other, then the intent
-//! is removed. After a crash whoever opens the store carries out the intents that stand. Each is of
-//! keys that its transaction held alone, so nobody else has written them since; and to carry one
-//! out twice changes nothing.
+//! The writes of a transaction are first written as an *intent*, a record with all of them. The
+//! intent is the commit point. Then the writes are executed one after the other, and the intent is
+//! removed. After a crash, opening the store executes the writes of existing intents. No other
+//! transaction can have written their keys since, because the transaction held them exclusively.
+//! Executing the writes twice changes nothing.
 //!
-//! | a crash behind | what opening finds | and does |
+//! | a crash after | what opening finds | what opening does |
 //! | --- | --- | --- |
-//! | nothing, or the reserve of a large intent | no intent | nothing has happened |
-//! | the intent, or any of its writes | the intent | carries all of them out, again or anew |
-//! | the removal of the intent | all writes | nothing is owed |
+//! | nothing, or the reserve of a large intent | no intent | nothing: the transaction has not happened |
+//! | the intent, or any of its writes | the intent | executes all writes |
+//! | the removal of the intent | all writes | nothing |
 //!
-//! # Room
+//! # Reserve
 //!
-//! What was decided must be made, also when the pool or its file system is full by then. So room is
-//! taken beforehand by an *intent reserve*, records of zeros that are worth nothing but the room
-//! that they give when they are removed: pieces that always stand, for small intents, and one of
-//! its own for each intent of more than [`SMALL_BYTES`], as long as it stands.
+//! Committed writes must be executed, even if the pool or its file system is full by then. So room
+//! is reserved before: records of zeros, the *intent reserve*, whose removal frees room. Small
+//! intents share the *standing* pieces of the reserve. Each intent of more than [`SMALL_BYTES`] has
+//! a reserve record of its own for its lifetime.
 //!
 //! A standing piece takes one chunk of the pool, and so does the longest value of a small intent.
-//! So a piece can be put back wherever one chunk is free, and what one piece gives is enough for
-//! one value. (A single long record would need neighbouring chunks, of which a pool that was full
-//! once may never have enough again.)
+//! So a piece can be restored wherever one chunk is free, and the room of one piece is enough for
+//! one value. (One long record would need adjacent chunks, which a pool that was full once may
+//! never have again.)
 //!
-//! If a write of an intent is refused, its transaction has happened all the same, and the writes
-//! are owed: until they are made nobody gets the lock of any key (what takes none, as SCAN, may see
-//! some of them and not others). Whoever comes next holds all stripes alone, removes all reserves,
-//! and makes them ([`Store::finish_intents`]). As long as fewer standing pieces are there than are
-//! enough, writes that need memory are refused or let other keys go (`memory.rs`). The sweep puts
-//! pieces back one by one, as chunks become free, until there is a fourth more than enough.
+//! If a write of an intent is refused, the transaction has happened all the same, and its writes
+//! are *pending*. Until they are executed, no command gets the lock of a key. (Commands without
+//! locks, such as SCAN, may see a part of them.) The next command locks all stripes exclusively,
+//! removes reserve as needed, and executes the writes ([`Store::finish_intents`]). While fewer
+//! standing pieces exist than are enough, writes that need memory are refused, or evict keys
+//! (`memory.rs`). The sweep restores pieces one by one, as chunks become free, up to a quarter more
+//! than enough.
 //!
 //! | standing pieces | writes that need memory | the sweep |
 //! | --- | --- | --- |
-//! | all | are made | has nothing to do |
-//! | enough | are made | puts back what it can |
-//! | fewer | are refused | puts back what it can, and lets writes go on when they are enough |
+//! | all | are executed | does nothing |
+//! | enough | are executed | restores pieces |
+//! | fewer | are refused | restores pieces; when there are enough, writes are executed again |
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -50,23 +51,23 @@ use crate::store::Store;
 use crate::stripes::Access;
 use crate::writes::Writes;
 
-/// Intents of no more bytes are made with the reserve that always stands.
+/// The largest intent, in bytes, that relies on the standing reserve.
 const SMALL_BYTES: usize = PIECE_BYTES;
-/// Bytes of a piece of the reserve that always stands: with its block's header, one chunk of the
-/// pool.
+/// The size of a standing piece: one chunk of the pool, with the header of its block.
 const PIECE_BYTES: usize = 63 << 10;
-/// Bytes of standing reserve that are enough, at least and at most.
+/// The smallest and the largest size of a standing reserve that is enough.
 const ENOUGH_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
-/// Pieces that are given up at once.
-const GIVEN_UP: usize = 8;
-/// The pieces' numbers begin here.
+/// Pieces that are removed at once.
+const REMOVED_AT_ONCE: usize = 8;
+/// The first number of standing pieces.
 const STANDING: u64 = u64::MAX - 0xFFFF;
-/// Room that was given up is there once nobody reads in it any more: tries, and how long one waits.
+/// Removed pieces become free room only when no reader is left in them: tries, and the time between
+/// two tries.
 const TRIES: u32 = 100;
 const WAIT: Duration = Duration::from_millis(1);
 
 impl Store {
-    /// Makes one write durable.
+    /// Executes one write durably.
     #[inline]
     pub(crate) fn write(&self, key: &[u8], write: Option<&[u8]>) -> Result<()> {
         #[cfg(test)]
@@ -79,7 +80,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a record; whether it was there.
+    /// Removes a record; returns whether it existed.
     #[inline]
     pub(crate) fn remove(&self, key: &[u8]) -> Result<bool> {
         if !self.memory.is_tight() {
@@ -93,10 +94,10 @@ impl Store {
         Ok(is_there)
     }
 
-    /// Makes several writes durable as one, whose keys the caller holds alone; after an error none
-    /// has been made.
+    /// Executes several writes durably as one. The caller holds their keys exclusively. After an
+    /// error none has happened.
     pub(crate) fn commit_many(&self, writes: &Writes) -> Result<()> {
-        // Relaxed: only its being new matters.
+        // Relaxed: the number must only be unique.
         let number = self.next_intent.fetch_add(1, Ordering::Relaxed);
         let (intent, value) = (own_keys::intent(number), encode(writes));
         let reserve = (value.len() > SMALL_BYTES).then(|| own_keys::intent_reserve(number));
@@ -105,59 +106,59 @@ impl Store {
             None => Ok(()),
         };
         if let Err(error) = reserved.and_then(|()| self.map.upsert(&intent, &value)) {
-            self.give_up(reserve.as_deref());
+            self.remove_reserve(reserve.as_deref());
             return Err(error.into());
         }
         let made = writes.iter().try_for_each(|(key, write)| self.write(key, write.as_deref()));
         let removed = made.and_then(|()| Ok(self.map.remove(&intent).map(|_| ())?));
         if let Err(error) = removed {
-            // It is decided. Nobody is to see half of it.
-            tracing::warn!(%error, "writes that were decided cannot be made; they are owed");
-            self.is_behind.store(true, Ordering::Release);
+            // The transaction is committed. No command may see a part of it.
+            tracing::warn!(%error, "some writes of a committed transaction failed; they are made before the next command");
+            self.has_pending_writes.store(true, Ordering::Release);
             return Ok(());
         }
-        self.give_up(reserve.as_deref());
+        self.remove_reserve(reserve.as_deref());
         Ok(())
     }
 
-    /// Removes the reserve of an intent that is over.
-    fn give_up(&self, reserve: Option<&[u8]>) {
+    /// Removes the reserve of an intent that has ended.
+    fn remove_reserve(&self, reserve: Option<&[u8]>) {
         if let Some(Err(error)) = reserve.map(|reserve| self.map.remove(reserve)) {
-            tracing::warn!(%error, "room that was kept is given up when the store is opened next");
+            tracing::warn!(%error, "the reserve of an intent is not removed; the next start removes it");
         }
     }
 
-    /// Whether writes are owed; then nobody may look, and [`finish_intents`](Self::finish_intents)
-    /// must succeed first.
+    /// Whether there are pending writes. Then no command may read keys before
+    /// [`finish_intents`](Self::finish_intents) succeeds.
     #[inline]
-    pub(crate) fn is_behind(&self) -> bool {
-        // Acquire: with the store of who fell behind. Who looks holds locks, as that one did.
-        self.is_behind.load(Ordering::Acquire)
+    pub(crate) fn has_pending_writes(&self) -> bool {
+        // Acquire: with the store in `commit_many`. A reader holds locks, as the writer did.
+        self.has_pending_writes.load(Ordering::Acquire)
     }
 
-    /// Makes the writes that were decided and not made, at the cost of the reserve if need be.
-    /// Nobody else may write meanwhile.
+    /// Executes pending writes, with room of the reserve if necessary. No other thread may write
+    /// during that.
     pub(crate) fn finish_intents(&self) -> Result<()> {
         let mut finished = 0;
-        self.at_all_costs(|| self.try_finish(&mut finished))?;
+        self.apply_with_reserve(|| self.try_finish(&mut finished))?;
         self.drop_reserves_of_intents()?;
         if finished > 0 {
-            tracing::info!(intents = finished, "carried out what had been cut short");
+            tracing::info!(intents = finished, "finished the writes of interrupted transactions");
         }
-        self.is_behind.store(false, Ordering::Release);
+        self.has_pending_writes.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Makes writes that must be made, at the cost of the reserve if need be. Nobody else may write
-    /// meanwhile.
-    pub(crate) fn at_all_costs(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
+    /// Executes writes that must not fail, with room of the reserve if necessary. No other thread
+    /// may write during that.
+    pub(crate) fn apply_with_reserve(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
         let Err(error) = make() else { return Ok(()) };
-        // Until it was counted what is left, no other room is given.
+        // Until the remaining pieces are counted, other writes get no room.
         self.memory.note_intent_reserve(u64::MAX - 1, 0);
-        tracing::warn!(%error, "room that was kept is given up for writes that are owed");
+        tracing::warn!(%error, "pending writes failed; they are tried again with the room of the reserve");
         self.drop_reserves_of_intents()?;
         for _ in 1..TRIES {
-            self.remove_some(own_keys::BALLASTS, GIVEN_UP)?;
+            self.remove_some(own_keys::RESERVES, REMOVED_AT_ONCE)?;
             if make().is_ok() {
                 return Ok(());
             }
@@ -192,7 +193,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the reserve of intents, which are all over.
+    /// Removes the reserves of intents; all of these have ended.
     fn drop_reserves_of_intents(&self) -> Result<()> {
         let range =
             KeyRange::between(&own_keys::intent_reserve(0), &own_keys::intent_reserve(STANDING));
@@ -208,21 +209,20 @@ impl Store {
         Ok(())
     }
 
-    /// Puts back pieces of the reserve that always stands where they are missing, as far as there
-    /// is room.
+    /// Restores missing standing pieces, as far as there is room.
     pub fn keep_intent_reserve(&self) {
         if self.memory.missing_pieces() == 0 {
             return;
         }
-        // Whoever removes it holds all stripes alone.
+        // Threads that remove pieces hold all stripes exclusively.
         let _held = self.stripes.lock([0].into_iter().collect(), Access::Shared);
         match self.count_missing_pieces() {
             Ok(missing) => self.put_pieces(missing),
-            Err(error) => tracing::debug!(%error, "no room can be kept"),
+            Err(error) => tracing::debug!(%error, "cannot read the reserve for intents"),
         }
     }
 
-    /// The pieces that are not there.
+    /// The numbers of missing standing pieces.
     fn count_missing_pieces(&self) -> Result<Vec<u64>> {
         let mut missing = Vec::new();
         for piece in 0..self.pieces() {
@@ -235,13 +235,13 @@ impl Store {
 
     fn put_pieces(&self, mut missing: Vec<u64>) {
         let pieces = self.pieces();
-        // Not so that the pool is full again at once.
+        // Pieces must not fill the pool again at once.
         let room_bytes = self.pool.max_bytes().saturating_sub(self.pool.used_bytes());
         if room_bytes >= 2 * self.enough_pieces() * PIECE_BYTES as u64 {
             while let Some(&piece) = missing.last() {
                 let key = own_keys::intent_reserve(STANDING + piece);
                 if let Err(error) = self.map.upsert(&key, &[0; PIECE_BYTES]) {
-                    tracing::debug!(%error, missing = missing.len(), "no more room can be kept");
+                    tracing::debug!(%error, missing = missing.len(), "the reserve for intents is not complete");
                     break;
                 }
                 missing.pop();
@@ -250,21 +250,21 @@ impl Store {
         self.memory.note_intent_reserve(missing.len() as u64, pieces - self.enough_pieces());
     }
 
-    /// Standing pieces that there are to be.
+    /// The full number of standing pieces.
     fn pieces(&self) -> u64 {
         let enough = self.enough_pieces();
         enough + enough.div_ceil(4)
     }
 
-    /// Standing pieces without which no other room is given.
+    /// The number of standing pieces below which other writes get no room.
     fn enough_pieces(&self) -> u64 {
         let bytes = (self.pool.max_bytes() / 64).clamp(*ENOUGH_BYTES.start(), *ENOUGH_BYTES.end());
         bytes.div_ceil(PIECE_BYTES as u64)
     }
 }
 
-/// An intent: of each write the key's length (4), the key, the value's length (4; all ones for a
-/// removal), the value.
+/// Encodes an intent: for each write the key's length (4), the key, the value's length (4; all ones
+/// for a removal), the value.
 pub(crate) fn encode(writes: &Writes) -> Vec<u8> {
     let mut intent = Vec::new();
     for (key, write) in writes.iter() {
@@ -277,10 +277,10 @@ pub(crate) fn encode(writes: &Writes) -> Vec<u8> {
     intent
 }
 
-/// A record's key, and what is to become of it.
+/// A key, and its new value; `None` removes the record.
 type LentWrite<'intent> = (&'intent [u8], Option<&'intent [u8]>);
 
-/// The writes of an intent; `None` if it cannot have been written.
+/// Decodes an intent; `None` if it is damaged.
 fn decode(mut intent: &[u8]) -> Option<Vec<LentWrite<'_>>> {
     let mut writes = Vec::new();
     while !intent.is_empty() {

@@ -1,4 +1,4 @@
-//! How many keys there are, as far as that is known without reading them.
+//! Numbers of keys, as far as they are known without reading all keys.
 
 use std::sync::atomic::Ordering;
 
@@ -11,19 +11,19 @@ use crate::own_keys;
 use crate::store::Store;
 use crate::stripes::{Access, STRIPES, StripeIndex};
 
-/// Keys that expire.
+/// Keys with an expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expiries {
-    /// Of each database, how many.
+    /// Their number per database.
     pub keys: [u64; DATABASES as usize],
-    /// Of each database, the sum of the times that they have left, in milliseconds.
+    /// The sum of their times to live per database, in milliseconds.
     left_ms: [u64; DATABASES as usize],
-    /// Whether these are all.
+    /// Whether all are counted.
     pub are_all: bool,
 }
 
 impl Expiries {
-    /// What a key of a database has left on the average, in milliseconds.
+    /// The average time to live in a database, in milliseconds.
     pub fn average_ms(&self, database: u8) -> u64 {
         let at = usize::from(database);
         self.left_ms[at].checked_div(self.keys[at]).unwrap_or(0)
@@ -31,14 +31,14 @@ impl Expiries {
 }
 
 impl Store {
-    /// Counts the keys that expire, those that expire soonest first and no more than `most`.
+    /// Counts at most `most` keys with an expiry, the earliest expiries first.
     pub fn expiries(&self, most: u64) -> Result<Expiries> {
         let (now_ms, spaces) = (self.clock().now_ms(), self.spaces());
         let mut expiries = Expiries { are_all: true, ..Expiries::default() };
         let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
         let mut seen = 0;
         while let Some((entry, _)) = scan.next_record()? {
-            // Relaxed: who sees it late counts a little longer.
+            // Relaxed: a late view only counts a little longer.
             if seen == most || self.is_ending.load(Ordering::Relaxed) {
                 expiries.are_all = false;
                 break;
@@ -54,7 +54,7 @@ impl Store {
         Ok(expiries)
     }
 
-    /// Keys of all databases, those that have expired and were not removed yet among them; `None`
+    /// The number of keys of all databases, with expired ones that are not removed yet; `None`
     /// until [`count`](Store::count) has read them.
     pub fn known_count(&self) -> Option<u64> {
         let spaces = self.spaces();
@@ -68,16 +68,16 @@ impl Store {
         Some(sum)
     }
 
-    /// Whether no database has a key; then it is known from now on how many there are.
+    /// If no database has a key, sets all counts to zero; returns whether that is so.
     pub(crate) fn count_none(&self) -> Result<bool> {
-        let mut held = self.stripes.lock_all(Access::Alone);
+        let mut held = self.stripes.lock_all(Access::Exclusive);
         for space in self.spaces() {
             let heads = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
             if self.map.scan(heads, Order::Ascending)?.next_record()?.is_some() {
                 return Ok(false);
             }
         }
-        held.alone().for_each(|(_, stripe)| stripe.counts = Some(SmallVec::new()));
+        held.exclusive().for_each(|(_, stripe)| stripe.counts = Some(SmallVec::new()));
         Ok(true)
     }
 }

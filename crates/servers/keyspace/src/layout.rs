@@ -1,7 +1,7 @@
-//! What the store's records are called, and what stands in them.
+//! Keys and values of the store's records.
 //!
-//! Keys of the server's map. A *head* is the record of a key that clients know; an *element* is a
-//! part of a collection:
+//! Keys of the server's map. A *head* is the record of a client's key. An *element* is a part of a
+//! collection:
 //!
 //! ```text
 //! byte      0      1 .. 7                     8 ..
@@ -14,35 +14,35 @@
 //! piece     0x80   string (56 bits)           3     index (9 .. 12)                    (no more)
 //! ```
 //!
-//! A *piece* is a part of a long string, [`PIECE_BYTES`] of it; `pieces.rs` says which bytes of it
+//! A *piece* is a part of a long string, of [`PIECE_BYTES`]; `pieces.rs` defines which of its bytes
 //! count.
 //!
-//! A *space* is what one database's heads lie in (0 to 127); which one, a record of the store's own
-//! says (`spaces`, in `lib.rs`), so that a database is flushed by giving it another. Heads are
-//! ordered by hash, so a cursor of SCAN is a hash, and a range of hashes is what one lock guards.
+//! A *space* (0 to 127) holds the heads of one database. A record of the store (`spaces`, in
+//! `lib.rs`) has the space of each database, so a database is flushed by giving it another space.
+//! Heads are ordered by hash. So a cursor of SCAN is a hash, and one lock guards a range of hashes.
 //! Numbers in keys are big-endian, in values little-endian.
 //!
 //! Value of a head:
 //!
 //! ```text
-//! byte 0         kind (bits 3..0), bit 4: it expires, bit 5: memcached's flags and cas
-//! 8 if it expires: when, in milliseconds of the store's clock
-//! 4 + 8 if bit 5: flags, cas
+//! byte 0         kind (bits 3..0), bit 4: has an expiry time, bit 5: has memcached's flags and cas
+//! 8 if bit 4     expiry time in milliseconds of the store's clock
+//! 4 + 8 if bit 5 flags, cas
 //! rest           a string: its bytes
-//!                a collection: its number (8), how many fields it has (8; all ones if it is open,
+//!                a collection: its number (8), its number of fields (8; all ones if it is open,
 //!                see `counts.rs`)
-//!                a long string (kind 5): its number (8), how many bytes it has (8)
+//!                a long string (kind 5): its number (8), its number of bytes (8)
 //! ```
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, Result};
 
-/// Databases, as SELECT counts them.
+/// The number of databases.
 pub const DATABASES: u8 = 16;
-/// Longest key of a client's, and longest field, in bytes.
+/// The longest key and the longest field, in bytes.
 pub const MAX_NAME_BYTES: usize = 32_000;
-/// Spaces that there are.
+/// The number of spaces.
 pub(crate) const SPACES: u8 = 128;
 /// First byte of an element's key.
 const ELEMENT: u8 = 0x80;
@@ -53,22 +53,24 @@ pub const HEAD_PREFIX_BYTES: usize = 8;
 /// Bytes of an element's key before its field, at most.
 pub const ELEMENT_PREFIX_BYTES: usize = 17;
 
-/// Bytes of a piece of a long string. With its block's header four fit into a chunk of the pool.
+/// Bytes of a piece of a long string. Four pieces, with their blocks' headers, fit into a chunk of
+/// the pool.
 pub const PIECE_BYTES: usize = 16_000;
-/// A string of more bytes is in pieces, and one of no more is in its head.
+/// A longer string is stored in pieces, another string in its head.
 pub(crate) const LONG_ABOVE_BYTES: usize = 2 * PIECE_BYTES;
-/// Most bytes of a string: those that the map took in one value before strings were in pieces.
+/// The longest string, in bytes: the longest value of the map, which held whole strings in version
+/// 1.
 pub(crate) const MAX_LONG_BYTES: u64 = 1 << 30;
 const _: () =
     assert!(MAX_LONG_BYTES / PIECE_BYTES as u64 <= u32::MAX as u64, "an index has four bytes");
 
-/// The kind in the head of a long string. To clients it is a string like any other.
+/// The kind of a long string in its head. Clients see a string.
 const LONG_STRING: u8 = 5;
 const EXPIRES: u8 = 1 << 4;
 const MEMCACHED: u8 = 1 << 5;
 const KIND_MASK: u8 = 0xF;
 
-/// What a key holds.
+/// The kind of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A string.
@@ -84,7 +86,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, each at its number, with the names that TYPE has for them.
+    /// All kinds by their numbers, with their names for TYPE.
     const ALL: [(Self, &str); 5] = [
         (Self::String, "string"),
         (Self::Hash, "hash"),
@@ -93,7 +95,7 @@ impl Kind {
         (Self::RangeIndex, "rangeindex"),
     ];
 
-    /// Its name, as TYPE says it.
+    /// Its name for TYPE.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -103,19 +105,19 @@ impl Kind {
     }
 }
 
-/// The hash of a client's key, or of a field, on the medium for ever.
+/// The hash of a client's key or of a field. It is a part of the format and must never change.
 #[inline]
 pub fn hash_of(bytes: &[u8]) -> u64 {
     xxh3_64(bytes) >> (64 - HASH_BITS)
 }
 
-/// Key of the head of `key` in `space`.
+/// The key of a head.
 #[inline]
 pub(crate) fn head_key(space: u8, key: &[u8]) -> Vec<u8> {
     head_key_of_hash(space, hash_of(key), key)
 }
 
-/// Key of the head of `key`, which has that hash, in `space`.
+/// The key of a head with a known hash.
 #[inline]
 pub(crate) fn head_key_of_hash(space: u8, hash: u64, key: &[u8]) -> Vec<u8> {
     let mut full = Vec::with_capacity(HEAD_PREFIX_BYTES + key.len());
@@ -124,13 +126,13 @@ pub(crate) fn head_key_of_hash(space: u8, hash: u64, key: &[u8]) -> Vec<u8> {
     full
 }
 
-/// What the keys of all heads in `space` with `hash` begin with.
+/// The first bytes of the keys of all heads with that hash.
 #[inline]
 pub(crate) fn head_prefix(space: u8, hash: u64) -> [u8; HEAD_PREFIX_BYTES] {
     (u64::from(space) << HASH_BITS | hash).to_be_bytes()
 }
 
-/// The space, the hash and the client's key of a head's key; `None` if it is no head's.
+/// Splits a head's key into space, hash and client's key; `None` if it is no head's.
 pub(crate) fn split_head_key(full: &[u8]) -> Option<(u8, u64, &[u8])> {
     let (prefix, key) = full.split_first_chunk::<HEAD_PREFIX_BYTES>()?;
     let word = u64::from_be_bytes(*prefix);
@@ -138,21 +140,21 @@ pub(crate) fn split_head_key(full: &[u8]) -> Option<(u8, u64, &[u8])> {
     (space < SPACES).then_some((space, word & ((1 << HASH_BITS) - 1), key))
 }
 
-/// The number of a collection, 56 bits.
+/// The number of a collection or long string, 56 bits.
 pub type CollectionId = u64;
 
 /// An element's name in its collection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element<'name> {
-    /// A field of a hash, a member of a set or a sorted set: found by its hash.
+    /// A field of a hash, or a member of a set or a sorted set, ordered by hash.
     Field(&'name [u8]),
-    /// A field of a range index: in its own order.
+    /// A field of a range index, in its own order.
     Ordered(&'name [u8]),
-    /// A member of a sorted set, by its score.
+    /// A member of a sorted set, ordered by its score.
     Scored(f64, &'name [u8]),
 }
 
-/// One of the orders in which elements of a collection stand.
+/// An order of a collection's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// [`Element::Field`].
@@ -163,12 +165,12 @@ pub enum Section {
     Scored = 2,
 }
 
-/// What all elements of a collection begin with.
+/// The first bytes of the keys of all elements of a collection.
 pub(crate) fn collection_prefix(id: CollectionId) -> [u8; 8] {
     (u64::from(ELEMENT) << HASH_BITS | id).to_be_bytes()
 }
 
-/// What all elements of a section of a collection begin with.
+/// The first bytes of the keys of all elements of a section.
 pub(crate) fn section_prefix(id: CollectionId, section: Section) -> Vec<u8> {
     let mut prefix = collection_prefix(id).to_vec();
     prefix.push(section as u8);
@@ -178,7 +180,7 @@ pub(crate) fn section_prefix(id: CollectionId, section: Section) -> Vec<u8> {
 /// The section of the pieces of a long string.
 const PIECES: u8 = 3;
 
-/// Key of a piece of a long string.
+/// The key of a piece of a long string.
 pub(crate) fn piece_key(id: CollectionId, index: u32) -> Vec<u8> {
     let mut key = Vec::with_capacity(13);
     key.extend_from_slice(&collection_prefix(id));
@@ -187,13 +189,13 @@ pub(crate) fn piece_key(id: CollectionId, index: u32) -> Vec<u8> {
     key
 }
 
-/// The index in a piece's key.
+/// The index in the key of a piece.
 pub(crate) fn split_piece_key(full: &[u8]) -> Option<u32> {
     let index = full.get(8..)?.strip_prefix(&[PIECES])?;
     Some(u32::from_be_bytes(index.try_into().ok()?))
 }
 
-/// Key of an element.
+/// The key of an element.
 pub(crate) fn element_key(id: CollectionId, element: Element<'_>) -> Vec<u8> {
     let (section, name) = match element {
         Element::Field(name) => (Section::Fields, name),
@@ -212,13 +214,13 @@ pub(crate) fn element_key(id: CollectionId, element: Element<'_>) -> Vec<u8> {
     key
 }
 
-/// The collection of an element's key; `None` if it is no element's.
+/// The collection in the key of an element; `None` if it is no element's.
 pub(crate) fn split_collection(full: &[u8]) -> Option<CollectionId> {
     let word = u64::from_be_bytes(*full.first_chunk()?);
     ((word >> HASH_BITS) as u8 == ELEMENT).then_some(word & ((1 << HASH_BITS) - 1))
 }
 
-/// The name in an element's key; for a scored one, its score too.
+/// The name in the key of an element, and the score of a scored one.
 pub(crate) fn split_element_key(full: &[u8]) -> Option<Element<'_>> {
     let (section, rest) = full.get(8..)?.split_first()?;
     match section {
@@ -232,7 +234,7 @@ pub(crate) fn split_element_key(full: &[u8]) -> Option<Element<'_>> {
     }
 }
 
-/// Bits of a score that compare, as a number, as scores do. Both zeros are one.
+/// Bits of a score whose order as numbers is the order of scores. Both zeros have the same bits.
 pub fn ordered_bits(score: f64) -> u64 {
     let bits = if score == 0.0 { 0 } else { score.to_bits() };
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
@@ -243,21 +245,21 @@ pub(crate) fn score_of_bits(bits: u64) -> f64 {
     f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits })
 }
 
-/// What memcached keeps with a value.
+/// What memcached stores with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memcached {
-    /// The client's own.
+    /// The client's flags.
     pub flags: u32,
-    /// Changes with every write; for what its upper bits mean see `memcached/item.rs`.
+    /// A number that changes with every write; `memcached/item.rs` defines its upper bits.
     pub cas: u64,
 }
 
-/// How many fields a collection has, as its head says.
+/// The number of a collection's fields in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// So many.
+    /// This number.
     Known(u64),
-    /// The process that changes it knows; see `counts.rs`.
+    /// The process keeps the number; see `counts.rs`.
     Open,
 }
 
@@ -276,28 +278,28 @@ impl Count {
     }
 }
 
-/// A string in pieces, which nothing else refers to.
+/// A string in pieces. Exactly one head refers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongString {
-    /// The number that its pieces are found by, of those of collections.
+    /// The number in the keys of its pieces, unique among collections and long strings.
     pub id: CollectionId,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// What a head holds, besides when it expires.
+/// The content of a head, without the expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'value> {
     /// A string's bytes.
     String(&'value [u8]),
     /// A string in pieces.
     Long(LongString),
-    /// A collection's number, and how many fields it has.
+    /// A collection's kind, number and count.
     Collection(Kind, CollectionId, Count),
 }
 
 impl Content<'_> {
-    /// The number of the records that go when the head does, if there are any.
+    /// The number of the records that belong to the head, if there are any.
     pub(crate) fn id(&self) -> Option<CollectionId> {
         match self {
             Self::String(_) => None,
@@ -310,21 +312,21 @@ impl Content<'_> {
 /// A head's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'value> {
-    /// When it expires, in milliseconds of the store's clock.
+    /// The expiry, in milliseconds of the store's clock.
     pub expires_at: Option<u64>,
-    /// Memcached's, if memcached wrote it.
+    /// The data of memcached, if memcached wrote the value.
     pub memcached: Option<Memcached>,
-    /// The rest.
+    /// The content.
     pub content: Content<'value>,
 }
 
 impl<'value> Head<'value> {
-    /// A string that never expires.
+    /// A string without an expiry.
     pub fn string(bytes: &'value [u8]) -> Self {
         Self { expires_at: None, memcached: None, content: Content::String(bytes) }
     }
 
-    /// What it is.
+    /// The kind of the value.
     pub fn kind(&self) -> Kind {
         match self.content {
             Content::String(_) | Content::Long(_) => Kind::String,
@@ -332,7 +334,7 @@ impl<'value> Head<'value> {
         }
     }
 
-    /// Its kind as it is written.
+    /// The kind in the encoded head.
     fn kind_bits(&self) -> u8 {
         match self.content {
             Content::Long(_) => LONG_STRING,
@@ -340,13 +342,13 @@ impl<'value> Head<'value> {
         }
     }
 
-    /// Reads the value of a head that was looked for, if there is one.
+    /// Decodes the value of a head that was searched for.
     #[inline]
     pub(crate) fn decode_found(value: Option<&'value [u8]>) -> Result<Option<Self>> {
         value.map(|value| Self::decode(value).ok_or(Failure::Damaged)).transpose()
     }
 
-    /// Reads a head's value; `None` if it cannot have been written.
+    /// Decodes a head; `None` if it is damaged.
     #[inline]
     pub(crate) fn decode(value: &'value [u8]) -> Option<Self> {
         let (&first, mut rest) = value.split_first()?;
@@ -378,7 +380,7 @@ impl<'value> Head<'value> {
         Some(Self { expires_at, memcached, content })
     }
 
-    /// The bytes that [`decode`](Self::decode) reads.
+    /// The encoded head, which [`decode`](Self::decode) reads.
     #[inline]
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut value = Vec::new();
@@ -386,7 +388,7 @@ impl<'value> Head<'value> {
         value
     }
 
-    /// As [`encode`](Self::encode), behind what `value` has.
+    /// Appends the encoded head to `value`.
     #[inline]
     pub(crate) fn encode_into(&self, value: &mut Vec<u8>) {
         let body_bytes = match self.content {
@@ -431,7 +433,11 @@ mod tests {
     fn golden_records() {
         let key = head_key(3, b"oak");
         assert_eq!(key, [&[3][..], &hash_of(b"oak").to_be_bytes()[1..], b"oak"].concat());
-        assert_eq!(hash_of(b"oak"), 0x00AC_083B_8913_4670, "the hash is on the medium for ever");
+        assert_eq!(
+            hash_of(b"oak"),
+            0x00AC_083B_8913_4670,
+            "the hash is on the medium and must not change"
+        );
         assert_eq!(Head::string(b"tree").encode(), b"\x00tree");
         let full = Head {
             expires_at: Some(0x0102),
@@ -457,7 +463,11 @@ mod tests {
         }
         assert_eq!(piece_key(0x0A, 0x0102), b"\x80\0\0\0\0\0\0\x0A\x03\0\0\x01\x02");
         assert_eq!(split_piece_key(&piece_key(0x0A, 0x0102)), Some(0x0102));
-        assert_eq!((PIECE_BYTES, LONG_ABOVE_BYTES), (16_000, 32_000), "on the medium for ever");
+        assert_eq!(
+            (PIECE_BYTES, LONG_ABOVE_BYTES),
+            (16_000, 32_000),
+            "both are on the medium and must not change"
+        );
     }
 
     #[test]

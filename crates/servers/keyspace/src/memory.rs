@@ -1,71 +1,70 @@
-//! A limit on memory, and what goes when it is reached.
+//! The memory limit and its figures.
 //!
-//! How much is in use is asked of the pool ten times a second ([`Store::measure`]), and between two
-//! measures estimated from what is written; not where the limit is too far to be reached meanwhile.
+//! The used bytes are read from the pool ten times a second ([`Store::measure`]). Between two
+//! measures they are estimated from writes, unless the limit is too far away.
 //!
-//! What is evicted or deleted leaves gaps in nodes of the index, which are filled by later writes,
-//! or go when nodes are merged; so the pool's figure follows late, or rises at first. Who waited
-//! for it would evict far too much, or refuse writes for which there is room. Therefore what goes
-//! near the limit counts as free at once, and stays on account until as much was written, or the
-//! figure fell; at most a quarter of the figure. So live data keep to the limit, and the pool may
-//! take up to a third more.
+//! Evicted and deleted records leave gaps in nodes. Later writes fill them, or merges of nodes free
+//! them; so the pool's figure decreases late, and may even increase at first. A server that waited
+//! for it would evict far too much, or refuse writes for which there is room. Therefore the bytes
+//! of records removed near the limit count as free at once. They stay on account until as many
+//! bytes were written, or the figure decreased; the account is at most a quarter of the figure. So
+//! live data keep to the limit, and the pool may take up to a third more.
 //!
-//! Which key was used least recently is known approximately: a table holds for each range of hashes
-//! the second in which a key of it was last used. The victim is the least recently used of a few
-//! ranges picked at random. The table is of the process: after a restart all keys are alike at
-//! first. There are a million ranges once the policy asks for them. Before that the table only
-//! tells OBJECT IDLETIME, and has 65,536 ranges: each read and write of a key touches it, and one
-//! of 256 KiB stays in the processor's cache where one of 4 MiB does not.
+//! The least recently used key is known approximately: a table has, for each range of hashes, the
+//! second of the last use of a key in it. The victim is in the least recently used one of a few
+//! random ranges. The table is in process memory, so after a restart all keys are equal at first.
+//! It has a million ranges under a policy that needs them. Otherwise only OBJECT IDLETIME uses it,
+//! and it has 65,536 ranges: each read and write of a key touches it, and a table of 256 KiB stays
+//! in the processor's cache, while one of 4 MiB does not.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::layout::HASH_BITS;
 
-/// Ranges of hashes whose use is noted, in bits: for a policy that asks for it, and for OBJECT
-/// IDLETIME alone.
+/// Ranges of hashes, in bits: for a policy that needs them, and for OBJECT IDLETIME alone.
 pub(crate) const FINE_BITS: u32 = 20;
 pub(crate) const COARSE_BITS: u32 = 16;
-/// More than is written between two measures.
+/// More bytes than are written between two measures.
 const FAR_BYTES: u64 = 1 << 30;
-/// What a record takes besides its key and value, about.
+/// Approximate bytes of a record besides its key and value.
 const RECORD_BYTES: u64 = 24;
 
-/// What is done when there is no more memory.
+/// What happens at the memory limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EvictionPolicy {
     /// Writes that need memory are refused.
     #[default]
     NoEviction = 0,
-    /// Keys that were not used for long go first, approximately.
+    /// Keys that were not used for a long time are evicted first, approximately.
     AllKeysLru = 1,
-    /// Keys that expire soonest go first; others stay.
+    /// Keys with the earliest expiry are evicted first; keys without one stay.
     VolatileTtl = 2,
 }
 
 impl EvictionPolicy {
-    /// The names that Redis has for them, each at its policy's number.
+    /// Redis's names, by number of the policy.
     pub const NAMES: [&str; 3] = ["noeviction", "allkeys-lru", "volatile-ttl"];
 
-    /// The one whose name is at `place`.
+    /// The policy of that number.
     pub fn at(place: usize) -> Option<Self> {
         [Self::NoEviction, Self::AllKeysLru, Self::VolatileTtl].get(place).copied()
     }
 }
 
-/// How much may be in use, and what is done at the limit.
+/// A memory limit.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryLimit {
-    /// In bytes; zero for any number.
+    /// The limit in bytes; zero for none.
     pub bytes: u64,
-    /// What is done at the limit.
+    /// What happens at the limit.
     pub policy: EvictionPolicy,
-    /// Ranges of hashes among which a victim is chosen.
+    /// Random ranges of hashes among which a victim is chosen.
     pub samples: u32,
 }
 
-/// The limit, and what is known of use.
+/// The limit and the figures of memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     /// In bytes; zero for none.
@@ -73,26 +72,26 @@ pub(crate) struct Memory {
     pub(crate) evicted_keys: AtomicU64,
     pub(crate) policy: AtomicU8,
     pub(crate) samples: AtomicU32,
-    /// As of the last measure.
+    /// The used bytes of the last measure.
     pub(crate) measured_bytes: AtomicU64,
-    /// Written since then, about.
+    /// Approximate bytes written since then.
     pub(crate) written_bytes: AtomicU64,
-    /// Evicted or deleted, and neither gone from the measure nor written over so far.
+    /// Bytes of removed records that are neither subtracted from the measure nor overwritten yet.
     pub(crate) account_bytes: AtomicU64,
-    /// Pieces of the room for what was decided that are missing, plus one; 0 before anyone has
-    /// counted.
+    /// The number of missing standing pieces of the intent reserve, plus one; 0 before the first
+    /// count.
     missing_pieces: AtomicU64,
-    /// Whether enough of that room is kept.
+    /// Whether the intent reserve has enough pieces.
     has_intent_reserve: AtomicBool,
-    /// The second in which a key of each range was last used: in the fine table, once there is one.
+    /// The last uses of ranges: in the fine table, if it exists, otherwise in the coarse one.
     pub(crate) fine: OnceLock<Recency>,
     pub(crate) coarse: OnceLock<Recency>,
 }
 
-/// The second in which a key of each of some ranges of hashes was last used.
+/// The second of the last use of a key, for each range of hashes.
 #[derive(Debug)]
 pub(crate) struct Recency {
-    /// How far a hash is shifted to be the number of its range.
+    /// The shift from a hash to the number of its range.
     shift: u32,
     seconds: Box<[AtomicU32]>,
 }
@@ -110,9 +109,9 @@ impl Recency {
     }
 }
 
-// All of these are figures by themselves: relaxed, all.
+// Relaxed in all of these: each figure is independent of others.
 impl Memory {
-    /// Notes that a key was used.
+    /// Notes the use of a key.
     #[inline]
     pub(crate) fn note_use(&self, hash: u64, now_ms: u64) {
         if let Some(recency) = self.recency() {
@@ -124,8 +123,8 @@ impl Memory {
         }
     }
 
-    /// The second of the store's clock in which a key of a hash's range was last used; 0 if none
-    /// was since the server started.
+    /// The second of the store's clock of the last use of a key in a hash's range; 0 if there was
+    /// none since the server started.
     pub(crate) fn used_at_s(&self, hash: u64) -> u64 {
         self.recency().map_or(0, |recency| u64::from(recency.of(hash).load(Ordering::Relaxed)))
     }
@@ -135,7 +134,7 @@ impl Memory {
         self.fine.get().or_else(|| self.coarse.get())
     }
 
-    /// Notes that a record was written or removed.
+    /// Notes a write or a removal of a record.
     #[inline]
     pub(crate) fn note_write(&self, key_bytes: usize, value_bytes: Option<usize>) {
         if let Some(bytes) = value_bytes
@@ -146,14 +145,14 @@ impl Memory {
         }
     }
 
-    /// Notes that a record was removed whose bytes count as free from now on.
+    /// Notes a removal of a record whose bytes count as free at once.
     pub(crate) fn note_removal(&self, key_bytes: usize, value_bytes: usize) {
         let bytes = RECORD_BYTES + (key_bytes + value_bytes) as u64;
         self.account_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the limit may be reached before the next measure. Far from it nothing is counted:
-    /// all threads would count in one place, and wait for each other's caches.
+    /// Whether the limit may be reached before the next measure. Far from the limit nothing is
+    /// counted, because all threads would write to one cache line.
     #[inline]
     fn is_near(&self) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
@@ -161,8 +160,8 @@ impl Memory {
         limit_bytes > 0 && limit_bytes.saturating_sub(measured_bytes) < FAR_BYTES
     }
 
-    /// Whether the limit is near, and more than three quarters of it are in use: then what is
-    /// removed is counted.
+    /// Whether the limit is near, and more than three quarters of it are used: then removed bytes
+    /// are counted.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         let used_bytes = self.measured_bytes.load(Ordering::Relaxed)
@@ -170,14 +169,14 @@ impl Memory {
         self.is_near() && used_bytes > self.limit_bytes.load(Ordering::Relaxed) / 4 * 3
     }
 
-    /// Notes how many pieces of the room for what was decided are missing. If they are more than
-    /// `spare`, no other room is given.
+    /// Notes the number of missing standing pieces. If it is more than `spare`, other writes get no
+    /// room.
     pub(crate) fn note_intent_reserve(&self, missing: u64, spare: u64) {
         self.missing_pieces.store(missing + 1, Ordering::Relaxed);
         self.has_intent_reserve.store(missing <= spare, Ordering::Relaxed);
     }
 
-    /// Pieces of that room that are missing; all if nobody has counted.
+    /// The number of missing pieces; the maximum before the first count.
     #[inline]
     pub(crate) fn missing_pieces(&self) -> u64 {
         self.missing_pieces.load(Ordering::Relaxed).wrapping_sub(1)

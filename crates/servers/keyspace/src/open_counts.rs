@@ -1,4 +1,4 @@
-//! The numbers of fields of open collections, which the process keeps (`counts.rs`).
+//! The sizes of open collections, which the process keeps (`counts.rs`).
 
 use std::collections::HashMap;
 
@@ -10,11 +10,12 @@ use crate::layout::CollectionId;
 #[derive(Debug)]
 struct Entry {
     count: u64,
-    /// Key of the record of the head.
+    /// The key of its head.
     head_key: Box<[u8]>,
 }
 
-/// The open collections. Whoever reads or writes the number of one holds the lock of its key.
+/// The open collections. A thread that reads or writes a number holds the lock of the collection's
+/// key.
 #[derive(Debug, Default)]
 pub(crate) struct Counts(Mutex<HashMap<CollectionId, Entry>>);
 
@@ -46,7 +47,7 @@ impl Counts {
         self.0.lock().len()
     }
 
-    /// Some of them, with the keys of their heads.
+    /// At most `most` of them, with the keys of their heads.
     pub(crate) fn some(&self, most: usize) -> Vec<(CollectionId, Box<[u8]>)> {
         let entries = self.0.lock();
         entries.iter().take(most).map(|(id, entry)| (*id, entry.head_key.clone())).collect()

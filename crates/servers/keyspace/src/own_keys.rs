@@ -1,11 +1,11 @@
-//! Keys in the map `server` that are no clients'.
+//! Keys of the store's own records in the map `server`.
 
 use crate::layout::CollectionId;
 
 pub(crate) const RESTORING: &str = "restoring";
 const EXPIRY: u8 = 0xA0;
 const GARBAGE: u8 = 0xC0;
-const BALLAST: u8 = 0xD0;
+const RESERVE: u8 = 0xD0;
 const OWN: u8 = 0xE0;
 const INTENT: u8 = 0xF0;
 
@@ -13,7 +13,7 @@ pub(crate) fn expiry(at_ms: u64, head_key: &[u8]) -> Vec<u8> {
     [&[EXPIRY][..], &at_ms.to_be_bytes(), head_key].concat()
 }
 
-/// When, and the head's key.
+/// The expiry, and the head's key.
 pub(crate) fn split_expiry(key: &[u8]) -> Option<(u64, &[u8])> {
     let (at_ms, head_key) = key.strip_prefix(&[EXPIRY])?.split_first_chunk::<8>()?;
     Some((u64::from_be_bytes(*at_ms), head_key))
@@ -37,10 +37,10 @@ pub(crate) fn intent(number: u64) -> Vec<u8> {
 }
 
 pub(crate) fn intent_reserve(number: u64) -> Vec<u8> {
-    [&[BALLAST][..], &number.to_be_bytes()].concat()
+    [&[RESERVE][..], &number.to_be_bytes()].concat()
 }
 
 pub(crate) const EXPIRIES: &[u8] = &[EXPIRY];
 pub(crate) const GARBAGES: &[u8] = &[GARBAGE];
-pub(crate) const BALLASTS: &[u8] = &[BALLAST];
+pub(crate) const RESERVES: &[u8] = &[RESERVE];
 pub(crate) const INTENTS: &[u8] = &[INTENT];

@@ -1,47 +1,48 @@
-//! Long strings, in pieces: a change of a few bytes writes a piece or two, whatever the string's
-//! length.
+//! Long strings, in pieces: a change of a few bytes writes one or two pieces, at any length of the
+//! string.
 //!
-//! A string of more than [`LONG_ABOVE_BYTES`] is a head with its number and length, and pieces of
-//! [`PIECE_BYTES`] under that number (`layout.rs`). A string only gets shorter by being replaced,
-//! so its length alone says which form it has: every write goes through [`Transaction::put_head`],
-//! which chooses, or [`Transaction::edit_string`], which puts a string that grows beyond the bound
+//! A string of more than [`LONG_ABOVE_BYTES`] is a head with a number and the length, and pieces of
+//! [`PIECE_BYTES`] under that number (`layout.rs`). The length alone determines the form, because a
+//! string becomes shorter only by being replaced. All writes go through [`Transaction::put_head`],
+//! which chooses the form, or through [`Transaction::edit_string`], which puts a growing string
 //! into pieces.
 //!
 //! # Which bytes count
 //!
 //! * Bytes of a piece beyond what its record has are zeros, and so is a piece without a record.
-//! * Bytes at and beyond the string's length do not count, whatever records say. Who makes the
-//!   string longer cuts them off first.
+//! * Bytes at or beyond the string's length do not count, whatever the records have. A write that
+//!   makes the string longer cuts them off first.
 //!
 //! # Protocol
 //!
-//! A write within the length changes what counts, so it is kept until the commit: one piece by one
-//! operation of the index, several by an intent. Two kinds of write change nothing that counts, so
-//! they are made at once, each by itself, and what decides is a head that is written later:
+//! A write within the length changes bytes that count. So it is kept until the commit: one piece is
+//! one operation of the index, several are an intent. Two kinds of write change no byte that
+//! counts. They are executed at once, each on its own, and a head that is written later is the
+//! commit point:
 //!
-//! *Longer:* pieces, or their ends, behind the length.
+//! *A longer string:* pieces, or ends of pieces, beyond the length.
 //!
-//! | step | what is written | what a crash behind it leaves |
+//! | step | what is written | what a crash after it leaves |
 //! | --- | --- | --- |
-//! | 1 | what stands beyond the length is cut, up to where the new bytes begin | the former string |
+//! | 1 | bytes beyond the length are cut, up to the beginning of the new bytes | the former string |
 //! | 2 | the new bytes | the former string, and bytes that do not count |
-//! | 3 | the head with the new length: it decides | the longer string |
+//! | 3 | the head with the new length: the commit point | the longer string |
 //!
-//! *A draft:* a string under a new number, which no head has.
+//! *A draft:* a string under a new number that no head has.
 //!
-//! | step | what is written | what a crash behind it leaves |
+//! | step | what is written | what a crash after it leaves |
 //! | --- | --- | --- |
-//! | 1 | the number as garbage (`0xC0`); the sweep spares it while this process writes the draft | a number to sweep |
+//! | 1 | the number as garbage (`0xC0`); the sweep skips it while this process writes the draft | a number to sweep |
 //! | 2 | the pieces | pieces to sweep |
-//! | 3 | one intent: the head, the end of the new number's garbage, and the former number as garbage | the new string; the sweep removes the former one |
+//! | 3 | one intent: the head, the removal of the new number's garbage, and the former number as garbage | the new string; the sweep removes the former one |
 //!
-//! A draft whose transaction is not committed is what a crash behind step 2 leaves.
+//! A draft whose transaction is not committed leaves the same as a crash after step 2.
 //!
-//! The list of drafts is in process memory ([`Drafts`]). A number is in it before its garbage is
-//! written and until its transaction has ended, and the sweep looks for garbage under the list's
-//! lock. So what the sweep finds that is not in the list is garbage indeed: its draft never was
-//! committed. (An intent that could not be carried out may still owe the end of the garbage; while
-//! one is owed the sweep removes nothing.)
+//! The list of drafts is in process memory ([`Drafts`]). A number is in the list from before its
+//! garbage is written until its transaction has ended. The sweep searches for garbage under the
+//! list's lock. So a number that it finds and that is not in the list is really garbage: its draft
+//! was never committed. (Pending writes of an intent may still have to remove the garbage; while
+//! there are any, the sweep removes nothing.)
 
 use std::ops::{ControlFlow, Range};
 
@@ -55,21 +56,22 @@ use crate::layout::{
 use crate::own_keys;
 use crate::transaction::Transaction;
 
-/// What a piece without a record has.
+/// The bytes of a piece without a record.
 static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 
-/// A string that is to be edited, and what stays with it.
+/// A string before an edit, and the data that stay with it.
 enum Found {
-    /// It was short and stays so: it has been changed, and has this length now.
+    /// A short string that stays short: it has been edited, and has this length now.
     Changed(u64),
-    /// It is in pieces.
+    /// A long string.
     Long(LongString, Option<u64>, Option<Memcached>),
-    /// It is short and grows beyond the bound.
+    /// A short string that becomes long.
     Grows(Vec<u8>, Option<u64>, Option<Memcached>),
 }
 
 impl Transaction<'_> {
-    /// A number for records that nothing leads to until this transaction puts a head that has it.
+    /// Begins a draft: a number for records that no head refers to before this transaction is
+    /// committed.
     fn draft(&mut self) -> Result<CollectionId> {
         let store = self.store();
         let id = store.new_id()?;
@@ -81,7 +83,7 @@ impl Transaction<'_> {
         Ok(id)
     }
 
-    /// A new long string, which has these bytes, for a head that is put next.
+    /// Writes a new long string, for a head that is put next.
     pub(crate) fn draft_string(&mut self, bytes: &[u8]) -> Result<LongString> {
         if bytes.len() as u64 > MAX_LONG_BYTES {
             return Err(fail("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
@@ -95,7 +97,7 @@ impl Transaction<'_> {
         Ok(LongString { id, bytes: bytes.len() as u64 })
     }
 
-    /// A copy of a long string, for a head that is put next.
+    /// Copies a long string, for a head that is put next.
     pub(crate) fn draft_copy(&mut self, of: LongString) -> Result<LongString> {
         let id = self.draft()?;
         let range = pieces_of(of);
@@ -109,8 +111,8 @@ impl Transaction<'_> {
         copied.map(|()| LongString { id, ..of })
     }
 
-    /// Lends the bytes of `range` of a long string, as far as it has them, in order, until it is
-    /// told to end.
+    /// Lends the bytes of `range` of a long string, as far as it has them, in order, until `visit`
+    /// ends the visit.
     pub fn read_pieces(
         &self,
         long: LongString,
@@ -154,9 +156,9 @@ impl Transaction<'_> {
         Ok(whole)
     }
 
-    /// Lends those bytes of the string at `key` that `choose` asks for, given its length (none if
-    /// nothing is there), in order, until it is told to end. Each time `visit` gets from where on
-    /// they are.
+    /// Lends bytes of the string at `key` in order, until `visit` ends the visit. `choose` gets the
+    /// string's length (`None` if the key does not exist) and returns the range. `visit` gets the
+    /// position of the bytes.
     pub fn visit_string<State>(
         &self,
         space: u8,
@@ -187,11 +189,10 @@ impl Transaction<'_> {
         })
     }
 
-    /// Changes `bytes` bytes of the string at `key`, which is made longer by zeros if it ends
-    /// before; if nothing is there it begins as an empty one. From where on, `place` says, given
-    /// its length. `edit` gets them part by part, each with how many came before it, and may be
-    /// called again from the beginning. Returns the string's length. What memcached keeps becomes
-    /// as `renew` says.
+    /// Edits `bytes` bytes of the string at `key`, and returns the string's length. `place` gets
+    /// the length and returns the position of the first byte. A shorter string is extended by
+    /// zeros; a missing one is empty. `edit` gets the bytes in parts, each with the number of bytes
+    /// before it, and may be called again from the beginning. `renew` returns memcached's new data.
     pub fn edit_string(
         &mut self,
         space: u8,
@@ -243,8 +244,8 @@ impl Transaction<'_> {
         Ok(length)
     }
 
-    /// Changes bytes of a long string from `at` on. If it ends before their end, a head with the
-    /// new length must be put next.
+    /// Edits bytes of a long string from `at` on. If they end beyond its end, a head with the new
+    /// length must be put next.
     fn edit_pieces(
         &mut self,
         long: LongString,
@@ -280,7 +281,7 @@ impl Transaction<'_> {
             if write.is_none() && !is_there {
                 continue;
             }
-            // Nothing that counts changes, unless the transaction has a write of its own for later.
+            // No byte that counts changes, and the transaction has no later write of the piece.
             if is_draft || from >= long.bytes && !self.has_write(&key) {
                 self.store().write(&key, write.as_deref())?;
             } else {
@@ -290,7 +291,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Cuts off what stands beyond the length, up to the piece in which `end` is.
+    /// Cuts off bytes beyond the length, up to the piece with the byte `end`.
     fn cut_pieces(&mut self, long: LongString, end: u64) -> Result<()> {
         let (first, last) = (place_of(long.bytes).0, place_of(end).0);
         if first == last {
@@ -314,20 +315,20 @@ impl Transaction<'_> {
     }
 }
 
-/// The index of the piece that a byte is in, and its place there.
+/// The index of a byte's piece, and its position in the piece.
 fn place_of(byte: u64) -> (u32, usize) {
     let bytes = PIECE_BYTES as u64;
-    // Strings end far below 2^32 pieces.
+    // Strings have far fewer than 2^32 pieces.
     ((byte / bytes) as u32, (byte % bytes) as usize)
 }
 
-/// The keys of all pieces of a string in which bytes count.
+/// The keys of all pieces with bytes that count.
 pub(crate) fn pieces_of(long: LongString) -> KeyRange {
     let (last, _) = place_of(long.bytes.saturating_sub(1));
     KeyRange::between(&piece_key(long.id, 0), &piece_key(long.id, last + 1))
 }
 
-/// How many bytes of a piece count.
+/// The number of bytes of a piece that count.
 pub(crate) fn counted_bytes(long: LongString, index: u32) -> usize {
     let before = u64::from(index) * PIECE_BYTES as u64;
     long.bytes.saturating_sub(before).min(PIECE_BYTES as u64) as usize

@@ -1,22 +1,22 @@
-//! `serve --recover`: a new pool in place of one that cannot be trusted any more, or is damaged.
+//! `serve --recover`: a new pool in place of one that cannot be trusted, or is damaged.
 //!
 //! # Protocol
 //!
-//! The new pool is built beside the old one, from the newest snapshot that is whole; without one,
-//! from what can be read of the old pool. It takes the old one's name only when it is complete and
-//! on the medium. The old file keeps its records and gets a name of its own; to open it for salvage
-//! counts up its generation, and no more.
+//! The new pool is built beside the old one, from the newest intact snapshot; without one, from the
+//! readable records of the old pool. It gets the old pool's name only when it is complete and on
+//! the medium. The old file keeps its records under another name. Opening it for salvage only
+//! increments its generation.
 //!
-//! | step | what is done | a crash behind it leaves, and the same command goes on |
+//! | step | what is done | what a crash after it leaves; the same command continues |
 //! | --- | --- | --- |
-//! | 1 | removes `POOL.recovering` and `POOL.recovering.new-*` | the old pool: begins anew |
-//! | 2 | restores into a new pool `POOL.recovering`, closes it (which syncs it) | a part, under either name, or all of it beside the old pool: begins anew |
-//! | 3 | links the old pool also as `POOL.untrusted-DATE`, syncs the folder | both names of the old pool: begins anew, with that second name |
-//! | 4 | renames `POOL.recovering` to `POOL`, syncs the folder | the new pool: nothing is to be recovered |
+//! | 1 | removes `POOL.recovering` and `POOL.recovering.new-*` | the old pool: starts again |
+//! | 2 | restores into a new pool `POOL.recovering`, closes it (which syncs it) | a part, under either name, or all of it beside the old pool: starts again |
+//! | 3 | links the old pool also as `POOL.untrusted-DATE`, syncs the folder | both names of the old pool: starts again, with that second name |
+//! | 4 | renames `POOL.recovering` to `POOL`, syncs the folder | the new pool: nothing to recover |
 //!
-//! So there is a pool of that name at each moment, and a start without `--recover` never begins an
-//! empty one. The old pool is held open for salvage until step 4 is done, so that no other process
-//! recovers it meanwhile; one whose superblock cannot be read is not held.
+//! So a pool of that name exists at any point in time, and a start without `--recover` never
+//! creates an empty one. The old pool is held open for salvage until step 4 is done, so that no
+//! other process recovers it at the same time. A pool whose superblock cannot be read is not held.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -29,54 +29,59 @@ use crate::failure::{Failure, Result, fail_with};
 use crate::store::{MAP_NAME, Store, StoreOptions};
 use crate::{clock, snapshot_file};
 
-/// What a store was recovered from.
+/// The source of a recovered store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A snapshot, which was of this moment, in milliseconds of the system's clock.
+    /// A snapshot, and its time in milliseconds of the system's clock.
     Snapshot(PathBuf, u64),
-    /// What could be read of the old pool, in which so many places could not be read.
+    /// The readable records of the old pool, and the number of unreadable places.
     Salvage(u64),
 }
 
-/// What a recovery has done.
+/// The result of a recovery.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// Where the keys are from.
+    /// The source of the keys.
     pub source: Source,
-    /// How many there are.
+    /// The number of keys.
     pub keys: u64,
-    /// Where the old pool is.
+    /// The new path of the old pool.
     pub kept: PathBuf,
 }
 
-/// Whether a store that could not be opened can be recovered.
+/// Whether a recovery helps against this failure to open a store.
 pub fn can_help(failure: &Failure) -> bool {
     matches!(failure, Failure::Damaged)
         || matches!(failure, Failure::Store(Error::NotTrusted { .. } | Error::Damaged(_)))
 }
 
-/// Why a server that could not open its store does not run, and the command that recovers it.
+/// The error text of a server that cannot open its store, with the command that recovers it.
 pub fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
     let newest = snapshot_file::all_at(snapshot).into_iter().next();
     let source = newest.map_or_else(
-        || format!("what can be read of it, since there is no snapshot at {}", snapshot.display()),
+        || {
+            format!(
+                "the readable part of this pool (there is no snapshot at {})",
+                snapshot.display()
+            )
+        },
         |(path, time_ms)| format!("the snapshot {} of {}", path.display(), date(time_ms / 1000)),
     );
     let what = match failure {
         Failure::Store(Error::NotTrusted { medium, .. }) => format!(
-            "{} was open when the machine went down, and its medium ({medium}) keeps no order of writes across that",
+            "{} was open when the machine stopped, and its medium ({medium}) does not keep the order of writes then",
             pool.display()
         ),
         other => other.to_string(),
     };
     format!(
-        "{what}. Run `pando --pool {} serve --recover` with the options of this start: it begins a new pool with \
-         {source}, and keeps this one under another name",
+        "{what}. Run `pando --pool {} serve --recover` with the options of this start. It creates a new pool from \
+         {source}, and keeps the old pool under another name",
         pool.display()
     )
 }
 
-/// Puts a new pool in place of one that cannot be opened.
+/// Replaces a pool that cannot be opened by a new one.
 pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
     let old = match Pool::open(pool, &options.pool.clone().salvage(true)) {
         Ok(old) => Some(old),
@@ -84,7 +89,7 @@ pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<R
             return Err(error.into());
         }
         Err(error) => {
-            tracing::warn!(%error, "nothing can be read of the old pool");
+            tracing::warn!(%error, "the old pool cannot be read");
             None
         }
     };
@@ -100,20 +105,20 @@ pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<R
     step()?;
     let failed = |what: &str, error: io::Error| {
         fail_with(format!(
-            "the recovery is not complete: cannot {what}: {error}; mend that, and run the same command again"
+            "the recovery is not complete: cannot {what}: {error}; remove the cause, and run the same command again"
         ))
     };
-    let kept = keep(pool).map_err(|error| failed("give the old pool another name", error))?;
+    let kept = keep(pool).map_err(|error| failed("rename the old pool", error))?;
     step()?;
     std::fs::rename(&building, pool)
         .and_then(|()| snapshot_file::sync_folder_of(pool))
-        .map_err(|error| failed("give the new pool its name", error))?;
+        .map_err(|error| failed("rename the new pool", error))?;
     step()?;
     drop(old);
     Ok(Recovered { source, keys, kept })
 }
 
-/// Builds the new pool; where its keys are from, and how many there are.
+/// Builds the new pool; returns the source of its keys, and their number.
 fn build(
     building: &Path,
     snapshot: &Path,
@@ -123,11 +128,12 @@ fn build(
     for (path, time_ms) in snapshot_file::all_at(snapshot) {
         match build_with(building, options, |store| store.restore(&path)) {
             Ok(keys) => return Ok((Source::Snapshot(path, time_ms), keys)),
-            // A snapshot that is refused is damaged. Anything else would meet the next one, too.
+            // A refused snapshot is damaged. Any other error would occur with the next snapshot,
+            // too.
             Err(error @ (Failure::Reply(_) | Failure::Damaged))
                 if !error.is_no_memory() && !is_stopped() =>
             {
-                tracing::warn!(%error, path = %path.display(), "a snapshot cannot be used; trying the next older one");
+                tracing::warn!(%error, path = %path.display(), "a snapshot cannot be used; the next older one is tried");
             }
             Err(error) => return Err(error),
         }
@@ -153,7 +159,7 @@ fn build_with(
     fill: impl FnOnce(&Store) -> Result<u64>,
 ) -> Result<u64> {
     remove_unfinished(building).map_err(|error| {
-        fail_with(format!("what is left of {} cannot be removed: {error}", building.display()))
+        fail_with(format!("the unfinished pool {} cannot be removed: {error}", building.display()))
     })?;
     step()?;
     let store = Store::open(Some(building), options)?;
@@ -164,7 +170,7 @@ fn build_with(
     Ok(keys)
 }
 
-/// Removes the pool that a recovery which was cut short has built, also one that had no name yet.
+/// Removes the unfinished pool of an interrupted recovery, also one without a name.
 fn remove_unfinished(building: &Path) -> io::Result<()> {
     let unnamed = with_suffix(building, "new-");
     for path in beginning_with(&unnamed)?.into_iter().chain([building.to_owned()]) {
@@ -189,7 +195,7 @@ fn beginning_with(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Gives the old pool a second name, under which it stays; which.
+/// Gives the old pool a second name and returns it.
 fn keep(pool: &Path) -> io::Result<PathBuf> {
     if let Some(kept) = kept_before(pool)? {
         return Ok(kept);
@@ -208,7 +214,7 @@ fn keep(pool: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The second name that a recovery which was cut short has given the pool.
+/// The second name that an interrupted recovery has given the pool.
 fn kept_before(pool: &Path) -> io::Result<Option<PathBuf>> {
     let own = std::fs::metadata(pool)?;
     for path in beginning_with(&with_suffix(pool, "untrusted-"))? {
@@ -227,11 +233,12 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The end of the year 9999, in seconds since 1970: `humantime` formats no later time.
+/// The end of the year 9999, in seconds since 1970. `humantime` formats no later time.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Seconds since 1970 as a date and a time of day in UTC: `2026-11-23 11:25:07`. A damaged file may
-/// have any number; one beyond the year 9999 is formatted as its end.
+/// Seconds since 1970 as a date and a time of day in UTC: `2026-11-23 11:25:07`. The header of a
+/// damaged file may have any number, so a later time than the end of the year 9999 is formatted as
+/// that.
 pub fn date(seconds: u64) -> String {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND));
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', "")
@@ -263,7 +270,7 @@ mod tests {
     use crate::tests::{fields, get, put_hash, set};
 
     thread_local! {
-        /// Steps of a recovery until it stops, as if the process had died.
+        /// Steps before a recovery stops, as in a crash.
         static STEPS: Cell<u64> = const { Cell::new(u64::MAX) };
     }
 
@@ -289,8 +296,8 @@ mod tests {
         format!("value {number}").into_bytes()
     }
 
-    /// A pool as one that was open when the machine went down, with snapshots of 1 to `snapshots`
-    /// hundred keys, the newest one last, and 1,000 keys, a hash and a long string in it.
+    /// A pool that was open when the machine crashed, with 1,000 keys, a hash and a long string. It
+    /// has `snapshots` snapshots of 100, 200 and so on keys, the newest one last.
     fn untrusted(folder: &Path, snapshots: u64) -> (PathBuf, PathBuf) {
         let (pool, snapshot, open) =
             (folder.join("pool"), folder.join("pool.snapshot"), folder.join("open"));
@@ -331,7 +338,7 @@ mod tests {
         paths.filter(|path| path.to_string_lossy().contains(part)).collect()
     }
 
-    /// The keys of a recovered pool, which are the first so many.
+    /// Checks the keys of a recovered pool: the first `count` ones.
     fn assert_recovered(pool: &Path, count: u64, has_hash: bool) {
         let store = Store::open(Some(pool), &options()).expect("it opens");
         for number in 0..1000 {
@@ -402,7 +409,8 @@ mod tests {
         assert_recovered(&pool, 1000, true);
     }
 
-    /// Stopped at each step, and again at the first step or a later one, the third try goes on.
+    /// The first two tries stop at every combination of steps; the third try completes the
+    /// recovery.
     #[test]
     fn a_recovery_that_was_cut_short_goes_on() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -417,7 +425,7 @@ mod tests {
                     STEPS.set(steps);
                     assert!(
                         pool.is_file(),
-                        "a start without --recover must not begin an empty pool"
+                        "a start without --recover must not create an empty pool"
                     );
                     match Store::open(Some(&pool), &options()) {
                         Ok(store) => {
@@ -426,7 +434,7 @@ mod tests {
                         }
                         Err(refused) => {
                             assert!(can_help(&refused), "{refused}");
-                            // What a death amid the creation of a pool leaves.
+                            // A crash during the creation of a pool leaves this file.
                             let unnamed = folder.join("pool.recovering.new-7f");
                             std::fs::write(unnamed, []).expect("writes");
                             let recovered = recover(&pool, &snapshot, &options());

@@ -1,10 +1,10 @@
-//! Writes that a test has the store refuse, as a full pool would.
+//! Writes that fail in tests, as in a full pool.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::failure::Result;
 
-/// Writes that are refused, as by a full pool.
+/// Writes that fail, as in a full pool.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     granted: AtomicU64,
@@ -12,8 +12,8 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// The next `granted` writes are made, and then so many refused.
-    pub(crate) fn come(&self, granted: u64, refused: u64) {
+    /// Lets the next `granted` writes succeed, and the next `refused` ones fail.
+    pub(crate) fn set(&self, granted: u64, refused: u64) {
         self.granted.store(granted, Ordering::Relaxed);
         self.refused.store(refused, Ordering::Relaxed);
     }

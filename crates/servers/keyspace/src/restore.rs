@@ -17,9 +17,9 @@ use crate::store::Store;
 use crate::stripes::Access;
 
 impl Store {
-    /// Loads a snapshot into this store, which must be empty; how many keys it had. Keys that have
-    /// expired since are left out. A store in which it was cut short is refused when it is opened:
-    /// it has a part of the keys, and nobody would know which.
+    /// Loads a snapshot into this store, which must be empty, and returns the number of keys. Keys
+    /// that have expired since the snapshot are skipped. An interrupted restore leaves an unknown
+    /// part of the keys, so the store is refused at the next opening.
     pub fn restore(&self, path: &Path) -> Result<u64> {
         if !self.count_none()? {
             return Err(fail_with(format!(
@@ -30,14 +30,14 @@ impl Store {
         let wrong = |what: String| fail_with(format!("cannot restore {}: {what}", path.display()));
         let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let mut header = [0; HEADER_BYTES];
-        file.read_exact(&mut header).map_err(|_| wrong("it is no snapshot: too short".into()))?;
+        file.read_exact(&mut header).map_err(|_| wrong("it is too short for a snapshot".into()))?;
         if &header[..8] != MAGIC {
-            return Err(wrong("it is no snapshot".into()));
+            return Err(wrong("it is not a snapshot".into()));
         }
         let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         if !(1..=VERSION).contains(&version) {
             return Err(wrong(format!(
-                "it is of version {version}; this one reads 1 to {VERSION}"
+                "its version is {version}; this server reads the versions 1 to {VERSION}"
             )));
         }
         let mut file = io::BufReader::new(file);
@@ -53,14 +53,16 @@ impl Store {
             let (bytes, sum) = (word(bytes), word(sum));
             if bytes == 0 {
                 if sum != keys as u32 {
-                    return Err(wrong(format!("{keys} keys were found, and {sum} expected")));
+                    return Err(wrong(format!("it has {keys} keys, and its end says {sum}")));
                 }
                 self.end_collection(&mut collection)?;
                 self.end_restoring()?;
                 return Ok(keys);
             }
             if bytes > MAX_BLOCK_BYTES {
-                return Err(wrong(format!("a block of {bytes} bytes cannot be")));
+                return Err(wrong(format!(
+                    "a block of {bytes} bytes is longer than {MAX_BLOCK_BYTES}, after {keys} keys"
+                )));
             }
             block.clear();
             (&mut file)
@@ -74,13 +76,13 @@ impl Store {
         }
     }
 
-    /// From here on the store is refused when it is opened, until the restoring has ended.
+    /// Marks the store as incomplete: until `end_restoring`, opening it is an error.
     pub(crate) fn begin_restoring(&self) -> Result<()> {
         self.map.upsert(&own_keys::own(RESTORING), &[])?;
         Ok(())
     }
 
-    /// All is restored.
+    /// Marks the store as complete.
     pub(crate) fn end_restoring(&self) -> Result<()> {
         self.map.remove(&own_keys::own(RESTORING))?;
         Ok(())
@@ -101,7 +103,7 @@ impl Store {
                     *collection = self.restore_key(tag, name, value)?;
                 }
                 FIELD_TAG | ORDERED_TAG => {
-                    // Of a key that has expired since.
+                    // Of a key that has expired.
                     let Some(collection) = collection else { continue };
                     let element = match tag {
                         ORDERED_TAG => Element::Ordered(name),
@@ -129,8 +131,8 @@ impl Store {
         Ok(self.restore_head(database, key, &head)?.map(|(_, collection)| collection))
     }
 
-    /// Puts a key, unless it has expired; a collection is put when its elements are there, and
-    /// returned with the number that it had.
+    /// Puts a key, unless it has expired. A collection is not put but returned with its old number;
+    /// it is put after its elements.
     pub(crate) fn restore_head(
         &self,
         database: u8,
@@ -162,14 +164,14 @@ impl Store {
 
     fn put_restored(&self, database: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         let stripes = [Self::stripe_of_key(key)].into_iter().collect();
-        let held = self.lock(stripes, Access::Alone)?;
+        let held = self.lock(stripes, Access::Exclusive)?;
         let mut transaction = self.begin(held, self.clock.now_ms());
         transaction.put_head(self.space(database), key, head)?;
         transaction.commit()
     }
 
-    /// Nothing leads to the element yet, so it needs no lock; a restore that is cut short leaves
-    /// some that nothing ever will.
+    /// Puts an element. No head refers to it yet, so it needs no lock. An interrupted restore
+    /// leaves such elements.
     pub(crate) fn restore_element(
         &self,
         restored: &mut Restored,
@@ -192,7 +194,7 @@ impl Store {
         Ok(())
     }
 
-    /// Puts a piece of a long string, which has no more bytes than count.
+    /// Puts a piece of a long string; it must have no bytes beyond those that count.
     pub(crate) fn restore_piece(
         &self,
         restored: &Restored,
@@ -216,7 +218,7 @@ impl Store {
     }
 }
 
-/// A collection whose elements are being restored, or a long string whose pieces are.
+/// A collection or a long string during the restore of its elements or pieces.
 pub(crate) struct Restored {
     database: u8,
     key: Vec<u8>,

@@ -1,14 +1,13 @@
-//! Room that no record uses any more goes back to the system, so that a file gets smaller by itself
-//! when keys go.
+//! Returns room that no record uses to the system, so that a file shrinks when keys are removed.
 //!
-//! The sweep returns some of it each time, as long as it finds any ([`Room::return_some`]).
-//! To look costs a pass over the pool's table of chunks, so after a look that found nothing it
-//! looks [`LOOK_AGAIN`] sweeps later; a flush has it look at once. MEMORY PURGE returns all that
-//! there is, in a thread of its own ([`return_all`]).
+//! Each sweep returns some room, as long as there is any ([`Room::return_some`]). A search reads
+//! the pool's whole table of chunks. So after a search without result the next one is
+//! [`LOOK_AGAIN`] sweeps later; a flush triggers a search at once. MEMORY PURGE returns all unused
+//! room, in a thread of its own ([`return_all`]).
 //!
-//! Writes that need the room again have to make it, chunk by chunk. How much of it they may lose to
-//! the sweep is bounded by [`AT_ONCE_BYTES`] a sweep: 160 MiB a second, of which making them again
-//! takes a few hundredths.
+//! Writes that need returned room have to allocate it again, chunk by chunk. A sweep returns at
+//! most [`AT_ONCE_BYTES`], which is 160 MiB per second; allocating that again takes a few
+//! hundredths of a second.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -16,31 +15,30 @@ use pando::Pool;
 
 use crate::failure::Result;
 
-/// What one step returns: other threads find so much less room for as long as it takes.
+/// Room returned in one step; during the step other threads cannot use it.
 const STEP_BYTES: u64 = 1 << 20;
-/// What one sweep returns at most.
+/// Most room returned by one sweep.
 const AT_ONCE_BYTES: u64 = 16 << 20;
-/// Sweeps until the next look, after one that found nothing; after one that failed.
+/// Sweeps until the next search: after a search without result, and after an error.
 const LOOK_AGAIN: u32 = 10;
 const TRY_AGAIN: u32 = 600;
 
-/// Who looks for room that is not used, and when.
+/// When to search for unused room.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Whether a thread returns all of it. Relaxed: two of them do no harm.
+    /// Whether a thread returns all room. Relaxed: two such threads do no harm.
     is_returned: AtomicBool,
-    /// Sweeps that do not look. Relaxed, wherever it is: a flush that is overlooked is seen by the
-    /// next look.
+    /// Sweeps to skip. Relaxed everywhere: if a flush is missed, the next search finds its room.
     pauses: AtomicU32,
 }
 
 impl Room {
-    /// There may be room to return now.
+    /// Searches at the next sweep.
     pub(crate) fn look_now(&self) {
         self.pauses.store(0, Ordering::Relaxed);
     }
 
-    /// Returns some of the room of `pool` that is not used, for a sweep.
+    /// Returns some unused room of `pool`, for a sweep.
     pub(crate) fn return_some(&self, pool: &Pool) -> Result<()> {
         let pauses = self.pauses.load(Ordering::Relaxed);
         if pauses > 0 {
@@ -60,21 +58,21 @@ impl Room {
         Ok(())
     }
 
-    /// Whether the caller is to return all room; not if another thread is at it.
+    /// Whether the caller may return all room: only one thread does so at a time.
     pub(crate) fn begin_return_of_all(&self) -> bool {
         !self.is_returned.swap(true, Ordering::Relaxed)
     }
 
-    /// Gives up what [`begin_return_of_all`](Self::begin_return_of_all) has begun.
+    /// Ends what [`begin_return_of_all`](Self::begin_return_of_all) has begun.
     pub(crate) fn end_return_of_all(&self) {
         self.is_returned.store(false, Ordering::Relaxed);
     }
 }
 
-/// Returns all room of `pool` that is not used to the system, until `is_ending`; how many bytes.
+/// Returns all unused room of `pool` to the system, until `is_ending`; returns the bytes.
 pub(crate) fn return_all(pool: &Pool, is_ending: &AtomicBool) -> Result<u64> {
     let mut returned_bytes = 0;
-    // Relaxed: who sees it late returns a little more.
+    // Relaxed: a late view only returns a little more.
     while !is_ending.load(Ordering::Relaxed) {
         match pool.release_unused(STEP_BYTES)? {
             0 => break,

@@ -1,11 +1,11 @@
-//! The keys of a pool that cannot be trusted, as far as they can be read, in a new store.
+//! Salvage: the readable keys of a pool that cannot be trusted, in a new store.
 //!
-//! Records are read one by one, whatever their nodes say of each other, so some may be missing, or
-//! older than others. Therefore nothing is taken over that says something of other records: how
-//! many fields a collection has is counted, what stands by score is made of what stands by name,
-//! and the list of what expires is made of the heads. What no head leads to is left out. A piece of
-//! a long string that is missing reads as zeros. Writes that were under way when the machine went
-//! down may be there in part, also those of one command: what the medium lost of them nobody knows.
+//! Records are read one by one, independent of their nodes. So some may be missing, or older than
+//! others. Therefore data that describe other records are not copied: the size of a collection is
+//! counted, records by score are derived from records by name, and the list of expiries is derived
+//! from the heads. Elements without a head are skipped. A missing piece of a long string reads as
+//! zeros. A part of the writes in progress at the crash may exist, also a part of one command,
+//! because the medium may have lost any of them.
 
 use std::collections::HashMap;
 
@@ -21,29 +21,29 @@ use crate::pieces::counted_bytes;
 use crate::restore::Restored;
 use crate::store::{MAP_NAME, Store};
 
-/// What was salvaged.
+/// The result of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salvaged {
-    /// Keys that are in the new store.
+    /// Keys in the new store.
     pub keys: u64,
-    /// Places of the old pool that could not be read, and records that could not be understood.
+    /// Unreadable places and damaged records of the old pool.
     pub problems: u64,
 }
 
-/// How far a salvage has come.
+/// A salvage in progress.
 struct Salvage<'store> {
     store: &'store Store,
     spaces: [u8; DATABASES as usize],
-    /// Collections and long strings whose elements and pieces were not met yet.
+    /// Collections and long strings whose elements or pieces have not been read yet.
     waiting: HashMap<u64, Restored>,
-    /// The one whose elements come now.
+    /// The collection or string whose elements or pieces are being read.
     now: Option<(u64, Restored)>,
     salvaged: Salvaged,
 }
 
 impl Store {
-    /// Loads what can be read of a pool that was opened for salvage into this store, which must be
-    /// empty.
+    /// Loads the readable records of a pool that was opened for salvage into this store, which must
+    /// be empty.
     pub(crate) fn restore_salvaged(&self, old: &Pool) -> Result<Salvaged> {
         let mut spaces = std::array::from_fn(|database| database as u8);
         old.salvage(MAP_NAME, |key, value| {
@@ -85,11 +85,11 @@ impl Salvage<'_> {
         } else if let Some(id) = split_collection(key) {
             self.element(id, key, value)
         } else {
-            // The store's own: made anew.
+            // A record of the store's own; the new store has its own.
             Ok(())
         };
         match taken {
-            // It was torn, and is left out.
+            // The record is damaged and is skipped.
             Err(Failure::Damaged) => {
                 self.salvaged.problems += 1;
                 Ok(())
@@ -99,13 +99,13 @@ impl Salvage<'_> {
     }
 
     fn head(&mut self, space: u8, key: &[u8], value: &[u8]) -> Result<()> {
-        // In another space lies what was flushed.
+        // A head of a flushed space.
         let Some(database) = self.spaces.iter().position(|&used| used == space) else {
             return Ok(());
         };
         let head = Head::decode(value).ok_or(Failure::Damaged)?;
         if let Some((id, collection)) = self.store.restore_head(database as u8, key, &head)? {
-            // Two heads have one collection where it was being renamed. The later one has it.
+            // During a rename two heads refer to one collection. The later one gets it.
             let is_second = self.waiting.insert(id, collection).is_some();
             self.salvaged.problems += u64::from(is_second);
         } else if head.expires_at.is_none_or(|at_ms| at_ms > self.store.clock().now_ms()) {
@@ -119,7 +119,7 @@ impl Salvage<'_> {
             self.end_collection()?;
             self.now = self.waiting.remove(&id).map(|collection| (id, collection));
         }
-        // Without a head it was dropped.
+        // Its head was removed.
         let Some((_, restored)) = &mut self.now else { return Ok(()) };
         let kind = match restored.content {
             Content::Collection(kind, ..) => kind,
@@ -132,7 +132,7 @@ impl Salvage<'_> {
         };
         let element = split_element_key(key).ok_or(Failure::Damaged)?;
         match (kind, element) {
-            // Made of the fields.
+            // It is derived from the fields.
             (Kind::SortedSet, Element::Scored(..)) => Ok(()),
             (Kind::RangeIndex, Element::Ordered(_)) => {
                 self.store.restore_element(restored, element, value)
@@ -151,7 +151,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Puts the head of a collection whose elements are all there.
+    /// Puts the head of a collection after all its elements.
     fn put_collection(&mut self, collection: Restored) -> Result<()> {
         // Only a range index may be empty.
         let is_empty = matches!(collection.content, Content::Collection(kind, _, Count::Known(0)) if kind != Kind::RangeIndex);

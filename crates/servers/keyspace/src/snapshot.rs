@@ -1,19 +1,19 @@
-//! Snapshots: a file with all that was there at one moment, written while commands go on.
+//! Snapshots: a file with all data as of one point in time, written while commands run.
 //!
 //! # Protocol
 //!
-//! * It begins while all stripes are held alone, for as long as it takes to raise a number: that is
-//!   its moment.
-//! * Then one stripe after the other is written, each under its shared lock, with all keys whose
-//!   hashes it has, of all databases.
-//! * Who takes a stripe alone that was not written yet writes it first, before it changes anything.
-//!   So every stripe is written as it was at the moment; nothing is copied in memory; and a command
-//!   that writes may have to wait until one stripe, a 1,024th of the keys, is written.
-//! * The file (`snapshot_file.rs`) is written under a temporary name, synced, and then renamed:
-//!   whoever sees it under its own name sees all of it. Before that the snapshots of earlier get
-//!   the names `PATH.1`, `PATH.2` and so on, as many as are kept. A crash between two renames
-//!   leaves a gap in the numbers; so who looks for the newest one goes by the moments in the files
-//!   (`all_at`).
+//! * A snapshot begins while all stripes are held exclusively, only to increment a number. That is
+//!   its point in time.
+//! * Then the stripes are written one after the other, each under its shared lock: all keys with
+//!   hashes of the stripe, of all databases.
+//! * A command that locks a stripe exclusively writes that stripe to the snapshot first, if it is
+//!   not written yet, before it changes anything. So every stripe is written as of the snapshot's
+//!   point in time, without a copy in memory. A writing command may have to wait until one stripe,
+//!   a 1,024th of the keys, is written.
+//! * The file (`snapshot_file.rs`) is written under a temporary name, synced, and then renamed, so
+//!   under its own name it is complete. Before that the earlier snapshots get the names `PATH.1`,
+//!   `PATH.2` and so on. A crash between two renames leaves a gap in the numbers; so the newest one
+//!   is found by the times in the files (`all_at`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,13 +35,13 @@ use crate::stripes::{Access, Held, STRIPES, Stripe, StripeIndex, stripe_range};
 use crate::transaction::has_expired;
 
 impl Store {
-    /// What became of snapshots so far.
+    /// The state of snapshots.
     pub fn snapshot_state(&self) -> SnapshotState {
         self.snapshots.state.lock().last.clone()
     }
 
-    /// Writes a snapshot to `path`, and keeps `kept` in all: with 1 it takes the place of the one
-    /// there. How many keys it has. The caller must hold no stripe.
+    /// Writes a snapshot to `path`, keeps `kept` snapshots in all (with 1 the new one replaces the
+    /// old one), and returns the number of keys. The caller must hold no stripe.
     pub fn save(&self, path: &Path, kept: usize) -> Result<u64> {
         {
             let mut state = self.snapshots.state.lock();
@@ -72,10 +72,10 @@ impl Store {
         let writer = Writer::begin(&unfinished).map_err(failed)?;
         *self.snapshots.writer.lock() = Some(writer);
         {
-            let _all = self.stripes.lock_all(Access::Alone);
+            let _all = self.stripes.lock_all(Access::Exclusive);
             let mut state = self.snapshots.state.lock();
             state.begun += 1;
-            // Release: with the loads of who holds a stripe, which the lock orders anyhow.
+            // Release: with the loads by holders of stripes. The locks order these anyway.
             self.snapshots.writing.store(state.begun, Ordering::Release);
         }
         let mut written = Ok(());
@@ -88,7 +88,7 @@ impl Store {
                 break;
             }
         }
-        // From here on nobody writes a stripe for it any more.
+        // From here on no command writes a stripe for this snapshot.
         self.snapshots.writing.store(0, Ordering::Release);
         let writer = self.snapshots.writer.lock().take();
         let finished = written.and_then(|()| match writer {
@@ -105,12 +105,12 @@ impl Store {
         finished
     }
 
-    /// Writes the stripes that are held alone, if a snapshot wants them and has them not yet.
+    /// Writes the exclusively held stripes to the running snapshot, if they are not written yet.
     pub(crate) fn save_before_writes(&self, held: &mut Held<'_>) -> Result<()> {
         if self.snapshots.writing.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        for (index, stripe) in held.alone() {
+        for (index, stripe) in held.exclusive() {
             self.save_stripe(index, stripe)?;
         }
         Ok(())
@@ -118,13 +118,15 @@ impl Store {
 
     fn save_stripe(&self, index: StripeIndex, stripe: &Stripe) -> Result<()> {
         let snapshot = self.snapshots.writing.load(Ordering::Acquire);
-        // Two that hold a stripe shared do not come here: only one thread writes snapshots.
+        // Two holders of a shared stripe cannot meet here: only one thread writes snapshots.
         if snapshot == 0 || stripe.saved_in.load(Ordering::Acquire) == snapshot {
             return Ok(());
         }
-        // Who fell behind said so before it let go of the stripe.
-        if self.is_behind() {
-            return Err(crate::failure::fail("ERR writes are owed; no snapshot can be taken"));
+        // A thread with pending writes has set the flag before it released the stripe.
+        if self.has_pending_writes() {
+            return Err(crate::failure::fail(
+                "ERR writes of a committed transaction are pending; no snapshot can be written",
+            ));
         }
         let mut writer = self.snapshots.writer.lock();
         let Some(writer) = writer.as_mut() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The file of a snapshot, and the files of earlier ones beside it.
+//! The file format of a snapshot, and the names of earlier ones.
 //!
 //! ```text
 //! byte   0             8          12         16
@@ -9,14 +9,14 @@
 //! entry  tag (1)  name's bytes (4)  value's bytes (4)  name  value
 //! ```
 //!
-//! Tag 0 to 15: a key of that database; the name is the key, and the value a head's (`layout.rs`),
-//! whose expiry is by the system's clock. Tag 0x80 or 0x81: an element of the collection before it;
-//! the name is the field, and the section is the tag's low bit. Tag 0x82: a piece of the long
-//! string before it; the name is its index (4 bytes, big-endian). A block holds at most 1 MiB of
-//! entries or one entry. The last block is empty, and its checksum field counts the keys, modulo
-//! 2^32.
+//! Tag 0 to 15: a key of that database; the name is the key, and the value is that of a head
+//! (`layout.rs`), with its expiry in the system's clock. Tag 0x80 or 0x81: an element of the
+//! collection before it; the name is the field, and the section is the tag's low bit. Tag 0x82: a
+//! piece of the long string before it; the name is its index (4 bytes, big-endian). A block has at
+//! most 1 MiB of entries, or one entry. The last block is empty, and its checksum field is the
+//! number of keys, modulo 2^32.
 //!
-//! Version 1 had no pieces, and strings of any length in heads; it is read, and not written.
+//! Version 1 has no pieces, and heads with strings of any length. It is read, but not written.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -28,7 +28,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"PANDOSNP";
 pub(crate) const VERSION: u32 = 2;
 pub(crate) const HEADER_BYTES: usize = 24;
 const BLOCK_BYTES: usize = 1 << 20;
-/// Longest block that is read: one entry of the longest name and value.
+/// The longest block that is read: one entry of the longest name and value.
 pub(crate) const MAX_BLOCK_BYTES: u32 = (1 << 30) + (1 << 20);
 pub(crate) const FIELD_TAG: u8 = 0x80;
 pub(crate) const ORDERED_TAG: u8 = 0x81;
@@ -37,8 +37,8 @@ pub(crate) const PIECE_TAG: u8 = 0x82;
 /// Most snapshots that are kept.
 pub const MAX_SNAPSHOTS: usize = 99;
 
-/// The snapshots at `path` and the earlier ones beside it, with their moments in milliseconds of
-/// the system's clock, the newest first. What has no snapshot's header is none.
+/// The snapshot at `path` and the earlier ones beside it, the newest first, with their times in
+/// milliseconds of the system's clock. Files without the header of a snapshot are skipped.
 pub(crate) fn all_at(path: &Path) -> Vec<(PathBuf, u64)> {
     let earlier = (1..MAX_SNAPSHOTS).map(|number| numbered(path, number));
     let all = std::iter::once(path.to_owned()).chain(earlier);
@@ -61,7 +61,7 @@ fn time_of(path: &Path) -> Option<u64> {
     header.starts_with(MAGIC).then(|| u64::from_le_bytes(time_ms))
 }
 
-/// Puts `unfinished` in place of the snapshot at `path`, and keeps `kept` in all.
+/// Renames `unfinished` to `path`, and keeps `kept` snapshots in all.
 pub(crate) fn rotate(unfinished: &Path, path: &Path, kept: usize) -> io::Result<()> {
     let rename = |from: &Path, to: &Path| match std::fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -89,7 +89,7 @@ pub(crate) struct Writer {
     file: BufWriter<File>,
     block: Vec<u8>,
     pub(crate) keys: u64,
-    /// Why nothing is written any more.
+    /// The error after which nothing is written.
     failed: Option<io::Error>,
 }
 
@@ -142,7 +142,7 @@ impl Writer {
     }
 }
 
-/// Tag, name and value of the first entry.
+/// Takes tag, name and value of the first entry.
 pub(crate) fn take_entry<'block>(
     block: &mut &'block [u8],
 ) -> Option<(u8, &'block [u8], &'block [u8])> {
@@ -160,7 +160,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
-/// The folder that `path` lies in.
+/// The folder of `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))

@@ -1,4 +1,4 @@
-//! The snapshot that is being written, and what became of the last one.
+//! The running snapshot, and the result of the last one.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,7 +9,7 @@ use crate::snapshot_file::Writer;
 /// Snapshots of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// The number of the one that is being written; else zero.
+    /// The number of the running snapshot; zero if there is none.
     pub(crate) writing: AtomicU64,
     pub(crate) writer: Mutex<Option<Writer>>,
     pub(crate) state: Mutex<State>,
@@ -21,14 +21,14 @@ pub(crate) struct State {
     pub(crate) last: SnapshotState,
 }
 
-/// What became of snapshots.
+/// The state of snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotState {
-    /// Whether one is being written.
+    /// Whether a snapshot is being written.
     pub is_writing: bool,
-    /// When the last one that succeeded was finished, in milliseconds of the system's clock; zero
-    /// if none has since the server began.
+    /// When the last successful snapshot was finished, in milliseconds of the system's clock; zero
+    /// if there was none since the server started.
     pub finished_system_ms: u64,
-    /// Whether the last one failed.
+    /// Whether the last snapshot failed.
     pub has_failed: bool,
 }

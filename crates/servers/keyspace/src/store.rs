@@ -20,26 +20,26 @@ use crate::room::{self, Room};
 use crate::snapshot_state::Snapshots;
 use crate::stripes::{self, Access, Held, StripeIndex, Stripes, Wanted, stripe_range};
 
-/// The name of the map in which a store keeps its keys.
+/// The name of the map with the store's records.
 pub const MAP_NAME: &str = "server";
-/// Numbers of collections that are taken from the medium at once.
+/// Numbers of collections that are reserved on the medium at once.
 const IDS_AT_ONCE: u64 = 1 << 20;
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
     /// The pool's options.
     pub pool: PoolOptions,
-    /// The kind of index of a new store.
+    /// The index of a new store.
     pub index: Option<String>,
 }
 
-/// Clients' keys in a pool; see the module.
+/// Clients' keys in a pool; see the module's documentation.
 pub struct Store {
     pub(crate) map: Map,
     pub(crate) pool: Pool,
     pub(crate) clock: Clock,
-    /// When it was opened, by its clock.
+    /// The time of opening, by its clock.
     pub(crate) opened_at_ms: u64,
     pub(crate) stripes: Stripes,
     /// The space of each database; changes only while all stripes are held.
@@ -47,15 +47,15 @@ pub struct Store {
     ids: Mutex<Ids>,
     pub(crate) drafts: Drafts,
     pub(crate) counts: Counts,
-    /// How often the store has been opened, this time included.
+    /// The number of openings, with this one.
     starts: u64,
     next_cas: AtomicU64,
     pub(crate) next_intent: AtomicU64,
-    /// An intent stands that could not be carried out yet.
-    pub(crate) is_behind: AtomicBool,
-    /// The sweep has work besides what expires.
+    /// Whether there are pending writes of an intent.
+    pub(crate) has_pending_writes: AtomicBool,
+    /// Whether the sweep has work besides expired keys.
     pub(crate) has_garbage: AtomicBool,
-    /// Whether the server ends, and with it what takes long in the background.
+    /// Whether the server ends; then long work in the background stops.
     pub(crate) is_ending: AtomicBool,
     pub(crate) snapshots: Snapshots,
     pub(crate) memory: Memory,
@@ -68,12 +68,12 @@ pub struct Store {
 #[derive(Debug)]
 struct Ids {
     next: CollectionId,
-    /// What the medium says: below it.
+    /// The upper bound on the medium.
     end: CollectionId,
 }
 
 impl Store {
-    /// Opens the store in the pool `path`, or in anonymous memory; a new one if there is none.
+    /// Opens the store in the pool `path`, or in anonymous memory. Creates it if it does not exist.
     pub fn open(path: Option<&Path>, options: &StoreOptions) -> Result<Self> {
         let pool = match path {
             Some(path) => Pool::open_or_create(path, &options.pool)?,
@@ -86,8 +86,8 @@ impl Store {
         let map = pool.map_with(MAP_NAME, &map_options)?;
         if map.get(&own_keys::own(RESTORING))?.is_some() {
             return Err(fail(
-                "ERR the snapshot that was being restored into this store was cut short, so it has only \
-                 some of the keys; delete the pool and restore again",
+                "ERR the restore of a snapshot into this pool was cut short, so it has only some of the keys; \
+                 delete the pool and restore the snapshot again",
             ));
         }
         let clock = Clock::continue_or_begin(map.get(&own_keys::own("clock"))?.as_deref());
@@ -104,7 +104,7 @@ impl Store {
             starts: 0,
             next_cas: AtomicU64::new(0),
             next_intent: AtomicU64::new(0),
-            is_behind: AtomicBool::new(false),
+            has_pending_writes: AtomicBool::new(false),
             has_garbage: AtomicBool::new(true),
             is_ending: AtomicBool::new(false),
             snapshots: Snapshots::default(),
@@ -113,7 +113,7 @@ impl Store {
             #[cfg(test)]
             refusals: Refusals::default(),
         };
-        // First, since among the writes that are owed may be what is read now.
+        // First, because pending writes may include the records that are read next.
         store.finish_intents()?;
         store.take_up()?;
         store.keep_intent_reserve();
@@ -123,12 +123,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes up what the store has written down about itself.
+    /// Reads the store's own records, and writes new ones.
     fn take_up(&mut self) -> Result<()> {
         let get = |name: &str| self.map.get(&own_keys::own(name));
         if get("clock")?.as_deref() != Some(&self.clock.encode()) {
             let put = || self.write(&own_keys::own("clock"), Some(&self.clock.encode()));
-            self.at_all_costs(put)?;
+            self.apply_with_reserve(put)?;
         }
         let spaces: [u8; DATABASES as usize] = match get("spaces")? {
             Some(kept) => kept.try_into().map_err(|_| Failure::Damaged)?,
@@ -149,13 +149,13 @@ impl Store {
         self.next_cas = AtomicU64::new(self.starts << 40 | 1);
         self.spaces = spaces.map(AtomicU8::new);
         self.ids = Mutex::new(Ids { next, end: next });
-        self.at_all_costs(|| self.reserve_ids(&mut self.ids.lock()))
+        self.apply_with_reserve(|| self.reserve_ids(&mut self.ids.lock()))
     }
 
     fn reserve_ids(&self, ids: &mut Ids) -> Result<()> {
         let end = ids.end + IDS_AT_ONCE;
         if end >> HASH_BITS != 0 {
-            return Err(fail("ERR all numbers for collections were used"));
+            return Err(fail("ERR all collection IDs are used"));
         }
         let value = [end.to_le_bytes(), self.starts.to_le_bytes()].concat();
         self.write(&own_keys::own("ids"), Some(&value))?;
@@ -163,7 +163,7 @@ impl Store {
         Ok(())
     }
 
-    /// A number that no collection and no long string has had.
+    /// A new number for a collection or long string.
     pub(crate) fn new_id(&self) -> Result<CollectionId> {
         let mut ids = self.ids.lock();
         if ids.next == ids.end {
@@ -173,9 +173,9 @@ impl Store {
         Ok(ids.next - 1)
     }
 
-    /// A cas that no value has had.
+    /// A new cas.
     pub fn new_cas(&self) -> u64 {
-        // Relaxed: only its being new matters.
+        // Relaxed: the number must only be unique.
         self.next_cas.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -184,42 +184,44 @@ impl Store {
         &self.clock
     }
 
-    /// The pool beneath.
+    /// The pool.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// How often the store has been opened, this time included.
+    /// The number of openings, with this one.
     pub fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// Waits for stripes, which may stand in any order and more than once. Held alone, they may be
+    /// Locks stripes, in any order and with repetitions allowed. Exclusively locked stripes may be
     /// written.
     pub fn lock(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
         loop {
             let mut held = self.stripes.lock(wanted.clone(), access);
-            if !self.is_behind() {
+            if !self.has_pending_writes() {
                 match self.save_before_writes(&mut held) {
-                    // Somebody has fallen behind meanwhile.
-                    Err(_) if self.is_behind() => {}
+                    // Another thread left pending writes.
+                    Err(_) if self.has_pending_writes() => {}
                     saved => return saved.map(|()| held),
                 }
             }
             drop(held);
-            let _all = self.stripes.lock_all(Access::Alone);
+            let _all = self.stripes.lock_all(Access::Exclusive);
             self.finish_intents()?;
         }
     }
 
-    /// The space of a database. It stays so while any stripe is held.
+    /// The space of a database. It does not change while any stripe is held.
     #[inline]
     pub(crate) fn space(&self, database: u8) -> u8 {
-        // Acquire: with the store in `set_spaces`; who holds a stripe has it from the lock, too.
+        // Acquire: with the store in `set_spaces`. For a holder of a stripe the lock orders it,
+        // too.
         self.spaces[usize::from(database)].load(Ordering::Acquire)
     }
 
-    /// Gives databases other spaces, as the medium has it already; all stripes must be held alone.
+    /// Sets the spaces of databases, after they are on the medium; all stripes must be held
+    /// exclusively.
     pub(crate) fn set_spaces(&self, spaces: [u8; DATABASES as usize]) {
         for (kept, space) in self.spaces.iter().zip(spaces) {
             kept.store(space, Ordering::Release);
@@ -232,12 +234,12 @@ impl Store {
         std::array::from_fn(|database| self.space(database as u8))
     }
 
-    /// How many keys `database` has; those that have expired and were not removed yet count. The
-    /// first time it reads all keys.
+    /// The number of keys of `database`, with expired ones that are not removed yet. The first call
+    /// reads all keys.
     pub fn count(&self, database: u8) -> Result<u64> {
         let mut sum = 0;
         for index in 0..stripes::STRIPES as StripeIndex {
-            // Relaxed: who sees it late counts a stripe more.
+            // Relaxed: a late view only counts one stripe more.
             if self.is_ending.load(Ordering::Relaxed) {
                 return Err(fail("ERR the server is being shut down"));
             }
@@ -254,14 +256,14 @@ impl Store {
         Ok(sum)
     }
 
-    /// Counts of keys, and what else takes long in the background, end without a result; later ones
-    /// do not begin.
+    /// Stops long work in the background, such as counting keys, without a result. Later work does
+    /// not begin.
     pub fn end_long_work(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
 
     fn count_stripe(&self, index: StripeIndex) -> Result<SmallVec<[(u8, u64); 2]>> {
-        let mut held = self.lock(SmallVec::from_slice(&[index]), Access::Alone)?;
+        let mut held = self.lock(SmallVec::from_slice(&[index]), Access::Exclusive)?;
         let mut counts = SmallVec::new();
         for space in self.spaces() {
             let mut count = 0;
@@ -284,27 +286,27 @@ impl Store {
         Ok(self.pool.occupied_bytes()?)
     }
 
-    /// Returns some of the room that is not used to the system, for a sweep.
+    /// Returns some unused room to the system, for a sweep.
     pub fn return_some_room(&self) -> Result<()> {
         self.room.return_some(&self.pool)
     }
 
-    /// Whether the caller is to return all room; not if another thread is at it.
+    /// Whether the caller may return all room: only one thread does so at a time.
     pub fn begin_return_of_all_room(&self) -> bool {
         self.room.begin_return_of_all()
     }
 
-    /// Gives up what [`begin_return_of_all_room`](Self::begin_return_of_all_room) has begun.
+    /// Ends what [`begin_return_of_all_room`](Self::begin_return_of_all_room) has begun.
     pub fn end_return_of_all_room(&self) {
         self.room.end_return_of_all();
     }
 
-    /// Returns all room that is not used to the system, unless the server ends; how many bytes.
+    /// Returns all unused room to the system, until the server ends; returns the bytes.
     pub fn return_all_room(&self) -> Result<u64> {
         room::return_all(&self.pool, &self.is_ending)
     }
 
-    /// Closes the pool in order.
+    /// Closes the store and its pool.
     pub fn close(self) -> Result<()> {
         self.close_all();
         drop(self.map);

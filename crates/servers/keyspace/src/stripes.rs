@@ -1,10 +1,9 @@
-//! Locks over ranges of hashes, and what each guards.
+//! Stripes: locks over ranges of hashes, and the data that they guard.
 //!
-//! A command that reads a key holds its stripe shared, one that writes it holds it alone, from
-//! before it looks until its writes are durable; one with several keys takes their stripes in
-//! order. So commands are atomic to each other. Commands of one process wait for each other here,
-//! each for microseconds; the death of the process takes the locks with it, and the indexes below
-//! know none.
+//! A reading command holds the stripe of its key shared, a writing one exclusively, from its first
+//! read until its writes are durable. A command with several keys locks their stripes in order. So
+//! commands are atomic. Commands of one process wait for each other here, for microseconds each.
+//! The locks end with the process, and the indexes below take no locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,13 +15,13 @@ use smallvec::SmallVec;
 use crate::layout::{HASH_BITS, head_prefix};
 
 const STRIPE_BITS: u32 = 10;
-/// How many stripes there are.
+/// The number of stripes.
 pub const STRIPES: usize = 1 << STRIPE_BITS;
 
-/// A number that tells a stripe.
+/// The number of a stripe.
 pub type StripeIndex = u16;
 
-/// Stripes to be locked.
+/// Stripes to lock.
 pub(crate) type Wanted = SmallVec<[StripeIndex; 4]>;
 
 /// The stripe of a key.
@@ -31,7 +30,7 @@ pub(crate) fn stripe_of(hash: u64) -> StripeIndex {
     (hash >> (HASH_BITS - STRIPE_BITS)) as StripeIndex
 }
 
-/// The hashes of a stripe: the first, and the last.
+/// The first and the last hash of a stripe.
 pub(crate) fn hashes_of(stripe: StripeIndex) -> (u64, u64) {
     let shift = HASH_BITS - STRIPE_BITS;
     let first = u64::from(stripe) << shift;
@@ -41,12 +40,12 @@ pub(crate) fn hashes_of(stripe: StripeIndex) -> (u64, u64) {
 /// The keys of all heads of a stripe in `space`.
 pub(crate) fn stripe_range(space: u8, index: StripeIndex) -> KeyRange {
     let (first, last) = hashes_of(index);
-    // Spaces end below the first byte's last values, so there is a next one.
+    // The last spaces are not in use, so the sum does not overflow.
     let end = u64::from_be_bytes(head_prefix(space, last)) + 1;
     KeyRange::between(&head_prefix(space, first), &end.to_be_bytes())
 }
 
-/// A client that wants to know whether a key changes.
+/// A client that watches a key.
 #[derive(Debug)]
 struct Watcher {
     space: u8,
@@ -55,42 +54,42 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Whether its client still holds its flag.
+    /// Whether the client still holds its flag.
     fn is_wanted(&self) -> bool {
         Arc::strong_count(&self.changed) > 1
     }
 }
 
-/// What one lock guards besides records.
+/// The data that a stripe guards besides records.
 #[derive(Debug, Default)]
 pub struct Stripe {
     watchers: Vec<Watcher>,
-    /// Heads by space, once they were counted.
+    /// The number of heads per space, once they were counted.
     pub counts: Option<SmallVec<[(u8, u64); 2]>>,
-    /// The last snapshot in which the stripe stands.
+    /// The last snapshot that has this stripe.
     pub saved_in: AtomicU64,
 }
 
 impl Stripe {
-    /// Tells who watches `key` that it has changed.
+    /// Notifies the watchers of `key` of a change.
     #[inline]
     pub(crate) fn touch(&mut self, space: u8, key: &[u8]) {
         if !self.watchers.is_empty() {
-            self.tell(|watcher| watcher.space == space && watcher.key == key);
+            self.notify(|watcher| watcher.space == space && watcher.key == key);
         }
     }
 
-    /// Tells all who watch a key of `space` that `is_there`.
+    /// Notifies the watchers of those keys of `space` for which `is_there` holds.
     pub(crate) fn touch_space(&mut self, space: u8, is_there: impl Fn(&[u8]) -> bool) {
-        self.tell(|watcher| watcher.space == space && is_there(&watcher.key));
+        self.notify(|watcher| watcher.space == space && is_there(&watcher.key));
     }
 
-    /// Tells all, who for some reason cannot be told apart.
+    /// Notifies all watchers.
     pub(crate) fn touch_all(&mut self) {
-        self.tell(|_| true);
+        self.notify(|_| true);
     }
 
-    /// Who watches a key of one of two spaces watches it in the other from now on.
+    /// Moves the watchers of each of two spaces to the other one.
     pub(crate) fn exchange_watchers(&mut self, one: u8, other: u8) {
         for watcher in &mut self.watchers {
             watcher.space = match watcher.space {
@@ -101,34 +100,34 @@ impl Stripe {
         }
     }
 
-    /// Tells watchers, and forgets them, and those whose client has forgotten them.
-    fn tell(&mut self, is_meant: impl Fn(&Watcher) -> bool) {
+    /// Notifies watchers and removes them, and removes those whose clients are gone.
+    fn notify(&mut self, is_meant: impl Fn(&Watcher) -> bool) {
         self.watchers.retain(|watcher| {
             let is_told = is_meant(watcher);
             if is_told {
-                // Relaxed: read under the same lock.
+                // Relaxed: it is read under the same lock.
                 watcher.changed.store(true, Ordering::Relaxed);
             }
             !is_told && watcher.is_wanted()
         });
     }
 
-    /// Sets `changed` as soon as `key` changes, as long as anyone else holds `changed`.
+    /// Sets `changed` as soon as `key` changes, as long as the caller holds `changed`.
     pub fn watch(&mut self, space: u8, key: &[u8], changed: &Arc<AtomicBool>) {
-        // Now and then, so that it costs each no more than there are twice as many as wanted.
+        // Only when the list is full, so that the cost per watcher is constant.
         if self.watchers.len() == self.watchers.capacity() {
             self.watchers.retain(Watcher::is_wanted);
         }
         self.watchers.push(Watcher { space, key: key.to_vec(), changed: Arc::clone(changed) });
     }
 
-    /// How many are to be told of a change.
+    /// The number of watchers.
     #[cfg(test)]
     pub(crate) fn watchers(&self) -> usize {
         self.watchers.len()
     }
 
-    /// Notes that `space` has so many heads more.
+    /// Adds to the number of heads in `space`.
     pub(crate) fn count(&mut self, space: u8, delta: i64) {
         if let Some(counts) = &mut self.counts {
             match counts.iter_mut().find(|(counted, _)| *counted == space) {
@@ -145,28 +144,28 @@ pub(crate) struct Stripes {
     list: Box<[Padded]>,
 }
 
-/// On lines of its own: two processors that use neighbours do not wait for each other.
+/// On cache lines of its own, so that neighbours do not share a line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Padded(RwLock<Stripe>);
 
-/// Whether locks are taken to read or to write.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Others may read meanwhile.
+    /// Others may read.
     Shared,
-    /// Nobody else.
-    Alone,
+    /// No other access.
+    Exclusive,
 }
 
 enum Guard<'stripes> {
     Shared(RwLockReadGuard<'stripes, Stripe>),
-    Alone(RwLockWriteGuard<'stripes, Stripe>),
+    Exclusive(RwLockWriteGuard<'stripes, Stripe>),
 }
 
-/// Stripes that are held, until it is dropped.
+/// Locked stripes, until this is dropped.
 pub struct Held<'stripes> {
-    /// In order of their numbers.
+    /// Ordered by number.
     guards: SmallVec<[(StripeIndex, Guard<'stripes>); 1]>,
 }
 
@@ -175,7 +174,7 @@ impl Stripes {
         Self { list: (0..STRIPES).map(|_| Padded::default()).collect() }
     }
 
-    /// Waits for the stripes, which may stand in any order and more than once.
+    /// Locks stripes, in any order and with repetitions allowed.
     pub(crate) fn lock(&self, mut wanted: Wanted, access: Access) -> Held<'_> {
         if wanted.len() > 1 {
             wanted.sort_unstable();
@@ -185,14 +184,14 @@ impl Stripes {
             let lock = &self.list[usize::from(index)].0;
             let guard = match access {
                 Access::Shared => Guard::Shared(lock.read()),
-                Access::Alone => Guard::Alone(lock.write()),
+                Access::Exclusive => Guard::Exclusive(lock.write()),
             };
             (index, guard)
         };
         Held { guards: wanted.iter().map(guard).collect() }
     }
 
-    /// Waits for all of them.
+    /// Locks all stripes.
     pub(crate) fn lock_all(&self, access: Access) -> Held<'_> {
         self.lock((0..STRIPES as StripeIndex).collect(), access)
     }
@@ -209,30 +208,30 @@ impl Held<'_> {
         self.guards.is_empty()
     }
 
-    /// A stripe that is held; `None` if it is not.
+    /// A locked stripe; `None` if it is not locked.
     pub(crate) fn stripe(&self, index: StripeIndex) -> Option<&Stripe> {
         let at = self.guards.binary_search_by_key(&index, |(held, _)| *held).ok()?;
         Some(match &self.guards[at].1 {
             Guard::Shared(stripe) => stripe,
-            Guard::Alone(stripe) => stripe,
+            Guard::Exclusive(stripe) => stripe,
         })
     }
 
-    /// A stripe that is held alone; `None` if it is not.
+    /// An exclusively locked stripe; `None` if it is not.
     #[inline]
     pub fn stripe_mut(&mut self, index: StripeIndex) -> Option<&mut Stripe> {
         let at = self.guards.binary_search_by_key(&index, |(held, _)| *held).ok()?;
         match &mut self.guards[at].1 {
             Guard::Shared(_) => None,
-            Guard::Alone(stripe) => Some(stripe),
+            Guard::Exclusive(stripe) => Some(stripe),
         }
     }
 
-    /// The stripes that are held alone.
-    pub(crate) fn alone(&mut self) -> impl Iterator<Item = (StripeIndex, &mut Stripe)> {
+    /// The exclusively locked stripes.
+    pub(crate) fn exclusive(&mut self) -> impl Iterator<Item = (StripeIndex, &mut Stripe)> {
         self.guards.iter_mut().filter_map(|(index, guard)| match guard {
             Guard::Shared(_) => None,
-            Guard::Alone(stripe) => Some((*index, &mut **stripe)),
+            Guard::Exclusive(stripe) => Some((*index, &mut **stripe)),
         })
     }
 }

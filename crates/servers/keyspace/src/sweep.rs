@@ -1,8 +1,8 @@
-//! What is removed in the background, a little at a time: keys that have expired, elements of
-//! collections and pieces of strings that were dropped, heads of databases that were flushed.
+//! The sweep removes in the background, in small steps: expired keys, elements of dropped
+//! collections, pieces of dropped strings, and heads of flushed databases.
 //!
-//! Nothing waits for it: an expired key reads as absent, and what was dropped is out of reach. So
-//! it may be cut short anywhere and goes on later, also after a crash.
+//! No command waits for it: an expired key reads as absent, and no head refers to dropped records.
+//! So the sweep may stop anywhere and continue later, also after a crash.
 
 use std::sync::atomic::Ordering;
 
@@ -17,17 +17,17 @@ use crate::own_keys;
 use crate::store::Store;
 use crate::stripes::{Access, stripe_of};
 
-/// What a sweep has done.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Keys that had expired and were removed.
+    /// Expired keys that were removed.
     pub expired_keys: u64,
-    /// Whether there is more to do now.
+    /// Whether there is more to do.
     pub is_more: bool,
 }
 
 impl Store {
-    /// Removes up to `budget` keys whose time has come.
+    /// Removes up to `budget` expired keys.
     pub fn sweep_expired(&self, budget: usize) -> Result<Swept> {
         let now_ms = self.clock().now_ms();
         let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
@@ -44,7 +44,7 @@ impl Store {
             let (at_ms, full) = own_keys::split_expiry(&entry).ok_or(Failure::Damaged)?;
             let (space, hash, key) = split_head_key(full).ok_or(Failure::Damaged)?;
             let stripes = SmallVec::from_slice(&[stripe_of(hash)]);
-            let held = self.lock(stripes, Access::Alone)?;
+            let held = self.lock(stripes, Access::Exclusive)?;
             let mut transaction = self.begin(held, now_ms);
             if self.expires_at(full)? == Some(at_ms) {
                 transaction.remove_head(space, key)?;
@@ -66,10 +66,10 @@ impl Store {
         }
     }
 
-    /// Removes up to about `budget` records that nothing leads to any more; whether there are more.
+    /// Removes about `budget` records that no head refers to; returns whether there are more.
     pub fn sweep_garbage(&self, budget: usize) -> Result<bool> {
         self.close_some()?;
-        // Before it looks, so that what comes meanwhile is looked for again.
+        // Cleared before the search, so that garbage that comes during the search sets it again.
         if !self.has_garbage.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
@@ -97,10 +97,10 @@ impl Store {
         Ok(budget)
     }
 
-    /// The first number whose records are to go; see `pieces.rs` for those that are spared.
+    /// The first number whose records are to be removed; `pieces.rs` explains which are skipped.
     fn next_garbage(&self) -> Result<Option<(Vec<u8>, CollectionId)>> {
         let drafts = self.drafts.hold();
-        if self.is_behind() {
+        if self.has_pending_writes() {
             self.has_garbage.store(true, Ordering::Release);
             return Ok(None);
         }
@@ -116,8 +116,8 @@ impl Store {
 
     /// Removes heads in spaces that no database has.
     fn sweep_spaces(&self, mut budget: usize) -> Result<usize> {
-        // Spaces change hands only while all stripes are held; so while one is held here, none of
-        // these is given to a database that fills it.
+        // Spaces are reassigned only while all stripes are held. So while this stripe is held, no
+        // database gets one of these spaces.
         let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
         let used = self.spaces();
         for space in (0..SPACES).filter(|space| !used.contains(space)) {
@@ -132,8 +132,8 @@ impl Store {
         Ok(budget)
     }
 
-    /// Removes up to `budget` heads of a space that no database has, nor gets meanwhile; how many,
-    /// and whether these were all.
+    /// Removes up to `budget` heads of a space that no database has or gets; returns their number,
+    /// and whether they were all.
     pub(crate) fn sweep_space(&self, space: u8, budget: usize) -> Result<(usize, bool)> {
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let (heads, is_all) = self.some_keys(range, budget)?;
@@ -149,7 +149,7 @@ impl Store {
         Ok((heads.len(), is_all))
     }
 
-    /// The first keys of a range, and whether these are all.
+    /// The first keys of a range, and whether they are all.
     fn some_keys(&self, range: KeyRange, most: usize) -> Result<(Vec<Vec<u8>>, bool)> {
         let mut keys = Vec::new();
         let mut scan = self.map.scan(range, Order::Ascending)?;

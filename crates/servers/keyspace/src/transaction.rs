@@ -1,15 +1,15 @@
-//! What one command, or the commands between MULTI and EXEC, read and write.
+//! Reads and writes of one command, or of the commands between MULTI and EXEC.
 //!
 //! # Protocol
 //!
-//! Writes are kept in memory until [`Transaction::commit`], and seen by the transaction's own
-//! reads. (Made at once are the only change of one string, `change.rs`, and pieces of long strings
-//! that do not count before the commit, `pieces.rs`.) Committed, one write of a record is one
-//! operation of the index, which decides; several are an intent (`intents.rs`).
+//! Writes are kept in memory until [`Transaction::commit`]; the transaction's own reads see them.
+//! (Two kinds are executed at once: a command's only change of a string, `change.rs`, and pieces
+//! whose bytes do not count before the commit, `pieces.rs`.) At the commit, one write is one
+//! operation of the index, which is the commit point; several are an intent (`intents.rs`).
 //!
-//! An entry of what expires when is written before the head that says the same, and removed after
-//! the head no longer does: the sweep looks at the head before it believes an entry, so an entry
-//! too many is harmless, and none is missing.
+//! An expiry entry is written before the head with that expiry, and removed after the head no
+//! longer has it. The sweep checks the head before it acts on an entry. So an extra entry is
+//! harmless, and none is missing.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, ControlFlow};
@@ -28,59 +28,58 @@ use crate::store::Store;
 use crate::stripes::{Held, stripe_of};
 use crate::writes::Writes;
 
-/// Keys whose heads are looked for together.
+/// Heads that are read together.
 const KEYS_AT_ONCE: usize = 16;
 
 /// Heads of a space that are removed at once.
 const SWEPT_AT_ONCE: usize = 1024;
 
 impl Store {
-    /// A transaction under locks that are held, at this moment.
+    /// Begins a transaction under these locks, at the time `now_ms`.
     pub fn begin<'store>(&'store self, held: Held<'store>, now_ms: u64) -> Transaction<'store> {
         Transaction::new(self, held, now_ms)
     }
 }
 
-/// Reads and writes under the locks of the keys that they concern; see the module.
+/// A transaction: reads and writes under the locks of its keys; see the module's documentation.
 pub struct Transaction<'store> {
     store: &'store Store,
     held: Held<'store>,
     now_ms: u64,
     writes: Writes,
-    /// Whether it is of several commands.
+    /// Whether it has several commands.
     is_of_several: bool,
-    /// Entries of the sweep that are to be there before, and to be gone after.
+    /// Expiry entries to write before the commit, and to remove after it.
     expiries_before: SmallVec<[Vec<u8>; 1]>,
     expiries_after: SmallVec<[Vec<u8>; 1]>,
-    /// Heads more or less, by space and hash.
+    /// Changes of the numbers of heads, by space and hash.
     counts: SmallVec<[(u8, u64, i64); 1]>,
-    /// How many fields open collections have from the commit on; none for those that are closed, or
-    /// gone.
+    /// The sizes of open collections after the commit; `None` for closed or removed ones.
     open_counts: SmallVec<[(CollectionId, Option<u64>); 1]>,
-    /// Numbers of records that it has written and that nothing leads to before the commit.
+    /// Numbers of its drafts: records that no head refers to before the commit.
     pub(crate) drafts: SmallVec<[CollectionId; 1]>,
-    /// The databases' spaces from the commit on, if they change.
+    /// The spaces of the databases after the commit, if they change.
     spaces: Option<[u8; DATABASES as usize]>,
-    looked: Cell<Looked>,
-    /// The head that was looked at last, and what its removal needs: a command that changes a key
-    /// has most often just looked at it.
+    lookups: Cell<Lookups>,
+    /// The head that was read last, with what its removal needs: a command that changes a key has
+    /// usually just read it.
     last: RefCell<Option<(Vec<u8>, Option<Former>)>>,
 }
 
-/// Keys that were looked for.
+/// Results of key lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
-    /// Those that were there.
+pub struct Lookups {
+    /// Keys that exist.
     pub found: u32,
-    /// Those that were not, or had expired.
+    /// Keys that do not exist, or have expired.
     pub missed: u32,
 }
 
-/// What a head replaces or leaves: all that its removal needs.
+/// What the removal of a head needs.
 #[derive(Clone, Copy, Debug)]
 struct Former {
     expires_at: Option<u64>,
-    /// The number of the records that it leads to.
+    /// The number of the records that belong to it.
     id: Option<CollectionId>,
 }
 
@@ -92,14 +91,14 @@ impl Former {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // Databases were to have other spaces, and their watchers wait there already, but it was
-        // not committed.
+        // The transaction was not committed, but the watchers have moved to the other spaces
+        // already.
         if self.spaces.is_some() {
-            self.held.alone().for_each(|(_, stripe)| stripe.touch_all());
+            self.held.exclusive().for_each(|(_, stripe)| stripe.touch_all());
         }
         if !self.drafts.is_empty() {
             self.store.drafts.end(&self.drafts);
-            // Those that were not committed.
+            // Drafts that were not committed are garbage.
             self.store.has_garbage.store(true, Ordering::Release);
         }
     }
@@ -119,32 +118,32 @@ impl<'store> Transaction<'store> {
             drafts: SmallVec::new(),
             open_counts: SmallVec::new(),
             spaces: None,
-            looked: Cell::default(),
+            lookups: Cell::default(),
             last: RefCell::default(),
         }
     }
 
-    /// It is to be one of several commands, whose writes all wait for the commit.
+    /// Makes this a transaction of several commands, whose writes all wait for the commit.
     pub fn gather_commands(&mut self) {
         self.is_of_several = true;
     }
 
-    /// Whether it is of one command, which has written nothing so far.
+    /// Whether it has one command, which has written nothing yet.
     #[inline]
     pub(crate) fn is_single(&self) -> bool {
         !self.is_of_several && self.writes.is_empty() && self.spaces.is_none()
     }
 
-    /// The keys that were looked for since this was asked last.
+    /// The lookups since the last call.
     #[inline]
-    pub fn take_looked(&self) -> Looked {
-        self.looked.take()
+    pub fn take_lookups(&self) -> Lookups {
+        self.lookups.take()
     }
 
-    fn note_looked(&self, is_found: bool) {
-        let Looked { found, missed } = self.looked.get();
+    fn note_lookups(&self, is_found: bool) {
+        let Lookups { found, missed } = self.lookups.get();
         let (found, missed) = (found + u32::from(is_found), missed + u32::from(!is_found));
-        self.looked.set(Looked { found, missed });
+        self.lookups.set(Lookups { found, missed });
     }
 
     /// The store.
@@ -152,12 +151,12 @@ impl<'store> Transaction<'store> {
         self.store
     }
 
-    /// The moment at which all in the transaction happens, by the store's clock.
+    /// The time of the transaction, by the store's clock.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// The locks that are held.
+    /// Its locks.
     pub fn held(&mut self) -> &mut Held<'store> {
         &mut self.held
     }
@@ -183,7 +182,7 @@ impl<'store> Transaction<'store> {
         }
     }
 
-    /// Lends the head of a key, which is not there if it has expired.
+    /// Lends the head of a key; `None` if the key does not exist or has expired.
     #[inline]
     pub fn head<Answer>(
         &self,
@@ -203,9 +202,9 @@ impl<'store> Transaction<'store> {
         })
     }
 
-    /// Lends the heads of keys, in order, as [`head`](Self::head) does one, until `look` says that
-    /// it is enough. Their waits for memory overlap. When `look` gets the head of a long string, it
-    /// may read its pieces.
+    /// Lends the heads of keys in order, as [`head`](Self::head) does, until `look` returns
+    /// `false`. Their cache misses overlap. While `look` has the head of a long string, it may read
+    /// the pieces.
     pub fn heads(
         &self,
         space: u8,
@@ -256,16 +255,16 @@ impl<'store> Transaction<'store> {
         Ok(())
     }
 
-    /// A head that was looked for, or none if its time has come.
+    /// The head, unless it has expired.
     #[inline]
     fn unless_expired<'head>(&self, head: Option<Head<'head>>) -> Option<Head<'head>> {
         let head = head.filter(|head| !has_expired(head, self.now_ms));
-        self.note_looked(head.is_some());
+        self.note_lookups(head.is_some());
         head
     }
 
-    /// Puts the head of a key in place of whatever is there, which goes for good. A string that is
-    /// too long for a head is put in pieces.
+    /// Puts the head of a key in place of its value, which is dropped. A string that is too long
+    /// for a head is stored in pieces.
     pub fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         if let Content::String(bytes) = head.content
             && bytes.len() > LONG_ABOVE_BYTES
@@ -276,7 +275,7 @@ impl<'store> Transaction<'store> {
         let full = head_key(space, key);
         let mut head = *head;
         if let Content::Collection(kind, id, count) = head.content {
-            // What is written with its head is closed.
+            // A collection whose head is written is closed.
             let count = Count::Known(self.store.count_of(&full, kind, id, count)?);
             head.content = Content::Collection(kind, id, count);
         }
@@ -307,8 +306,7 @@ impl<'store> Transaction<'store> {
         Ok(())
     }
 
-    /// Removes the head of a key, and with it all that it holds; whether it was there, and had not
-    /// expired.
+    /// Removes the head of a key and its value; returns whether it existed and had not expired.
     pub fn remove_head(&mut self, space: u8, key: &[u8]) -> Result<bool> {
         let full = head_key(space, key);
         let Some(former) = self.former(&full)? else { return Ok(false) };
@@ -320,21 +318,21 @@ impl<'store> Transaction<'store> {
         Ok(former.expires_at.is_none_or(|at_ms| at_ms > self.now_ms))
     }
 
-    /// Whether the head of a key is there still although its time has come.
+    /// Whether the key has expired, but its head still exists.
     pub fn is_overdue(&self, space: u8, key: &[u8]) -> Result<bool> {
         let former = self.former(&head_key(space, key))?;
         let expires_at = former.and_then(|former| former.expires_at);
         Ok(expires_at.is_some_and(|at_ms| at_ms <= self.now_ms))
     }
 
-    /// Moves the head of a key, and with it all that it holds, in place of whatever is at `to`. It
-    /// must be there.
+    /// Moves the head of a key, which must exist, with its value to `to`, in place of the value
+    /// there.
     pub fn move_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let full = head_key(from.0, from.1);
         let value = self.read(&full, |value| value.map(<[u8]>::to_vec))?.ok_or(Failure::Damaged)?;
         let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;
         if let Content::Collection(kind, id, count) = head.content {
-            // The process has the number with the key that it leaves.
+            // The process keeps the size under the old key.
             let count = Count::Known(self.store.count_of(&full, kind, id, count)?);
             head.content = Content::Collection(kind, id, count);
             self.open_counts.push((id, None));
@@ -362,28 +360,27 @@ impl<'store> Transaction<'store> {
         self.read(full, |value| Ok(Head::decode_found(value)?.as_ref().map(Former::of)))?
     }
 
-    /// Notes how many fields an open collection has from the commit on, of which only elements
-    /// change.
+    /// Notes the size of an open collection after the commit, if only elements change.
     pub(crate) fn count_open(&mut self, id: CollectionId, count: u64) {
         self.open_counts.push((id, Some(count)));
     }
 
-    /// Whether it is of several commands.
+    /// Whether it has several commands.
     pub(crate) fn is_of_several(&self) -> bool {
         self.is_of_several
     }
 
-    /// Whether there is a write of a record that waits for the commit.
+    /// Whether a write of a record waits for the commit.
     pub(crate) fn has_write(&self, key: &[u8]) -> bool {
         self.writes.get(key).is_some()
     }
 
-    /// Notes a write of a record for the commit.
+    /// Keeps a write of a record for the commit.
     pub(crate) fn write_later(&mut self, key: Vec<u8>, write: Option<Vec<u8>>) {
         self.writes.insert(key, write);
     }
 
-    /// Writes a head, or removes it.
+    /// Keeps a write or removal of a head for the commit.
     fn write_head(&mut self, full: Vec<u8>, write: Option<Vec<u8>>) {
         *self.last.get_mut() = None;
         self.writes.insert(full, write);
@@ -395,13 +392,13 @@ impl<'store> Transaction<'store> {
         self.spaces.map_or_else(|| self.store.space(database), |to| to[usize::from(database)])
     }
 
-    /// How many keys `database` has, this transaction's among them; those that have expired and
-    /// were not removed yet count. Between MULTI and EXEC it reads all keys.
+    /// The number of keys of `database`, with this transaction's own, and with expired ones that
+    /// are not removed yet. Between MULTI and EXEC it reads all keys.
     pub fn count(&self, database: u8) -> Result<u64> {
         if self.held.is_none() {
             return self.store.count(database);
         }
-        // Who holds stripes cannot wait for others'.
+        // A holder of stripes must not wait for others.
         let space = self.space(database);
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let mut count = 0;
@@ -412,8 +409,8 @@ impl<'store> Transaction<'store> {
         Ok(count)
     }
 
-    /// Empties databases at once, whatever their size: they get spaces in which nothing is, and the
-    /// sweep removes the old ones. All stripes must be held alone.
+    /// Empties databases at once, at any size: they get empty spaces, and the sweep removes the old
+    /// ones. All stripes must be held exclusively.
     pub fn flush(&mut self, databases: impl Iterator<Item = u8>) -> Result<()> {
         let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
         let mut used = [spaces, self.store.spaces()].concat();
@@ -426,14 +423,14 @@ impl<'store> Transaction<'store> {
             used.push(fresh);
             spaces[usize::from(database)] = fresh;
             self.touch_space(old, &[old]);
-            self.held.alone().for_each(|(_, stripe)| stripe.exchange_watchers(old, fresh));
+            self.held.exclusive().for_each(|(_, stripe)| stripe.exchange_watchers(old, fresh));
         }
         self.set_spaces(spaces);
         Ok(())
     }
 
-    /// A space with nothing in it that is none of `used`. If there is none, since the sweep is
-    /// behind with what was flushed, one is emptied first.
+    /// An empty space that is not in `used`. If there is none, because the sweep is late, one is
+    /// emptied first.
     fn empty_space(&self, used: &[u8]) -> Result<u8> {
         let unused = || (0..SPACES).filter(|space| !used.contains(space));
         for space in unused() {
@@ -443,15 +440,15 @@ impl<'store> Transaction<'store> {
         }
         for space in unused() {
             while !self.store.sweep_space(space, SWEPT_AT_ONCE)?.1 {}
-            // What is left there was put by this transaction.
+            // The remaining heads were put by this transaction.
             if self.is_empty(space)? {
                 return Ok(space);
             }
         }
-        Err(fail("ERR too many databases were filled and flushed in one transaction"))
+        Err(fail("ERR one transaction flushed too many databases"))
     }
 
-    /// Exchanges two databases. All stripes must be held alone.
+    /// Exchanges two databases. All stripes must be held exclusively.
     pub fn swap_databases(&mut self, one: u8, other: u8) {
         if one == other {
             return;
@@ -461,7 +458,7 @@ impl<'store> Transaction<'store> {
         for space in both {
             self.touch_space(space, &both);
         }
-        self.held.alone().for_each(|(_, stripe)| stripe.exchange_watchers(both[0], both[1]));
+        self.held.exclusive().for_each(|(_, stripe)| stripe.exchange_watchers(both[0], both[1]));
         spaces.swap(usize::from(one), usize::from(other));
         self.set_spaces(spaces);
     }
@@ -471,18 +468,18 @@ impl<'store> Transaction<'store> {
         self.spaces = Some(spaces);
     }
 
-    /// Notes a change of all keys of `space` that one of the spaces `found_in` has: what is neither
-    /// there before nor after does not change.
+    /// Notes a change of all keys of `space` that exist in one of the spaces `found_in`: a key that
+    /// exists neither before nor after does not change.
     fn touch_space(&mut self, space: u8, found_in: &[u8]) {
         let (map, writes) = (&self.store.map, &self.writes);
         let is_there = |key: &[u8]| {
             found_in.iter().map(|&space| head_key(space, key)).any(|full| {
                 let is_written = writes.get(&full).is_some_and(Option::is_some);
-                // What cannot be read has changed, for all we know.
+                // A key that cannot be read may have changed.
                 is_written || map.read(&full, |_| ()).map_or(true, |found| found.is_some())
             })
         };
-        self.held.alone().for_each(|(_, stripe)| stripe.touch_space(space, is_there));
+        self.held.exclusive().for_each(|(_, stripe)| stripe.touch_space(space, is_there));
     }
 
     fn is_empty(&self, space: u8) -> Result<bool> {
@@ -495,7 +492,7 @@ impl<'store> Transaction<'store> {
         Ok(is_empty)
     }
 
-    /// Notes a change of what `key` holds.
+    /// Notes a change of the value of `key`.
     pub(crate) fn touch(&mut self, space: u8, key: &[u8]) {
         if let Some(stripe) = self.held.stripe_mut(stripe_of(hash_of(key))) {
             stripe.touch(space, key);
@@ -512,18 +509,18 @@ impl<'store> Transaction<'store> {
         self.read(&element_key(id, element), look)
     }
 
-    /// Puts an element. The key that the collection is under must be put or touched too.
+    /// Puts an element. The collection's key must be put or touched, too.
     pub(crate) fn put_element(&mut self, id: CollectionId, element: Element<'_>, value: &[u8]) {
         self.writes.insert(element_key(id, element), Some(value.to_vec()));
     }
 
-    /// Removes an element. The key that the collection is under must be put or touched too.
+    /// Removes an element. The collection's key must be put or touched, too.
     pub(crate) fn remove_element(&mut self, id: CollectionId, element: Element<'_>) {
         self.writes.insert(element_key(id, element), None);
     }
 
-    /// Visits the elements of a section in order, from `low` to `high`: what stands in their keys
-    /// behind [`section_prefix`].
+    /// Visits the elements of a section in order, from `low` to `high`: bounds of the keys' bytes
+    /// after [`section_prefix`].
     pub fn scan_elements(
         &self,
         id: CollectionId,
@@ -550,7 +547,7 @@ impl<'store> Transaction<'store> {
         if is_damaged { Err(Failure::Damaged) } else { Ok(()) }
     }
 
-    /// Visits records, the transaction's own writes among them.
+    /// Visits records, including the transaction's own writes.
     pub(crate) fn scan(
         &self,
         range: KeyRange,
@@ -611,7 +608,7 @@ impl<'store> Transaction<'store> {
         Ok(())
     }
 
-    /// Makes all writes durable, as one; after an error none has been made.
+    /// Makes all writes durable as one; after an error none has happened.
     pub fn commit(&mut self) -> Result<()> {
         let store = self.store;
         let writes = std::mem::take(&mut self.writes);
@@ -626,16 +623,16 @@ impl<'store> Transaction<'store> {
             None if writes.is_empty() => {}
             None => store.commit_many(&writes)?,
         }
-        // An entry may be of one write and against another.
+        // One write may set the entry that another one removes.
         for entry in after.iter().filter(|entry| !before.contains(entry)) {
-            // One that stays is passed over by the sweep.
+            // The sweep skips an entry that is left.
             let _ = store.map.remove(entry);
         }
         if let Some(spaces) = self.spaces.take() {
             store.set_spaces(spaces);
-            // Of the spaces that were given up nobody asks, and new ones are counted from zero.
+            // Counts of former spaces are not needed, and new spaces are counted from zero.
             counts.retain(|(space, ..)| spaces.contains(space));
-            self.held.alone().for_each(|(_, stripe)| {
+            self.held.exclusive().for_each(|(_, stripe)| {
                 if let Some(counts) = &mut stripe.counts {
                     counts.retain(|(space, _)| spaces.contains(space));
                 }
@@ -659,7 +656,7 @@ impl<'store> Transaction<'store> {
     }
 }
 
-/// The head, if it is a long string's: it lends no bytes.
+/// The head, if it is a long string's, which borrows no bytes.
 fn long_head(head: Head<'_>) -> Option<Head<'static>> {
     let Head { expires_at, memcached, content: Content::Long(long) } = head else { return None };
     Some(Head { expires_at, memcached, content: Content::Long(long) })

@@ -1,4 +1,4 @@
-//! What a transaction does with heads as they are: visits, copies, changes of when they expire.
+//! Operations on whole heads: visits, copies, changes of an expiry.
 
 use std::ops::ControlFlow;
 
@@ -14,25 +14,25 @@ use crate::store::Store;
 use crate::transaction::{Transaction, has_expired};
 
 impl Store {
-    /// Brings what commands on a few keys of `database` will look at into the processor's cache:
-    /// their waits for memory overlap, as they would not one after the other. It needs no lock.
+    /// Loads the records of a few keys of `database` into the processor's cache, so that their
+    /// cache misses overlap; commands one after the other would wait for each. It needs no lock.
     pub fn warm(&self, database: u8, keys: &[&[u8]]) {
         let space = self.space(database);
-        // Each of them reads the one head that it needs; the first brings it.
+        // All of them read one head, which the first one loads.
         if keys.iter().all(|key| *key == keys[0]) {
             return;
         }
         let full: SmallVec<[Vec<u8>; 16]> = keys.iter().map(|key| head_key(space, key)).collect();
         let lent: SmallVec<[&[u8]; 16]> = full.iter().map(Vec::as_slice).collect();
-        // What cannot be read is told to the command that comes to it.
+        // An error is reported by the command that reads the key.
         let _ = self.map.read_many(&lent, |_, _| {});
     }
 }
 
 impl Transaction<'_> {
-    /// Visits the heads of `space` that have not expired, this transaction's own among them, in
-    /// order of their hashes, from `first_hash` on. It needs no lock: what is there throughout is
-    /// visited, what comes or goes meanwhile may be.
+    /// Visits the heads of `space` that have not expired, including this transaction's own, ordered
+    /// by hash, from `first_hash` on. It needs no lock: a key that exists throughout is visited; a
+    /// key that is added or removed during the visit may be.
     pub fn visit_heads(
         &self,
         space: u8,
@@ -58,15 +58,15 @@ impl Transaction<'_> {
         if is_damaged { Err(Failure::Damaged) } else { Ok(()) }
     }
 
-    /// Changes when a key expires, which must be there.
+    /// Changes the expiry of a key, which must exist.
     pub fn change_expiry(&mut self, space: u8, key: &[u8], expires_at: Option<u64>) -> Result<()> {
         let value = self.head_value(space, key)?;
         let head = Head::decode(&value).ok_or(Failure::Damaged)?;
         self.put_head(space, key, &Head { expires_at, ..head })
     }
 
-    /// Copies the head of a key, which must be there, and with it all that it holds, in place of
-    /// whatever is at `to`.
+    /// Copies the head of a key, which must exist, with its value to `to`, in place of the value
+    /// there.
     pub fn copy_head(&mut self, from: (u8, &[u8]), to: (u8, &[u8])) -> Result<()> {
         let value = self.head_value(from.0, from.1)?;
         let mut head = Head::decode(&value).ok_or(Failure::Damaged)?;

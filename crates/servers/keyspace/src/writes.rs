@@ -1,16 +1,16 @@
-//! The writes of a transaction, until it is committed: one, most often.
+//! The writes of a transaction before its commit; usually one.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-/// What is to become of a record: its value, or none.
+/// The new value of a record, or `None` to remove it.
 pub(crate) type Write = Option<Vec<u8>>;
 
-/// Writes by their records' keys, in order.
+/// Writes, ordered by key.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// The only one; none if there are none, or several.
+    /// The only write; `None` if there are none, or several.
     one: Option<(Vec<u8>, Write)>,
     several: BTreeMap<Vec<u8>, Write>,
 }
@@ -21,7 +21,7 @@ impl Writes {
         self.one.is_none() && self.several.is_empty()
     }
 
-    /// Notes a write, in place of an earlier one of that key.
+    /// Adds a write, in place of an earlier one of that key.
     #[inline]
     pub(crate) fn insert(&mut self, key: Vec<u8>, write: Write) {
         if self.is_empty() || self.one.as_ref().is_some_and(|(one, _)| *one == key) {
@@ -40,19 +40,19 @@ impl Writes {
         }
     }
 
-    /// The only one, if there is one.
+    /// The only write, if there is exactly one.
     #[inline]
     pub(crate) fn only(&self) -> Option<(&[u8], Option<&[u8]>)> {
         self.one.as_ref().map(|(key, write)| (key.as_slice(), write.as_deref()))
     }
 
-    /// All, in order.
+    /// All writes, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Write)> {
         let one = self.one.iter().map(|(key, write)| (key, write));
         one.chain(&self.several).map(|(key, write)| (key.as_slice(), write))
     }
 
-    /// Those of keys within bounds, of which the first is not behind the second.
+    /// The writes of keys within bounds; the first bound must not be greater than the second.
     pub(crate) fn range(
         &self,
         bounds: impl RangeBounds<Vec<u8>>,

@@ -41,7 +41,7 @@ pub fn flush_if_due(server: Server<'_>) -> Result<()> {
 }
 
 fn flush_in_turn(server: Server<'_>) -> Result<()> {
-    let held = server.store.lock((0..STRIPES as StripeIndex).collect(), Access::Alone)?;
+    let held = server.store.lock((0..STRIPES as StripeIndex).collect(), Access::Exclusive)?;
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     transaction.flush(std::iter::once(item::DATABASE))?;
     transaction.commit()

@@ -232,7 +232,7 @@ pub(crate) fn get(Line { connection, words, reply }: Line<'_, '_>) -> Result<()>
         reply.truncate(begin);
         let mut transaction = match request.new_seconds {
             Some(_) => storage::begin_storing(server, &request.key)?,
-            None => storage::begin(server, &request.key, Access::Alone)?,
+            None => storage::begin(server, &request.key, Access::Exclusive)?,
         };
         let now_ms = transaction.now_ms();
         let found = match item::find(&transaction, &request.key)? {
@@ -394,7 +394,7 @@ pub(crate) fn delete(Line { connection, words, reply }: Line<'_, '_>) -> Result<
     let too_many = "CLIENT_ERROR options flags too long";
     let Some(request) = read(words, too_many, Some(BAD_FLAG), reply) else { return Ok(()) };
     let server = connection.server;
-    let mut transaction = storage::begin(server, &request.key, Access::Alone)?;
+    let mut transaction = storage::begin(server, &request.key, Access::Exclusive)?;
     let status: &[u8; 2] = match item::find(&transaction, &request.key)? {
         Found::Item(about, _) if request.cas.is_some_and(|cas| cas != about.cas) => b"EX",
         Found::Item(mut about, bytes) => {

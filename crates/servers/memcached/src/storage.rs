@@ -76,7 +76,7 @@ pub(crate) fn begin_storing<'server>(
     key: &[u8],
 ) -> Result<Transaction<'server>> {
     match server.store.make_room()? {
-        true => begin(server, key, Access::Alone),
+        true => begin(server, key, Access::Exclusive),
         false => Err(NO_MEMORY),
     }
 }
@@ -143,7 +143,7 @@ pub(crate) fn store(
 
 /// Removes the value at a key, if memcached's clients can see one; whether they could.
 pub(crate) fn delete(server: Server<'_>, key: &[u8]) -> Result<bool> {
-    let mut transaction = begin(server, key, Access::Alone)?;
+    let mut transaction = begin(server, key, Access::Exclusive)?;
     let space = transaction.space(item::DATABASE);
     let is_there = transaction
         .head(space, key, |head| head.is_some_and(|head| head.kind() == Kind::String))?;
@@ -205,7 +205,7 @@ pub(crate) fn count(
 
 /// Gives the value at a key another time to expire; whether there is one.
 pub(crate) fn touch(server: Server<'_>, key: &[u8], expires_at: Option<u64>) -> Result<bool> {
-    let mut transaction = begin(server, key, Access::Alone)?;
+    let mut transaction = begin(server, key, Access::Exclusive)?;
     let Found::Item(about, bytes) = item::find(&transaction, key)? else { return Ok(false) };
     item::put(&mut transaction, key, &About { expires_at, ..about }, &bytes)?;
     transaction.commit()?;

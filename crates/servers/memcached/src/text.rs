@@ -190,7 +190,7 @@ fn retrieve_one(
             })?
         }
         Some(expires_at) => {
-            let mut transaction = storage::begin(connection.server, key, Access::Alone)?;
+            let mut transaction = storage::begin(connection.server, key, Access::Exclusive)?;
             match item::find(&transaction, key)? {
                 item::Found::Item(about, bytes) => {
                     item::put(&mut transaction, key, &About { expires_at, ..about }, &bytes)?;

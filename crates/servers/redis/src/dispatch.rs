@@ -167,7 +167,7 @@ fn execute_gets(
             done += 1;
             Ok(reply.len() < send_bytes)
         })?;
-        note_looked(server, get, &transaction);
+        note_lookups(server, get, &transaction);
         Ok::<_, Failure>(())
     })();
     if let Err(failure) = tried {
@@ -254,11 +254,11 @@ fn admit(
 
 /// Counts what a command that reads has found.
 #[inline]
-fn note_looked(server: &Server, command: &Spec, transaction: &Transaction<'_>) {
-    let looked = transaction.take_looked();
+fn note_lookups(server: &Server, command: &Spec, transaction: &Transaction<'_>) {
+    let lookups = transaction.take_lookups();
     if !command.flags.has(flags::WRITE) {
-        server.stats.add(Count::Hits, u64::from(looked.found));
-        server.stats.add(Count::Misses, u64::from(looked.missed));
+        server.stats.add(Count::Hits, u64::from(lookups.found));
+        server.stats.add(Count::Misses, u64::from(lookups.missed));
     }
 }
 
@@ -328,7 +328,7 @@ fn try_execute(
     let space = transaction.space(session.database);
     let mut context = Context { server, session, transaction: &mut transaction, reply, space };
     let ran = commands::run(command, &mut context, arguments);
-    note_looked(server, command, &transaction);
+    note_lookups(server, command, &transaction);
     ran?;
     transaction.commit()
 }
@@ -408,11 +408,11 @@ fn note_stripes(
     }
     if command.flags.has(flags::WHOLE) {
         stripes.extend(0..pando_keyspace::stripes::STRIPES as StripeIndex);
-        return Ok(Some(Access::Alone));
+        return Ok(Some(Access::Exclusive));
     }
     Ok(match (stripes.is_empty(), command.flags.has(flags::WRITE)) {
         (true, _) => None,
-        (false, true) => Some(Access::Alone),
+        (false, true) => Some(Access::Exclusive),
         (false, false) => Some(Access::Shared),
     })
 }
@@ -440,7 +440,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     for (command, words) in &multi.commands {
         let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
         match note_stripes(command, &arguments, &mut stripes)? {
-            Some(Access::Alone) => access = Some(Access::Alone),
+            Some(Access::Exclusive) => access = Some(Access::Exclusive),
             found => access = access.or(found),
         }
     }
@@ -485,7 +485,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         let space = transaction.space(session.database);
         let mut context = Context { server, session, transaction: &mut transaction, reply, space };
         let ran = commands::run(commands::described(command), &mut context, &arguments);
-        note_looked(server, command, &transaction);
+        note_lookups(server, command, &transaction);
         let done_at = Instant::now();
         note_call(server, command, done_at.duration_since(begun_at), ran.is_err());
         begun_at = done_at;

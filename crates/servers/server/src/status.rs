@@ -110,10 +110,10 @@ impl Second {
         if self.seconds > 0.0 { self.commands as f64 / self.seconds } else { 0.0 }
     }
 
-    /// The share of keys that were found, 0 to 1; none if none was looked for.
+    /// The share of keys that were found, 0 to 1; `None` without lookups.
     pub fn hit_rate(&self) -> Option<f64> {
-        let looked = self.hits + self.misses;
-        (looked > 0).then(|| self.hits as f64 / looked as f64)
+        let lookups = self.hits + self.misses;
+        (lookups > 0).then(|| self.hits as f64 / lookups as f64)
     }
 }
 

@@ -1,18 +1,18 @@
-//! Open collections: the process has their numbers of fields, and a crash leaves elements to count.
+//! Open collections: the process keeps their sizes, and after a crash the elements are counted.
 
 use super::*;
 
 const KEY: &[u8] = b"collection";
 
-/// A sorted set, a set or a hash at [`KEY`], as it is to be; members and scores.
+/// The expected members and scores of the collection at [`KEY`].
 type Model = std::collections::BTreeMap<Vec<u8>, f64>;
 
 fn begin(store: &Store) -> Transaction<'_> {
-    let held = store.lock([Store::stripe_of_key(KEY)].into_iter().collect(), Access::Alone);
+    let held = store.lock([Store::stripe_of_key(KEY)].into_iter().collect(), Access::Exclusive);
     store.begin(held.expect("locks"), store.clock().now_ms())
 }
 
-/// What the head says.
+/// The collection in the head.
 fn head(transaction: &Transaction<'_>) -> Option<(Kind, CollectionId, Count)> {
     let copied = |head: Option<Head<'_>>| match head?.content {
         Content::Collection(kind, id, count) => Some((kind, id, count)),
@@ -26,7 +26,7 @@ fn count(transaction: &Transaction<'_>) -> u64 {
     transaction.count_of(0, KEY, what).expect("counts")
 }
 
-/// Elements, and for a sorted set members by their scores; all of them must be those of the model.
+/// Checks elements, and members by their scores for a sorted set, against the model.
 fn assert_is(store: &Store, model: &Model, told: &str) {
     let transaction = begin(store);
     let (kind, id, _) = head(&transaction).expect("it is there");
@@ -58,7 +58,7 @@ fn assert_is(store: &Store, model: &Model, told: &str) {
     }
 }
 
-/// A collection of that kind with one member.
+/// Creates a collection of that kind with one member.
 fn create(store: &Store, kind: Kind) -> Model {
     let id = store.new_id().expect("an id");
     write(store, &[KEY], |transaction| {
@@ -73,7 +73,7 @@ fn create(store: &Store, kind: Kind) -> Model {
     Model::from([(b"first".to_vec(), 0.0)])
 }
 
-/// A change of one element, as a command makes it: a score, or none for a removal.
+/// Changes one element as a command does: to a score, or `None` to remove it.
 fn change(store: &Store, member: &[u8], score: Option<f64>) -> Result<()> {
     let mut transaction = begin(store);
     let (kind, id, said) = head(&transaction).expect("it is there");
@@ -85,7 +85,7 @@ fn change(store: &Store, member: &[u8], score: Option<f64>) -> Result<()> {
         value.map(|value| f64::from_le_bytes(value.try_into().expect("a score")))
     })?;
     match (kind, score) {
-        // As a command: the score that is there is not written.
+        // A command does not write the score that exists already.
         (Kind::SortedSet, Some(score)) if former == Some(score) => {}
         (Kind::SortedSet, Some(score)) => {
             transaction.put_scored_at_once(at, what, member, former, score)?;
@@ -120,8 +120,8 @@ fn change_model(model: &mut Model, (member, score): &(Vec<u8>, Option<f64>)) {
     };
 }
 
-/// Each write is one from which on all are refused, as if the process ended there; who opens the
-/// store counts what there is. A refused change that the process survives is undone.
+/// From each write on all writes fail, as in a crash; then the store is opened again and counts. A
+/// failed change in a running process is undone.
 #[test]
 fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_refusal() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -131,7 +131,7 @@ fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_re
             let store = Store::open(Some(&path), &options()).expect("a store");
             let mut model = create(&store, kind);
             let mut random = fastrand::Rng::with_seed(made);
-            store.refusals.come(made, u64::MAX);
+            store.refusals.set(made, u64::MAX);
             let mut cut = None;
             for _ in 0..30 {
                 let one = random_change(&mut random);
@@ -141,7 +141,7 @@ fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_re
                 }
                 change_model(&mut model, &one);
             }
-            // As a kill would: nothing is closed, and nothing can be written.
+            // As in a crash: nothing is closed, and nothing can be written.
             store.close().expect("closes");
 
             let store = Store::open(Some(&path), &options()).expect("opens again");
@@ -159,11 +159,11 @@ fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_re
         let mut random = fastrand::Rng::with_seed(77);
         for step in 0..1000 {
             let one = random_change(&mut random);
-            store.refusals.come(random.u64(..4), random.u64(..3));
+            store.refusals.set(random.u64(..4), random.u64(..3));
             if change(&store, &one.0, one.1).is_ok() {
                 change_model(&mut model, &one);
             }
-            store.refusals.come(0, 0);
+            store.refusals.set(0, 0);
             assert_is(&store, &model, &format!("{kind:?}, step {step}: {one:?}"));
         }
     }
@@ -186,7 +186,7 @@ fn closing_writes_the_number_into_the_head_and_so_does_every_intent_with_it() {
     assert_eq!(said(&store), Count::Known(10));
     change(&store, b"more", Some(0.0)).expect("changes");
     assert_eq!(said(&store), Count::Open);
-    // Another time to expire, another key, and back.
+    // Another expiry, another key, and back.
     write(&store, &[KEY], |transaction| {
         transaction.change_expiry(0, KEY, None).expect("changes");
     });
@@ -200,7 +200,7 @@ fn closing_writes_the_number_into_the_head_and_so_does_every_intent_with_it() {
     assert_eq!(said(&store), Count::Known(12));
     assert_eq!(fields(&store, b"other"), Some(12));
     assert!(store.counts.is_empty());
-    // What is removed is not kept in mind.
+    // A removed collection has no entry.
     change(&store, b"once more", Some(0.0)).expect("changes");
     assert!(!store.counts.is_empty());
     write(&store, &[KEY], |transaction| transaction.remove_head(0, KEY).expect("removes"));

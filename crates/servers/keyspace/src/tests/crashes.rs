@@ -1,10 +1,10 @@
-//! Transactions that a crash cuts short, and pools without room.
+//! Transactions that a crash interrupts, and full pools.
 
 use super::*;
 
-/// Writes of the transaction of all kinds, and so the places where a crash can cut it short.
+/// Writes of the transaction of all kinds: the points where a crash can interrupt it.
 const WRITES: u64 = 9;
-/// Writes that come before it: of three strings and two hashes of three fields.
+/// Writes before it: of three strings and two hashes of three fields.
 const BEFORE: u64 = 11;
 
 #[test]
@@ -15,9 +15,9 @@ fn what_was_decided_before_a_crash_is_carried_out_after_it() {
             let path = folder.path().join(format!("{bytes} {made}.pool"));
             let store = Store::open(Some(&path), &options()).expect("a store");
             let before = records(&store);
-            store.refusals.come(made + BEFORE, u64::MAX);
+            store.refusals.set(made + BEFORE, u64::MAX);
             write_all_kinds(&store, bytes);
-            assert_eq!(store.is_behind(), made < WRITES, "{made} writes were made");
+            assert_eq!(store.has_pending_writes(), made < WRITES, "{made} writes were made");
             store.close().expect("closes");
 
             let store = Store::open(Some(&path), &options()).expect("opens again");
@@ -27,26 +27,25 @@ fn what_was_decided_before_a_crash_is_carried_out_after_it() {
     }
 }
 
-/// A flush among other writes is one of them, and what opens the store must not believe what was
-/// there before it.
+/// A flush is one of the writes of a transaction. Opening must not use the spaces from before it.
 #[test]
 fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
     let folder = tempfile::tempdir().expect("a folder");
-    // The new key, and which spaces the databases have; the old key came before them.
+    // The new key, and the spaces of the databases; the old key is written before.
     for made in 0..=2 {
         let path = folder.path().join(format!("{made}.pool"));
         let open = || Store::open(Some(&path), &options()).expect("a store");
         let store = open();
         set(&store, 0, b"flushed", b"old", None);
         let mut transaction =
-            store.begin(store.stripes.lock_all(Access::Alone), store.clock().now_ms());
+            store.begin(store.stripes.lock_all(Access::Exclusive), store.clock().now_ms());
         transaction.gather_commands();
         transaction.flush(0..1).expect("flushes");
         transaction.put_head(transaction.space(0), b"new", &Head::string(b"1")).expect("puts");
-        store.refusals.come(made, u64::MAX);
+        store.refusals.set(made, u64::MAX);
         transaction.commit().expect("it is decided");
         drop(transaction);
-        assert_eq!(store.is_behind(), made < 2);
+        assert_eq!(store.has_pending_writes(), made < 2);
         store.close().expect("closes");
 
         let store = open();
@@ -63,8 +62,8 @@ fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
     }
 }
 
-/// Opening writes a few records of its own, for which the reserve makes room in a pool that was
-/// filled to the last behind it; and then keys can be removed.
+/// Opening writes a few records. In a full pool the reserve provides their room. Then keys can be
+/// removed.
 #[test]
 fn a_full_pool_opens() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -85,7 +84,7 @@ fn a_full_pool_opens() {
                 transaction.remove_head(0, key).expect("removes");
             });
         }
-        // As the sweep does, until what was removed is free.
+        // As the sweep does, until removed records are free.
         let is_kept = (0..1000).any(|_| {
             store.keep_intent_reserve();
             store.memory.has_intent_reserve() || {
@@ -99,7 +98,7 @@ fn a_full_pool_opens() {
             let value = vec![0; random.usize(0..3000) >> (refused / 4)];
             let key = random.u32(..).to_le_bytes();
             let held =
-                store.lock([Store::stripe_of_key(&key)].into_iter().collect(), Access::Alone);
+                store.lock([Store::stripe_of_key(&key)].into_iter().collect(), Access::Exclusive);
             let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
             let put = transaction.put_head(0, &key, &Head::string(&value));
             refused += u32::from(put.and_then(|()| transaction.commit()).is_err());
@@ -115,11 +114,11 @@ fn what_was_decided_in_a_full_pool_is_carried_out_by_who_comes_next() {
             for refused in [1, 2, 50] {
                 let store = volatile();
                 let before = records(&store);
-                store.refusals.come(made + BEFORE, refused);
+                store.refusals.set(made + BEFORE, refused);
                 write_all_kinds(&store, bytes);
-                assert!(store.is_behind());
+                assert!(store.has_pending_writes());
                 assert_all_kinds_happened(&store, bytes, before);
-                assert!(!store.is_behind());
+                assert!(!store.has_pending_writes());
             }
         }
     }
@@ -129,7 +128,7 @@ fn what_was_decided_in_a_full_pool_is_carried_out_by_who_comes_next() {
 fn a_store_without_intent_reserve_gives_no_room_until_it_has_some_again() {
     let store = volatile();
     assert!(store.make_room().expect("looks"));
-    store.refusals.come(0, 2);
+    store.refusals.set(0, 2);
     write(&store, &[b"a", b"b"], |transaction| {
         for key in [b"a", b"b"] {
             transaction.put_head(transaction.space(0), key, &Head::string(b"x")).expect("puts");
@@ -141,8 +140,8 @@ fn a_store_without_intent_reserve_gives_no_room_until_it_has_some_again() {
     assert!(store.make_room().expect("looks"));
 }
 
-/// In a pool that is full all the time every transaction happens whole or not at all, and removing
-/// keys always makes room again.
+/// In a pool that is always full, every transaction happens as a whole or not at all, and removing
+/// keys always makes room.
 #[test]
 fn a_full_pool_is_full_but_not_stuck() {
     let pool = PoolOptions::new().max_bytes(4 << 20);
@@ -154,7 +153,7 @@ fn a_full_pool_is_full_but_not_stuck() {
         let (first, bytes) = (random.usize(..190), random.usize(1..30_000));
         let names: Vec<_> = (first..first + 10).map(|number| number.to_string()).collect();
         let wanted = names.iter().map(|name| Store::stripe_of_key(name.as_bytes())).collect();
-        let held = store.lock(wanted, Access::Alone).expect("it is not stuck");
+        let held = store.lock(wanted, Access::Exclusive).expect("it is not stuck");
         let mut transaction = store.begin(held, store.clock().now_ms());
         for name in &names {
             let mut value = vec![0; bytes];
@@ -170,7 +169,7 @@ fn a_full_pool_is_full_but_not_stuck() {
         }
         drop(transaction);
         if generation % 7 == 0 {
-            // What all have to agree on, now and then.
+            // Sometimes compares all keys with the model.
             for (number, &generation) in generations.iter().enumerate() {
                 let value = get(&store, 0, number.to_string().as_bytes());
                 let found = value.map_or(0, |value| {

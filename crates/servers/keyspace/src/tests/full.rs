@@ -1,11 +1,11 @@
-//! Pools and file systems without room: writes are refused, and go on once there is room again.
+//! Full pools and full file systems: writes are refused, and succeed once there is room.
 
 use super::mounted::Mounted;
 use super::*;
 
 const ROOM_BYTES: u64 = 16 << 20;
 
-/// Whether a transaction on a key takes place, as a command's that needs memory.
+/// Executes a transaction on a key that needs memory; returns whether it succeeded.
 fn try_write(
     store: &Store,
     key: &[u8],
@@ -14,7 +14,7 @@ fn try_write(
     if !store.make_room().expect("looks") {
         return false;
     }
-    let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Alone);
+    let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Exclusive);
     let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
     change(&mut transaction).and_then(|()| transaction.commit()).is_ok()
 }
@@ -40,10 +40,10 @@ fn try_hash(store: &Store, key: &[u8], bytes: usize) -> bool {
 }
 
 fn intent_reserve(store: &Store) -> usize {
-    store.map.scan(KeyRange::prefix(own_keys::BALLASTS), Order::Ascending).expect("scans").count()
+    store.map.scan(KeyRange::prefix(own_keys::RESERVES), Order::Ascending).expect("scans").count()
 }
 
-/// What the server does ten times a second, until a write is made.
+/// Does what the server does ten times a second, until a write succeeds.
 fn goes_on_soon(store: &Store) -> bool {
     (0..2000).any(|_| {
         while store.sweep_garbage(1000).expect("sweeps") {}
@@ -56,17 +56,17 @@ fn goes_on_soon(store: &Store) -> bool {
     })
 }
 
-/// A transaction that has happened, and whose writes find no room.
+/// Commits a transaction whose writes find no room.
 fn use_up_intent_reserve(store: &Store, keys: u32) {
     for key in (0..keys).map(u32::to_be_bytes) {
-        store.refusals.come(0, 2);
+        store.refusals.set(0, 2);
         if try_hash(store, b"hash", 10) {
-            assert!(store.is_behind());
+            assert!(store.has_pending_writes());
             assert_eq!(fields(store, b"hash"), Some(1));
             return;
         }
-        // There was no room even to decide it.
-        store.refusals.come(0, 0);
+        // There was no room to commit it.
+        store.refusals.set(0, 0);
         write(store, &[&key], |transaction| {
             transaction.remove_head(transaction.space(0), &key).expect("removes");
         });
@@ -74,8 +74,7 @@ fn use_up_intent_reserve(store: &Store, keys: u32) {
     panic!("no transaction is decided in an empty store");
 }
 
-/// Fills a store until writes are refused, uses up the room that is kept, and removes all or a
-/// part.
+/// Fills a store until writes are refused, uses up the reserve, and removes all keys or a part.
 fn fill_and_empty(store: &Store) {
     let mut random = fastrand::Rng::with_seed(11);
     let kept = intent_reserve(store);
@@ -93,7 +92,7 @@ fn fill_and_empty(store: &Store) {
         use_up_intent_reserve(store, keys);
         assert!(intent_reserve(store) < kept, "round {round}");
         if round % 2 == 0 {
-            let held = store.stripes.lock_all(Access::Alone);
+            let held = store.stripes.lock_all(Access::Exclusive);
             let mut transaction = store.begin(held, store.clock().now_ms());
             transaction.flush(0..1).expect("flushes");
             transaction.commit().expect("commits");
@@ -123,7 +122,8 @@ fn a_pool_that_was_full_takes_writes_once_there_is_room() {
     fill_and_empty(&Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store"));
 }
 
-/// Sets keys of `bytes` bytes from `first` on, until three in a row are refused; how many were set.
+/// Sets keys of `bytes` bytes from `first` on, until three in a row are refused; returns how many
+/// were set.
 fn fill(store: &Store, first: u32, bytes: usize) -> u32 {
     let (mut set, mut refused) = (0, 0);
     while refused < 3 {
@@ -139,8 +139,8 @@ fn fill(store: &Store, first: u32, bytes: usize) -> u32 {
     set
 }
 
-/// How many new keys fit for a hundred that were deleted, one in eight, of a store in which no more
-/// fit.
+/// The number of new keys that fit per hundred deleted ones, if every eighth key of a full store is
+/// deleted.
 fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
     let pool = PoolOptions::new().max_bytes(pool_bytes);
     let store = Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store");
@@ -158,7 +158,7 @@ fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
     new * 100 / keys.div_ceil(8)
 }
 
-/// What is deleted leaves gaps in leaves, which the pool's figure shows late, or never where it is
+/// Deleted records leave gaps in leaves. The pool's figure shows them late, or never if they are
 /// small.
 #[test]
 fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
@@ -168,8 +168,7 @@ fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
     }
 }
 
-/// Values that have blocks of their own. Smaller ones stand in leaves, which a pool without any
-/// room cannot copy.
+/// Values with blocks of their own. Smaller values are in leaves, which a full pool cannot copy.
 #[test]
 fn what_is_deleted_in_a_full_pool_makes_room_for_new_keys() {
     let percent = refilled(ROOM_BYTES, ROOM_BYTES / 16 * 15, 3000);

@@ -1,4 +1,4 @@
-//! What a key goes through: flushes, times, collections, watchers.
+//! Keys: flushes, expiry, collections, watchers.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn a_database_may_be_flushed_faster_than_the_sweep_follows() {
     let before = records(&store);
     for _ in 0..3 * u32::from(layout::SPACES) {
         set(&store, 0, b"key", b"value", None);
-        let held = store.stripes.lock_all(Access::Alone);
+        let held = store.stripes.lock_all(Access::Exclusive);
         let mut transaction = store.begin(held, store.clock().now_ms());
         transaction.flush(0..1).expect("flushes");
         transaction.commit().expect("commits");
@@ -44,7 +44,7 @@ fn a_database_is_flushed_at_once_and_swept_later() {
     set(&store, 1, b"other", b"value", None);
     assert_eq!((store.count(0).expect("counts"), store.count(1).expect("counts")), (501, 1));
     for _ in 0..2 {
-        let held = store.stripes.lock_all(Access::Alone);
+        let held = store.stripes.lock_all(Access::Exclusive);
         let mut transaction = store.begin(held, store.clock().now_ms());
         transaction.flush([0].into_iter()).expect("flushes");
         transaction.commit().expect("commits");
@@ -55,7 +55,7 @@ fn a_database_is_flushed_at_once_and_swept_later() {
     set(&store, 0, b"again", b"value", None);
     sweep_all(&store);
     assert_eq!(get(&store, 0, b"again").as_deref(), Some(&b"value"[..]));
-    // Two keys, and which spaces the databases have.
+    // Two keys, and the record of the spaces.
     assert_eq!(records(&store), before + 3);
     assert_eq!(store.count(0).expect("counts"), 1);
 }
@@ -77,7 +77,7 @@ fn what_has_expired_is_absent_at_once_and_removed_later() {
     assert_eq!((swept.expired_keys, swept.is_more), (1, false));
     assert!(get(&store, 0, b"longer").is_some() && get(&store, 0, b"for ever").is_some());
     assert_eq!(store.count(0).expect("counts"), 2);
-    // Two keys and one entry of the sweep.
+    // Two keys, and one expiry entry.
     assert_eq!(records(&store), before + 3);
 }
 
@@ -116,7 +116,8 @@ fn who_watches_a_key_is_told_of_every_change() {
     assert!(changed.load(Ordering::Relaxed));
 }
 
-/// What a transaction has put where the exchanged database was is a change for who watches there.
+/// After an exchange of databases, a key that the transaction has put in the one is a change for
+/// watchers in the other.
 #[test]
 fn who_watches_a_key_is_told_of_what_an_exchange_of_databases_brings() {
     let store = volatile();
@@ -131,7 +132,7 @@ fn who_watches_a_key_is_told_of_what_an_exchange_of_databases_brings() {
     };
     let (brought, absent, kept) = (watch(1, b"key"), watch(1, b"absent"), watch(2, b"kept"));
     let mut transaction =
-        store.begin(store.stripes.lock_all(Access::Alone), store.clock().now_ms());
+        store.begin(store.stripes.lock_all(Access::Exclusive), store.clock().now_ms());
     transaction.gather_commands();
     transaction.put_head(transaction.space(0), b"key", &Head::string(b"1")).expect("puts");
     transaction.put_head(transaction.space(2), b"other", &Head::string(b"1")).expect("puts");

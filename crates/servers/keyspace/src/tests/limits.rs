@@ -1,4 +1,4 @@
-//! What happens at the limit of memory.
+//! The memory limit.
 
 use super::*;
 
@@ -6,8 +6,7 @@ fn limit(store: &Store, bytes: u64, policy: EvictionPolicy) {
     store.limit_memory(MemoryLimit { bytes, policy, samples: 5 });
 }
 
-/// Fills the store, a hundred bytes a key, until it says that there is no room, or `most` keys are
-/// in.
+/// Sets keys of a hundred bytes until the store has no room, or until there are `most` keys.
 fn fill(store: &Store, most: u32) -> u32 {
     for number in 0..most {
         if number % 1000 == 0 {
@@ -39,7 +38,7 @@ fn keys_that_are_used_outlive_those_that_are_not() {
     let limit_bytes = store.pool().used_bytes() + (4 << 20);
     limit(&store, limit_bytes, EvictionPolicy::AllKeysLru);
     let now_ms = store.clock().now_ms();
-    // The first thousand keys are used long after all others, however long this takes.
+    // The first thousand keys are used long after all others.
     for number in 0u32..1000 {
         set(&store, 0, &number.to_be_bytes(), &[7; 100], None);
         store.memory.note_use(layout::hash_of(&number.to_be_bytes()), now_ms + 1_000_000);
@@ -68,7 +67,7 @@ fn what_expires_soonest_goes_first_and_what_does_not_stays() {
     for number in 0u32..100 {
         set(&store, 0, &number.to_be_bytes(), b"value", Some(later - u64::from(number)));
     }
-    // Below what is in use: everything that may go goes.
+    // Below the used bytes: every key that may be evicted is evicted.
     limit(&store, 1, EvictionPolicy::VolatileTtl);
     assert!(store.make_room().expect("evicts"), "a hundred keys may go for one command");
     assert!(!store.make_room().expect("evicts"), "nothing is left that may go");

@@ -1,5 +1,5 @@
-//! The store as its users see it: crashes are an intent that stands, or a store that is opened
-//! again.
+//! Tests of the store through its interface. A crash is an intent that is not executed, or a store
+//! that is opened again.
 
 mod counts;
 mod crashes;
@@ -28,9 +28,9 @@ use crate::transaction::Transaction;
 
 const NO_POOL: Option<&Path> = None;
 
-/// The next `granted` writes of a store are made, and then so many refused.
+/// Lets the next `granted` writes of a store succeed, and the next `refused` ones fail.
 pub(super) fn refuse(store: &Store, granted: u64, refused: u64) {
-    store.refusals.come(granted, refused);
+    store.refusals.set(granted, refused);
 }
 
 fn options() -> StoreOptions {
@@ -41,14 +41,14 @@ pub(super) fn volatile() -> Store {
     Store::open(NO_POOL, &options()).expect("a store")
 }
 
-/// A transaction on `keys`, committed.
+/// Executes and commits a transaction on `keys`.
 fn write<Answer>(
     store: &Store,
     keys: &[&[u8]],
     change: impl FnOnce(&mut Transaction<'_>) -> Answer,
 ) -> Answer {
     let wanted = keys.iter().map(|key| Store::stripe_of_key(key)).collect();
-    let held = store.lock(wanted, Access::Alone).expect("locks");
+    let held = store.lock(wanted, Access::Exclusive).expect("locks");
     let mut transaction = store.begin(held, store.clock().now_ms());
     let answer = change(&mut transaction);
     transaction.commit().expect("commits");
@@ -88,7 +88,7 @@ pub(crate) fn put_hash(store: &Store, key: &[u8], count: u64) {
     });
 }
 
-/// The fields of a hash.
+/// The number of fields of a hash.
 pub(crate) fn fields(store: &Store, key: &[u8]) -> Option<u64> {
     let held = store.lock([Store::stripe_of_key(key)].into_iter().collect(), Access::Shared);
     let transaction = store.begin(held.expect("locks"), store.clock().now_ms());
@@ -121,9 +121,9 @@ fn sweep_all(store: &Store) {
     while store.sweep_garbage(10).expect("sweeps") {}
 }
 
-/// A transaction of every kind of write: a new key, one that is replaced and had a time, one that
-/// goes, one that moves, a collection that grows and one that is dropped. `bytes` is the length of
-/// the new element's value.
+/// A transaction with every kind of write: a new key, a replaced key with an expiry, a removed key,
+/// a renamed key, a collection that grows and a dropped one. `bytes` is the length of the new
+/// element's value.
 const OF_ALL_KINDS: [&[u8]; 7] =
     [b"new", b"replaced", b"gone", b"from", b"to", b"hash", b"dropped"];
 
@@ -150,7 +150,7 @@ fn write_all_kinds(store: &Store, bytes: usize) {
     });
 }
 
-/// Asserts that all of it has happened, and leaves the store without it.
+/// Checks that all of it has happened, and removes it.
 fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize) {
     assert_eq!(get(store, 0, b"new").as_deref(), Some(&b"new"[..]));
     let element =
@@ -169,7 +169,7 @@ fn assert_all_kinds_happened(store: &Store, bytes: usize, records_before: usize)
     });
     sweep_all(store);
     store.keep_intent_reserve();
-    // An entry of what expires may be left that no head agrees with; its time comes.
+    // Expiry entries without a matching head may be left; the sweep removes them later.
     let late = store.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending);
     let late = late.expect("scans").count();
     assert!(late <= 3, "{late}");

@@ -1,4 +1,4 @@
-//! Long strings: their pieces are what a model says, whatever is refused, given up or cut short.
+//! Long strings against a model: with failing writes, abandoned transactions and crashes.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use crate::layout::{LONG_ABOVE_BYTES, PIECE_BYTES};
 
 const KEYS: [&[u8]; 2] = [b"one", b"other"];
 
-/// What is done to the strings of a model and of a store alike.
+/// A change of the strings of a model and of a store.
 #[derive(Clone, Debug)]
 enum Change {
     Put(usize, Vec<u8>),
@@ -30,7 +30,7 @@ fn random_bytes(random: &mut fastrand::Rng) -> Vec<u8> {
     };
     let fill = random.u8(..3);
     let mut value = vec![fill; bytes];
-    // Else it is of zeros, or of one other byte, which shows where pieces end.
+    // Otherwise it is of zeros, or of one other byte, which shows the ends of pieces.
     if random.bool() {
         value.iter_mut().step_by(97).for_each(|byte| *byte = random.u8(..));
     }
@@ -105,10 +105,10 @@ fn change(transaction: &mut Transaction<'_>, change: &Change) -> Result<()> {
 
 fn begin(store: &Store) -> Transaction<'_> {
     let wanted = KEYS.iter().map(|key| Store::stripe_of_key(key)).collect();
-    store.begin(store.lock(wanted, Access::Alone).expect("locks"), store.clock().now_ms())
+    store.begin(store.lock(wanted, Access::Exclusive).expect("locks"), store.clock().now_ms())
 }
 
-/// One transaction of these changes, which is committed.
+/// Executes these changes in one transaction.
 fn try_all(store: &Store, changes: &[Change]) -> Result<()> {
     let mut transaction = begin(store);
     if changes.len() > 1 {
@@ -122,7 +122,7 @@ fn found(store: &Store) -> Model {
     KEYS.map(|key| get(store, 0, key))
 }
 
-/// Records that a model's strings take at most: each its head, and all pieces.
+/// The most records of a model's strings: the heads, and all pieces.
 fn most_records(model: &Model) -> usize {
     let records = |value: &Vec<u8>| match value.len() {
         ..=LONG_ABOVE_BYTES => 1,
@@ -145,19 +145,19 @@ fn long_strings_are_as_a_model_says_whatever_is_refused_or_given_up() {
             changes.iter().for_each(|one| change_model(&mut changed, one));
             let told = || format!("seed {seed}, step {step}: {}", shown(&changes));
             if random.u32(..4) == 0 {
-                store.refusals.come(random.u64(..12), random.u64(1..3));
+                store.refusals.set(random.u64(..12), random.u64(1..3));
             }
             if several > 1 && random.u32(..4) == 0 {
-                // It is given up before the commit.
+                // The transaction is abandoned.
                 let mut transaction = begin(&store);
                 transaction.gather_commands();
                 let _ = changes.iter().try_for_each(|one| change(&mut transaction, one));
             } else if try_all(&store, &changes).is_ok() {
                 model = changed;
             }
-            store.refusals.come(0, 0);
+            store.refusals.set(0, 0);
             assert!(found(&store) == model, "{}", told());
-            // A part, across pieces.
+            // Reads a part, across pieces.
             for (key, value) in KEYS.iter().zip(&model) {
                 let Some(value) = value else { continue };
                 let from = random.usize(..=value.len());
@@ -179,7 +179,7 @@ fn long_strings_are_as_a_model_says_whatever_is_refused_or_given_up() {
             if step % 8 == 0 {
                 sweep_all(&store);
                 store.keep_intent_reserve();
-                // Bytes that do not count may have records; their string takes them along.
+                // Bytes that do not count may have records; they are removed with their string.
                 assert!(records(&store) <= before + most_records(&model) + 16, "{}", told());
             }
         }
@@ -201,8 +201,8 @@ fn shown(changes: &[Change]) -> String {
     changes.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// From each write on all are refused, as if the process ended there, and the store is opened
-/// again: each change has happened as a whole or not at all, and nothing is left of what did not.
+/// From each write on all writes fail, as in a crash; then the store is opened again. Each change
+/// has happened as a whole or not at all, and no records of a failed change are left.
 #[test]
 fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -241,7 +241,7 @@ fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
             before
                 .iter()
                 .for_each(|one| try_all(&store, std::slice::from_ref(one)).expect("changes"));
-            store.refusals.come(made, u64::MAX);
+            store.refusals.set(made, u64::MAX);
             let tried = try_all(&store, changes);
             let was_cut = store.refusals.refused.load(Ordering::Relaxed) < u64::MAX;
             store.close().expect("closes");
@@ -250,7 +250,7 @@ fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
             let is_changed = found(&store) == changed;
             assert!(is_changed || found(&store) == model, "{name}, {made} writes: half of it");
             assert_eq!(is_changed, tried.is_ok(), "{name}, {made} writes");
-            // What stands beyond the length does not come back.
+            // Bytes beyond the length do not come back.
             let beyond = Change::Edit(0, 200_000, vec![9]);
             let mut now = if is_changed { changed.clone() } else { model.clone() };
             change_model(&mut now, &beyond);
@@ -269,8 +269,7 @@ fn a_crash_amid_a_change_of_a_long_string_leaves_all_or_nothing() {
     }
 }
 
-/// A draft is garbage to whoever opens the store next, and not to the sweep of the store that
-/// writes it.
+/// A draft is garbage for the next process, and not for the sweep of this one.
 #[test]
 fn the_sweep_spares_what_is_being_written() {
     let store = volatile();
@@ -283,7 +282,7 @@ fn the_sweep_spares_what_is_being_written() {
     drop(transaction);
     sweep_all(&store);
     assert!(get(&store, 0, b"one") == Some(value.clone()));
-    // One that is given up goes.
+    // An abandoned draft is removed.
     let mut transaction = begin(&store);
     transaction.put_string(0, b"other", &Head::string(&value)).expect("puts");
     drop(transaction);
@@ -292,7 +291,7 @@ fn the_sweep_spares_what_is_being_written() {
     assert_eq!(records(&store), before + 1 + 7);
 }
 
-/// A piece that is longer than one can be, and one that says nothing.
+/// A piece that is too long, and a piece that is too short.
 #[test]
 fn damaged_pieces_are_refused() {
     let store = volatile();
@@ -308,8 +307,7 @@ fn damaged_pieces_are_refused() {
     assert_eq!(found.len(), 40_000);
 }
 
-/// One bit far away takes a piece, however long the string is; and goes through a snapshot as it
-/// is.
+/// One bit far away takes one piece. A snapshot keeps the string sparse.
 #[test]
 fn a_sparse_string_takes_what_was_written_and_is_restored_from_a_snapshot() {
     let store = volatile();
@@ -322,7 +320,7 @@ fn a_sparse_string_takes_what_was_written_and_is_restored_from_a_snapshot() {
     });
     set(&store, 0, b"other", &vec![b'x'; 50_000], Some(store.clock().now_ms() + 1_000_000));
     sweep_all(&store);
-    // Two heads, four pieces, one of the far bit, and what expires.
+    // Two heads, four pieces, the piece of the far bit, and an expiry entry.
     assert_eq!(records(&store), before + 2 + 4 + 1 + 1);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("snapshot");

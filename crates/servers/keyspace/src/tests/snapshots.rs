@@ -15,8 +15,8 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
     set(&store, 3, b"expired", b"sooner", Some(store.clock().now_ms()));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // One writer raises all numbers in turn, one after the other: a moment has at most two
-        // values, the higher one before the lower one.
+        // One writer increases all numbers in order. So at any point in time there are at most two
+        // values, the higher one first.
         scope.spawn(|| {
             for round in 1u64.. {
                 for number in 0u64..20_000 {
@@ -66,7 +66,7 @@ fn a_damaged_snapshot_is_refused() {
     store.save(&path, 1).expect("saves");
     let intact = std::fs::read(&path).expect("reads");
     for at in 0..intact.len() {
-        // The moment may be any.
+        // The time may be any.
         if (12..24).contains(&at) {
             continue;
         }
@@ -97,7 +97,7 @@ fn earlier_snapshots_are_kept_under_numbers_as_many_as_are_asked_for() {
     let keys = |kept: usize| {
         let number = store.count(0).expect("counts");
         set(&store, 0, &number.to_le_bytes(), b"value", None);
-        // Moments are of a millisecond.
+        // Times have a resolution of a millisecond.
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(store.save(&path, kept).expect("saves"), number + 1);
         let all = crate::snapshot_file::all_at(&path);
@@ -109,7 +109,7 @@ fn earlier_snapshots_are_kept_under_numbers_as_many_as_are_asked_for() {
     assert_eq!(keys(3), [2, 1]);
     assert_eq!(keys(3), [3, 2, 1]);
     assert_eq!(keys(3), [4, 3, 2]);
-    // A rotation that was cut short leaves a gap.
+    // An interrupted rotation leaves a gap.
     std::fs::rename(&path, folder.path().join("snapshot.7")).expect("renames");
     let newest = crate::snapshot_file::all_at(&path)[0].0.clone();
     assert_eq!(volatile().restore(&newest).expect("restores"), 4);
